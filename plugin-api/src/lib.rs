@@ -32,6 +32,7 @@ mod attributes;
 mod component;
 mod header;
 mod host;
+mod layout;
 mod module;
 mod param;
 mod status;

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The C ABI between a one-sided transport plugin and the host that loads it.
+ *
+ * A plugin is a shared object that exports one function, btl_plugin_entry_v1. It hands out a
+ * btl_component_vtable; the component makes modules, and each btl_module carries a
+ * btl_module_vtable and its btl_attributes. The host hands in a btl_host_vtable. Names, semantics
+ * and status codes follow Open MPI's BTL 3.x interface (opal/mca/btl/btl.h).
+ *
+ * Growth
+ *   Every table starts with a btl_table_header. Two sides work together when magic and abi_major
+ *   are equal. Within a major, tables only grow at their end, so each side uses a table up to the
+ *   smaller of its own and the other's size. An entry beyond the other side's size does not exist
+ *   (BTL_TABLE_HOLDS); an entry inside the size of the first release (BTL_*_MIN_SIZE) is never
+ *   NULL. Each side checks the other's tables before it uses them: magic, major, size at least
+ *   the first release's, no NULL entry within it.
+ *
+ * Threads
+ *   A host that asked for BTL_THREAD_MULTIPLE may call module functions and progress from any
+ *   threads at once; below that, calls never overlap. open, init, finalize and close are never
+ *   called concurrently with anything on the same component.
+ *
+ * Callbacks
+ *   Completion and error callbacks run on the thread that called progress or flush, with no lock
+ *   of the plugin held. They may call progress, put, get and every atomic; they may not call
+ *   flush, del_procs, finalize or close.
+ *
+ * Ownership
+ *   Whoever hands out a table keeps it valid until close returns. Pointers passed to a call are
+ *   borrowed for that call unless the function says otherwise. No allocation made by one side is
+ *   freed by the other, and no C++ exception or longjmp crosses.
+ *
+ * Usable from C11 and C++11. Enumerations cross as fixed-width integers, so that an unknown code
+ * is a value to refuse and not undefined behaviour; their values are macros here.
+ */
+#ifndef BTL_PLUGIN_H
+#define BTL_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Version and table header --------------------------------------------------------------- */
+
+/* Tables of another major are refused. */
+#define BTL_ABI_MAJOR 1
+/* Raised when a table grows at its end. */
+#define BTL_ABI_MINOR 0
+
+/* The one symbol a plugin exports, for dlsym. */
+#define BTL_ENTRY_SYMBOL "btl_plugin_entry_v1"
+
+/* Magic words, one per kind of table: eight ASCII characters, first one in the lowest byte. */
+#define BTL_MAGIC_HOST UINT64_C(0x3154534f484c5442)       /* "BTLHOST1", btl_host_vtable */
+#define BTL_MAGIC_COMPONENT UINT64_C(0x31504d4f434c5442)  /* "BTLCOMP1", btl_component_vtable */
+#define BTL_MAGIC_MODULE UINT64_C(0x314c444f4d4c5442)     /* "BTLMODL1", btl_module_vtable */
+#define BTL_MAGIC_ATTRIBUTES UINT64_C(0x31525454414c5442) /* "BTLATTR1", btl_attributes */
+#define BTL_MAGIC_STATS UINT64_C(0x31544154534c5442)      /* "BTLSTAT1", btl_stats */
+
+/* What every table starts with. */
+typedef struct btl_table_header {
+    uint64_t magic;     /* one of BTL_MAGIC_* */
+    uint16_t abi_major; /* BTL_ABI_MAJOR of whoever made the table */
+    uint16_t abi_minor; /* BTL_ABI_MINOR of whoever made the table */
+    uint32_t size;      /* bytes of the whole table, header included */
+} btl_table_header;
+
+/* Initialiser for the header of a table of `type` made by this build. */
+#define BTL_TABLE_HEADER(type, magic_word) \
+    { (magic_word), BTL_ABI_MAJOR, BTL_ABI_MINOR, (uint32_t)sizeof(type) }
+
+/* Whether the table at `table` is long enough to hold `field` of `type`. */
+#define BTL_TABLE_HOLDS(table, type, field) \
+    ((size_t)(table)->header.size >= offsetof(type, field) + sizeof(((type *)0)->field))
+
+/* ---- Status --------------------------------------------------------------------------------- */
+
+/* The result of a call: 0 success, 1 completed at once, negative an error. Numerically Open MPI's
+ * OPAL_* (opal/include/opal/constants.h). */
+typedef int32_t btl_status;
+
+#define BTL_SUCCESS 0                /* done; an operation is under way and will be reported */
+#define BTL_COMPLETED 1              /* the operation completed already; no callback will run */
+#define BTL_ERROR (-1)               /* an error without a better code */
+#define BTL_OUT_OF_RESOURCE (-2)     /* memory, descriptors or registrations are exhausted */
+#define BTL_TEMP_OUT_OF_RESOURCE (-3) /* back-pressure: call progress and try again */
+#define BTL_RESOURCE_BUSY (-4)       /* the object is in use */
+#define BTL_BAD_PARAM (-5)           /* an argument is wrong; nothing was done */
+#define BTL_FATAL (-6)               /* the module can no longer be used */
+#define BTL_NOT_IMPLEMENTED (-7)     /* the function is known and not written */
+#define BTL_NOT_SUPPORTED (-8)       /* this module or provider cannot serve the operation */
+#define BTL_INTERRUPTED (-9)         /* the call was interrupted */
+#define BTL_UNREACH (-12)            /* the peer cannot be reached, or is gone */
+#define BTL_NOT_FOUND (-13)          /* nothing has that name */
+#define BTL_EXISTS (-14)             /* something has that name already */
+#define BTL_TIMEOUT (-15)            /* the time allowed ran out */
+#define BTL_NOT_AVAILABLE (-16)      /* nothing usable is there now */
+#define BTL_PERM (-17)               /* not permitted */
+#define BTL_VALUE_OUT_OF_BOUNDS (-18) /* an address or length lies outside its object */
+#define BTL_TYPE_MISMATCH (-27)      /* the other side's ABI cannot be used */
+#define BTL_NOT_INITIALIZED (-44)    /* before initialisation, or after finalisation */
+
+/* ---- Parameters ----------------------------------------------------------------------------- */
+
+/* The type of a parameter, and which field of btl_param_bits is valid. */
+#define BTL_PARAM_INT 0           /* 32-bit signed; i */
+#define BTL_PARAM_UNSIGNED_INT 1  /* 32-bit unsigned; u */
+#define BTL_PARAM_UNSIGNED_LONG 2 /* 64-bit unsigned; u */
+#define BTL_PARAM_SIZE_T 3        /* a size in bytes; u */
+#define BTL_PARAM_BOOL 4          /* 0 or 1; u */
+#define BTL_PARAM_STRING 5        /* NUL-terminated UTF-8, or NULL for unset; s */
+#define BTL_PARAM_DOUBLE 6        /* d */
+
+typedef union btl_param_bits {
+    int64_t i;     /* signed integers */
+    uint64_t u;    /* unsigned integers, sizes and booleans */
+    double d;      /* floating point */
+    const char *s; /* strings; NULL means unset */
+} btl_param_bits;
+
+/* A value with its kind. */
+typedef struct btl_param_value {
+    uint32_t kind;     /* one of BTL_PARAM_* */
+    uint32_t reserved; /* written as zero */
+    btl_param_bits bits;
+} btl_param_value;
+
+/* A parameter as a plugin declares it. All pointers are borrowed for the call. */
+typedef struct btl_param_decl {
+    const char *name;              /* full name, e.g. btl_ofi_num_cq_read */
+    const char *help;              /* what it does, one line */
+    const char *const *synonyms;   /* NULL-terminated array of further names, or NULL */
+    const char *const *allowed;    /* NULL-terminated array of the only allowed strings, or NULL */
+    btl_param_value default_value; /* type and default */
+    int64_t min;                   /* smallest allowed integer; meaningful when min <= max */
+    int64_t max;                   /* largest allowed integer; meaningful when min <= max */
+    uint32_t level;                /* detail level, 1 (everyone) to 9 (developers) */
+    uint32_t scope; /* 0 constant, 1 read-only, 2 local, 3 group, 4 group-equal, 5 all, 6 all-equal */
+} btl_param_decl;
+
+/* ---- What the host offers ------------------------------------------------------------------- */
+
+/* How much a log line matters. */
+#define BTL_LOG_ERROR 0 /* something failed */
+#define BTL_LOG_WARN 1  /* something is not as the user may believe */
+#define BTL_LOG_INFO 2  /* what was chosen, and why */
+#define BTL_LOG_DEBUG 3 /* for developers */
+
+/* Services of the host. Every function may be called from any thread unless it says otherwise, and
+ * none from a signal handler. */
+typedef struct btl_host_vtable {
+    btl_table_header header; /* BTL_MAGIC_HOST */
+    void *context;           /* passed back as the first argument of each function */
+
+    /* Declares a parameter and writes its resolved value. Declaring the same parameter again is
+     * allowed and gives the same value. Strings stay valid until the component is closed.
+     * BTL_BAD_PARAM: the user's value does not parse (the host has said so). */
+    btl_status (*param_register)(void *context, const btl_param_decl *decl, btl_param_value *value);
+
+    /* Publishes `size` bytes under `key` for the other processes of the job. Copied by the host.
+     * Called from init only; visible to peers after the host's next exchange. */
+    btl_status (*modex_put)(void *context, const char *key, const void *data, size_t size);
+
+    /* Reads what process `proc` published under `key`: copies at most `capacity` bytes and writes
+     * the full size to `size`. BTL_NOT_FOUND: nothing published there. */
+    btl_status (*modex_get)(void *context, uint64_t proc, const char *key, void *data,
+                            size_t capacity, size_t *size);
+
+    /* Prints a line (UTF-8, `size` bytes, no newline) at one of BTL_LOG_*. */
+    void (*log)(void *context, uint32_t level, const char *line, size_t size);
+} btl_host_vtable;
+
+/* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
+#define BTL_HOST_VTABLE_MIN_SIZE 56
+
+/* ---- What a module can do ------------------------------------------------------------------- */
+
+/* Abilities of a module, with the bits of MCA_BTL_FLAGS_*. */
+#define BTL_FLAG_PUT UINT32_C(0x2) /* put works */
+#define BTL_FLAG_GET UINT32_C(0x4) /* get works */
+/* A completion means that the data is visible at the target. */
+#define BTL_FLAG_RDMA_REMOTE_COMPLETION UINT32_C(0x800)
+#define BTL_FLAG_ATOMIC_OPS UINT32_C(0x8000)   /* atomic_op works for at least one operation */
+#define BTL_FLAG_ATOMIC_FOPS UINT32_C(0x10000) /* atomic_fop works for at least one operation */
+#define BTL_FLAG_RDMA_FLUSH UINT32_C(0x80000)  /* flush works */
+/* Typed atomics from one origin to one target address take effect in the order in which they were
+ * issued, so a host need not wait between them. Not a BTL flag. */
+#define BTL_FLAG_ATOMICS_ORDERED UINT32_C(0x40000000)
+/* Puts and gets need no call of the target to complete. Not a BTL flag. */
+#define BTL_FLAG_RDMA_PASSIVE_TARGET UINT32_C(0x80000000)
+
+/* Operations of atomic_op, atomic_fop and atomic_cswap that are served, with the bits of
+ * MCA_BTL_ATOMIC_SUPPORTS_*. Each bit holds for 64-bit operands, and for 32-bit ones where
+ * BTL_ATOMIC_WORD_32 is set. */
+#define BTL_ATOMIC_ADD UINT32_C(0x1)
+#define BTL_ATOMIC_AND UINT32_C(0x200)
+#define BTL_ATOMIC_OR UINT32_C(0x400)
+#define BTL_ATOMIC_XOR UINT32_C(0x800)
+#define BTL_ATOMIC_LAND UINT32_C(0x1000)
+#define BTL_ATOMIC_LOR UINT32_C(0x2000)
+#define BTL_ATOMIC_LXOR UINT32_C(0x4000)
+#define BTL_ATOMIC_SWAP UINT32_C(0x10000)
+#define BTL_ATOMIC_MIN UINT32_C(0x100000)
+#define BTL_ATOMIC_MAX UINT32_C(0x200000)
+#define BTL_ATOMIC_WORD_32 UINT32_C(0x1000000) /* 32-bit operands */
+#define BTL_ATOMIC_FLOAT UINT32_C(0x2000000)   /* floating-point operands */
+#define BTL_ATOMIC_CSWAP UINT32_C(0x10000000)  /* compare and swap */
+#define BTL_ATOMIC_GLOB UINT32_C(0x20000000)   /* atomic also against the target's processor */
+
+/* What a module offers; constant for the module's life, and so are the strings. */
+typedef struct btl_attributes {
+    btl_table_header header;                   /* BTL_MAGIC_ATTRIBUTES */
+    uint32_t flags;                            /* BTL_FLAG_* */
+    uint32_t atomic_flags;                     /* BTL_ATOMIC_* */
+    uint64_t put_limit;                        /* largest put, bytes */
+    uint64_t get_limit;                        /* largest get, bytes */
+    uint64_t put_alignment;                    /* of addresses and sizes; 0 and 1 mean none */
+    uint64_t get_alignment;                    /* of addresses and sizes; 0 and 1 mean none */
+    uint64_t put_local_registration_threshold; /* puts up to this size need no local handle */
+    uint64_t get_local_registration_threshold; /* gets up to this size need no local handle */
+    uint64_t handle_size;   /* bytes of a handle: a multiple of 8, position-independent */
+    uint32_t latency;       /* approximate latency of a small put, microseconds */
+    uint32_t bandwidth;     /* approximate bandwidth, Mbit/s */
+    uint32_t exclusivity;   /* preference among transports; higher wins */
+    uint32_t contexts;      /* transmit contexts in use */
+    const char *provider;   /* provider, as fi_info prints it */
+    const char *domain;     /* domain (device), as fi_info prints it */
+    const char *completion; /* how completions are made remotely visible, one line for people */
+} btl_attributes;
+
+/* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
+#define BTL_ATTRIBUTES_MIN_SIZE 120
+
+/* ---- Objects -------------------------------------------------------------------------------- */
+
+/* A component; opaque to the host. */
+typedef struct btl_component btl_component;
+/* A peer as one module sees it; opaque to the host. */
+typedef struct btl_endpoint btl_endpoint;
+/* A registration handle: btl_attributes.handle_size plain bytes at an 8-byte aligned address. The
+ * host copies them to peers, which pass their copy as remote_handle. */
+typedef struct btl_handle btl_handle;
+
+typedef struct btl_module_vtable btl_module_vtable;
+
+/* A module. What follows these two pointers belongs to the plugin. */
+typedef struct btl_module {
+    const btl_module_vtable *vtable;  /* never NULL, valid until the module is finalised */
+    const btl_attributes *attributes; /* never NULL, valid until the module is finalised */
+} btl_module;
+
+/* Runs once when an operation completed or failed. `status` 0 means that the data is visible at the
+ * target (put, update) or at `local_address` (get, fetch), and that the local buffer may be reused.
+ * The other arguments are those of the call. */
+typedef void (*btl_completion_fn)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                                  btl_handle *local_handle, void *context, void *data,
+                                  int32_t status);
+
+/* How bad an error is, with the bits of MCA_BTL_ERROR_FLAGS_*. */
+#define BTL_ERROR_FLAG_FATAL UINT32_C(1)    /* the module can no longer be used */
+#define BTL_ERROR_FLAG_NONFATAL UINT32_C(2) /* one operation or one peer */
+
+/* Runs when an operation without callback failed, or a peer or the whole module did. `endpoint` is
+ * NULL for the whole module; `info` is a line for people, borrowed for the call. */
+typedef void (*btl_error_fn)(btl_module *module, uint32_t flags, btl_endpoint *endpoint,
+                             uint64_t proc, int32_t status, const char *info, void *context);
+
+/* What may be done with registered memory, with the bits of MCA_BTL_REG_FLAG_*. */
+#define BTL_ACCESS_LOCAL_WRITE UINT32_C(0x1)   /* this process writes it with gets and fetches */
+#define BTL_ACCESS_REMOTE_READ UINT32_C(0x2)   /* peers read it */
+#define BTL_ACCESS_REMOTE_WRITE UINT32_C(0x4)  /* peers write it */
+#define BTL_ACCESS_REMOTE_ATOMIC UINT32_C(0x8) /* peers update it atomically */
+
+/* Flags of one atomic, with the bits of MCA_BTL_ATOMIC_FLAG_*. */
+#define BTL_OP_FLAG_WORD_32 UINT32_C(0x1) /* operands have 32 bits, in the low half */
+#define BTL_OP_FLAG_FLOAT UINT32_C(0x2)   /* operands are floating point */
+
+/* Passed as `order`, which is reserved (MCA_BTL_NO_ORDER). */
+#define BTL_NO_ORDER 255
+
+/* Operations of atomic_op and atomic_fop, with the codes of mca_btl_base_atomic_op_t. */
+#define BTL_OP_ADD UINT32_C(0x0001)
+#define BTL_OP_AND UINT32_C(0x0011)
+#define BTL_OP_OR UINT32_C(0x0012)
+#define BTL_OP_XOR UINT32_C(0x0014)
+#define BTL_OP_LAND UINT32_C(0x0015)
+#define BTL_OP_LOR UINT32_C(0x0016)
+#define BTL_OP_LXOR UINT32_C(0x0017)
+#define BTL_OP_SWAP UINT32_C(0x001a) /* replace */
+#define BTL_OP_MIN UINT32_C(0x0020)  /* minimum, signed */
+#define BTL_OP_MAX UINT32_C(0x0021)  /* maximum, signed */
+
+/* Operations of the typed atomics, with the codes of libfabric's enum fi_op. */
+#define BTL_ATOMIC_OP_MIN 0
+#define BTL_ATOMIC_OP_MAX 1
+#define BTL_ATOMIC_OP_SUM 2
+#define BTL_ATOMIC_OP_PROD 3
+#define BTL_ATOMIC_OP_LOR 4
+#define BTL_ATOMIC_OP_LAND 5
+#define BTL_ATOMIC_OP_BOR 6
+#define BTL_ATOMIC_OP_BAND 7
+#define BTL_ATOMIC_OP_LXOR 8
+#define BTL_ATOMIC_OP_BXOR 9
+#define BTL_ATOMIC_OP_READ 10  /* fetch without change (MPI_NO_OP) */
+#define BTL_ATOMIC_OP_WRITE 11 /* replace (MPI_REPLACE) */
+#define BTL_ATOMIC_OP_CSWAP 12 /* replace if equal to the compare value */
+
+/* Element types of the typed atomics, with the codes of libfabric's enum fi_datatype. An element
+ * is aligned to its size. */
+#define BTL_DATATYPE_INT8 0
+#define BTL_DATATYPE_UINT8 1
+#define BTL_DATATYPE_INT16 2
+#define BTL_DATATYPE_UINT16 3
+#define BTL_DATATYPE_INT32 4
+#define BTL_DATATYPE_UINT32 5
+#define BTL_DATATYPE_INT64 6
+#define BTL_DATATYPE_UINT64 7
+#define BTL_DATATYPE_FLOAT 8  /* 32-bit IEEE 754 */
+#define BTL_DATATYPE_DOUBLE 9 /* 64-bit IEEE 754 */
+
+/* The three shapes of an atomic; what a provider supports differs between them. */
+#define BTL_ATOMIC_KIND_UPDATE 0  /* updates the target, returns nothing */
+#define BTL_ATOMIC_KIND_FETCH 1   /* updates the target and returns what was there */
+#define BTL_ATOMIC_KIND_COMPARE 2 /* compares, updates, and returns what was there */
+
+/* Counts since init. Read without stopping the module, so sums may be off by operations in
+ * flight. */
+typedef struct btl_stats {
+    btl_table_header header; /* BTL_MAGIC_STATS; the caller sets size, the plugin writes no further */
+    uint64_t posted;         /* operations handed to the provider */
+    uint64_t completed;      /* operations that completed */
+    uint64_t failed;         /* operations that failed after they were posted */
+    uint64_t again;          /* posts that the provider turned away for lack of room */
+    uint64_t registrations;  /* registrations that live now */
+    uint64_t endpoints;      /* peers that live now */
+} btl_stats;
+
+/* The table's size in ABI 1.0. */
+#define BTL_STATS_MIN_SIZE 64
+
+/* ---- The functions of a module -------------------------------------------------------------- */
+
+/*
+ * Operations (put, get and all atomics) return BTL_SUCCESS when under way, and BTL_COMPLETED when
+ * they completed before the call returned and no callback will run. On any other status nothing
+ * was done and no callback runs: BTL_TEMP_OUT_OF_RESOURCE asks for progress and another try,
+ * BTL_NOT_SUPPORTED means that the provider does not serve it, BTL_UNREACH that the peer is gone.
+ * A `callback` may be NULL; then flush is the only way to learn of completion. Local buffers stay
+ * untouched by the caller until completion. `order` is BTL_NO_ORDER. `remote_address` is the
+ * virtual address in the target's process, `remote_handle` the bytes of the handle made there.
+ */
+struct btl_module_vtable {
+    btl_table_header header; /* BTL_MAGIC_MODULE */
+
+    /* Makes endpoints for `count` processes; writes NULL for one that cannot be reached. A process
+     * that is known already gets its existing endpoint, counted once more. The process itself is a
+     * peer like any other. */
+    btl_status (*add_procs)(btl_module *module, size_t count, const uint64_t *procs,
+                            btl_endpoint **endpoints);
+
+    /* Releases endpoints, after their outstanding operations ended. */
+    btl_status (*del_procs)(btl_module *module, size_t count, btl_endpoint *const *endpoints);
+
+    /* Registers memory for BTL_ACCESS_*; `endpoint` may be NULL. The handle belongs to the module
+     * until deregister_mem. BTL_OUT_OF_RESOURCE: the provider has no room. */
+    btl_status (*register_mem)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
+                               uint32_t access, btl_handle **handle);
+
+    /* Ends a registration. BTL_BAD_PARAM: not a live handle of this module. */
+    btl_status (*deregister_mem)(btl_module *module, btl_handle *handle);
+
+    /* Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold. */
+    btl_status (*put)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                      uint64_t remote_address, btl_handle *local_handle,
+                      const btl_handle *remote_handle, size_t size, uint32_t flags, int32_t order,
+                      btl_completion_fn callback, void *context, void *data);
+
+    /* Reads `size` bytes. `local_handle` may be NULL up to the local registration threshold. */
+    btl_status (*get)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                      uint64_t remote_address, btl_handle *local_handle,
+                      const btl_handle *remote_handle, size_t size, uint32_t flags, int32_t order,
+                      btl_completion_fn callback, void *context, void *data);
+
+    /* Updates a word: `op` is one of BTL_OP_*, `flags` are BTL_OP_FLAG_*. */
+    btl_status (*atomic_op)(btl_module *module, btl_endpoint *endpoint, uint64_t remote_address,
+                            const btl_handle *remote_handle, uint32_t op, uint64_t operand,
+                            uint32_t flags, int32_t order, btl_completion_fn callback,
+                            void *context, void *data);
+
+    /* Updates a word and fetches what was there to `local_address`. */
+    btl_status (*atomic_fop)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                             uint64_t remote_address, btl_handle *local_handle,
+                             const btl_handle *remote_handle, uint32_t op, uint64_t operand,
+                             uint32_t flags, int32_t order, btl_completion_fn callback,
+                             void *context, void *data);
+
+    /* Writes `value` if the word equals `compare`, and fetches what was there. */
+    btl_status (*atomic_cswap)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                               uint64_t remote_address, btl_handle *local_handle,
+                               const btl_handle *remote_handle, uint64_t compare, uint64_t value,
+                               uint32_t flags, int32_t order, btl_completion_fn callback,
+                               void *context, void *data);
+
+    /* Waits until every operation that the calling thread issued before is complete and its
+     * callback has run: those to `endpoint`, or all if it is NULL. Operations that other threads
+     * issue later do not prolong it. A negative status reports that operations without callback
+     * failed since the last flush, or that a peer is gone; flush returns then too. */
+    btl_status (*flush)(btl_module *module, btl_endpoint *endpoint);
+
+    /* Sets the function that learns of failures no callback reports; replaces an earlier one. */
+    btl_status (*register_error)(btl_module *module, btl_error_fn callback, void *context);
+
+    /* Whether the provider serves `op` (BTL_ATOMIC_OP_*) on `datatype` (BTL_DATATYPE_*) in a shape
+     * (BTL_ATOMIC_KIND_*): writes the largest count of elements of one call. BTL_NOT_SUPPORTED when
+     * it does not. */
+    btl_status (*atomic_query)(btl_module *module, uint32_t datatype, uint32_t op, uint32_t kind,
+                               size_t *max_count);
+
+    /* Updates `count` elements with the operands at `local_address`, each element atomically.
+     * `remote_address` is aligned to the element. */
+    btl_status (*atomic_opv)(btl_module *module, btl_endpoint *endpoint, const void *local_address,
+                             uint64_t remote_address, btl_handle *local_handle,
+                             const btl_handle *remote_handle, uint32_t datatype, uint32_t op,
+                             size_t count, btl_completion_fn callback, void *context, void *data);
+
+    /* As atomic_opv, and fetches what was there to `result_address`. `local_address` may be NULL
+     * for BTL_ATOMIC_OP_READ. The callback's local_address is `result_address`. */
+    btl_status (*atomic_fopv)(btl_module *module, btl_endpoint *endpoint, const void *local_address,
+                              void *result_address, uint64_t remote_address,
+                              btl_handle *local_handle, btl_handle *result_handle,
+                              const btl_handle *remote_handle, uint32_t datatype, uint32_t op,
+                              size_t count, btl_completion_fn callback, void *context, void *data);
+
+    /* Compares one element with the one at `compare_address`, writes the one at `local_address` if
+     * they are equal, and fetches what was there to `result_address`. Operand and compare value are
+     * copied before the call returns. */
+    btl_status (*atomic_cswapv)(btl_module *module, btl_endpoint *endpoint,
+                                const void *local_address, const void *compare_address,
+                                void *result_address, uint64_t remote_address,
+                                btl_handle *result_handle, const btl_handle *remote_handle,
+                                uint32_t datatype, btl_completion_fn callback, void *context,
+                                void *data);
+
+    /* Writes the module's counts. */
+    btl_status (*stats)(btl_module *module, btl_stats *stats);
+
+    /* Ends the module: flushes, then closes everything it holds. The module is freed. */
+    btl_status (*finalize)(btl_module *module);
+};
+
+/* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
+#define BTL_MODULE_VTABLE_MIN_SIZE 152
+
+/* ---- The component -------------------------------------------------------------------------- */
+
+/* MPI's thread levels. */
+#define BTL_THREAD_SINGLE 0     /* one thread */
+#define BTL_THREAD_FUNNELED 1   /* only the thread that initialised calls */
+#define BTL_THREAD_SERIALIZED 2 /* any thread calls, one at a time */
+#define BTL_THREAD_MULTIPLE 3   /* any threads call at once */
+
+/* One provider as a survey found it. */
+typedef struct btl_provider {
+    const char *name;    /* name, as fi_info prints it */
+    const char *domain;  /* domain (device) */
+    const char *refusal; /* why it was refused, or NULL when it can be used */
+    uint32_t chosen;     /* 1 for the provider that init would take, else 0 */
+    uint32_t reserved;   /* written as zero */
+} btl_provider;
+
+/* Receives one provider of a survey. `provider` is borrowed for the call. */
+typedef void (*btl_survey_fn)(void *context, const btl_provider *provider);
+
+/* The functions of a component, called in the order register_params, open, init, then progress and
+ * the modules' functions, then finalize of each module, then close. */
+typedef struct btl_component_vtable {
+    btl_table_header header; /* BTL_MAGIC_COMPONENT */
+    const char *name;        /* the component's name, e.g. ofi; static in the plugin */
+    const char *version;     /* its version and what it was built against, for people; static */
+
+    /* Declares every parameter with the host. Needs no open component. */
+    btl_status (*register_params)(const btl_host_vtable *host);
+
+    /* Reads the parameters and makes a component. `host` stays valid until close. */
+    btl_status (*open)(const btl_host_vtable *host, btl_component **out);
+
+    /* Visits every provider with its acceptance or the reason for its refusal. */
+    btl_status (*survey)(btl_component *component, btl_survey_fn visit, void *context);
+
+    /* Makes the modules: writes at most `*count` pointers to `modules` and their number to `count`.
+     * Publishes their addresses with the host's modex_put. `thread_level` is one of BTL_THREAD_*.
+     * BTL_NOT_AVAILABLE: no provider can be used; the reasons were logged. */
+    btl_status (*init)(btl_component *component, uint32_t thread_level, btl_module **modules,
+                       size_t *count);
+
+    /* Progresses every module; returns the number of completions, or a negative status. May be
+     * called from callbacks. */
+    int32_t (*progress)(btl_component *component);
+
+    /* Ends the component: finalises modules that still live, and frees it. */
+    btl_status (*close)(btl_component *component);
+} btl_component_vtable;
+
+/* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
+#define BTL_COMPONENT_VTABLE_MIN_SIZE 80
+
+/* The exported function of a plugin, called once per load: checks `host`, writes the component's
+ * table to `out`, and does no work that would need undoing. BTL_TYPE_MISMATCH: the host's table
+ * cannot be used. */
+typedef btl_status (*btl_entry_fn)(const btl_host_vtable *host, const btl_component_vtable **out);
+
+/* A plugin defines this function; a host finds it with dlsym(BTL_ENTRY_SYMBOL). */
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+btl_status btl_plugin_entry_v1(const btl_host_vtable *host, const btl_component_vtable **out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* BTL_PLUGIN_H */

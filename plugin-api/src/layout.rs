@@ -1,0 +1,164 @@
+//! The layout of every type that crosses the boundary, asserted at compile time.
+//!
+//! Only assertions live here. The numbers are those of ABI 1.0 on platforms with 64-bit pointers:
+//! within a major they may gain lines at the end of a table, and never change. That the C header
+//! agrees with them is the job of `tests/header.rs`.
+
+use std::mem::offset_of;
+
+use crate::{
+    Attributes, ComponentVtable, HostVtable, Module, ModuleVtable, ParamDecl, ParamValue,
+    ParamValueBits, Provider, Stats, Status, TableHeader,
+};
+
+/// Asserts the offset of each field and the size and alignment of the type. The closure takes the
+/// type apart without `..`, so a field that is missing from the list does not compile.
+macro_rules! layout {
+    ($type:ident: $size:literal bytes { $($field:ident at $offset:literal,)+ }) => {
+        const _: () = {
+            $(assert!(
+                offset_of!($type, $field) == $offset,
+                concat!(stringify!($type), "::", stringify!($field), " has moved")
+            );)+
+            assert!(
+                size_of::<$type>() == $size,
+                concat!(stringify!($type), " has another size")
+            );
+            assert!(align_of::<$type>() == 8);
+        };
+        const _: fn(&$type) = |$type { $($field: _),+ }| ();
+    };
+}
+
+/// Asserts that a table can always be checked against the size it had in ABI 1.0.
+macro_rules! first_release {
+    ($($type:ident: $size:literal),+ $(,)?) => {
+        const _: () = {
+            $(assert!(
+                $type::MIN_SIZE == $size,
+                concat!(stringify!($type), "::MIN_SIZE must stay the size of ABI 1.0")
+            );)+
+        };
+    };
+}
+
+const _: () = assert!(size_of::<Status>() == 4 && align_of::<Status>() == 4);
+const _: () = assert!(size_of::<ParamValueBits>() == 8 && align_of::<ParamValueBits>() == 8);
+const _: () = assert!(size_of::<usize>() == 8, "the ABI is defined for 64-bit pointers");
+
+layout!(TableHeader: 16 bytes {
+    magic at 0,
+    abi_major at 8,
+    abi_minor at 10,
+    size at 12,
+});
+
+layout!(ParamValue: 16 bytes {
+    kind at 0,
+    reserved at 4,
+    bits at 8,
+});
+
+layout!(ParamDecl: 72 bytes {
+    name at 0,
+    help at 8,
+    synonyms at 16,
+    allowed at 24,
+    default at 32,
+    min at 48,
+    max at 56,
+    level at 64,
+    scope at 68,
+});
+
+layout!(HostVtable: 56 bytes {
+    header at 0,
+    context at 16,
+    param_register at 24,
+    modex_put at 32,
+    modex_get at 40,
+    log at 48,
+});
+
+layout!(Attributes: 120 bytes {
+    header at 0,
+    flags at 16,
+    atomic_flags at 20,
+    put_limit at 24,
+    get_limit at 32,
+    put_alignment at 40,
+    get_alignment at 48,
+    put_local_registration_threshold at 56,
+    get_local_registration_threshold at 64,
+    handle_size at 72,
+    latency at 80,
+    bandwidth at 84,
+    exclusivity at 88,
+    contexts at 92,
+    provider at 96,
+    domain at 104,
+    completion at 112,
+});
+
+layout!(Module: 16 bytes {
+    vtable at 0,
+    attributes at 8,
+});
+
+layout!(Stats: 64 bytes {
+    header at 0,
+    posted at 16,
+    completed at 24,
+    failed at 32,
+    again at 40,
+    registrations at 48,
+    endpoints at 56,
+});
+
+layout!(ModuleVtable: 152 bytes {
+    header at 0,
+    add_procs at 16,
+    del_procs at 24,
+    register_mem at 32,
+    deregister_mem at 40,
+    put at 48,
+    get at 56,
+    atomic_op at 64,
+    atomic_fop at 72,
+    atomic_cswap at 80,
+    flush at 88,
+    register_error at 96,
+    atomic_query at 104,
+    atomic_opv at 112,
+    atomic_fopv at 120,
+    atomic_cswapv at 128,
+    stats at 136,
+    finalize at 144,
+});
+
+layout!(Provider: 32 bytes {
+    name at 0,
+    domain at 8,
+    refusal at 16,
+    chosen at 24,
+    reserved at 28,
+});
+
+layout!(ComponentVtable: 80 bytes {
+    header at 0,
+    name at 16,
+    version at 24,
+    register_params at 32,
+    open at 40,
+    survey at 48,
+    init at 56,
+    progress at 64,
+    close at 72,
+});
+
+first_release! {
+    HostVtable: 56,
+    Attributes: 120,
+    ModuleVtable: 152,
+    ComponentVtable: 80,
+}

@@ -1,0 +1,112 @@
+//! The value of every constant, by the name it has in the header.
+
+use plugin_api::{
+    ABI_MAJOR, ABI_MINOR, Access, AtomicFlags, AtomicKind, AtomicOp, Attributes, BtlAtomicOp,
+    ComponentVtable, Datatype, ErrorFlags, HostVtable, LogLevel, ModuleFlags, ModuleVtable,
+    OpFlags, ParamKind, Stats, Status, ThreadLevel, magic,
+};
+
+/// Appends the constants of an enum whose values are all in `ALL`.
+macro_rules! coded {
+    ($out:ident, $enum:ident, $prefix:literal) => {
+        for value in $enum::ALL {
+            $out.push((
+                format!("{}_{}", $prefix, screaming(&format!("{value:?}"))),
+                *value as i128,
+            ));
+        }
+    };
+}
+
+/// Appends the constants of an enum that comes in by `TryFrom<u32>`: every code it accepts.
+macro_rules! accepted {
+    ($out:ident, $enum:ident, $prefix:literal) => {
+        for value in (0u32..64).filter_map(|code| $enum::try_from(code).ok()) {
+            $out.push((
+                format!("{}_{}", $prefix, screaming(&format!("{value:?}"))),
+                value as i128,
+            ));
+        }
+    };
+}
+
+/// Appends the bits of a set.
+macro_rules! bits {
+    ($out:ident, $flags:ident, $prefix:literal) => {
+        for (name, value) in $flags::all().iter_names() {
+            $out.push((format!("{}_{}", $prefix, name), value.bits() as i128));
+        }
+    };
+}
+
+/// Every constant of the ABI: its name in C and its value.
+pub(crate) fn all() -> Vec<(String, i128)> {
+    let mut out = vec![
+        ("BTL_ABI_MAJOR".into(), ABI_MAJOR as i128),
+        ("BTL_ABI_MINOR".into(), ABI_MINOR as i128),
+        ("BTL_MAGIC_HOST".into(), magic::HOST as i128),
+        ("BTL_MAGIC_COMPONENT".into(), magic::COMPONENT as i128),
+        ("BTL_MAGIC_MODULE".into(), magic::MODULE as i128),
+        ("BTL_MAGIC_ATTRIBUTES".into(), magic::ATTRIBUTES as i128),
+        ("BTL_MAGIC_STATS".into(), magic::STATS as i128),
+        (
+            "BTL_HOST_VTABLE_MIN_SIZE".into(),
+            HostVtable::MIN_SIZE as i128,
+        ),
+        (
+            "BTL_ATTRIBUTES_MIN_SIZE".into(),
+            Attributes::MIN_SIZE as i128,
+        ),
+        (
+            "BTL_MODULE_VTABLE_MIN_SIZE".into(),
+            ModuleVtable::MIN_SIZE as i128,
+        ),
+        (
+            "BTL_COMPONENT_VTABLE_MIN_SIZE".into(),
+            ComponentVtable::MIN_SIZE as i128,
+        ),
+        ("BTL_STATS_MIN_SIZE".into(), size_of::<Stats>() as i128),
+        // Documented with `order` in the Rust types, where it has no constant of its own.
+        ("BTL_NO_ORDER".into(), 255),
+    ];
+    for code in i8::MIN..=i8::MAX {
+        if let Some(name) = Status(code.into()).name() {
+            out.push((format!("BTL_{name}"), code.into()));
+        }
+    }
+    for level in [
+        LogLevel::Error,
+        LogLevel::Warn,
+        LogLevel::Info,
+        LogLevel::Debug,
+    ] {
+        out.push((
+            format!("BTL_LOG_{}", screaming(&format!("{level:?}"))),
+            level as i128,
+        ));
+    }
+    accepted!(out, ThreadLevel, "BTL_THREAD");
+    accepted!(out, ParamKind, "BTL_PARAM");
+    coded!(out, BtlAtomicOp, "BTL_OP");
+    coded!(out, AtomicOp, "BTL_ATOMIC_OP");
+    coded!(out, Datatype, "BTL_DATATYPE");
+    coded!(out, AtomicKind, "BTL_ATOMIC_KIND");
+    bits!(out, ModuleFlags, "BTL_FLAG");
+    bits!(out, AtomicFlags, "BTL_ATOMIC");
+    bits!(out, ErrorFlags, "BTL_ERROR_FLAG");
+    bits!(out, Access, "BTL_ACCESS");
+    bits!(out, OpFlags, "BTL_OP_FLAG");
+    out
+}
+
+/// `UnsignedInt` as `UNSIGNED_INT`.
+fn screaming(camel: &str) -> String {
+    let mut out = String::new();
+    for (index, letter) in camel.char_indices() {
+        if index > 0 && letter.is_ascii_uppercase() {
+            out.push('_');
+        }
+        out.push(letter.to_ascii_uppercase());
+    }
+    out
+}

@@ -1,0 +1,386 @@
+//! What a parameter is: the data that a component writes down once. Nothing here reads or resolves a value.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::mem;
+
+use crate::convert;
+use crate::error::Error;
+use crate::value::{Kind, Value};
+
+/// Whom a parameter is meant for, from 1 (every user) to 9 (developers), as `ompi_info --level` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(u8);
+
+impl Level {
+    /// 1: what a user needs.
+    pub const USER_BASIC: Self = Self(1);
+    /// 2: what a user may want to look at.
+    pub const USER_DETAIL: Self = Self(2);
+    /// 3: everything for users.
+    pub const USER_ALL: Self = Self(3);
+    /// 4: what somebody who tunes needs.
+    pub const TUNER_BASIC: Self = Self(4);
+    /// 5: what somebody who tunes may want to look at.
+    pub const TUNER_DETAIL: Self = Self(5);
+    /// 6: everything for tuning.
+    pub const TUNER_ALL: Self = Self(6);
+    /// 7: what a developer needs.
+    pub const DEV_BASIC: Self = Self(7);
+    /// 8: what a developer may want to look at.
+    pub const DEV_DETAIL: Self = Self(8);
+    /// 9: everything.
+    pub const DEV_ALL: Self = Self(9);
+
+    /// The level with this number; `None` outside 1 to 9.
+    pub const fn new(number: u8) -> Option<Self> {
+        match number {
+            1..=9 => Some(Self(number)),
+            _ => None,
+        }
+    }
+
+    /// The number, 1 to 9.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The name `ompi_info` prints, such as `tuner/detail`.
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            1 => "user/basic",
+            2 => "user/detail",
+            3 => "user/all",
+            4 => "tuner/basic",
+            5 => "tuner/detail",
+            6 => "tuner/all",
+            7 => "dev/basic",
+            8 => "dev/detail",
+            _ => "dev/all",
+        }
+    }
+}
+
+/// Prints number and name, such as `5 tuner/detail`.
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, self.name())
+    }
+}
+
+/// When and how far a value may change after registration (`mca_base_var_scope_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scope {
+    /// Never changes after registration.
+    Constant,
+    /// Cannot be set after registration, though its owner may change it.
+    ReadOnly,
+    /// May be set in one process.
+    Local,
+    /// Must be consistent within a group.
+    Group,
+    /// Must be the same within a group.
+    GroupEq,
+    /// Must be consistent in all processes.
+    All,
+    /// Must be the same in all processes.
+    AllEq,
+}
+
+impl Scope {
+    /// Whether [`Registry::set`](crate::Registry::set) may still change the value after registration.
+    pub const fn settable(self) -> bool {
+        !matches!(self, Self::Constant | Self::ReadOnly)
+    }
+
+    /// The scope's name in Open MPI, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::ReadOnly => "readonly",
+            Self::Local => "local",
+            Self::Group => "group",
+            Self::GroupEq => "group_eq",
+            Self::All => "all",
+            Self::AllEq => "all_eq",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A number with a name, for [`Allowed::Enumerated`] and [`Allowed::Flags`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The number the program works with.
+    pub value: i64,
+    /// The word a user may write instead, in any case.
+    pub name: Cow<'static, str>,
+}
+
+impl Named {
+    /// A pair that can stand in a `static` table.
+    pub const fn new(value: i64, name: &'static str) -> Self {
+        Self {
+            value,
+            name: Cow::Borrowed(name),
+        }
+    }
+}
+
+/// Which values of its type a parameter takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Allowed {
+    /// Every value of the type.
+    Any,
+    /// One of these words, in any case; the value is spelled as here. For numbers, one of these numbers.
+    OneOf(Cow<'static, [Cow<'static, str>]>),
+    /// A number from `min` to `max`, both included.
+    Range {
+        /// The smallest.
+        min: i64,
+        /// The largest.
+        max: i64,
+    },
+    /// A number not below this.
+    Min(i64),
+    /// A whole number out of a table, written as its number or its name (an Open MPI enumerator).
+    Enumerated(Cow<'static, [Named]>),
+    /// A set of bits, written as numbers or names with commas between (an Open MPI flag enumerator).
+    Flags(Cow<'static, [Named]>),
+    /// The default and nothing else: what `ompi_info` calls informational. A value from elsewhere is left unused,
+    /// with a [`Warning`](crate::Warning).
+    Fixed,
+}
+
+/// A parameter, as its owner declares it. All fields are public so that tables can be written as `static` data;
+/// [`Declaration::new`] and the methods after it say the same with less noise.
+///
+/// ```
+/// use mca_params::{Allowed, Declaration, Kind, Level, Scope, Value};
+///
+/// static PARAMETERS: [Declaration; 1] = [Declaration::new("btl_ofi_rd_num", Kind::Int, Value::Int(10))
+///     .help("Receive descriptors posted per context.")
+///     .level(Level::TUNER_DETAIL)
+///     .scope(Scope::ReadOnly)
+///     .allowed(Allowed::Min(1))];
+/// assert_eq!(PARAMETERS[0].default.as_int(), Some(10));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declaration {
+    /// The full name without the project, such as `btl_ofi_mode`: letters, digits, `_`, `-` and `.`.
+    pub name: Cow<'static, str>,
+    /// The type.
+    pub kind: Kind,
+    /// The value when no source gives one; of the type, and among the allowed.
+    pub default: Value,
+    /// What it does, for a person: one line.
+    pub help: Cow<'static, str>,
+    /// Whom it is for.
+    pub level: Level,
+    /// When it may change.
+    pub scope: Scope,
+    /// Which values it takes.
+    pub allowed: Allowed,
+    /// Other names for it. At one rank a synonym beats the name, and a later synonym an earlier one.
+    pub synonyms: Cow<'static, [Cow<'static, str>]>,
+}
+
+impl Declaration {
+    /// A read-only parameter for developers that takes every value of its type; the methods below refine it.
+    pub const fn new(name: &'static str, kind: Kind, default: Value) -> Self {
+        Self {
+            name: Cow::Borrowed(name),
+            kind,
+            default,
+            help: Cow::Borrowed(""),
+            level: Level::DEV_ALL,
+            scope: Scope::ReadOnly,
+            allowed: Allowed::Any,
+            synonyms: Cow::Borrowed(&[]),
+        }
+    }
+
+    // In the four methods below `forget` stands for a drop that a `const fn` cannot do. The values of a table are
+    // borrowed, so that nothing is lost.
+
+    /// Replaces the help.
+    pub const fn help(mut self, help: &'static str) -> Self {
+        mem::forget(mem::replace(&mut self.help, Cow::Borrowed(help)));
+        self
+    }
+
+    /// Replaces the level.
+    pub const fn level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Replaces the scope.
+    pub const fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// Replaces the allowed values.
+    pub const fn allowed(mut self, allowed: Allowed) -> Self {
+        mem::forget(mem::replace(&mut self.allowed, allowed));
+        self
+    }
+
+    /// Replaces the synonyms.
+    pub const fn synonyms(mut self, synonyms: &'static [Cow<'static, str>]) -> Self {
+        mem::forget(mem::replace(&mut self.synonyms, Cow::Borrowed(synonyms)));
+        self
+    }
+
+    /// What a value may be, for a person: the text after `Valid values:` in a dump and after `allowed:` in an error.
+    pub fn allowed_text(&self) -> String {
+        convert::describe(self)
+    }
+
+    /// A value of this parameter as a dump prints it: by name where the declaration has names.
+    pub fn value_text(&self, value: &Value) -> String {
+        convert::display(self, value)
+    }
+
+    /// Its own names, first the one that wins at one rank: synonyms from the last to the first, then the name.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.synonyms
+            .iter()
+            .rev()
+            .chain([&self.name])
+            .map(AsRef::as_ref)
+    }
+
+    /// Refuses a declaration that contradicts itself: the mistake of whoever wrote it, not of a user.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = |reason: String| {
+            Err(Error::Declaration {
+                name: self.name.to_string(),
+                reason,
+            })
+        };
+        if let Some(name) = self.names().find(|name| !is_name(name)) {
+            return wrong(format!("`{}` is not a parameter name", name.escape_debug()));
+        }
+        if !self.default.fits(self.kind) {
+            return wrong(format!(
+                "the default {:?} is not of type {}",
+                self.default, self.kind
+            ));
+        }
+        let applies = match &self.allowed {
+            Allowed::Any | Allowed::Fixed => true,
+            Allowed::OneOf(_) => !matches!(self.kind, Kind::Bool | Kind::Double),
+            Allowed::Range { .. } | Allowed::Min(_) => {
+                !matches!(self.kind, Kind::Bool | Kind::String)
+            }
+            Allowed::Enumerated(_) | Allowed::Flags(_) => self.kind.bounds().is_some(),
+        };
+        if !applies {
+            return wrong(format!(
+                "{:?} means nothing for type {}",
+                self.allowed, self.kind
+            ));
+        }
+        match convert::permit(self, self.default.clone()) {
+            Ok(_) => Ok(()),
+            Err(reason) => wrong(format!("the default `{}` {reason}", self.default)),
+        }
+    }
+}
+
+/// Whether Open MPI's parameter files could name it.
+pub(crate) fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_name_byte)
+}
+
+/// The bytes of a name in a parameter file.
+pub(crate) const fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(d: &Declaration) -> String {
+        d.check().expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn levels_are_one_to_nine() {
+        assert_eq!(Level::new(0), None);
+        assert_eq!(Level::new(10), None);
+        assert_eq!(Level::new(5), Some(Level::TUNER_DETAIL));
+        assert_eq!(Level::DEV_ALL.to_string(), "9 dev/all");
+        assert!(Level::USER_BASIC < Level::DEV_BASIC);
+    }
+
+    #[test]
+    fn tables_can_be_static_either_way() {
+        static LONG: &[Declaration] = &[Declaration {
+            name: Cow::Borrowed("btl_ofi_provider_include"),
+            kind: Kind::String,
+            default: Value::String(Cow::Borrowed("")),
+            help: Cow::Borrowed("Providers to use."),
+            level: Level::USER_BASIC,
+            scope: Scope::ReadOnly,
+            allowed: Allowed::Any,
+            synonyms: Cow::Borrowed(&[Cow::Borrowed("a"), Cow::Borrowed("b")]),
+        }];
+        static SHORT: &[Declaration] =
+            &[
+                Declaration::new("btl_ofi_provider_include", Kind::String, Value::str(""))
+                    .help("Providers to use.")
+                    .level(Level::USER_BASIC)
+                    .synonyms(&[Cow::Borrowed("a"), Cow::Borrowed("b")]),
+            ];
+        assert_eq!(LONG, SHORT);
+        assert_eq!(
+            LONG[0].names().collect::<Vec<_>>(),
+            ["b", "a", "btl_ofi_provider_include"]
+        );
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        assert!(reason(&Declaration::new("a b", Kind::Int, Value::Int(0))).contains("`a b`"));
+        assert!(
+            reason(&Declaration::new("", Kind::Int, Value::Int(0)))
+                .contains("not a parameter name")
+        );
+        assert!(
+            reason(&Declaration::new("a", Kind::Int, Value::Unsigned(0)))
+                .contains("not of type int")
+        );
+        assert!(
+            reason(&Declaration::new(
+                "a",
+                Kind::UnsignedInt,
+                Value::Unsigned(1 << 40)
+            ))
+            .contains("not of type unsigned_int")
+        );
+        assert!(
+            reason(&Declaration::new("a", Kind::Int, Value::Int(0)).allowed(Allowed::Min(1)))
+                .contains("is below 1")
+        );
+        assert!(
+            reason(&Declaration::new("a", Kind::String, Value::str("")).allowed(Allowed::Min(1)))
+                .contains("means nothing for type string")
+        );
+        assert!(
+            Declaration::new("a", Kind::Double, Value::Double(2.0))
+                .allowed(Allowed::Min(1))
+                .check()
+                .is_ok()
+        );
+    }
+}

@@ -1,0 +1,413 @@
+//! Parameters for a reader: the text of `ompi_info --param`, its parsable form, and plain data for other formats.
+
+use std::fmt;
+
+use crate::declaration::{Allowed, Declaration, Level, Scope};
+use crate::registry::Resolved;
+use crate::source::Source;
+use crate::value::{Kind, Value};
+
+/// Which parameters to print. Parameters belong to a framework and a component, which their names begin with:
+/// `btl_ofi_mode` to `btl` and `ofi`, `btl_verbose` to `btl` and `base`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    framework: Option<String>,
+    component: Option<String>,
+    level: Level,
+}
+
+impl Filter {
+    /// Everything, up to level 9.
+    pub fn all() -> Self {
+        Self {
+            framework: None,
+            component: None,
+            level: Level::DEV_ALL,
+        }
+    }
+
+    /// One component of one framework, up to level 9. For either, `all` means every one, as for `ompi_info`.
+    pub fn new(framework: &str, component: &str) -> Self {
+        let named = |name: &str| (name != "all").then(|| name.to_owned());
+        Self {
+            framework: named(framework),
+            component: named(component),
+            level: Level::DEV_ALL,
+        }
+    }
+
+    /// Leaves out what is above this level.
+    pub fn up_to(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    fn lets(&self, entry: &Entry) -> bool {
+        let matches = |wanted: &Option<String>, has: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == has)
+        };
+        matches(&self.framework, &entry.framework)
+            && matches(&self.component, &entry.component)
+            && entry.level <= self.level
+    }
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
+/// A parameter under one of its names, as plain data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The name: the parameter's own, or a synonym.
+    pub name: String,
+    /// The framework that the name begins with.
+    pub framework: String,
+    /// The component that follows it, or `base`.
+    pub component: String,
+    /// The type.
+    pub kind: Kind,
+    /// The value.
+    pub value: Value,
+    /// The value as text; by name where it has one.
+    pub value_text: String,
+    /// The default as text.
+    pub default_text: String,
+    /// Where the value came from.
+    pub source: Source,
+    /// The name that the value was given under, where that is not the parameter's own.
+    pub via_synonym: Option<String>,
+    /// Whom it is for.
+    pub level: Level,
+    /// When it may change.
+    pub scope: Scope,
+    /// Whether it always has its default.
+    pub fixed: bool,
+    /// What it does.
+    pub help: String,
+    /// What it takes, where that is less than its type.
+    pub valid_values: Option<String>,
+    /// Its other names, when this is its own.
+    pub synonyms: Vec<String>,
+    /// Its own name, when this is another.
+    pub synonym_of: Option<String>,
+}
+
+impl Entry {
+    fn new(resolved: &Resolved, name: &str) -> Self {
+        let d = &resolved.declaration;
+        let own = name == d.name;
+        let (framework, component) = family(name);
+        Self {
+            name: name.to_owned(),
+            framework,
+            component,
+            kind: d.kind,
+            value: resolved.value.clone(),
+            value_text: resolved.value_text(),
+            default_text: d.value_text(&d.default),
+            source: resolved.source.clone(),
+            via_synonym: resolved.via_synonym.clone(),
+            level: d.level,
+            scope: d.scope,
+            fixed: d.allowed == Allowed::Fixed,
+            help: d.help.to_string(),
+            valid_values: valid_values(d),
+            synonyms: if own {
+                d.synonyms.iter().map(ToString::to_string).collect()
+            } else {
+                Vec::new()
+            },
+            synonym_of: (!own).then(|| d.name.to_string()),
+        }
+    }
+
+    fn readable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.fixed {
+            "informational"
+        } else {
+            "parameter"
+        };
+        write!(f, "{:>24}: {what} \"{}\" ", self.title(), self.name)?;
+        write!(
+            f,
+            "(current value: \"{}\", data source: {}, ",
+            self.value_text, self.source
+        )?;
+        write!(f, "level: {}, type: {}", self.level, self.kind)?;
+        if let Some(name) = &self.synonym_of {
+            write!(f, ", synonym of: {name}")?;
+        } else if !self.synonyms.is_empty() {
+            write!(f, ", synonyms: {}", self.synonyms.join(", "))?;
+        }
+        writeln!(f, ")")?;
+        if !self.help.is_empty() {
+            writeln!(f, "{:26}{}", "", self.help)?;
+        }
+        match &self.valid_values {
+            Some(values) => writeln!(f, "{:26}Valid values: {values}", ""),
+            None => Ok(()),
+        }
+    }
+
+    fn parsable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = format!(
+            "mca:{}:{}:param:{}",
+            self.framework, self.component, self.name
+        );
+        if self.value_text.contains(':') {
+            writeln!(f, "{start}:value:\"{}\"", self.value_text)?;
+        } else {
+            writeln!(f, "{start}:value:{}", self.value_text)?;
+        }
+        writeln!(f, "{start}:source:{}", self.source)?;
+        let status = if self.scope.settable() && !self.fixed {
+            "writeable"
+        } else {
+            "read-only"
+        };
+        writeln!(f, "{start}:status:{status}")?;
+        writeln!(f, "{start}:level:{}", self.level.number())?;
+        if !self.help.is_empty() {
+            writeln!(f, "{start}:help:{}", self.help)?;
+        }
+        writeln!(f, "{start}:deprecated:no")?;
+        writeln!(f, "{start}:type:{}", self.kind)?;
+        if let Some(name) = &self.synonym_of {
+            writeln!(f, "{start}:synonym_of:name:{name}")?;
+        }
+        self.synonyms
+            .iter()
+            .try_for_each(|name| writeln!(f, "{start}:synonym:name:{name}"))
+    }
+
+    fn title(&self) -> String {
+        format!("MCA {} {}", self.framework, self.component)
+    }
+}
+
+/// The entries a [`Filter`] let through, component by component. Prints as `ompi_info --param` does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dump {
+    entries: Vec<Entry>,
+}
+
+impl Dump {
+    pub(crate) fn new(parameters: &[Resolved], filter: &Filter) -> Self {
+        let names = |resolved: &Resolved| {
+            let d = &resolved.declaration;
+            [&d.name]
+                .into_iter()
+                .chain(d.synonyms.iter())
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        let all = parameters
+            .iter()
+            .flat_map(|resolved| {
+                names(resolved)
+                    .into_iter()
+                    .map(|name| Entry::new(resolved, &name))
+            })
+            .filter(|entry| filter.lets(entry));
+        let mut components: Vec<(String, Vec<Entry>)> = Vec::new();
+        for entry in all {
+            let title = entry.title();
+            match components.iter_mut().find(|(known, _)| *known == title) {
+                Some((_, entries)) => entries.push(entry),
+                None => components.push((title, vec![entry])),
+            }
+        }
+        Self {
+            entries: components
+                .into_iter()
+                .flat_map(|(_, entries)| entries)
+                .collect(),
+        }
+    }
+
+    /// The entries as plain data, to print in other ways.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The form of `ompi_info --parsable`: one fact a line, fields between colons.
+    pub fn parsable(&self) -> Parsable<'_> {
+        Parsable(self)
+    }
+}
+
+impl fmt::Display for Dump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut last = String::new();
+        for entry in &self.entries {
+            let title = entry.title();
+            if title != last {
+                writeln!(f, "{title:>24}: {:-<51}", "")?;
+                last = title;
+            }
+            entry.readable(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prints a [`Dump`] in the form of `ompi_info --parsable`.
+#[derive(Clone, Copy, Debug)]
+pub struct Parsable<'a>(&'a Dump);
+
+impl fmt::Display for Parsable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .entries
+            .iter()
+            .try_for_each(|entry| entry.parsable(f))
+    }
+}
+
+/// Framework and component. The frameworks of code that components share are called after their project.
+fn family(name: &str) -> (String, String) {
+    const SHARED: [&str; 4] = ["opal_common", "ompi_common", "orte_common", "oshmem_common"];
+    let shared = SHARED.iter().find_map(|framework| {
+        let rest = name.strip_prefix(framework)?.strip_prefix('_')?;
+        Some((*framework, rest))
+    });
+    let (framework, rest) = shared.unwrap_or_else(|| name.split_once('_').unwrap_or((name, "")));
+    let component = rest
+        .split_once('_')
+        .map_or("base", |(component, _)| component);
+    (framework.to_owned(), component.to_owned())
+}
+
+fn valid_values(d: &Declaration) -> Option<String> {
+    let shown = d.kind == Kind::Bool || !matches!(d.allowed, Allowed::Any);
+    (shown && d.allowed != Allowed::Fixed).then(|| d.allowed_text())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+    use crate::Registry;
+
+    fn registry() -> Registry {
+        let mut registry = Registry::builder()
+            .environment([("OMPI_MCA_btl_ofi_provider_include", "tcp:1")])
+            .build()
+            .expect("no files");
+        let table = [
+            Declaration::new("btl_ofi_disable_sep", Kind::Bool, Value::Bool(false))
+                .help("Never use a scalable endpoint.")
+                .level(Level::TUNER_DETAIL),
+            Declaration::new(
+                "opal_common_ofi_provider_include",
+                Kind::String,
+                Value::str(""),
+            )
+            .level(Level::USER_BASIC)
+            .scope(Scope::Local)
+            .synonyms(const { &[Cow::Borrowed("btl_ofi_provider_include")] }),
+            Declaration::new(
+                "btl_ofi_atomic_flags",
+                Kind::UnsignedInt,
+                Value::Unsigned(3),
+            )
+            .allowed(Allowed::Fixed),
+        ];
+        registry.register_all(&table).expect("valid");
+        registry
+    }
+
+    #[test]
+    fn families() {
+        for (name, framework, component) in [
+            ("btl", "btl", "base"),
+            ("btl_verbose", "btl", "base"),
+            ("btl_ofi_mode", "btl", "ofi"),
+            ("btl_ofi_num_cq_read", "btl", "ofi"),
+            ("opal_common_ofi_verbose", "opal_common", "ofi"),
+            ("opal_commonplace_x", "opal", "commonplace"),
+            ("", "", "base"),
+        ] {
+            assert_eq!(family(name), (framework.into(), component.into()), "{name}");
+        }
+    }
+
+    #[test]
+    fn readable_text_is_that_of_ompi_info() {
+        let text = registry().dump(&Filter::new("btl", "ofi")).to_string();
+        let wanted = "             MCA btl ofi: ---------------------------------------------------
+             MCA btl ofi: parameter \"btl_ofi_disable_sep\" (current value: \"false\", data source: default, \
+                      level: 5 tuner/detail, type: bool)
+                          Never use a scalable endpoint.
+                          Valid values: 0: f|false|disabled|no|n, 1: t|true|enabled|yes|y
+             MCA btl ofi: parameter \"btl_ofi_provider_include\" (current value: \"tcp:1\", data source: environment, \
+                      level: 1 user/basic, type: string, synonym of: opal_common_ofi_provider_include)
+             MCA btl ofi: informational \"btl_ofi_atomic_flags\" (current value: \"3\", data source: default, \
+                      level: 9 dev/all, type: unsigned_int)
+";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn parsable_text_is_that_of_ompi_info() {
+        let dump = registry().dump(&Filter::new("opal_common", "all").up_to(Level::USER_ALL));
+        let start = "mca:opal_common:ofi:param:opal_common_ofi_provider_include";
+        let wanted: String = [
+            "value:\"tcp:1\"",
+            "source:environment",
+            "status:writeable",
+            "level:1",
+            "deprecated:no",
+            "type:string",
+            "synonym:name:btl_ofi_provider_include",
+        ]
+        .iter()
+        .map(|line| format!("{start}:{line}\n"))
+        .collect();
+        assert_eq!(dump.parsable().to_string(), wanted);
+    }
+
+    #[test]
+    fn filters() {
+        let names = |filter: &Filter| {
+            registry()
+                .dump(filter)
+                .entries()
+                .iter()
+                .map(|entry| entry.name.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(&Filter::all()).len(), 4);
+        assert_eq!(
+            names(&Filter::new("btl", "all").up_to(Level::USER_BASIC)),
+            ["btl_ofi_provider_include"]
+        );
+        assert_eq!(names(&Filter::new("btl", "tcp")), Vec::<String>::new());
+        assert_eq!(
+            names(&Filter::all())[2],
+            "btl_ofi_atomic_flags",
+            "grouped by component"
+        );
+    }
+
+    #[test]
+    fn entries_tell_where_a_value_came_from() {
+        let dump = registry().dump(&Filter::new("opal_common", "ofi"));
+        let [entry] = dump.entries() else {
+            panic!("one entry")
+        };
+        assert_eq!(
+            entry.via_synonym.as_deref(),
+            Some("btl_ofi_provider_include")
+        );
+        assert_eq!(entry.synonyms, ["btl_ofi_provider_include"]);
+        assert_eq!(
+            (entry.value_text.as_str(), entry.default_text.as_str()),
+            ("tcp:1", "")
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! Where values come from: the name of a place, and the layers of settings that a registry looks through.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Where the value of a parameter came from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Source {
+    /// The declaration.
+    Default,
+    /// The system's file, `<sysconfdir>/openmpi-mca-params.conf`.
+    SystemFile {
+        /// The file as it was opened.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// The user's file, `$HOME/.openmpi/mca-params.conf`.
+    UserFile {
+        /// The file as it was opened.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// Another file, listed in `mca_base_param_files`.
+    OtherFile {
+        /// The file as it was opened.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// The environment.
+    Environment {
+        /// The variable's whole name, such as `OMPI_MCA_btl_ofi_mode`.
+        variable: String,
+    },
+    /// An explicit [`Registry::set`](crate::Registry::set).
+    Set,
+    /// The administrator's override file, `<sysconfdir>/openmpi-mca-params-override.conf`, above everything else.
+    OverrideFile {
+        /// The file as it was opened.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+}
+
+impl Source {
+    /// File and line, for the sources that have them.
+    pub fn file(&self) -> Option<(&Path, usize)> {
+        match self {
+            Self::SystemFile { path, line }
+            | Self::UserFile { path, line }
+            | Self::OtherFile { path, line }
+            | Self::OverrideFile { path, line } => Some((path, *line)),
+            Self::Default | Self::Environment { .. } | Self::Set => None,
+        }
+    }
+
+    /// The source in the words of an error message: where to go and change it.
+    pub fn place(&self) -> String {
+        match (self, self.file()) {
+            (_, Some((path, line))) => format!("{}:{line}", path.display()),
+            (Self::Environment { variable }, _) => format!("environment variable {variable}"),
+            (Self::Set, _) => "an explicit setting".into(),
+            _ => "the declaration".into(),
+        }
+    }
+}
+
+/// Prints what `ompi_info` prints after `data source:`.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.file()) {
+            (_, Some((path, line))) => write!(f, "file ({}:{line})", path.display()),
+            (Self::Environment { .. }, _) => f.write_str("environment"),
+            (Self::Set, _) => f.write_str("set"),
+            _ => f.write_str("default"),
+        }
+    }
+}
+
+/// One setting of one layer.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// The text, or what is left of it where the environment held something that is not UTF-8.
+    pub(crate) text: Result<String, String>,
+    pub(crate) source: Source,
+}
+
+/// All settings of one rank, by the name they were made under.
+pub(crate) type Layer = BTreeMap<String, Setting>;
+
+/// The layers in the order in which they are asked, without the declared defaults.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layers {
+    pub(crate) overrides: Layer,
+    /// In the order they were made: of two settings of one parameter, under whichever names, the later one holds.
+    pub(crate) sets: Vec<(String, Setting)>,
+    pub(crate) environment: Layer,
+    /// Files, the strongest first.
+    pub(crate) files: Vec<Layer>,
+}
+
+impl Layers {
+    /// The strongest setting under any of these names, which come strongest first, and the name it was made under.
+    pub(crate) fn find(&self, names: &[String]) -> Option<(&str, &Setting)> {
+        let in_layer = |layer| find_in(layer, names);
+        in_layer(&self.overrides)
+            .or_else(|| {
+                let made = self
+                    .sets
+                    .iter()
+                    .rev()
+                    .find(|(name, _)| names.contains(name));
+                made.map(|(name, setting)| (name.as_str(), setting))
+            })
+            .or_else(|| in_layer(&self.environment))
+            .or_else(|| self.files.iter().find_map(in_layer))
+    }
+
+    /// Whether the override file has a say about any of these names.
+    pub(crate) fn overridden(&self, names: &[String]) -> Option<&Setting> {
+        find_in(&self.overrides, names).map(|(_, setting)| setting)
+    }
+
+    /// The strongest setting below the override file.
+    pub(crate) fn find_below_overrides(&self, names: &[String]) -> Option<&Setting> {
+        let made = self
+            .sets
+            .iter()
+            .rev()
+            .find(|(name, _)| names.contains(name));
+        made.map(|(_, setting)| setting).or_else(|| {
+            let mut layers = [&self.environment].into_iter().chain(&self.files);
+            layers
+                .find_map(|layer| find_in(layer, names))
+                .map(|(_, setting)| setting)
+        })
+    }
+
+    /// Every setting there is, strongest rank first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Setting)> {
+        let sets = self
+            .sets
+            .iter()
+            .map(|(name, setting)| (name.as_str(), setting));
+        let below = [&self.environment].into_iter().chain(&self.files).flatten();
+        self.overrides
+            .iter()
+            .map(|(name, setting)| (name.as_str(), setting))
+            .chain(sets)
+            .chain(below.map(|(name, setting)| (name.as_str(), setting)))
+    }
+}
+
+fn find_in<'a>(layer: &'a Layer, names: &[String]) -> Option<(&'a str, &'a Setting)> {
+    let (name, setting) = names.iter().find_map(|name| layer.get_key_value(name))?;
+    Some((name, setting))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(text: &str) -> Setting {
+        Setting {
+            text: Ok(text.into()),
+            source: Source::Set,
+        }
+    }
+
+    fn layer(entries: &[(&str, &str)]) -> Layer {
+        entries
+            .iter()
+            .map(|(name, text)| ((*name).into(), setting(text)))
+            .collect()
+    }
+
+    fn text<'a>(layers: &'a Layers, names: &[&str]) -> Option<&'a str> {
+        let names: Vec<String> = names.iter().map(|name| (*name).into()).collect();
+        layers
+            .find(&names)
+            .and_then(|(_, setting)| setting.text.as_deref().ok())
+    }
+
+    #[test]
+    fn rank_comes_before_the_order_of_names() {
+        let mut layers = Layers {
+            files: vec![layer(&[("syn", "user")]), layer(&[("real", "system")])],
+            ..Layers::default()
+        };
+        assert_eq!(text(&layers, &["syn", "real"]), Some("user"));
+        layers.environment = layer(&[("real", "env")]);
+        assert_eq!(text(&layers, &["syn", "real"]), Some("env"));
+        layers.environment = layer(&[("real", "env"), ("syn", "env syn")]);
+        assert_eq!(text(&layers, &["syn", "real"]), Some("env syn"));
+        layers.sets = vec![
+            ("syn".into(), setting("first")),
+            ("real".into(), setting("second")),
+        ];
+        assert_eq!(text(&layers, &["syn", "real"]), Some("second"));
+        layers.overrides = layer(&[("real", "admin")]);
+        assert_eq!(text(&layers, &["syn", "real"]), Some("admin"));
+        assert_eq!(text(&layers, &["other"]), None);
+    }
+
+    #[test]
+    fn a_place_is_where_to_change_it() {
+        let file = Source::UserFile {
+            path: "/h/p.conf".into(),
+            line: 3,
+        };
+        assert_eq!(file.place(), "/h/p.conf:3");
+        assert_eq!(file.to_string(), "file (/h/p.conf:3)");
+        let variable = Source::Environment {
+            variable: "OMPI_MCA_x".into(),
+        };
+        assert_eq!(variable.place(), "environment variable OMPI_MCA_x");
+        assert_eq!(variable.to_string(), "environment");
+        assert_eq!(Source::Default.to_string(), "default");
+    }
+}

@@ -1,0 +1,187 @@
+//! The types a parameter can have and the values it can take; how text becomes a value is in `convert`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The type of a parameter, by the names Open MPI gives them (`mca_base_var_type_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// C's `int`: an `i32` in [`Value::Int`].
+    Int,
+    /// C's `unsigned int`: at most `u32::MAX`, in [`Value::Unsigned`].
+    UnsignedInt,
+    /// C's `unsigned long` on a 64-bit machine, in [`Value::Unsigned`].
+    UnsignedLong,
+    /// C's `size_t` on a 64-bit machine, in [`Value::Unsigned`].
+    SizeT,
+    /// A boolean, in [`Value::Bool`].
+    Bool,
+    /// Text, in [`Value::String`].
+    String,
+    /// A double-precision number, in [`Value::Double`].
+    Double,
+}
+
+impl Kind {
+    /// The name `ompi_info` prints.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Int => "int",
+            Self::UnsignedInt => "unsigned_int",
+            Self::UnsignedLong => "unsigned_long",
+            Self::SizeT => "size_t",
+            Self::Bool => "bool",
+            Self::String => "string",
+            Self::Double => "double",
+        }
+    }
+
+    /// The smallest and largest number of this type; `None` for the types that are not whole numbers.
+    pub(crate) const fn bounds(self) -> Option<(i128, i128)> {
+        match self {
+            Self::Int => Some((i32::MIN as i128, i32::MAX as i128)),
+            Self::UnsignedInt => Some((0, u32::MAX as i128)),
+            Self::UnsignedLong | Self::SizeT => Some((0, u64::MAX as i128)),
+            Self::Bool | Self::String | Self::Double => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A typed value. Which variant goes with which [`Kind`] is said at the kinds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// The value of a [`Kind::Int`].
+    Int(i32),
+    /// The value of a [`Kind::UnsignedInt`], [`Kind::UnsignedLong`] or [`Kind::SizeT`].
+    Unsigned(u64),
+    /// The value of a [`Kind::Bool`].
+    Bool(bool),
+    /// The value of a [`Kind::String`].
+    String(Cow<'static, str>),
+    /// The value of a [`Kind::Double`]; never a NaN when it comes out of a registry.
+    Double(f64),
+}
+
+impl Value {
+    /// A string value that can stand in a `static` table.
+    pub const fn str(text: &'static str) -> Self {
+        Self::String(Cow::Borrowed(text))
+    }
+
+    /// The number of a [`Value::Int`], and no other.
+    pub const fn as_int(&self) -> Option<i32> {
+        match self {
+            Self::Int(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The number of a [`Value::Unsigned`], and no other.
+    pub const fn as_unsigned(&self) -> Option<u64> {
+        match self {
+            Self::Unsigned(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The truth of a [`Value::Bool`], and no other.
+    pub const fn as_bool(&self) -> Option<bool> {
+        match self {
+            Self::Bool(b) => Some(*b),
+            _ => None,
+        }
+    }
+
+    /// The text of a [`Value::String`], and no other.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The number of a [`Value::Double`], and no other.
+    pub const fn as_double(&self) -> Option<f64> {
+        match self {
+            Self::Double(x) => Some(*x),
+            _ => None,
+        }
+    }
+
+    /// Either kind of whole number, wide enough to compare them.
+    pub(crate) fn as_whole(&self) -> Option<i128> {
+        match self {
+            Self::Int(n) => Some(i128::from(*n)),
+            Self::Unsigned(n) => Some(i128::from(*n)),
+            _ => None,
+        }
+    }
+
+    /// Whether this is a value that a parameter of this type can hold.
+    pub fn fits(&self, kind: Kind) -> bool {
+        match self {
+            Self::Int(_) => kind == Kind::Int,
+            Self::Unsigned(n) => match kind {
+                Kind::UnsignedInt => u32::try_from(*n).is_ok(),
+                Kind::UnsignedLong | Kind::SizeT => true,
+                _ => false,
+            },
+            Self::Bool(_) => kind == Kind::Bool,
+            Self::String(_) => kind == Kind::String,
+            Self::Double(x) => kind == Kind::Double && !x.is_nan(),
+        }
+    }
+}
+
+/// Prints as `ompi_info` does: `true` and `false`, six decimals for a double, text as it is.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(n) => write!(f, "{n}"),
+            Self::Unsigned(n) => write!(f, "{n}"),
+            Self::Bool(b) => write!(f, "{b}"),
+            Self::String(s) => f.write_str(s),
+            Self::Double(x) => write!(f, "{x:.6}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accessors_answer_for_their_own_variant_only() {
+        assert_eq!(Value::Int(-3).as_int(), Some(-3));
+        assert_eq!(Value::Int(3).as_unsigned(), None);
+        assert_eq!(Value::Unsigned(3).as_unsigned(), Some(3));
+        assert_eq!(Value::Unsigned(3).as_int(), None);
+        assert_eq!(Value::Bool(true).as_bool(), Some(true));
+        assert_eq!(Value::str("x").as_str(), Some("x"));
+        assert_eq!(Value::str("x").as_double(), None);
+        assert_eq!(Value::Double(0.5).as_double(), Some(0.5));
+    }
+
+    #[test]
+    fn fits_knows_the_width_of_each_kind() {
+        assert!(Value::Unsigned(u64::MAX).fits(Kind::SizeT));
+        assert!(!Value::Unsigned(u64::MAX).fits(Kind::UnsignedInt));
+        assert!(!Value::Unsigned(1).fits(Kind::Int));
+        assert!(!Value::Double(f64::NAN).fits(Kind::Double));
+    }
+
+    #[test]
+    fn prints_like_ompi_info() {
+        assert_eq!(Value::Bool(false).to_string(), "false");
+        assert_eq!(Value::Double(1.5).to_string(), "1.500000");
+        assert_eq!(Value::str("").to_string(), "");
+        assert_eq!(Kind::UnsignedInt.to_string(), "unsigned_int");
+    }
+}

@@ -44,7 +44,10 @@ macro_rules! first_release {
 
 const _: () = assert!(size_of::<Status>() == 4 && align_of::<Status>() == 4);
 const _: () = assert!(size_of::<ParamValueBits>() == 8 && align_of::<ParamValueBits>() == 8);
-const _: () = assert!(size_of::<usize>() == 8, "the ABI is defined for 64-bit pointers");
+const _: () = assert!(
+    size_of::<usize>() == 8,
+    "the ABI is defined for 64-bit pointers"
+);
 
 layout!(TableHeader: 16 bytes {
     magic at 0,

@@ -1,0 +1,249 @@
+/* One-sided operations between two ranks: latency, rate, bandwidth, windows, flush, finalize.
+ *
+ * Prints a line per measurement: `name bytes threads value unit`. A latency is the median over batches of the mean
+ * time of one operation with its flush; a rate or bandwidth is the median over batches of 64 operations and one
+ * flush. Each measurement is bound in time, so that a transport of 10 ms per operation ends too.
+ *
+ * Usage: rma_bench [all | quick | threads N] */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { LARGEST = 4 << 20, BURST = 64, BATCHES = 400, MAX_THREADS = 16 };
+
+static const double BUDGET = 0.4; /* seconds per measurement */
+
+static int rank;
+static MPI_Win win;
+static char *memory, *buffer;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+    qsort(values, (size_t) n, sizeof(*values), ascending);
+    return n ? values[n / 2] : 0;
+}
+
+static void put(size_t size)
+{
+    MPI_Put(buffer, (int) size, MPI_BYTE, 1, 0, (int) size, MPI_BYTE, win);
+}
+
+static void get(size_t size)
+{
+    MPI_Get(buffer, (int) size, MPI_BYTE, 1, 0, (int) size, MPI_BYTE, win);
+}
+
+static void fetch_op(size_t size)
+{
+    (void) size;
+    MPI_Fetch_and_op(buffer, buffer + 64, MPI_INT64_T, 1, 0, MPI_SUM, win);
+}
+
+static void compare_swap(size_t size)
+{
+    (void) size;
+    MPI_Compare_and_swap(buffer, buffer + 64, buffer + 128, MPI_INT64_T, 1, 0, win);
+}
+
+static void accumulate(size_t size)
+{
+    (void) size;
+    MPI_Accumulate(buffer, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, MPI_SUM, win);
+}
+
+/* Seconds per operation, when `burst` operations share a flush. */
+static double measure(void (*operation)(size_t), size_t size, int burst)
+{
+    static double batch[BATCHES];
+    int n = 0, rounds = burst > 1 ? 1 : 20;
+    for (int i = 0; i < 3; ++i) { /* warm up: connections, registrations, pages */
+        operation(size);
+        MPI_Win_flush(1, win);
+    }
+    double begin = now();
+    while (n < BATCHES && now() - begin < BUDGET) {
+        double t = now();
+        for (int i = 0; i < rounds; ++i) {
+            for (int k = 0; k < burst; ++k) {
+                operation(size);
+            }
+            MPI_Win_flush(1, win);
+        }
+        batch[n++] = (now() - t) / (rounds * burst);
+    }
+    return median(batch, n);
+}
+
+static void report(const char *name, size_t size, int threads, double value, const char *unit)
+{
+    printf("%s %zu %d %.6g %s\n", name, size, threads, value, unit);
+    fflush(stdout);
+}
+
+static void latency(const char *name, void (*operation)(size_t), size_t size)
+{
+    report(name, size, 1, measure(operation, size, 1) * 1e6, "us");
+}
+
+static void bandwidth(const char *name, void (*operation)(size_t), size_t size)
+{
+    report(name, size, 1, (double) size / measure(operation, size, size >= 1 << 20 ? 16 : BURST) / 1e6, "MB/s");
+}
+
+static void rate(const char *name, void (*operation)(size_t), size_t size)
+{
+    report(name, size, 1, 1 / measure(operation, size, BURST) / 1e6, "Mop/s");
+}
+
+static void operations(int quick)
+{
+    latency("put_latency", put, 8);
+    latency("get_latency", get, 8);
+    latency("fetch_op_latency", fetch_op, 8);
+    latency("compare_swap_latency", compare_swap, 8);
+    latency("accumulate_latency", accumulate, 8);
+    if (quick) {
+        return;
+    }
+    rate("put_rate", put, 8);
+    rate("get_rate", get, 8);
+    for (size_t size = 1; size <= LARGEST; size *= 8) {
+        latency("put_latency_of", put, size);
+        latency("get_latency_of", get, size);
+    }
+    for (size_t size = 1; size <= LARGEST; size *= 4) {
+        bandwidth("put_bandwidth", put, size);
+        bandwidth("get_bandwidth", get, size);
+    }
+    double t = now();
+    for (int i = 0; i < 1000; ++i) {
+        MPI_Win_flush(1, win);
+    }
+    report("flush_without_operations", 0, 1, (now() - t) * 1e3, "us");
+}
+
+/* Collective, so that both ranks run it. */
+static void windows(void)
+{
+    enum { N = 20 };
+    double create[N], allocate[N];
+    for (int i = 0; i < N; ++i) {
+        MPI_Win w;
+        void *base;
+        MPI_Barrier(MPI_COMM_WORLD);
+        double t = now();
+        MPI_Win_create(memory, 4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &w);
+        MPI_Win_free(&w);
+        create[i] = (now() - t) * 1e6;
+        MPI_Barrier(MPI_COMM_WORLD);
+        t = now();
+        MPI_Win_allocate(4096, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &w);
+        MPI_Win_free(&w);
+        allocate[i] = (now() - t) * 1e6;
+    }
+    if (0 == rank) {
+        report("window_create_free", 4096, 1, median(create, N), "us");
+        report("window_allocate_free", 4096, 1, median(allocate, N), "us");
+    }
+}
+
+static pthread_barrier_t together;
+
+static void *sender(void *arg)
+{
+    enum { OPERATIONS = 20000 };
+    double *seconds = arg;
+    char mine[64] = {0};
+    long done = 0;
+    pthread_barrier_wait(&together);
+    double begin = now();
+    while (done < OPERATIONS && now() - begin < 5 * BUDGET) {
+        for (int k = 0; k < BURST; ++k, ++done) {
+            MPI_Put(mine, 8, MPI_BYTE, 1, 0, 8, MPI_BYTE, win);
+        }
+        MPI_Win_flush(1, win);
+    }
+    *seconds = (now() - begin) / (double) done;
+    return NULL;
+}
+
+static void threaded(int count)
+{
+    pthread_t threads[MAX_THREADS];
+    double seconds[MAX_THREADS], total = 0;
+    pthread_barrier_init(&together, NULL, (unsigned) count);
+    for (int i = 0; i < count; ++i) {
+        pthread_create(&threads[i], NULL, sender, &seconds[i]);
+    }
+    for (int i = 0; i < count; ++i) {
+        pthread_join(threads[i], NULL);
+        total += 1 / seconds[i];
+    }
+    pthread_barrier_destroy(&together);
+    report("put_rate_threads", 8, count, total / 1e6, "Mop/s");
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "all";
+    int threads = !strcmp(what, "threads") && argc > 2 ? atoi(argv[2]) : 0, given, size;
+    if (threads > MAX_THREADS) {
+        threads = MAX_THREADS;
+    }
+    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &given);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size != 2) {
+        fprintf(stderr, "rma_bench: run with 2 ranks, not %d\n", size);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    memory = aligned_alloc(4096, LARGEST);
+    buffer = aligned_alloc(4096, LARGEST);
+    if (!memory || !buffer) {
+        fprintf(stderr, "rma_bench: no memory\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    memset(memory, 0, LARGEST);
+    memset(buffer, 0, LARGEST);
+    if (!threads) {
+        windows();
+    }
+    MPI_Win_create(memory, LARGEST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_lock_all(0, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (0 == rank) {
+        if (threads) {
+            threaded(threads);
+        } else {
+            operations(!strcmp(what, "quick"));
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    double t = now();
+    MPI_Finalize();
+    if (0 == rank && !threads) {
+        report("finalize", 0, 1, now() - t, "s");
+    }
+    free(memory);
+    free(buffer);
+    return 0;
+}

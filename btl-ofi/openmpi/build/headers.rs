@@ -1,0 +1,173 @@
+//! Where Open MPI's devel headers are, and which series they belong to.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names the installation to build against instead of the one that `mpicc` belongs to: the folder that holds
+/// `include/openmpi/opal_config.h` (Debian: `/usr/lib/<triplet>/openmpi`). May lie in another root.
+pub(crate) const PREFIX: &str = "MCA_BTL_OFI_OMPI_PREFIX";
+/// Names the series that is wanted (`4.1` or `5.0`); headers of another are an error.
+pub(crate) const SERIES: &str = "MCA_BTL_OFI_SERIES";
+
+/// A series of Open MPI with one BTL interface.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Series {
+    /// 4.1: BTL 3.1.0.
+    V4_1,
+    /// 5.0: BTL 3.3.0.
+    V5_0,
+}
+
+impl Series {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Series::V4_1 => "4.1",
+            Series::V5_0 => "5.0",
+        }
+    }
+
+    fn of(major: u32, minor: u32) -> Option<Self> {
+        match (major, minor) {
+            (4, 1) => Some(Series::V4_1),
+            (5, 0) => Some(Series::V5_0),
+            _ => None,
+        }
+    }
+}
+
+/// An installation that can be built against.
+pub(crate) struct Headers {
+    pub(crate) series: Series,
+    pub(crate) version: Version,
+    pub(crate) include_dirs: Vec<PathBuf>,
+    pub(crate) lib_dirs: Vec<PathBuf>,
+}
+
+pub(crate) struct Version {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) release: u32,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.release)
+    }
+}
+
+/// Whether somebody asked for the component, so that missing headers are an error.
+pub(crate) fn asked_for() -> bool {
+    env::var_os(PREFIX).is_some() || env::var_os(SERIES).is_some()
+}
+
+/// Finds the headers and checks their series; the error says what was looked for and what to do.
+pub(crate) fn find() -> Result<Headers, String> {
+    let (mut include_dirs, lib_dirs) = match env::var_os(PREFIX) {
+        Some(prefix) => from_prefix(Path::new(&prefix)),
+        None => from_mpicc()?,
+    };
+    let config = include_dirs
+        .iter()
+        .map(|dir| dir.join("opal_config.h"))
+        .find(|file| file.is_file())
+        .ok_or_else(|| {
+            format!(
+                "Open MPI's devel headers (opal_config.h, opal/mca/btl/btl.h) are not in {}.\n\
+                 Debian and Ubuntu: apt-get install libopenmpi-dev. Elsewhere Open MPI must be configured with \
+                 --with-devel-headers; {PREFIX} names another installation.",
+                list(&include_dirs)
+            )
+        })?;
+    // Headers of the libraries that Open MPI's own headers include, where they lie outside its folders.
+    include_dirs.extend(include_dirs.clone().iter().flat_map(|dir| beside(dir)));
+    println!("cargo:rerun-if-changed={}", config.display());
+    let version = version(&config)?;
+    let series = Series::of(version.major, version.minor).ok_or_else(|| {
+        format!(
+            "the headers in {} are of Open MPI {version}; this component knows the series 4.1 (BTL 3.1.0) and \
+             5.0 (BTL 3.3.0)",
+            config.display()
+        )
+    })?;
+    if let Ok(wanted) = env::var(SERIES) {
+        if wanted != series.name() {
+            return Err(format!(
+                "{SERIES} asks for Open MPI {wanted}, but the headers in {} are of {version}; \
+                 name the other installation in {PREFIX}",
+                config.display()
+            ));
+        }
+    }
+    Ok(Headers { series, version, include_dirs, lib_dirs })
+}
+
+fn list(dirs: &[PathBuf]) -> String {
+    let dirs: Vec<_> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+    dirs.join(", ")
+}
+
+fn from_prefix(prefix: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let include = prefix.join("include");
+    let parent = prefix.parent().map(Path::to_path_buf);
+    (
+        vec![include.clone(), include.join("openmpi")],
+        [Some(prefix.join("lib")), parent].into_iter().flatten().collect(),
+    )
+}
+
+fn from_mpicc() -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
+    let ask = |what: &str| -> Result<Vec<PathBuf>, String> {
+        let output = Command::new("mpicc").arg(what).output().map_err(|e| {
+            format!(
+                "mpicc could not be run ({e}).\nDebian and Ubuntu: apt-get install openmpi-bin libopenmpi-dev; \
+                 or {PREFIX} names an installation."
+            )
+        })?;
+        if !output.status.success() {
+            return Err(format!(
+                "`mpicc {what}` failed, so that mpicc is not Open MPI's; {PREFIX} names an installation"
+            ));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.split_whitespace().map(PathBuf::from).collect())
+    };
+    Ok((ask("--showme:incdirs")?, ask("--showme:libdirs")?))
+}
+
+/// Folders of PMIx, hwloc and libevent in the root that an include folder lies in. 5.0's headers include those of
+/// PMIx and hwloc, which distributions package apart.
+fn beside(include: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for dir in include.ancestors() {
+        for name in ["pmix2/include", "pmix2/include/pmix", "pmix/include"] {
+            let candidate = dir.join(name);
+            if candidate.is_dir() {
+                found.push(candidate);
+            }
+        }
+        let usr = dir.join("include");
+        if dir.ends_with("usr") && usr.join("hwloc.h").is_file() && dir != Path::new("/usr") {
+            // Only the packages' own headers: another root's libc headers must not shadow this compiler's.
+            found.push(usr);
+        }
+    }
+    found
+}
+
+fn version(config: &Path) -> Result<Version, String> {
+    let text = fs::read_to_string(config).map_err(|e| format!("{} cannot be read: {e}", config.display()))?;
+    let number = |name: &str| -> Result<u32, String> {
+        text.lines()
+            .filter_map(|line| line.strip_prefix("#define ")?.strip_prefix(name)?.trim().parse().ok())
+            .next()
+            .ok_or_else(|| format!("{} does not define {name}", config.display()))
+    };
+    Ok(Version {
+        major: number("OPAL_MAJOR_VERSION ")?,
+        minor: number("OPAL_MINOR_VERSION ")?,
+        release: number("OPAL_RELEASE_VERSION ")?,
+    })
+}

@@ -1,0 +1,101 @@
+//! Finds Open MPI's devel headers, checks their series, generates the bindings and compiles the few lines of C.
+//!
+//! Without headers the crate builds to an empty library with a warning, so that a build of the whole workspace
+//! works on a machine without Open MPI. Whoever asks for the component by naming a prefix or a series gets an error.
+
+#![allow(clippy::panic, reason = "a build script reports failure by panicking")]
+
+mod headers;
+
+use std::env;
+use std::path::PathBuf;
+
+use headers::{Headers, Series};
+
+fn main() {
+    println!("cargo:rerun-if-changed=wrapper.h");
+    println!("cargo:rerun-if-changed=c");
+    println!("cargo:rerun-if-env-changed={}", headers::PREFIX);
+    println!("cargo:rerun-if-env-changed={}", headers::SERIES);
+    println!("cargo:rustc-check-cfg=cfg(openmpi)");
+    println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\"))");
+
+    let headers = match headers::find() {
+        Ok(found) => found,
+        Err(reason) if headers::asked_for() => panic!("\n\n{reason}\n"),
+        Err(reason) => {
+            println!("cargo:warning=mca_btl_ofi.so is built empty: {}", one_line(&reason));
+            return;
+        }
+    };
+    println!("cargo:rustc-cfg=openmpi");
+    println!("cargo:rustc-cfg=series=\"{}\"", headers.series.name());
+    println!("cargo:rustc-env=MCA_BTL_OFI_HEADERS={}", headers.version);
+    bind(&headers);
+    compile(&headers);
+    link(&headers);
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn out_dir() -> PathBuf {
+    PathBuf::from(env::var_os("OUT_DIR").unwrap_or_else(|| panic!("cargo did not set OUT_DIR")))
+}
+
+fn bind(headers: &Headers) {
+    bindgen::Builder::default()
+        .header("wrapper.h")
+        .clang_args(headers.include_dirs.iter().map(|dir| format!("-I{}", dir.display())))
+        .allowlist_type("mca_btl_base_(module_t|component_3_0_0_t|atomic_op_t)")
+        .allowlist_type("mca_btl_base_(registration_handle|endpoint)_t")
+        .allowlist_type("mca_btl_base_rdma_completion_fn_t")
+        .allowlist_type("mca_rcache_base_(module|registration|resources)_t")
+        .allowlist_type("mca_base_var_.*|opal_proc_t|opal_process_name_t|opal_bitmap_t")
+        .allowlist_function("mca_base_component_var_register|mca_base_var_(register|find|register_synonym|get_value)")
+        .allowlist_function("mca_btl_base_param_(register|verify)")
+        .allowlist_function("mca_rcache_base_module_(create|destroy)")
+        .allowlist_function("opal_bitmap_set_bit|opal_output")
+        .allowlist_var("MCA_BTL_.*|MCA_BASE_VERSION_.*|MCA_RCACHE_.*|OPAL_(MAJOR|MINOR|RELEASE)_VERSION|BTL_VERSION")
+        .allowlist_var("OPAL_INFO_LVL_.*|opal_version_string")
+        .derive_default(false)
+        .derive_debug(false)
+        .layout_tests(true)
+        .prepend_enum_name(false)
+        .generate_comments(false)
+        .wrap_unsafe_ops(true)
+        .generate()
+        .unwrap_or_else(|e| panic!("bindgen could not read Open MPI's headers: {e}"))
+        .write_to_file(out_dir().join("openmpi.rs"))
+        .unwrap_or_else(|e| panic!("the bindings could not be written: {e}"));
+}
+
+fn compile(headers: &Headers) {
+    let source = match headers.series {
+        Series::V4_1 => "c/host_41.c",
+        Series::V5_0 => "c/host_50.c",
+    };
+    cc::Build::new()
+        .file(source)
+        .include("c")
+        .includes(&headers.include_dirs)
+        .warnings(true)
+        // The macros of Open MPI's headers are not clean under -Wextra.
+        .flag_if_supported("-Wno-unused-parameter")
+        .flag_if_supported("-Wno-address")
+        .compile("mca_btl_ofi_host");
+}
+
+fn link(headers: &Headers) {
+    // Open MPI's own components name libopen-pal too: where the host was itself loaded into a local scope (as
+    // Python loads mpi4py), nothing else would lead the loader to it. A component of another series is refused
+    // by the loader at the same place, since the library's number differs.
+    for dir in &headers.lib_dirs {
+        println!("cargo:rustc-link-search=native={}", dir.display());
+    }
+    println!("cargo:rustc-cdylib-link-arg=-lopen-pal");
+    // Rust's thread-local destructors and Open MPI's variable system keep pointers into the library.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,mca_btl_ofi.so");
+}

@@ -1,0 +1,37 @@
+//! Open MPI's types and functions, generated from its headers, and the functions of `c/host.h`.
+
+#![allow(
+    non_camel_case_types,
+    non_upper_case_globals,
+    non_snake_case,
+    missing_docs,
+    dead_code,
+    unreachable_pub,
+    improper_ctypes,
+    unsafe_op_in_unsafe_fn,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    reason = "generated code mirrors the C names, and not all of it is used"
+)]
+
+use std::ffi::{c_char, c_int, c_void};
+
+include!(concat!(env!("OUT_DIR"), "/openmpi.rs"));
+
+unsafe extern "C" {
+    /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_modex_send(
+        component: *const mca_base_component_t,
+        data: *const c_void,
+        size: usize,
+    ) -> c_int;
+    /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_modex_recv(
+        component: *const mca_base_component_t,
+        proc: *const opal_proc_t,
+        data: *mut *mut c_void,
+        size: *mut usize,
+    ) -> c_int;
+    /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_abort(status: c_int, message: *const c_char);
+}

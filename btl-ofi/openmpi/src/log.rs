@@ -1,0 +1,94 @@
+//! Lines for people, through Open MPI's output stream, so that they carry host and process and end up where
+//! `mpirun` sends such lines.
+
+use std::ffi::CString;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use tracing::field::{Field, Visit};
+use tracing::span;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use crate::bindings as ffi;
+
+/// `btl_ofi_verbose`; only ever read and replaced, so that no ordering is needed.
+static VERBOSITY: AtomicI32 = AtomicI32::new(0);
+
+/// Writes one line to the process's default output stream.
+#[cold]
+pub(crate) fn line(text: &str) {
+    // A NUL inside would cut the line short; none is expected.
+    let Ok(text) = CString::new(text.replace('\0', " ")) else { return };
+    // SAFETY: stream 0 is Open MPI's default, open while a component can run; "%s" takes one NUL-terminated string.
+    unsafe { ffi::opal_output(0, c"btl/ofi: %s".as_ptr(), text.as_ptr()) };
+}
+
+/// Writes a line when `btl_ofi_verbose` is at least `level`.
+pub(crate) fn verbose(level: i32, text: impl FnOnce() -> String) {
+    if verbosity() >= level {
+        line(&text());
+    }
+}
+
+/// The value of `btl_ofi_verbose`.
+pub(crate) fn verbosity() -> i32 {
+    VERBOSITY.load(Ordering::Relaxed)
+}
+
+/// Sets the verbosity and sends the transport's own events here. Only the first call installs the receiver.
+pub(crate) fn install(verbosity: i32) {
+    VERBOSITY.store(verbosity, Ordering::Relaxed);
+    // Refused when it is installed already: this library holds its own copy of tracing, so by ourselves.
+    let _ = tracing::subscriber::set_global_default(Receiver);
+}
+
+/// Receives the transport's events: errors and warnings always, the rest by verbosity.
+struct Receiver;
+
+fn needed(level: &Level) -> i32 {
+    match *level {
+        Level::ERROR | Level::WARN => 0,
+        // What the transport tells at this level, the module has told already.
+        Level::INFO => 10,
+        Level::DEBUG => 20,
+        Level::TRACE => 100,
+    }
+}
+
+impl Subscriber for Receiver {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        verbosity() >= needed(metadata.level())
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        line(&text.0);
+    }
+
+    // The transport opens no spans.
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// An event's message and fields, in their order.
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a String cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.0, "{value:?}"),
+            name => write!(self.0, "{}{name}={value:?}", if self.0.is_empty() { "" } else { ", " }),
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}

@@ -1,0 +1,385 @@
+//! The one BTL module: its structure as Open MPI sees it, opened over the transport, and ended.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem::{MaybeUninit, transmute, zeroed};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use btl_ofi::{Endpoint, HANDLE_SIZE, ErrorReport, Options, Transport, survey};
+use mca_params::{Declaration, Value};
+use plugin_api::{AtomicFlags, ErrorFlags, ModuleFlags, Status, ThreadLevel};
+
+use crate::bindings as ffi;
+use crate::component;
+use crate::guard::guarded;
+use crate::log;
+use crate::memory::{self, Registrations};
+use crate::params;
+use crate::procs::{self, Peers};
+use crate::rma;
+use crate::series;
+
+/// The module that lives, or NULL. Written by init and finalize (Release), read by progress (Acquire), so that
+/// progress never sees a module that is not fully made.
+static CURRENT: AtomicPtr<Module> = AtomicPtr::new(null_mut());
+
+/// Open MPI keeps the parameters of every BTL in a module's fields; this one exists from registration on.
+static TEMPLATE: AtomicPtr<ffi::mca_btl_base_module_t> = AtomicPtr::new(null_mut());
+
+/// Open MPI's function for errors.
+type ErrorCallback =
+    unsafe extern "C" fn(*mut ffi::mca_btl_base_module_t, i32, *mut ffi::opal_proc_t, *mut c_char);
+
+/// A module. Open MPI sees the first field only.
+#[repr(C)]
+pub(crate) struct Module {
+    btl: ffi::mca_btl_base_module_t,
+    /// Initialised from `open` to `end`, and not moved between: the registration cache holds its address.
+    transport: MaybeUninit<Transport>,
+    registrations: Registrations,
+    peers: Mutex<Peers>,
+    /// An [`ErrorCallback`], or NULL.
+    error: AtomicPtr<c_void>,
+}
+
+/// What is offered; a provider may offer less, and `btl_ofi_flags` may take away.
+const FLAGS: u32 = ModuleFlags::PUT.bits()
+    | ModuleFlags::GET.bits()
+    | ModuleFlags::ATOMIC_OPS.bits()
+    | ModuleFlags::ATOMIC_FOPS.bits()
+    | ModuleFlags::RDMA_FLUSH.bits()
+    | series::REMOTE_COMPLETION;
+
+/// The bits have one meaning on both sides.
+const _: () = assert!(
+    ModuleFlags::PUT.bits() == ffi::MCA_BTL_FLAGS_PUT
+        && ModuleFlags::GET.bits() == ffi::MCA_BTL_FLAGS_GET
+        && ModuleFlags::ATOMIC_OPS.bits() == ffi::MCA_BTL_FLAGS_ATOMIC_OPS
+        && ModuleFlags::ATOMIC_FOPS.bits() == ffi::MCA_BTL_FLAGS_ATOMIC_FOPS
+        && ModuleFlags::RDMA_FLUSH.bits() == ffi::MCA_BTL_FLAGS_RDMA_FLUSH
+        && (series::REMOTE_COMPLETION == 0
+            || series::REMOTE_COMPLETION == ModuleFlags::RDMA_REMOTE_COMPLETION.bits())
+);
+
+/// Atomics that are never declared: osc/rdma would send 8-byte complex numbers as floating point, and its words of
+/// floating point through integer buffers. It does those under its lock instead.
+const NOT_DECLARED: AtomicFlags = AtomicFlags::FLOAT;
+
+/// A module structure with the functions, and everything else zero.
+fn functions() -> ffi::mca_btl_base_module_t {
+    // SAFETY: the structure holds numbers, pointers and optional functions, for all of which zero is a value.
+    let mut btl = unsafe { zeroed::<ffi::mca_btl_base_module_t>() };
+    btl.btl_component = component::exported();
+    btl.btl_add_procs = Some(procs::add_procs);
+    btl.btl_del_procs = Some(procs::del_procs);
+    btl.btl_finalize = Some(finalize);
+    btl.btl_put = Some(rma::put);
+    btl.btl_get = Some(rma::get);
+    btl.btl_atomic_op = Some(rma::atomic_op);
+    btl.btl_atomic_fop = Some(rma::atomic_fop);
+    btl.btl_atomic_cswap = Some(rma::atomic_cswap);
+    btl.btl_flush = Some(rma::flush);
+    btl.btl_register_mem = Some(memory::register_mem);
+    btl.btl_deregister_mem = Some(memory::deregister_mem);
+    btl.btl_register_error = Some(register_error);
+    btl.btl_dump = Some(dump);
+    btl.btl_registration_handle_size = HANDLE_SIZE;
+    btl
+}
+
+/// Registers the parameters that Open MPI registers for every BTL, with our defaults.
+pub(crate) fn register_common_parameters() -> Result<(), String> {
+    let mut template = functions();
+    template.btl_flags = FLAGS;
+    // Informational until a provider is known; zero would make Open MPI take the atomics out of the flags.
+    template.btl_atomic_flags = (AtomicFlags::all() - NOT_DECLARED).bits();
+    for declared in Options::declarations() {
+        let number = declared.default.as_unsigned().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+        match declared.name.as_ref() {
+            "btl_ofi_exclusivity" => template.btl_exclusivity = number,
+            "btl_ofi_latency" => template.btl_latency = number,
+            "btl_ofi_bandwidth" => template.btl_bandwidth = number,
+            _ => {}
+        }
+    }
+    // Leaked: the variable system keeps pointers to its fields.
+    let template = Box::leak(Box::new(template));
+    // SAFETY: our exported component, and a module structure that stays in place.
+    let rc = unsafe { ffi::mca_btl_base_param_register(component::base().cast_mut(), template) };
+    if rc != Status::SUCCESS.0 {
+        return Err(format!("the parameters of every BTL could not be registered: {}", Status(rc)));
+    }
+    TEMPLATE.store(template, Ordering::Release);
+    Ok(())
+}
+
+/// The value of a parameter that Open MPI keeps in a field of the template.
+pub(crate) fn common_parameter(declared: &Declaration) -> Value {
+    // Pairs with the store in `register_common_parameters`.
+    let template = TEMPLATE.load(Ordering::Acquire);
+    // SAFETY: NULL or leaked; the variable system writes to it only during registration.
+    unsafe { template.as_ref() }.map_or(declared.default.clone(), |template| params::field(template, declared))
+}
+
+impl Module {
+    /// Chooses a provider and opens it, publishes the address, and makes the structure for Open MPI.
+    pub(crate) fn open(options: &Options, level: ThreadLevel) -> Result<NonNull<Module>, String> {
+        let mut module = Box::new(Module {
+            btl: functions(),
+            transport: MaybeUninit::uninit(),
+            registrations: Registrations::Direct,
+            peers: Mutex::new(Peers::default()),
+            error: AtomicPtr::new(null_mut()),
+        });
+        // Before libfabric starts threads: see there.
+        module.registrations = Registrations::open(&raw mut module.transport);
+        let abandon = |module: &Module, reason: String| {
+            module.registrations.close();
+            reason
+        };
+        tell_choice(options);
+        let transport = match Transport::open(options, level) {
+            Ok(transport) => transport,
+            Err(e) => return Err(abandon(&module, e.to_string())),
+        };
+        if let Err(reason) = publish(transport.address()) {
+            let reason = abandon(&module, reason);
+            drop(transport);
+            return Err(reason);
+        }
+        describe(&mut module.btl, &transport);
+        module.transport.write(transport);
+        let module = Box::leak(module);
+        let owner: *mut Module = module;
+        module.transport().set_owner(owner.cast());
+        let report = ErrorReport { function: transport_error, context: owner.cast() };
+        module.transport().on_error(Some(report));
+        // Pairs with `current`.
+        CURRENT.store(owner, Ordering::Release);
+        Ok(NonNull::from(module))
+    }
+
+    /// Ends a module: nothing is left in flight, registered or open afterwards.
+    pub(crate) fn end(module: NonNull<Module>) {
+        CURRENT.store(null_mut(), Ordering::Release);
+        // SAFETY: from `open`, and ended once: Open MPI finalises a module once.
+        let mut module = unsafe { Box::from_raw(module.as_ptr()) };
+        module.registrations.close();
+        // SAFETY: initialised since `open`, not used after.
+        let transport = unsafe { module.transport.assume_init_read() };
+        if let Err(e) = transport.close() {
+            log::line(&format!("while closing: {e}"));
+        }
+        module.transport = MaybeUninit::uninit();
+    }
+
+    /// The module that lives.
+    #[inline]
+    pub(crate) fn current<'a>() -> Option<&'a Module> {
+        // SAFETY: NULL or a module that `open` leaked; Open MPI calls nothing of a module that it finalises.
+        unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The module behind Open MPI's pointer.
+    ///
+    /// # Safety
+    /// `btl` is NULL or the pointer that `init` returned, and not finalised.
+    #[inline]
+    pub(crate) unsafe fn of<'a>(btl: *mut ffi::mca_btl_base_module_t) -> Option<&'a Module> {
+        // SAFETY: the structure is the module's first field.
+        unsafe { btl.cast::<Module>().as_ref() }
+    }
+
+    /// The transport.
+    #[inline]
+    pub(crate) fn transport(&self) -> &Transport {
+        // SAFETY: `open` initialised it before anybody else saw the module; `end` takes it last.
+        unsafe { self.transport.assume_init_ref() }
+    }
+
+    /// How memory is registered.
+    pub(crate) fn registrations(&self) -> Registrations {
+        self.registrations
+    }
+
+    /// The peers. Not held while the transport or Open MPI is called.
+    pub(crate) fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells Open MPI of an error after which the job cannot go on. Its callback (pml/ob1's, by default) ends the
+    /// job. Without one, as under a pml that uses no BTL, the runtime is asked to: osc/rdma would try a refused
+    /// operation again and again.
+    #[cold]
+    pub(crate) fn fail(&self, endpoint: *mut Endpoint, what: &str) {
+        let proc = self.peers().proc_of(endpoint);
+        let whom = if proc.is_null() {
+            String::new()
+        } else {
+            // SAFETY: a process that Open MPI added and did not take back.
+            let name = unsafe { (*proc).proc_name };
+            format!(" (process {}.{})", name.jobid, name.vpid)
+        };
+        let text = format!("{what}{whom}");
+        log::line(&text);
+        let info = CString::new(format!("btl/ofi: {text}")).unwrap_or_default();
+        let callback = self.error.load(Ordering::Acquire);
+        if !callback.is_null() {
+            // SAFETY: `register_error` stored nothing but an ErrorCallback.
+            let callback = unsafe { transmute::<*mut c_void, ErrorCallback>(callback) };
+            // SAFETY: Open MPI's function, with this module and a line that it may read during the call.
+            let btl = (&raw const self.btl).cast_mut();
+            unsafe { callback(btl, ErrorFlags::FATAL.bits() as i32, proc, info.as_ptr().cast_mut()) };
+        } else {
+            // SAFETY: a NUL-terminated message.
+            unsafe { ffi::mca_btl_ofi_host_abort(1, info.as_ptr()) };
+        }
+    }
+}
+
+/// Says which provider is taken, and why each other is not.
+fn tell_choice(options: &Options) {
+    if log::verbosity() < 1 {
+        return;
+    }
+    log::line(&component::description());
+    match survey(options) {
+        Ok(candidates) => {
+            for candidate in candidates {
+                let verdict = match (&candidate.refusal, candidate.chosen) {
+                    (Some(why), _) => format!("not taken: {why}"),
+                    (None, true) => String::from("taken"),
+                    (None, false) => String::from("usable, but not the first"),
+                };
+                log::line(&format!("provider {} on {}: {verdict}", candidate.name, candidate.domain));
+            }
+        }
+        Err(e) => log::line(&format!("{e}")),
+    }
+}
+
+/// Publishes the address for every process of the job.
+fn publish(address: &[u8]) -> Result<(), String> {
+    // SAFETY: our exported component and a buffer that the modex copies.
+    let rc = unsafe {
+        ffi::mca_btl_ofi_host_modex_send(component::base(), address.as_ptr().cast(), address.len())
+    };
+    Status(rc).ok().map(|_| ()).map_err(|status| format!("the address could not be published: {status}"))
+}
+
+/// Fills in what the provider really offers, less what the user took away.
+fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
+    let offered = transport.capabilities();
+    btl.btl_exclusivity = offered.exclusivity;
+    btl.btl_latency = offered.latency;
+    btl.btl_bandwidth = offered.bandwidth;
+    // Bits that BTL does not know stay with the transport.
+    btl.btl_flags = offered.flags.bits() & FLAGS;
+    btl.btl_atomic_flags = (offered.atomic_flags - NOT_DECLARED).bits();
+    btl.btl_put_limit = offered.put_limit;
+    btl.btl_get_limit = offered.get_limit;
+    // 0: none.
+    btl.btl_put_alignment = 0;
+    btl.btl_get_alignment = 0;
+    // No local handle is ever needed: the transport refuses providers that want one (FI_MR_LOCAL). With a threshold of 0 osc/rdma would copy each put into its one fragment, or
+    // register the user's buffer each time; above the threshold it also wants a callback.
+    btl.btl_put_local_registration_threshold = usize::MAX;
+    btl.btl_get_local_registration_threshold = usize::MAX;
+    log::verbose(1, || {
+        format!(
+            "using {} on {}: put limit {}, get limit {}, flags {:#x}, atomics {:#x}; {}",
+            offered.provider.to_string_lossy(),
+            offered.domain.to_string_lossy(),
+            btl.btl_put_limit,
+            btl.btl_get_limit,
+            btl.btl_flags,
+            btl.btl_atomic_flags,
+            offered.completion.to_string_lossy()
+        )
+    });
+}
+
+/// Called by the transport when a peer or the module is gone, or an operation without callback failed.
+unsafe extern "C" fn transport_error(
+    _module: *mut plugin_api::Module,
+    flags: u32,
+    endpoint: *mut plugin_api::Endpoint,
+    _proc: u64,
+    status: i32,
+    info: *const c_char,
+    context: *mut c_void,
+) {
+    guarded("transport_error", (), || {
+        // SAFETY: `context` is the module that registered this function.
+        let Some(module) = (unsafe { context.cast::<Module>().as_ref() }) else { return };
+        let text = if info.is_null() {
+            Status(status).to_string()
+        } else {
+            // SAFETY: a NUL-terminated line, lent for the call.
+            unsafe { std::ffi::CStr::from_ptr(info) }.to_string_lossy().into_owned()
+        };
+        let _ = flags;
+        // Fatal whatever the transport thinks of it: osc/rdma has no way to go on without a peer, and waits for
+        // ever if nobody ends the job.
+        module.fail(endpoint.cast(), &text);
+    });
+}
+
+/// Sets the function that learns of errors.
+unsafe extern "C" fn register_error(
+    btl: *mut ffi::mca_btl_base_module_t,
+    callback: ffi::mca_btl_base_module_error_cb_fn_t,
+) -> c_int {
+    guarded("register_error", Status::ERROR.0, || {
+        // SAFETY: Open MPI passes the module that `init` gave it.
+        let Some(module) = (unsafe { Module::of(btl) }) else { return Status::BAD_PARAM.0 };
+        let pointer = callback.map_or(null_mut(), |f| f as *mut c_void);
+        module.error.store(pointer, Ordering::Release);
+        Status::SUCCESS.0
+    })
+}
+
+/// Prints a peer's or the module's counts.
+unsafe extern "C" fn dump(
+    btl: *mut ffi::mca_btl_base_module_t,
+    endpoint: *mut ffi::mca_btl_base_endpoint_t,
+    _verbose: c_int,
+) {
+    guarded("dump", (), || {
+        // SAFETY: Open MPI passes the module that `init` gave it.
+        let Some(module) = (unsafe { Module::of(btl) }) else { return };
+        let offered = module.transport().capabilities();
+        let stats = module.transport().stats();
+        log::line(&format!(
+            "{} on {}: {} peers, {} registrations, {} operations posted, {} completed, {} failed, {} turned away",
+            offered.provider.to_string_lossy(),
+            offered.domain.to_string_lossy(),
+            module.peers().len(),
+            stats.registrations,
+            stats.posted,
+            stats.completed,
+            stats.failed,
+            stats.again
+        ));
+        if !endpoint.is_null() {
+            let proc = module.peers().proc_of(endpoint.cast());
+            if !proc.is_null() {
+                // SAFETY: a process that Open MPI added and did not take back.
+                let name = unsafe { (*proc).proc_name };
+                log::line(&format!("endpoint {endpoint:p} is process {}.{}", name.jobid, name.vpid));
+            }
+        }
+    });
+}
+
+/// Ends the module. There is nothing to wait for: the C component sleeps for a second here.
+unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
+    guarded("finalize", Status::ERROR.0, || match NonNull::new(btl.cast::<Module>()) {
+        Some(module) => {
+            Module::end(module);
+            Status::SUCCESS.0
+        }
+        None => Status::BAD_PARAM.0,
+    })
+}

@@ -1,0 +1,127 @@
+//! The transport's parameters as variables of Open MPI: declared by core, registered here, read back at open.
+
+use std::ffi::{CStr, CString};
+use std::fmt;
+use std::sync::Mutex;
+
+use btl_ofi::{Error, Options};
+use mca_params::{Allowed, Declaration, Value};
+
+use crate::bindings as ffi;
+use crate::component;
+use crate::module;
+use crate::storage::{self, Name, Variable};
+
+/// What each parameter's name starts with; the rest is its name within the component.
+const PREFIX: &str = "btl_ofi_";
+/// Parameters that the components over libfabric share, under the names of Open MPI's `common/ofi`.
+const SHARED_PREFIX: &str = "opal_common_ofi_";
+
+/// Parameters that Open MPI registers for every BTL from the fields of a module, so that we must not.
+const OF_EVERY_BTL: [&str; 6] = ["exclusivity", "flags", "put_limit", "get_limit", "latency", "bandwidth"];
+
+/// The variables of the last registration, in the order of the declarations; `None` for those of every BTL.
+static VARIABLES: Mutex<Vec<Option<Variable>>> = Mutex::new(Vec::new());
+
+/// A variable that cannot be used.
+#[derive(Debug)]
+struct Unusable(String);
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unusable {}
+
+/// Registers every parameter. The variable system resolves each value at once.
+pub(crate) fn register() -> Result<(), String> {
+    let component = component::base();
+    let mut variables = Vec::new();
+    for declared in Options::declarations() {
+        let own = declared.name.strip_prefix(PREFIX).unwrap_or(&declared.name);
+        if OF_EVERY_BTL.contains(&own) {
+            variables.push(None);
+            continue;
+        }
+        let failed = || format!("parameter {} could not be registered", declared.name);
+        let own = CString::new(own).map_err(|_| failed())?;
+        let shared = declared.synonyms.iter().find_map(|s| s.strip_prefix(SHARED_PREFIX));
+        let variable = match shared.and_then(|s| CString::new(s).ok()) {
+            Some(shared) => with_shared_name(&shared, &own, declared),
+            None => Variable::own(component, &own, declared),
+        };
+        variables.push(Some(variable.ok_or_else(failed)?));
+    }
+    if let Ok(mut kept) = VARIABLES.lock() {
+        *kept = variables;
+    }
+    let version = CString::new(component::description()).unwrap_or_default();
+    storage::version_string(component, c"implementation", c"What this component is, and for which Open MPI it was built", version);
+    module::register_common_parameters()
+}
+
+/// Registers the shared name as the variable and ours as its synonym, as `common/ofi` does for each of its users.
+fn with_shared_name(shared: &CStr, own: &CStr, declared: &Declaration) -> Option<Variable> {
+    let variable =
+        Variable::shared(&Name { framework: c"opal_common", component: c"ofi", variable: shared }, declared)?;
+    variable
+        .synonym(&Name { framework: c"btl", component: c"ofi", variable: own })
+        .then_some(variable)
+}
+
+/// Reads all values, as the command line, the environment and files set them.
+pub(crate) fn resolve() -> Result<Options, Error> {
+    let variables = VARIABLES.lock().map(|kept| kept.clone()).unwrap_or_default();
+    let mut at = 0;
+    Options::resolve(|declared| {
+        let variable = variables.get(at).copied().flatten();
+        at += 1;
+        let value = match variable {
+            Some(variable) => variable
+                .value(declared.kind)
+                .ok_or_else(|| Unusable(String::from("Open MPI does not know its value")))?,
+            None => module::common_parameter(declared),
+        };
+        permitted(declared, value)
+    })
+}
+
+/// Refuses what the declaration does not allow. Open MPI knows enumerations but no ranges, and reads what is not a
+/// number as 0.
+fn permitted(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
+    let number = match &value {
+        Value::Int(n) => Some(i128::from(*n)),
+        Value::Unsigned(n) => Some(i128::from(*n)),
+        _ => None,
+    };
+    let inside = match (&declared.allowed, number) {
+        (Allowed::Range { min, max }, Some(n)) => (i128::from(*min)..=i128::from(*max)).contains(&n),
+        (Allowed::Min(min), Some(n)) => n >= i128::from(*min),
+        (Allowed::OneOf(words), None) => {
+            value.as_str().is_none_or(|text| words.iter().any(|word| word.eq_ignore_ascii_case(text)))
+        }
+        _ => true,
+    };
+    if inside {
+        return Ok(value);
+    }
+    Err(Unusable(format!("`{value}` is not allowed; {}", declared.allowed_text())))
+}
+
+/// A value that Open MPI keeps in a field of every BTL module.
+pub(crate) fn field(module: &ffi::mca_btl_base_module_t, declared: &Declaration) -> Value {
+    let unsigned = |n: u32| Value::Unsigned(u64::from(n));
+    // Open MPI turns a limit of 0 into the largest number; the transport's word for "no limit asked" is 0.
+    let limit = |n: usize| Value::Unsigned(if n == usize::MAX { 0 } else { n as u64 });
+    match declared.name.strip_prefix(PREFIX) {
+        Some("exclusivity") => unsigned(module.btl_exclusivity),
+        Some("flags") => unsigned(module.btl_flags),
+        Some("latency") => unsigned(module.btl_latency),
+        Some("bandwidth") => unsigned(module.btl_bandwidth),
+        Some("put_limit") => limit(module.btl_put_limit),
+        Some("get_limit") => limit(module.btl_get_limit),
+        _ => declared.default.clone(),
+    }
+}

@@ -1,0 +1,12 @@
+//! Open MPI 4.1, BTL interface 3.1.0: where it differs from 5.0.
+
+/// The BTL interface that the component declares.
+pub(crate) const BTL_INTERFACE: (i32, i32, i32) = (3, 1, 0);
+
+/// What every version string of this series starts with.
+pub(crate) const VERSION_PREFIX: &str = "4.1.";
+
+/// 3.1.0 has no flag for remote completion: its callers take it for granted.
+pub(crate) const REMOTE_COMPLETION: u32 = 0;
+
+const _: () = assert!(crate::bindings::BTL_VERSION == 310, "BTL interface 3.1.0");

@@ -1,0 +1,218 @@
+//! Variables of Open MPI's variable system, each with the storage it lives in.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::zeroed;
+use std::ptr::{null, null_mut};
+
+use mca_params::{Declaration, Kind, Scope, Value};
+
+use crate::bindings as ffi;
+
+/// A variable by its index in the variable system.
+#[derive(Clone, Copy)]
+pub(crate) struct Variable(c_int);
+
+/// The names of a variable: its framework, component and own name. The project is always `opal`.
+pub(crate) struct Name<'a> {
+    pub(crate) framework: &'a CStr,
+    pub(crate) component: &'a CStr,
+    pub(crate) variable: &'a CStr,
+}
+
+impl Variable {
+    /// Registers what is declared under `name`, in the group of `framework` and `component`. A variable that was
+    /// registered before, by another component, is returned as it is: registering it again would move its storage.
+    pub(crate) fn shared(name: &Name<'_>, declared: &Declaration) -> Option<Variable> {
+        // SAFETY: NUL-terminated strings; the variable system copies what it keeps.
+        let found = unsafe {
+            ffi::mca_base_var_find(
+                c"opal".as_ptr(),
+                name.framework.as_ptr(),
+                name.component.as_ptr(),
+                name.variable.as_ptr(),
+            )
+        };
+        if found >= 0 {
+            return Some(Variable(found));
+        }
+        let help = CString::new(declared.help.as_ref()).ok()?;
+        let (kind, storage) = storage(declared)?;
+        // SAFETY: as above; `storage` is never freed, as the variable system demands.
+        let index = unsafe {
+            ffi::mca_base_var_register(
+                c"opal".as_ptr(),
+                name.framework.as_ptr(),
+                name.component.as_ptr(),
+                name.variable.as_ptr(),
+                help.as_ptr(),
+                kind,
+                null_mut(),
+                0,
+                0,
+                level(declared),
+                scope(declared),
+                storage,
+            )
+        };
+        (index >= 0).then_some(Variable(index))
+    }
+
+    /// Registers what is declared as `variable` of `component`; the host forgets it when it closes the component.
+    pub(crate) fn own(
+        component: *const ffi::mca_base_component_t,
+        variable: &CStr,
+        declared: &Declaration,
+    ) -> Option<Variable> {
+        let help = CString::new(declared.help.as_ref()).ok()?;
+        let (kind, storage) = storage(declared)?;
+        // SAFETY: `component` is our exported structure; strings are copied; `storage` is never freed.
+        let index = unsafe {
+            ffi::mca_base_component_var_register(
+                component,
+                variable.as_ptr(),
+                help.as_ptr(),
+                kind,
+                null_mut(),
+                0,
+                0,
+                level(declared),
+                scope(declared),
+                storage,
+            )
+        };
+        (index >= 0).then_some(Variable(index))
+    }
+
+    /// Gives the variable a further name.
+    pub(crate) fn synonym(self, name: &Name<'_>) -> bool {
+        // SAFETY: NUL-terminated strings that are copied, and the index of a registered variable.
+        let index = unsafe {
+            ffi::mca_base_var_register_synonym(
+                self.0,
+                c"opal".as_ptr(),
+                name.framework.as_ptr(),
+                name.component.as_ptr(),
+                name.variable.as_ptr(),
+                0,
+            )
+        };
+        index >= 0
+    }
+
+    /// The value, as the variable system resolved it from the command line, environment and files.
+    pub(crate) fn value(self, kind: Kind) -> Option<Value> {
+        let mut at: *const ffi::mca_base_var_storage_t = null();
+        // SAFETY: the function writes the address of the variable's storage to the pointer it is given.
+        let rc = unsafe {
+            ffi::mca_base_var_get_value(self.0, (&raw mut at).cast::<c_void>().cast(), null_mut(), null_mut())
+        };
+        if rc != 0 || at.is_null() {
+            return None;
+        }
+        // SAFETY: the variable was registered with the type that belongs to `kind`, which is the field read here.
+        Some(unsafe {
+            match kind {
+                Kind::Int => Value::Int((*at).intval),
+                Kind::UnsignedInt => Value::Unsigned(u64::from((*at).uintval)),
+                Kind::UnsignedLong => Value::Unsigned((*at).ulval),
+                Kind::SizeT => Value::Unsigned((*at).sizetval as u64),
+                Kind::Bool => Value::Bool((*at).boolval),
+                Kind::Double => Value::Double((*at).lfval),
+                Kind::String => Value::String(text((*at).stringval).into()),
+                _ => return None,
+            }
+        })
+    }
+}
+
+/// # Safety
+/// `at` is NULL or a NUL-terminated string.
+unsafe fn text(at: *const c_char) -> String {
+    if at.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
+}
+
+/// Registers a string that `ompi_info` prints and nobody can set.
+pub(crate) fn version_string(component: *const ffi::mca_base_component_t, variable: &CStr, help: &CStr, text: CString) {
+    // SAFETY: all-zero is a value of every field of the union.
+    let storage = Box::leak(Box::new(unsafe { zeroed::<ffi::mca_base_var_storage_t>() }));
+    // The variable system copies the string that it finds here.
+    storage.stringval = text.as_ptr().cast_mut();
+    // SAFETY: as in `own`; `text` lives until after the call.
+    unsafe {
+        ffi::mca_base_component_var_register(
+            component,
+            variable.as_ptr(),
+            help.as_ptr(),
+            ffi::MCA_BASE_VAR_TYPE_VERSION_STRING,
+            null_mut(),
+            0,
+            ffi::MCA_BASE_VAR_FLAG_DEFAULT_ONLY,
+            ffi::OPAL_INFO_LVL_4,
+            ffi::MCA_BASE_VAR_SCOPE_CONSTANT,
+            (&raw mut *storage).cast(),
+        );
+    }
+}
+
+/// The type and storage of a variable, holding the default. The storage is leaked, a few bytes per parameter: the
+/// variable system uses it until long after the component is closed.
+fn storage(declared: &Declaration) -> Option<(ffi::mca_base_var_type_t, *mut c_void)> {
+    // SAFETY: all-zero is a value of every field of the union.
+    let storage = Box::leak(Box::new(unsafe { zeroed::<ffi::mca_base_var_storage_t>() }));
+    let kind = match (&declared.kind, &declared.default) {
+        (Kind::Int, Value::Int(n)) => {
+            storage.intval = *n;
+            ffi::MCA_BASE_VAR_TYPE_INT
+        }
+        (Kind::UnsignedInt, Value::Unsigned(n)) => {
+            storage.uintval = u32::try_from(*n).ok()?;
+            ffi::MCA_BASE_VAR_TYPE_UNSIGNED_INT
+        }
+        (Kind::UnsignedLong, Value::Unsigned(n)) => {
+            storage.ulval = *n;
+            ffi::MCA_BASE_VAR_TYPE_UNSIGNED_LONG
+        }
+        (Kind::SizeT, Value::Unsigned(n)) => {
+            storage.sizetval = usize::try_from(*n).ok()?;
+            ffi::MCA_BASE_VAR_TYPE_SIZE_T
+        }
+        (Kind::Bool, Value::Bool(b)) => {
+            storage.boolval = *b;
+            ffi::MCA_BASE_VAR_TYPE_BOOL
+        }
+        (Kind::Double, Value::Double(x)) => {
+            storage.lfval = *x;
+            ffi::MCA_BASE_VAR_TYPE_DOUBLE
+        }
+        (Kind::String, Value::String(s)) => {
+            if !s.is_empty() {
+                // Copied by the variable system, which keeps its copy in the storage; ours is leaked with it.
+                storage.stringval = CString::new(s.as_ref()).ok()?.into_raw();
+            }
+            ffi::MCA_BASE_VAR_TYPE_STRING
+        }
+        _ => return None,
+    };
+    Some((kind, (&raw mut *storage).cast()))
+}
+
+fn level(declared: &Declaration) -> ffi::mca_base_var_info_lvl_t {
+    // The enumeration counts from 0 where people count from 1.
+    ffi::mca_base_var_info_lvl_t::from(declared.level.number()) - 1
+}
+
+fn scope(declared: &Declaration) -> ffi::mca_base_var_scope_t {
+    match declared.scope {
+        Scope::Constant => ffi::MCA_BASE_VAR_SCOPE_CONSTANT,
+        Scope::ReadOnly => ffi::MCA_BASE_VAR_SCOPE_READONLY,
+        Scope::Local => ffi::MCA_BASE_VAR_SCOPE_LOCAL,
+        Scope::Group => ffi::MCA_BASE_VAR_SCOPE_GROUP,
+        Scope::GroupEq => ffi::MCA_BASE_VAR_SCOPE_GROUP_EQ,
+        Scope::All => ffi::MCA_BASE_VAR_SCOPE_ALL,
+        Scope::AllEq => ffi::MCA_BASE_VAR_SCOPE_ALL_EQ,
+    }
+}

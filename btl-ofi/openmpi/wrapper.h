@@ -1,0 +1,12 @@
+/* What the component needs of Open MPI's devel headers; read by bindgen. */
+#include "opal_config.h"
+
+#include "opal/constants.h"
+#include "opal/class/opal_bitmap.h"
+#include "opal/mca/base/mca_base_var.h"
+#include "opal/mca/btl/base/base.h"
+#include "opal/mca/btl/btl.h"
+#include "opal/mca/rcache/base/base.h"
+#include "opal/runtime/opal.h"
+#include "opal/util/output.h"
+#include "opal/util/proc.h"

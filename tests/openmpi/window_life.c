@@ -1,0 +1,126 @@
+/* Windows that come and go: freed with operations in flight (they complete first), made again over memory that was
+ * given back to the system and mapped anew (no stale registration may serve it), many at once, dynamic, and on
+ * communicators of one. */
+#include "check.h"
+#include <sys/mman.h>
+
+static void freed_in_flight(void)
+{
+    enum { SIZE = 1 << 20 };
+    char *memory = calloc(1, SIZE), *buffer = malloc(SIZE);
+    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
+    for (int round = 1; round <= 20; ++round) {
+        MPI_Win win = window(memory, SIZE);
+        memset(buffer, round + world_rank, SIZE);
+        MPI_Win_fence(0, win);
+        for (int i = 0; i < 16; ++i) {
+            MPI_Put(buffer + i * (SIZE / 16), SIZE / 16, MPI_BYTE, right, i * (SIZE / 16), SIZE / 16, MPI_BYTE, win);
+        }
+        MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+        MPI_Win_free(&win);
+        for (int i = 0; i < SIZE; i += 997) {
+            CHECK(memory[i] == (char) (round + left), "byte %d is %d in round %d", i, memory[i], round);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    free(memory);
+    free(buffer);
+}
+
+static void mapped_anew(void)
+{
+    enum { SIZE = 1 << 20 };
+    char *place = NULL;
+    for (int round = 0; round < 20; ++round) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | (place ? MAP_FIXED : 0);
+        char *memory = mmap(place, SIZE, PROT_READ | PROT_WRITE, flags, -1, 0);
+        CHECK(memory != MAP_FAILED, "mmap");
+        place = memory; /* the same address each time, with other pages behind it */
+        MPI_Win win = window(memory, SIZE);
+        int32_t value = 1000 * round + world_rank, back = -1;
+        int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
+        MPI_Win_fence(0, win);
+        MPI_Put(&value, 1, MPI_INT32_T, right, SIZE - 8, 1, MPI_INT32_T, win);
+        MPI_Win_fence(0, win);
+        memcpy(&back, memory + SIZE - 8, sizeof(back));
+        CHECK(back == 1000 * round + left, "round %d left %d", round, back);
+        MPI_Win_free(&win);
+        munmap(memory, SIZE);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
+static void many_windows(void)
+{
+    enum { N = 100 };
+    static int64_t cells[N];
+    MPI_Win wins[N];
+    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
+    for (int i = 0; i < N; ++i) {
+        wins[i] = window(&cells[i], sizeof(cells[i]));
+        MPI_Win_fence(0, wins[i]);
+    }
+    for (int i = 0; i < N; ++i) {
+        int64_t value = i * 10 + world_rank;
+        MPI_Put(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, wins[i]);
+        MPI_Win_fence(0, wins[i]);
+        CHECK(cells[i] == i * 10 + left, "window %d holds %ld", i, (long) cells[i]);
+    }
+    for (int i = 0; i < N; ++i) {
+        MPI_Win_free(&wins[i]);
+    }
+}
+
+static void dynamic(void)
+{
+    enum { N = 1000 };
+    int32_t *memory = calloc(N, sizeof(*memory)), value[N];
+    MPI_Aint mine, all[64];
+    MPI_Win win;
+    CHECK(world_size <= 64, "too many ranks");
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_attach(win, memory, N * sizeof(*memory));
+    MPI_Get_address(memory, &mine);
+    MPI_Allgather(&mine, 1, MPI_AINT, all, 1, MPI_AINT, MPI_COMM_WORLD);
+    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
+    for (int i = 0; i < N; ++i) {
+        value[i] = i + world_rank;
+    }
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, win);
+    MPI_Put(value, N, MPI_INT32_T, right, all[right], N, MPI_INT32_T, win);
+    MPI_Win_unlock(right, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, world_rank, 0, win);
+    for (int i = 0; i < N; ++i) {
+        CHECK(memory[i] == i + left, "element %d is %d", i, memory[i]);
+    }
+    MPI_Win_unlock(world_rank, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_detach(win, memory);
+    MPI_Win_free(&win);
+    free(memory);
+}
+
+static void alone(void)
+{
+    int64_t cell = 5, add = 3, old = 0;
+    MPI_Win win;
+    MPI_Win_create(&cell, sizeof(cell), 1, MPI_INFO_NULL, MPI_COMM_SELF, &win);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    MPI_Fetch_and_op(&add, &old, MPI_INT64_T, 0, 0, MPI_SUM, win);
+    MPI_Win_unlock(0, win);
+    CHECK(old == 5 && cell == 8, "%ld and %ld", (long) old, (long) cell);
+    MPI_Win_free(&win);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv, MPI_THREAD_SINGLE);
+    alone();
+    freed_in_flight();
+    mapped_anew();
+    many_windows();
+    dynamic();
+    finish("window_life");
+    return 0;
+}

@@ -1,5 +1,7 @@
 //! Generates the bindings from the headers that pkg-config finds, and links libfabric.
 
+#![allow(clippy::panic, reason = "a build script reports failure by panicking")]
+
 use std::env;
 use std::path::PathBuf;
 
@@ -15,10 +17,16 @@ fn main() {
              Debian and Ubuntu: apt-get install libfabric-dev"
         ),
     };
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let out = PathBuf::from(
+        env::var_os("OUT_DIR").unwrap_or_else(|| panic!("cargo did not set OUT_DIR")),
+    );
     bindgen::Builder::default()
         .header("wrapper.h")
-        .clang_args(lib.include_paths.iter().map(|p| format!("-I{}", p.display())))
+        .clang_args(
+            lib.include_paths
+                .iter()
+                .map(|p| format!("-I{}", p.display())),
+        )
         .allowlist_function("fi_(getinfo|freeinfo|dupinfo|fabric|version|strerror|tostr)")
         .allowlist_type("fi_.*|fid.*|fid_.*|FI_.*")
         .allowlist_var("FI_.*")
@@ -29,7 +37,7 @@ fn main() {
         .generate_comments(false)
         .wrap_unsafe_ops(true)
         .generate()
-        .expect("bindgen could not read libfabric's headers")
+        .unwrap_or_else(|e| panic!("bindgen could not read libfabric's headers: {e}"))
         .write_to_file(out.join("bindings.rs"))
-        .expect("the bindings could not be written to OUT_DIR");
+        .unwrap_or_else(|e| panic!("the bindings could not be written: {e}"));
 }

@@ -1,1 +1,41 @@
-//! Placeholder.
+//! A one-sided transport over libfabric: puts, gets and atomics between processes, and nothing else.
+//!
+//! The crate knows no host. A door (the plugin, the Open MPI component) resolves [`Options`], opens a
+//! [`Transport`], publishes its [`address`](Transport::address), connects peers from theirs, registers
+//! memory, and then moves bytes. `select` decides which provider, `policy` what makes a completion
+//! visible at the target, `context` holds a lane to the provider with its lock, `rma` and `atomics`
+//! post operations, `progress` completes them, `flush` waits for them.
+
+mod address;
+mod atomic_table;
+mod atomics;
+mod context;
+mod device;
+mod endpoint;
+mod error;
+mod fabric;
+mod failure;
+mod flush;
+mod liveness;
+mod lock;
+pub mod log;
+mod modex;
+mod params;
+mod policy;
+mod progress;
+mod record;
+mod registration;
+mod rma;
+mod select;
+mod sync;
+mod tally;
+mod transport;
+
+pub use address::{HANDLE_SIZE, Handle};
+pub use endpoint::Endpoint;
+pub use error::{CallError, Error};
+pub use params::{DEFAULT_EXCLUDE, Options};
+pub use record::Completion;
+pub use registration::Region;
+pub use select::{Candidate, survey};
+pub use transport::{Capabilities, ErrorReport, Transport};

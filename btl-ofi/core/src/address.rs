@@ -1,0 +1,170 @@
+//! Registration handles, and the one place where a remote address is checked and turned into what
+//! the provider wants.
+
+use plugin_api::Status;
+
+/// What a peer needs to reach a registered region: 32 plain bytes that mean the same in every
+/// process. Hosts copy them around; every copy is checked before use.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// First byte of the region in the owner's address space.
+    base: u64,
+    /// Bytes of the region.
+    length: u64,
+    /// The provider's key.
+    key: u64,
+    /// [`LIVE`] and a number that tells registrations at the same place apart, or 0 once the region
+    /// is deregistered.
+    mark: u64,
+}
+
+/// Size of a handle in bytes.
+pub const HANDLE_SIZE: usize = size_of::<Handle>();
+
+const _: () = assert!(HANDLE_SIZE == 32 && HANDLE_SIZE.is_multiple_of(8) && HANDLE_SIZE <= 256);
+
+/// Upper half of the mark of a live handle.
+const LIVE: u64 = 0x4f46_4948 << 32;
+
+/// Where the provider finds a byte of a peer's region: the address or offset it wants, and the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) address: u64,
+    pub(crate) key: u64,
+}
+
+impl Handle {
+    /// The handle of a region.
+    pub(crate) fn new(base: u64, length: u64, key: u64, generation: u32) -> Handle {
+        Handle {
+            base,
+            length,
+            key,
+            mark: LIVE | u64::from(generation),
+        }
+    }
+
+    /// Bytes that are no handle.
+    pub const fn vacant() -> Handle {
+        Handle {
+            base: 0,
+            length: 0,
+            key: 0,
+            mark: 0,
+        }
+    }
+
+    /// Whether these bytes are a handle that has not been deregistered (as far as this copy knows).
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.mark & (u64::MAX << 32) == LIVE
+    }
+
+    /// Marks these bytes as deregistered.
+    pub fn retire(&mut self) {
+        self.mark = 0;
+    }
+
+    /// First byte of the region in the owner's address space.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Bytes of the region.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Where `size` bytes at the owner's virtual address `address` are for the provider: checked to
+    /// lie inside the region, as an address where the provider uses virtual addresses, else as an
+    /// offset from the base.
+    #[inline]
+    pub(crate) fn target(
+        &self,
+        address: u64,
+        size: u64,
+        virtual_addresses: bool,
+    ) -> Result<Target, Status> {
+        if !self.is_live() {
+            return Err(Status::BAD_PARAM);
+        }
+        let offset = address.wrapping_sub(self.base);
+        // Neither side overflows: `offset <= length` is tested first.
+        if offset > self.length || size > self.length - offset {
+            return Err(Status::VALUE_OUT_OF_BOUNDS);
+        }
+        Ok(Target {
+            address: if virtual_addresses { address } else { offset },
+            key: self.key,
+        })
+    }
+
+    /// Whether `size` bytes at `address` of this process lie inside the region.
+    #[inline]
+    pub(crate) fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
+        self.target(address, size, true).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inside_and_outside() {
+        let h = Handle::new(0x1000, 0x100, 7, 1);
+        assert_eq!(
+            h.target(0x1010, 0x10, true),
+            Ok(Target {
+                address: 0x1010,
+                key: 7
+            })
+        );
+        assert_eq!(
+            h.target(0x1010, 0x10, false),
+            Ok(Target {
+                address: 0x10,
+                key: 7
+            })
+        );
+        assert!(
+            h.target(0x1100, 0, false).is_ok(),
+            "nothing at the end is inside"
+        );
+        for (address, size) in [
+            (0xfff, 1),
+            (0x1100, 1),
+            (0x10ff, 2),
+            (0x1000, u64::MAX),
+            (u64::MAX, 2),
+            (0, 0),
+        ] {
+            assert_eq!(
+                h.target(address, size, true),
+                Err(Status::VALUE_OUT_OF_BOUNDS)
+            );
+        }
+    }
+
+    #[test]
+    fn a_region_at_the_top_of_memory() {
+        let h = Handle::new(u64::MAX - 7, 8, 1, 1);
+        assert!(h.target(u64::MAX - 7, 8, true).is_ok());
+        assert!(h.target(u64::MAX - 7, 9, true).is_err());
+    }
+
+    #[test]
+    fn stray_bytes_and_retired_handles_are_refused() {
+        let mut h = Handle::new(0x1000, 0x100, 7, 1);
+        h.retire();
+        assert_eq!(h.target(0x1000, 1, true), Err(Status::BAD_PARAM));
+        let zero = Handle {
+            base: 0,
+            length: u64::MAX,
+            key: 0,
+            mark: 0,
+        };
+        assert_eq!(zero.target(0, 1, true), Err(Status::BAD_PARAM));
+    }
+}

@@ -1,0 +1,167 @@
+//! A transmit context: where operations are posted, where they complete, and the lock over both.
+
+use std::sync::atomic::AtomicBool;
+
+use libfabric_sys as ffi;
+
+use crate::error::Error;
+use crate::lock::Lock;
+use crate::record::{Finished, Pool};
+use crate::tally::Tally;
+
+type Write = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *const std::ffi::c_void,
+    usize,
+    *mut std::ffi::c_void,
+    ffi::fi_addr_t,
+    u64,
+    u64,
+    *mut std::ffi::c_void,
+) -> isize;
+type Read = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *mut std::ffi::c_void,
+    usize,
+    *mut std::ffi::c_void,
+    ffi::fi_addr_t,
+    u64,
+    u64,
+    *mut std::ffi::c_void,
+) -> isize;
+type WriteMsg = unsafe extern "C" fn(*mut ffi::fid_ep, *const ffi::fi_msg_rma, u64) -> isize;
+type Update = unsafe extern "C" fn(*mut ffi::fid_ep, *const ffi::fi_msg_atomic, u64) -> isize;
+type Fetch = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *const std::ffi::c_void,
+    usize,
+    *mut std::ffi::c_void,
+    *mut std::ffi::c_void,
+    *mut std::ffi::c_void,
+    ffi::fi_addr_t,
+    u64,
+    u64,
+    ffi::fi_datatype,
+    ffi::fi_op,
+    *mut std::ffi::c_void,
+) -> isize;
+type Compare = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *const std::ffi::c_void,
+    usize,
+    *mut std::ffi::c_void,
+    *const std::ffi::c_void,
+    *mut std::ffi::c_void,
+    *mut std::ffi::c_void,
+    *mut std::ffi::c_void,
+    ffi::fi_addr_t,
+    u64,
+    u64,
+    ffi::fi_datatype,
+    ffi::fi_op,
+    *mut std::ffi::c_void,
+) -> isize;
+type CqRead = unsafe extern "C" fn(*mut ffi::fid_cq, *mut std::ffi::c_void, usize) -> isize;
+
+/// The provider's functions of the data path, read from its tables once and known to be there.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls {
+    pub(crate) write: Write,
+    pub(crate) read: Read,
+    pub(crate) writemsg: WriteMsg,
+    pub(crate) update: Update,
+    pub(crate) fetch: Fetch,
+    pub(crate) compare: Compare,
+    pub(crate) cq_read: CqRead,
+}
+
+/// What the lock of a context guards, besides the provider's own objects.
+pub(crate) struct State {
+    pub(crate) pool: Pool,
+    /// Operations of no bytes, complete as soon as progress is made.
+    pub(crate) ready: Vec<Finished>,
+    /// Error completions that named no operation. See `failure`.
+    pub(crate) unattributed: u32,
+    /// Polls without any completion while operations were outstanding.
+    pub(crate) idle: u32,
+    pub(crate) posted: u64,
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
+    pub(crate) again: u64,
+}
+
+/// One transmit context. Aligned so that two contexts never share a cache line.
+#[repr(align(128))]
+pub(crate) struct Context {
+    pub(crate) tx: *mut ffi::fid_ep,
+    pub(crate) cq: *mut ffi::fid_cq,
+    pub(crate) calls: Calls,
+    pub(crate) tally: Tally,
+    /// Set while callbacks of this context run, so that operations they issue do not recurse into
+    /// delivering more.
+    pub(crate) delivering: AtomicBool,
+    pub(crate) state: Lock<State>,
+}
+
+// SAFETY: the endpoint and queue are only called while `state` is locked.
+unsafe impl Send for Context {}
+// SAFETY: as for Send.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Takes the functions from the provider's tables; an entry that is missing is named.
+    ///
+    /// # Safety
+    /// `tx` and `cq` are live and stay so as long as the context.
+    pub(crate) unsafe fn new(
+        tx: *mut ffi::fid_ep,
+        cq: *mut ffi::fid_cq,
+        provider: &str,
+        threaded: bool,
+    ) -> Result<Context, Error> {
+        macro_rules! entry {
+            ($table:expr, $entry:ident, $name:literal) => {{
+                let table = $table;
+                let found = if table.is_null() {
+                    None
+                } else {
+                    // SAFETY: a live fid keeps its tables valid.
+                    unsafe { (*table).$entry }
+                };
+                found.ok_or_else(|| Error::Incomplete {
+                    provider: provider.to_owned(),
+                    entry: $name,
+                })?
+            }};
+        }
+        // SAFETY: the caller vouches for live objects.
+        let (rma, atomic, queue) = unsafe { ((*tx).rma, (*tx).atomic, (*cq).ops) };
+        let calls = Calls {
+            write: entry!(rma, write, "fi_write"),
+            read: entry!(rma, read, "fi_read"),
+            writemsg: entry!(rma, writemsg, "fi_writemsg"),
+            update: entry!(atomic, writemsg, "fi_atomicmsg"),
+            fetch: entry!(atomic, readwrite, "fi_fetch_atomic"),
+            compare: entry!(atomic, compwrite, "fi_compare_atomic"),
+            cq_read: entry!(queue, read, "fi_cq_read"),
+        };
+        let state = State {
+            pool: Pool::new(),
+            ready: Vec::new(),
+            unattributed: 0,
+            idle: 0,
+            posted: 0,
+            completed: 0,
+            failed: 0,
+            again: 0,
+        };
+        Ok(Context {
+            tx,
+            cq,
+            calls,
+            tally: Tally::new(),
+            delivering: AtomicBool::new(false),
+            state: Lock::new(state, threaded),
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! The libfabric objects of one module: fabric, domain, address vector, queues and endpoints.
+
+use std::ptr;
+
+use libfabric_sys as ffi;
+
+use crate::error::{Doing, Error};
+use crate::fabric::{Info, InfoRef, Owned};
+use crate::params::Options;
+
+/// Fewest entries of a completion queue; more when the provider takes more operations.
+const MIN_CQ_SIZE: usize = 1024;
+/// Longest endpoint address that is asked for again after a first try.
+const MAX_NAME: usize = 1024;
+
+/// Everything that must stay open while the module or one of its registrations lives. Fields are
+/// dropped in order: contexts and endpoint before the queues and the vector they are bound to, those
+/// before the domain.
+pub(crate) struct Device {
+    /// The transmit contexts of a scalable endpoint; empty when the endpoint is its own.
+    contexts: Vec<Owned<ffi::fid_ep>>,
+    rx: Option<Owned<ffi::fid_ep>>,
+    endpoint: Option<Owned<ffi::fid_ep>>,
+    /// One per transmit context.
+    queues: Vec<Owned<ffi::fid_cq>>,
+    av: Owned<ffi::fid_av>,
+    domain: Owned<ffi::fid_domain>,
+    fabric: Owned<ffi::fid_fabric>,
+    info: Info,
+}
+
+// SAFETY: libfabric objects are not tied to a thread. Data calls on a lane's endpoint and queue are
+// serialised by the lane's context lock; registration and address-vector calls are safe from any
+// thread under FI_THREAD_COMPLETION, and under FI_THREAD_DOMAIN the host promised one at a time.
+unsafe impl Send for Device {}
+// SAFETY: as for Send.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Opens everything for one provider. On an error, what was opened is closed again.
+    pub(crate) fn open(info: Info, options: &Options) -> Result<Device, Error> {
+        let name = info.get().provider();
+        let doing = |what: &str| format!("opening {what} of provider {name}");
+        let raw = info.as_ptr();
+
+        // SAFETY: the attribute came from fi_getinfo and lives in `info`.
+        let fabric = Owned::open("fi_fabric", |out| unsafe {
+            ffi::fi_fabric((*raw).fabric_attr, out, ptr::null_mut())
+        })
+        .doing(|| doing("the fabric"))?;
+        // SAFETY: a live fabric and the info it was made from.
+        let domain = Owned::open("fi_domain", |out| unsafe {
+            ffi::fi_domain(fabric.ptr(), raw, out)
+        })
+        .doing(|| doing("the domain"))?;
+        let mut av_attr = ffi::fi_av_attr {
+            type_: match info.get().domain_attr().av_type {
+                ffi::FI_AV_UNSPEC => ffi::FI_AV_MAP,
+                known => known,
+            },
+            ..Default::default()
+        };
+        // SAFETY: a live domain and a complete attribute.
+        let av = Owned::open("fi_av_open", |out| unsafe {
+            ffi::fi_av_open(domain.ptr(), &mut av_attr, out)
+        })
+        .doing(|| doing("the address vector"))?;
+
+        let most = info.get().domain_attr().max_ep_tx_ctx;
+        let scalable = !options.disable_sep && options.contexts > 1 && most > 1;
+        let mut device = Device {
+            contexts: Vec::new(),
+            rx: None,
+            endpoint: None,
+            queues: Vec::new(),
+            av,
+            domain,
+            fabric,
+            info,
+        };
+        if scalable {
+            device.open_scalable(options.contexts.min(most), &doing)?;
+        } else {
+            device.open_single(&doing)?;
+        }
+        Ok(device)
+    }
+
+    fn open_cq(&self, doing: &impl Fn(&str) -> String) -> Result<Owned<ffi::fid_cq>, Error> {
+        let mut attr = ffi::fi_cq_attr {
+            size: self.info.get().tx_attr().size.max(MIN_CQ_SIZE),
+            format: ffi::FI_CQ_FORMAT_CONTEXT,
+            wait_obj: ffi::FI_WAIT_NONE,
+            ..Default::default()
+        };
+        // SAFETY: a live domain and a complete attribute.
+        Owned::open("fi_cq_open", |out| unsafe {
+            ffi::fi_cq_open(self.domain.ptr(), &mut attr, out)
+        })
+        .doing(|| doing("a completion queue"))
+    }
+
+    /// One endpoint that is its own transmit and receive context.
+    fn open_single(&mut self, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
+        let raw = self.info.as_ptr();
+        // Delivery is asked for per operation, so reads need not wait for it.
+        // SAFETY: the info is ours, and its tx_attr was allocated with it.
+        unsafe { (*(*raw).tx_attr).op_flags = 0 };
+        let cq = self.open_cq(doing)?;
+        // SAFETY: a live domain and the info it was made from.
+        let endpoint = Owned::open("fi_endpoint", |out| unsafe {
+            ffi::fi_endpoint(self.domain.ptr(), raw, out)
+        })
+        .doing(|| doing("the endpoint"))?;
+        bind(&endpoint, self.av.fid(), 0, doing)?;
+        bind(
+            &endpoint,
+            cq.fid(),
+            u64::from(ffi::FI_TRANSMIT | ffi::FI_RECV),
+            doing,
+        )?;
+        enable(&endpoint, doing)?;
+        self.queues.push(cq);
+        self.endpoint = Some(endpoint);
+        Ok(())
+    }
+
+    /// A scalable endpoint with `n` transmit contexts, each with a queue of its own, and one receive
+    /// context, which exists so that the provider has where to serve what peers ask of us.
+    fn open_scalable(&mut self, n: usize, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
+        let raw = self.info.as_ptr();
+        // SAFETY: the info is ours, and its attributes were allocated with it.
+        unsafe {
+            (*(*raw).tx_attr).op_flags = 0;
+            (*(*raw).ep_attr).tx_ctx_cnt = n;
+            (*(*raw).ep_attr).rx_ctx_cnt = 1;
+        }
+        // SAFETY: a live domain and the info it was made from.
+        let sep = Owned::open("fi_scalable_ep", |out| unsafe {
+            ffi::fi_scalable_ep(self.domain.ptr(), raw, out)
+        })
+        .doing(|| doing("the scalable endpoint"))?;
+        bind(&sep, self.av.fid(), 0, doing)?;
+        for index in 0..n {
+            let cq = self.open_cq(doing)?;
+            // SAFETY: a live scalable endpoint; the attribute is that of its info.
+            let tx = Owned::open("fi_tx_context", |out| unsafe {
+                ffi::fi_tx_context(sep.ptr(), index as i32, (*raw).tx_attr, out)
+            })
+            .doing(|| doing("a transmit context"))?;
+            bind(&tx, cq.fid(), u64::from(ffi::FI_TRANSMIT), doing)?;
+            enable(&tx, doing)?;
+            self.queues.push(cq);
+            self.contexts.push(tx);
+        }
+        // SAFETY: as above.
+        let rx = Owned::open("fi_rx_context", |out| unsafe {
+            ffi::fi_rx_context(sep.ptr(), 0, (*raw).rx_attr, out)
+        })
+        .doing(|| doing("the receive context"))?;
+        bind(&rx, self.queues[0].fid(), u64::from(ffi::FI_RECV), doing)?;
+        enable(&rx, doing)?;
+        enable(&sep, doing)?;
+        self.rx = Some(rx);
+        self.endpoint = Some(sep);
+        Ok(())
+    }
+
+    /// Where operations are posted and where they complete: one pair per transmit context.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = (*mut ffi::fid_ep, *mut ffi::fid_cq)> {
+        let alone = if self.contexts.is_empty() {
+            self.endpoint.as_ref()
+        } else {
+            None
+        };
+        self.contexts
+            .iter()
+            .chain(alone)
+            .zip(&self.queues)
+            .map(|(tx, cq)| (tx.ptr(), cq.ptr()))
+    }
+
+    pub(crate) fn info(&self) -> InfoRef<'_> {
+        self.info.get()
+    }
+
+    pub(crate) fn domain(&self) -> *mut ffi::fid_domain {
+        self.domain.ptr()
+    }
+
+    pub(crate) fn av(&self) -> *mut ffi::fid_av {
+        self.av.ptr()
+    }
+
+    /// What regions are bound to under `FI_MR_ENDPOINT`.
+    pub(crate) fn endpoint(&self) -> Option<*mut ffi::fid> {
+        self.endpoint.as_ref().map(Owned::fid)
+    }
+
+    pub(crate) fn is_scalable(&self) -> bool {
+        !self.contexts.is_empty()
+    }
+
+    /// This endpoint's address, for peers.
+    pub(crate) fn name(&self) -> Result<Vec<u8>, Error> {
+        let doing = || String::from("asking for this endpoint's address");
+        let Some(endpoint) = &self.endpoint else {
+            return Err(Error::Invalid {
+                what: "endpoint",
+                reason: String::from("not open"),
+            });
+        };
+        let mut name = vec![0u8; 128];
+        for _ in 0..2 {
+            let mut len = name.len();
+            // SAFETY: the buffer has `len` bytes.
+            let rc = unsafe { ffi::fi_getname(endpoint.ptr(), name.as_mut_ptr().cast(), &mut len) };
+            if rc == -(ffi::FI_ETOOSMALL as i32) && len <= MAX_NAME {
+                name.resize(len, 0);
+                continue;
+            }
+            crate::error::check("fi_getname", rc).doing(doing)?;
+            name.truncate(len);
+            return Ok(name);
+        }
+        Err(Error::Invalid {
+            what: "endpoint",
+            reason: String::from("its address keeps growing"),
+        })
+    }
+
+    /// Closes everything, children first, and reports the first refusal.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        let Device {
+            contexts,
+            rx,
+            endpoint,
+            queues,
+            av,
+            domain,
+            fabric,
+            info,
+        } = self;
+        let name = info.get().provider();
+        let mut first = Ok(());
+        let mut note = |what: &str, result: Result<(), crate::error::CallError>| {
+            let result = result.doing(|| format!("closing {what} of provider {name}"));
+            if first.is_ok() {
+                first = result;
+            } else if let Err(e) = result {
+                tracing::warn!("{e}");
+            }
+        };
+        for context in contexts {
+            note("a transmit context", context.close());
+        }
+        if let Some(rx) = rx {
+            note("the receive context", rx.close());
+        }
+        if let Some(endpoint) = endpoint {
+            note("the endpoint", endpoint.close());
+        }
+        for cq in queues {
+            note("a completion queue", cq.close());
+        }
+        note("the address vector", av.close());
+        note("the domain", domain.close());
+        note("the fabric", fabric.close());
+        first
+    }
+}
+
+fn bind(
+    endpoint: &Owned<ffi::fid_ep>,
+    to: *mut ffi::fid,
+    flags: u64,
+    doing: &impl Fn(&str) -> String,
+) -> Result<(), Error> {
+    // SAFETY: both fids are live and of the same domain.
+    crate::error::check("fi_ep_bind", unsafe {
+        ffi::fi_bind(endpoint.fid(), to, flags)
+    })
+    .doing(|| doing("the endpoint, binding it"))
+}
+
+fn enable(endpoint: &Owned<ffi::fid_ep>, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
+    // SAFETY: a live endpoint with everything it needs bound.
+    crate::error::check("fi_enable", unsafe { ffi::fi_enable(endpoint.fid()) })
+        .doing(|| doing("the endpoint, enabling it"))
+}

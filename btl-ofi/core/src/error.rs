@@ -1,0 +1,234 @@
+//! Errors: what was asked, what came back, and what it means for the caller.
+
+use std::ffi::{CStr, c_int};
+use std::fmt;
+
+use libfabric_sys as ffi;
+use plugin_api::Status;
+
+/// A libfabric call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// The call, by its C name.
+    pub call: &'static str,
+    /// What it returned, as a positive `FI_E*` number.
+    pub code: i32,
+}
+
+impl CallError {
+    /// The call's error as the status that a host understands.
+    pub fn status(&self) -> Status {
+        status_of(self.code)
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} returned -{} ({})",
+            self.call,
+            self.code,
+            describe(self.code)
+        )
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// Turns a libfabric return value into a result.
+pub(crate) fn check(call: &'static str, rc: c_int) -> Result<(), CallError> {
+    if rc >= 0 {
+        Ok(())
+    } else {
+        Err(CallError { call, code: -rc })
+    }
+}
+
+/// libfabric's words for an error number.
+pub(crate) fn describe(code: i32) -> String {
+    // SAFETY: fi_strerror accepts any number and returns a static string.
+    let text = unsafe { ffi::fi_strerror(code) };
+    if text.is_null() {
+        return String::from("unknown error");
+    }
+    // SAFETY: a static NUL-terminated string.
+    unsafe { CStr::from_ptr(text) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The status for a libfabric error number (positive).
+pub(crate) fn status_of(code: i32) -> Status {
+    const fn fi(code: u32) -> i32 {
+        code as i32
+    }
+    const AGAIN: i32 = fi(ffi::FI_EAGAIN);
+    const BUSY: i32 = fi(ffi::FI_EBUSY);
+    const NOMEM: i32 = fi(ffi::FI_ENOMEM);
+    const NOSPC: i32 = fi(ffi::FI_ENOSPC);
+    const MFILE: i32 = fi(ffi::FI_EMFILE);
+    const NOSYS: i32 = fi(ffi::FI_ENOSYS);
+    const NOTSUPP: i32 = fi(ffi::FI_EOPNOTSUPP);
+    const INVAL: i32 = fi(ffi::FI_EINVAL);
+    const ACCES: i32 = fi(ffi::FI_EACCES);
+    const PERM: i32 = fi(ffi::FI_EPERM);
+    const KEY: i32 = fi(ffi::FI_EKEYREJECTED);
+    const NOKEY: i32 = fi(ffi::FI_ENOKEY);
+    const TIMEDOUT: i32 = fi(ffi::FI_ETIMEDOUT);
+    const UNREACHED: [i32; 9] = [
+        fi(ffi::FI_ENOTCONN),
+        fi(ffi::FI_ECONNREFUSED),
+        fi(ffi::FI_ECONNRESET),
+        fi(ffi::FI_ECONNABORTED),
+        fi(ffi::FI_EHOSTUNREACH),
+        fi(ffi::FI_ENETUNREACH),
+        fi(ffi::FI_ESHUTDOWN),
+        libc::EPIPE,
+        libc::ESRCH,
+    ];
+    match code {
+        0 => Status::SUCCESS,
+        AGAIN => Status::TEMP_OUT_OF_RESOURCE,
+        BUSY => Status::RESOURCE_BUSY,
+        NOMEM | NOSPC | MFILE => Status::OUT_OF_RESOURCE,
+        NOSYS | NOTSUPP => Status::NOT_SUPPORTED,
+        INVAL => Status::BAD_PARAM,
+        ACCES | PERM | KEY | NOKEY => Status::PERM,
+        TIMEDOUT => Status::TIMEOUT,
+        c if UNREACHED.contains(&c) => Status::UNREACH,
+        _ => Status::ERROR,
+    }
+}
+
+/// Whether an error of an operation says that its peer is gone, rather than that the operation was
+/// wrong.
+pub(crate) fn peer_is_gone(code: i32) -> bool {
+    status_of(code) == Status::UNREACH
+}
+
+/// Why something other than a data operation failed. Displays as one line for people.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// libfabric refused a call.
+    #[error("{doing}: {source}")]
+    Call {
+        /// What was being done.
+        doing: String,
+        /// The call and its answer.
+        #[source]
+        source: CallError,
+    },
+    /// No provider can be used; each refusal is named.
+    #[error("no libfabric provider can be used{wanted}:\n{}", list(.refusals))]
+    NoProvider {
+        /// The lists that narrowed the choice, ready to print, or empty.
+        wanted: String,
+        /// Provider and reason.
+        refusals: Vec<(String, String)>,
+    },
+    /// The provider lacks a function that every provider of its kind must have.
+    #[error("provider {provider}: the entry {entry} of its function tables is missing")]
+    Incomplete {
+        /// The provider.
+        provider: String,
+        /// The entry.
+        entry: &'static str,
+    },
+    /// A peer's address blob cannot be used.
+    #[error("address of process {proc}: {reason}")]
+    Modex {
+        /// The process.
+        proc: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A value given by the caller cannot be used.
+    #[error("{what}: {reason}")]
+    Invalid {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// A parameter cannot be used.
+    #[error("parameter {name}: {reason}")]
+    Parameter {
+        /// Its full name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// Memory is exhausted.
+    #[error("out of memory for {0}")]
+    OutOfMemory(&'static str),
+}
+
+fn list(refusals: &[(String, String)]) -> String {
+    if refusals.is_empty() {
+        return String::from("  libfabric offers none at all");
+    }
+    let lines: Vec<_> = refusals
+        .iter()
+        .map(|(p, why)| format!("  {p}: {why}"))
+        .collect();
+    lines.join("\n")
+}
+
+impl Error {
+    /// The status that a host understands.
+    pub fn status(&self) -> Status {
+        match self {
+            Error::Call { source, .. } => source.status(),
+            Error::NoProvider { .. } => Status::NOT_AVAILABLE,
+            Error::Incomplete { .. } => Status::NOT_SUPPORTED,
+            Error::Modex { .. } => Status::UNREACH,
+            Error::Invalid { .. } | Error::Parameter { .. } => Status::BAD_PARAM,
+            Error::OutOfMemory(_) => Status::OUT_OF_RESOURCE,
+        }
+    }
+}
+
+/// Adds what was being done to a failed call.
+pub(crate) trait Doing<T> {
+    /// Names the purpose of the call.
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T> Doing<T> for Result<T, CallError> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|source| Error::Call {
+            doing: what(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_become_statuses() {
+        assert_eq!(
+            status_of(ffi::FI_EAGAIN as i32),
+            Status::TEMP_OUT_OF_RESOURCE
+        );
+        assert_eq!(status_of(ffi::FI_ENOMEM as i32), Status::OUT_OF_RESOURCE);
+        assert_eq!(status_of(libc::EPIPE), Status::UNREACH);
+        assert_eq!(status_of(12345), Status::ERROR);
+    }
+
+    #[test]
+    fn a_call_error_says_what_came_back() {
+        let e = CallError {
+            call: "fi_cq_open",
+            code: ffi::FI_ENOMEM as i32,
+        };
+        assert_eq!(
+            e.to_string(),
+            "fi_cq_open returned -12 (Cannot allocate memory)"
+        );
+    }
+}

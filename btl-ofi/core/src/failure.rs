@@ -1,0 +1,232 @@
+//! When operations or peers fail: each outstanding operation is reported once, and nobody waits for
+//! what will not come.
+
+use std::ffi::CString;
+use std::ptr::NonNull;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use plugin_api::{ErrorFlags, Status};
+
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::record::{Finished, Tag};
+use crate::transport::Transport;
+
+impl Transport {
+    /// Remembers that operations without callback failed, for the next flush, and reports it.
+    pub(crate) fn lose(&self, tag: Tag, n: u32, status: Status, what: &str) {
+        // SAFETY: tags are made from endpoints that outlive their operations.
+        let peer = unsafe { &*tag.endpoint() };
+        peer.lost.fetch_add(n, Ordering::Relaxed);
+        self.lost.fetch_add(n, Ordering::Relaxed);
+        self.report(
+            ErrorFlags::NONFATAL,
+            Some(peer),
+            status,
+            &format!("{n} operation(s) to process {} failed: {what}", peer.proc),
+        );
+    }
+
+    /// Reports a failure of the whole module.
+    pub(crate) fn report_module(&self, status: Status, what: &str) {
+        self.report(ErrorFlags::FATAL, None, status, what);
+    }
+
+    fn report(&self, flags: ErrorFlags, peer: Option<&Endpoint>, status: Status, what: &str) {
+        tracing::warn!("{what} [{status}]");
+        let report = *self.report.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(report) = report else { return };
+        let text = CString::new(what.replace('\0', " ")).unwrap_or_default();
+        let endpoint = peer.map_or(std::ptr::null_mut(), |p| std::ptr::from_ref(p).cast_mut());
+        // SAFETY: the host gave the function with its context and lets it run on any thread that
+        // makes progress; no lock is held.
+        unsafe {
+            (report.function)(
+                self.owner.load(Ordering::Relaxed),
+                flags.bits(),
+                endpoint.cast(),
+                peer.map_or(u64::MAX, |p| p.proc),
+                status.0,
+                text.as_ptr(),
+                report.context,
+            );
+        }
+    }
+
+    /// Gives a peer up: every operation to it that is outstanding and has a callback is reported as
+    /// failed now, further ones get `status` at once, and flushes stop waiting for it. Its records
+    /// stay taken, because the provider may still write to them should the peer return.
+    #[cold]
+    pub(crate) fn fail_peer(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        let first = peer
+            .failed
+            .compare_exchange(0, status.0, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if !first {
+            return;
+        }
+        self.degraded.store(true, Ordering::Relaxed);
+        self.last_failure.store(status.0, Ordering::Relaxed);
+        for context in &self.contexts {
+            let silenced: Vec<Finished> = {
+                let mut state = context.state.lock();
+                let records = state.pool.in_use(Some(endpoint));
+                // SAFETY: `in_use` found them in use, and the lock is held.
+                let silenced = records
+                    .into_iter()
+                    .filter_map(|r| unsafe { state.pool.silence(r) });
+                silenced.collect()
+            };
+            for f in silenced {
+                self.call_only(&f, status);
+            }
+        }
+        self.report(
+            ErrorFlags::NONFATAL,
+            Some(peer),
+            status,
+            &format!("process {} is gone: {why}", peer.proc),
+        );
+    }
+
+    /// Runs a callback without counting the operation as done: the provider still holds it.
+    fn call_only(&self, f: &Finished, status: Status) {
+        if let Some(function) = f.function {
+            // SAFETY: as in `deliver`.
+            unsafe {
+                function(
+                    self.owner.load(Ordering::Relaxed),
+                    f.tag.endpoint().cast(),
+                    f.local_address,
+                    f.local_handle,
+                    f.context,
+                    f.data,
+                    status.0,
+                );
+            }
+        }
+    }
+
+    /// Looks whether peers on this node that have operations outstanding still run, at most once an
+    /// interval.
+    #[cold]
+    pub(crate) fn check_peers_now_and_then(&self) {
+        let now = self.opened.elapsed().as_millis() as u64;
+        let last = self.last_check.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) < self.peer_check_ms {
+            return;
+        }
+        // Of several threads one looks.
+        let mine = self
+            .last_check
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if mine {
+            self.check_peers();
+        }
+    }
+
+    /// Looks whether peers on this node that have operations outstanding still run.
+    #[cold]
+    pub(crate) fn check_peers(&self) {
+        let waiting: Vec<NonNull<Endpoint>> = {
+            let peers = self.lock_peers();
+            let all = peers.known.values();
+            all.filter(|p| p.failure().is_none() && p.process.is_some())
+                .map(|p| NonNull::from(&**p))
+                .collect()
+        };
+        for endpoint in waiting {
+            // SAFETY: endpoints live until the transport closes or they are released with nothing
+            // outstanding, which the host does not do while it flushes or progresses.
+            let peer = unsafe { endpoint.as_ref() };
+            if peer.process.is_some_and(|p| p.is_gone()) {
+                let pid = peer.process.map_or(0, |p| p.pid);
+                self.fail_peer(
+                    endpoint,
+                    Status::UNREACH,
+                    &format!("process id {pid} on this node no longer runs"),
+                );
+            }
+        }
+    }
+
+    /// As [`settle_unattributed_as`](Self::settle_unattributed_as), for failures noticed before.
+    #[cold]
+    pub(crate) fn settle_unattributed(&self) -> usize {
+        self.settle_unattributed_as(Status::ERROR)
+    }
+
+    /// Some providers (shm, when cross-memory attach fails) report an error that names no operation.
+    /// Every outstanding operation either completes or is one of those that failed so; once as many
+    /// are outstanding as have failed, all that are left are the failed ones.
+    #[cold]
+    pub(crate) fn settle_unattributed_as(&self, status: Status) -> usize {
+        let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
+        let failed: u32 = guards.iter().map(|s| s.unattributed).sum();
+        let outstanding: u32 = self.contexts.iter().map(|c| c.tally.outstanding()).sum();
+        let ready: usize = guards.iter().map(|s| s.ready.len()).sum();
+        if failed == 0 || outstanding != failed || ready != 0 {
+            return 0;
+        }
+        let mut finished: Vec<(usize, Finished)> = Vec::new();
+        for (index, state) in guards.iter_mut().enumerate() {
+            state.unattributed = 0;
+            for record in state.pool.in_use(None) {
+                // SAFETY: `in_use` found it in use, and the lock is held.
+                finished.push((index, unsafe { state.pool.give_back(record) }));
+            }
+        }
+        // What is not recorded is bare: count it off here, since nobody else knows of it.
+        let mut lost = Vec::new();
+        {
+            let peers = self.lock_peers();
+            for peer in peers.known.values() {
+                let endpoint = NonNull::from(&**peer);
+                let mut bare = 0;
+                for slot in 0..2 {
+                    let recorded = finished
+                        .iter()
+                        .filter(|(_, f)| {
+                            f.tag.endpoint() == endpoint.as_ptr() && f.tag.endpoint_slot() == slot
+                        })
+                        .count() as u32;
+                    let n = peer.tally.in_slot(slot).saturating_sub(recorded);
+                    peer.tally.lower(slot, n, self.threaded);
+                    bare += n;
+                }
+                if bare > 0 {
+                    lost.push((endpoint, bare));
+                }
+            }
+        }
+        for (index, context) in self.contexts.iter().enumerate() {
+            for slot in 0..2 {
+                let recorded = finished
+                    .iter()
+                    .filter(|(i, f)| *i == index && f.tag.context_slot() == slot)
+                    .count() as u32;
+                let n = context.tally.in_slot(slot).saturating_sub(recorded);
+                context.tally.lower(slot, n, self.threaded);
+            }
+        }
+        drop(guards);
+        let what = "the provider reported an error without saying for which operation";
+        for (endpoint, n) in lost {
+            self.lose(Tag::new(endpoint, 0, 0), n, status, what);
+        }
+        let count = failed as usize;
+        for (index, f) in finished {
+            let context: &Context = &self.contexts[index];
+            if f.function.is_none() {
+                self.lose(f.tag, 1, status, what);
+            }
+            self.deliver(context, &[f], status);
+        }
+        self.check_peers();
+        count
+    }
+}

@@ -1,0 +1,125 @@
+//! Waiting for what was issued before.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use plugin_api::Status;
+
+use crate::endpoint::Endpoint;
+use crate::tally::Tally;
+use crate::transport::Transport;
+
+/// Polls without completion before the processor is yielded: a peer may need it to complete us.
+const SPINS: u32 = 128;
+/// Polls without completion after which the clock is looked at.
+const CLOCK: u32 = 1024;
+
+impl Transport {
+    /// Waits until every operation that this thread issued before is complete and its callback has
+    /// run: those to `endpoint`, or all. Not to be called from callbacks.
+    ///
+    /// Returns [`Status::UNREACH`] when a peer it would wait for is gone, and [`Status::ERROR`] when
+    /// operations without callback failed since the last flush.
+    pub fn flush(&self, endpoint: Option<&Endpoint>) -> Status {
+        self.flush_until(endpoint, None)
+    }
+
+    pub(crate) fn flush_until(
+        &self,
+        endpoint: Option<&Endpoint>,
+        deadline: Option<Instant>,
+    ) -> Status {
+        if let Some(peer) = endpoint {
+            let status = self.wait(&peer.tally, deadline, || peer.failure());
+            let lost = peer.lost.swap(0, Ordering::Relaxed);
+            if lost == 0 {
+                return status;
+            }
+            self.lost.fetch_sub(
+                lost.min(self.lost.load(Ordering::Relaxed)),
+                Ordering::Relaxed,
+            );
+            return status.ok().map_or(status, |_| Status::ERROR);
+        }
+        let mut status = Status::SUCCESS;
+        for context in &self.contexts {
+            let degraded = || {
+                self.degraded
+                    .load(Ordering::Relaxed)
+                    .then_some(Status::UNREACH)
+            };
+            if self.wait(&context.tally, deadline, degraded) == Status::UNREACH {
+                status = self.flush_living(deadline);
+                break;
+            }
+        }
+        if self.lost.load(Ordering::Relaxed) > 0 && self.lost.swap(0, Ordering::Relaxed) > 0 {
+            return status.ok().map_or(status, |_| Status::ERROR);
+        }
+        status
+    }
+
+    /// With a peer gone, counts over all peers no longer fall to zero: wait for each that lives. The
+    /// failure itself is reported by the first flush after it.
+    #[cold]
+    fn flush_living(&self, deadline: Option<Instant>) -> Status {
+        let living: Vec<_> = {
+            let peers = self.lock_peers();
+            peers
+                .known
+                .values()
+                .map(|p| std::ptr::NonNull::from(&**p))
+                .collect()
+        };
+        for endpoint in living {
+            // SAFETY: endpoints are released by the host, which does not do so during its flush.
+            let peer = unsafe { endpoint.as_ref() };
+            if peer.failure().is_none() {
+                self.wait(&peer.tally, deadline, || peer.failure());
+            }
+        }
+        match self.last_failure.swap(0, Ordering::Relaxed) {
+            0 => Status::SUCCESS,
+            code => Status(code),
+        }
+    }
+
+    /// Progresses until a tally has settled or `give_up` says with what status to stop.
+    fn wait(
+        &self,
+        tally: &Tally,
+        deadline: Option<Instant>,
+        give_up: impl Fn() -> Option<Status>,
+    ) -> Status {
+        let mark = tally.mark();
+        if tally.settle(mark) {
+            return Status::SUCCESS;
+        }
+        let mut idle = 0u32;
+        loop {
+            let done = self.progress();
+            if tally.settle(mark) {
+                return Status::SUCCESS;
+            }
+            if let Some(status) = give_up() {
+                return status;
+            }
+            if done > 0 {
+                idle = 0;
+                continue;
+            }
+            idle = idle.wrapping_add(1);
+            if idle < SPINS {
+                std::hint::spin_loop();
+                continue;
+            }
+            std::thread::yield_now();
+            if idle % CLOCK == 0 {
+                self.check_peers_now_and_then();
+                if deadline.is_some_and(|d| Instant::now() >= d) {
+                    return Status::TIMEOUT;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Whether a peer on this node still runs.
+//!
+//! Some providers (shm among them) never report that a peer died: operations to it stay outstanding
+//! for ever. A peer's address blob names its process, so one on the same node can be asked for.
+
+use std::fs;
+
+/// A process on this node: its id and when it started, since ids are reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessId {
+    pub(crate) pid: u32,
+    /// Low 32 bits of field 22 of `/proc/<pid>/stat`, clock ticks since boot.
+    pub(crate) started: u32,
+}
+
+impl ProcessId {
+    /// This process. `started` is 0 where `/proc` cannot be read.
+    pub(crate) fn own() -> ProcessId {
+        let pid = std::process::id();
+        ProcessId {
+            pid,
+            started: stat(pid).map_or(0, |s| s.started),
+        }
+    }
+
+    /// Whether it is gone, or a zombie that will do nothing more. When `/proc` does not tell, it is
+    /// taken to live.
+    pub(crate) fn is_gone(self) -> bool {
+        // SAFETY: signal 0 only asks whether the process exists.
+        let missing = unsafe { libc::kill(self.pid as libc::pid_t, 0) } != 0
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        missing
+            || stat(self.pid).is_some_and(|s| {
+                matches!(s.state, b'Z' | b'X') || (self.started != 0 && s.started != self.started)
+            })
+    }
+}
+
+/// A number that is the same for processes that share a kernel and a process-id namespace, and is
+/// different for all others; 0 where it cannot be known.
+pub(crate) fn node() -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let Ok(boot) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
+        return 0;
+    };
+    let Ok(namespace) = fs::read_link("/proc/self/ns/pid") else {
+        return 0;
+    };
+    // DefaultHasher::new() is unkeyed: every process of one build computes the same value.
+    let mut hasher = DefaultHasher::new();
+    (boot.trim(), namespace).hash(&mut hasher);
+    hasher.finish()
+}
+
+struct Stat {
+    state: u8,
+    started: u32,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The command name in parentheses may hold anything; fields resume after the last one.
+    let rest = &text[text.iter().rposition(|&b| b == b')')? + 1..];
+    let rest = std::str::from_utf8(rest).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let started: u64 = fields.nth(18)?.parse().ok()?;
+    Some(Stat {
+        state,
+        started: started as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_lives() {
+        let own = ProcessId::own();
+        assert_ne!(own.started, 0);
+        assert!(!own.is_gone());
+        assert_ne!(node(), 0);
+        assert_eq!(node(), node());
+    }
+
+    #[test]
+    fn a_reused_id_is_another_process() {
+        let own = ProcessId::own();
+        let other = ProcessId {
+            started: own.started.wrapping_add(1),
+            ..own
+        };
+        assert!(other.is_gone());
+    }
+
+    #[test]
+    fn a_dead_child_is_gone() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        let id = ProcessId {
+            pid,
+            started: stat(pid).unwrap().started,
+        };
+        assert!(!id.is_gone());
+        child.kill().unwrap();
+        // Not yet waited for: a zombie until `wait`, and gone after it.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !id.is_gone() {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "a killed child still counts as alive"
+            );
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(id.is_gone());
+    }
+}

@@ -1,0 +1,142 @@
+//! The one lock of a context: a try-lock that means what it says.
+//!
+//! It guards the provider's endpoint and completion queue (which were opened with a threading model
+//! that leaves serialisation to us) and our own record pool. A host that promised never to call from
+//! two threads at once pays a branch and nothing else.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Spins before the waiting thread gives up its processor.
+const SPINS: u32 = 64;
+
+/// Owns a value that one thread at a time may touch.
+pub(crate) struct Lock<T> {
+    held: AtomicBool,
+    /// Whether calls may overlap at all.
+    threaded: bool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: `value` is only reached through a Guard, of which one exists at a time: either `held`
+// excludes others, or the host promised (thread level below MULTIPLE) that calls never overlap and
+// no Guard lives across a callback, so none can nest.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    pub(crate) fn new(value: T, threaded: bool) -> Self {
+        Lock {
+            held: AtomicBool::new(false),
+            threaded,
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// The value, if no other thread has it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+        // Acquire pairs with the Release in Guard::drop: what the last holder did is seen here.
+        if self.threaded && self.held.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        Some(Guard { lock: self })
+    }
+
+    /// The value, once no other thread has it. Holders keep it for one provider call, so a short
+    /// spin nearly always suffices; after it the processor is yielded, since the holder may be
+    /// waiting for this very core.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        match self.try_lock() {
+            Some(guard) => guard,
+            None => self.lock_contended(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_contended(&self) -> Guard<'_, T> {
+        let mut spins = 0;
+        loop {
+            // Reading first keeps the cache line shared while another thread holds the lock.
+            while self.held.load(Ordering::Relaxed) {
+                spins += 1;
+                if spins < SPINS {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::yield_now();
+                }
+            }
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+        }
+    }
+}
+
+/// The right to touch the value.
+pub(crate) struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this Guard is the only one (see the Sync impl).
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this Guard is the only one (see the Sync impl).
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.lock.threaded {
+            // Release pairs with the Acquire in try_lock.
+            self.lock.held.store(false, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn excludes() {
+        let lock = Lock::new(0u64, true);
+        let guard = lock.try_lock();
+        assert!(guard.is_some());
+        assert!(
+            lock.try_lock().is_none(),
+            "a held lock must not be given twice"
+        );
+        drop(guard);
+        assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn counts_under_contention() {
+        let lock = Lock::new(0u64, true);
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..10_000 {
+                        *lock.lock() += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*lock.lock(), 40_000);
+    }
+}

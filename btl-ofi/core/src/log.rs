@@ -1,0 +1,98 @@
+//! Log lines on their way to a host that has no `tracing` of its own.
+//!
+//! Each door is a shared object with its own copy of `tracing`; it installs a sink here once, and
+//! everything the transport says reaches the host through it.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use plugin_api::LogLevel;
+use tracing::field::{Field, Visit};
+use tracing::span;
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Receives lines. Called from any thread.
+pub type Sink = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
+
+static SINK: RwLock<Option<(LogLevel, Sink)>> = RwLock::new(None);
+static INSTALLED: OnceLock<()> = OnceLock::new();
+
+/// Sends lines up to `level` to `sink` from now on, in place of an earlier sink; `None` ends it. A
+/// process that has a `tracing` subscriber already keeps it.
+pub fn route(level: LogLevel, sink: Option<Sink>) {
+    INSTALLED.get_or_init(|| {
+        // Refused when the process has a subscriber; then that one receives the lines.
+        let _ = tracing::subscriber::set_global_default(Router);
+    });
+    *SINK.write().unwrap_or_else(PoisonError::into_inner) = sink.map(|s| (level, s));
+}
+
+/// The level that a value of `btl_ofi_verbose` asks for.
+pub fn level_of(verbose: i32) -> LogLevel {
+    match verbose {
+        ..=0 => LogLevel::Warn,
+        1..=9 => LogLevel::Info,
+        10.. => LogLevel::Debug,
+    }
+}
+
+struct Router;
+
+impl Subscriber for Router {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
+        sink.as_ref()
+            .is_some_and(|(level, _)| level_for(*metadata.level()) <= *level)
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let sink = {
+            let sink = SINK.read().unwrap_or_else(PoisonError::into_inner);
+            sink.as_ref().map(|(_, s)| Arc::clone(s))
+        };
+        if let Some(sink) = sink {
+            let mut line = Line(String::new());
+            event.record(&mut line);
+            sink(level_for(*event.metadata().level()), &line.0);
+        }
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+
+    // The set of enabled lines changes whenever a sink does.
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
+        tracing::subscriber::Interest::sometimes()
+    }
+}
+
+fn level_for(level: Level) -> LogLevel {
+    match level {
+        Level::ERROR => LogLevel::Error,
+        Level::WARN => LogLevel::Warn,
+        Level::INFO => LogLevel::Info,
+        _ => LogLevel::Debug,
+    }
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a String cannot fail.
+        let _ = if field.name() == "message" {
+            write!(self.0, "{value:?}")
+        } else {
+            write!(self.0, " {}={value:?}", field.name())
+        };
+    }
+}

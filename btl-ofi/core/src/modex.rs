@@ -1,0 +1,203 @@
+//! The address blob that a process publishes and its peers read.
+//!
+//! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe
+//! address (8), probe value (8), length of the provider's name (2), address format (4), length of the
+//! address (2), then the name and the address. Everything that comes in is checked, since it comes
+//! from another process.
+
+use crate::liveness::ProcessId;
+
+const MAGIC: [u8; 4] = *b"BTLO";
+const VERSION: u16 = 1;
+/// Longest provider name and endpoint address believed; libfabric's are far shorter.
+const MAX_NAME: usize = 256;
+const MAX_ADDRESS: usize = 1024;
+
+/// Set when the sender's provider takes virtual addresses.
+const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
+
+/// What a process says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blob {
+    pub(crate) virtual_addresses: bool,
+    /// See [`crate::liveness::node`].
+    pub(crate) node: u64,
+    pub(crate) process: ProcessId,
+    /// An address in the sender's memory that holds `probe_value`: whoever can read it there can
+    /// reach the sender's memory from outside (cross-memory attach).
+    pub(crate) probe_address: u64,
+    pub(crate) probe_value: u64,
+    pub(crate) provider: String,
+    /// libfabric's `FI_ADDR_*` / `FI_SOCKADDR*` number.
+    pub(crate) format: u32,
+    pub(crate) address: Vec<u8>,
+}
+
+impl Blob {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let name = &self.provider.as_bytes()[..self.provider.len().min(MAX_NAME)];
+        let mut out = Vec::with_capacity(48 + name.len() + self.address.len());
+        out.extend(MAGIC);
+        out.extend(VERSION.to_le_bytes());
+        let flags = if self.virtual_addresses {
+            FLAG_VIRTUAL_ADDRESSES
+        } else {
+            0
+        };
+        out.extend(flags.to_le_bytes());
+        out.extend(self.node.to_le_bytes());
+        out.extend(self.process.pid.to_le_bytes());
+        out.extend(self.process.started.to_le_bytes());
+        out.extend(self.probe_address.to_le_bytes());
+        out.extend(self.probe_value.to_le_bytes());
+        out.extend((name.len() as u16).to_le_bytes());
+        out.extend(self.format.to_le_bytes());
+        out.extend((self.address.len() as u16).to_le_bytes());
+        out.extend(name);
+        out.extend(&self.address);
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Blob, String> {
+        let mut r = Reader { bytes, at: 0 };
+        let magic: [u8; 4] = r.array("magic")?;
+        if magic != MAGIC {
+            return Err(format!(
+                "not an address of this transport: it starts with \"{}\", not \"{}\" \
+                 (does the peer run another component?)",
+                magic.escape_ascii(),
+                MAGIC.escape_ascii()
+            ));
+        }
+        let version = u16::from_le_bytes(r.array("version")?);
+        if version != VERSION {
+            return Err(format!(
+                "address version {version}, this build knows {VERSION}"
+            ));
+        }
+        let flags = u16::from_le_bytes(r.array("flags")?);
+        if flags & !FLAG_VIRTUAL_ADDRESSES != 0 {
+            return Err(format!("unknown flags {flags:#x}"));
+        }
+        let node = u64::from_le_bytes(r.array("node")?);
+        let pid = u32::from_le_bytes(r.array("process id")?);
+        let started = u32::from_le_bytes(r.array("start time")?);
+        let probe_address = u64::from_le_bytes(r.array("probe address")?);
+        let probe_value = u64::from_le_bytes(r.array("probe value")?);
+        let name_len = usize::from(u16::from_le_bytes(r.array("name length")?));
+        let format = u32::from_le_bytes(r.array("address format")?);
+        let address_len = usize::from(u16::from_le_bytes(r.array("address length")?));
+        if name_len > MAX_NAME || address_len > MAX_ADDRESS || address_len == 0 {
+            return Err(format!(
+                "a provider name of {name_len} bytes and an address of {address_len} cannot be"
+            ));
+        }
+        let provider = std::str::from_utf8(r.take("provider name", name_len)?)
+            .map_err(|_| String::from("the provider name is not UTF-8"))?
+            .to_owned();
+        let address = r.take("address", address_len)?.to_vec();
+        if r.at != bytes.len() {
+            return Err(format!("{} bytes too many", bytes.len() - r.at));
+        }
+        Ok(Blob {
+            virtual_addresses: flags & FLAG_VIRTUAL_ADDRESSES != 0,
+            node,
+            process: ProcessId { pid, started },
+            probe_address,
+            probe_value,
+            provider,
+            format,
+            address,
+        })
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, what: &str, n: usize) -> Result<&'a [u8], String> {
+        let end = self
+            .at
+            .checked_add(n)
+            .filter(|&end| end <= self.bytes.len());
+        let Some(end) = end else {
+            return Err(format!(
+                "it ends at byte {} inside the {what} (bytes {} to {})",
+                self.bytes.len(),
+                self.at,
+                self.at.saturating_add(n)
+            ));
+        };
+        let part = &self.bytes[self.at..end];
+        self.at = end;
+        Ok(part)
+    }
+
+    fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], String> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(what, N)?);
+        Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Blob {
+        Blob {
+            virtual_addresses: true,
+            node: 42,
+            process: ProcessId { pid: 7, started: 9 },
+            probe_address: 0xdead_0000,
+            probe_value: 0x1234_5678_9abc_def0,
+            provider: String::from("tcp;ofi_rxm"),
+            format: 3,
+            address: vec![1, 2, 3, 4],
+        }
+    }
+
+    #[test]
+    fn there_and_back() {
+        assert_eq!(Blob::decode(&sample().encode()), Ok(sample()));
+    }
+
+    #[test]
+    fn every_truncation_is_refused() {
+        let whole = sample().encode();
+        for n in 0..whole.len() {
+            assert!(
+                Blob::decode(&whole[..n]).is_err(),
+                "{n} bytes were accepted"
+            );
+        }
+        let mut longer = whole.clone();
+        longer.push(0);
+        assert!(Blob::decode(&longer).is_err());
+    }
+
+    #[test]
+    fn random_bytes_do_no_harm() {
+        // A small linear congruential generator (constants of Knuth's MMIX) keeps the test
+        // reproducible without a dependency.
+        let mut seed = 1u64;
+        let mut next = || {
+            seed = seed
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (seed >> 33) as usize
+        };
+        for _ in 0..20_000 {
+            let mut bytes = sample().encode();
+            for _ in 0..1 + next() % 4 {
+                let at = next() % bytes.len();
+                bytes[at] = next() as u8;
+            }
+            bytes.truncate(next() % (bytes.len() + 1));
+            let _ = Blob::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! How a completion comes to mean "visible at the target", provider by provider: the one place.
+//!
+//! | path | asked of the provider | used for |
+//! | --- | --- | --- |
+//! | direct | a plain completion | puts of providers that write the target's memory from this side |
+//! | delivered | `FI_DELIVERY_COMPLETE`, per operation | puts and updates everywhere else |
+//! | returned | a plain completion | gets and fetching atomics: they have their data |
+//!
+//! Each operation leaves a completion-queue entry. One with a callback carries the address of its
+//! record; one without carries its peer and the slots it counts in, and needs no record (unless the
+//! provider claims the context for itself, `FI_CONTEXT` or `FI_CONTEXT2`).
+
+use libfabric_sys as ffi;
+
+use crate::fabric::InfoRef;
+use crate::params::Options;
+
+/// First version of efa whose delivery-complete is sound: 1.12, in libfabric's numbering of
+/// provider versions (Open MPI's btl/ofi refuses older ones too).
+const EFA_SOUND: u32 = ffi::version(112, 0);
+
+/// What is asked of the provider for one module.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// Flags of a put or update that the provider must confirm.
+    pub(crate) delivered: u64,
+    /// Whether peers whose memory can be reached by cross-memory attach are written directly.
+    pub(crate) direct: bool,
+    /// Whether an operation without callback may go without a record.
+    pub(crate) bare: bool,
+    /// Whether atomics from one origin to one target take effect in order.
+    pub(crate) atomics_ordered: bool,
+    /// One line for people.
+    pub(crate) text: String,
+}
+
+/// Refuses a provider whose completions cannot be made visible at the target.
+pub(crate) fn refusal(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
+    let name = info.provider();
+    let version = info.fabric_attr().prov_version;
+    if name.starts_with("efa") && version < EFA_SOUND {
+        return Err(format!(
+            "its delivery-complete is unsound before libfabric 1.12 (this is {}.{})",
+            version >> 16,
+            version & 0xffff
+        ));
+    }
+    if name.contains("verbs") && name.contains("ofi_rxm") && !options.named(&name) {
+        return Err(String::from(
+            "it reports delivery when data has merely been sent; name it in \
+             btl_ofi_provider_include to use it all the same",
+        ));
+    }
+    if !confirms(info) && !writes_directly(info) {
+        return Err(String::from("it lacks FI_DELIVERY_COMPLETE"));
+    }
+    Ok(())
+}
+
+/// The policy for an accepted provider.
+pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
+    let direct = writes_directly(info);
+    let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
+    let ordered = crate::select::orders_atomics(info) || keeps_order_anyway(&info.provider());
+    let puts = if direct {
+        "puts are written into the target's memory by this process where it may (cross-memory \
+         attach), else confirmed by the target (FI_DELIVERY_COMPLETE)"
+    } else {
+        "puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
+    };
+    Policy {
+        delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
+        direct,
+        bare: !claims_context,
+        atomics_ordered: ordered,
+        text: format!(
+            "{puts}; updates are confirmed by the target; gets and fetches complete with their data"
+        ),
+    }
+}
+
+/// Whether asking the provider for order among atomics leaves its puts as fast as they are. shm
+/// gives up its direct path as soon as any order is asked for.
+pub(crate) fn wants_atomic_order(info: InfoRef<'_>) -> bool {
+    !is_shm(&info.provider())
+}
+
+/// shm runs all atomics to one target through that target's one command queue, first in, first out
+/// (prov/shm), so their order holds without being asked for.
+fn keeps_order_anyway(provider: &str) -> bool {
+    is_shm(provider)
+}
+
+/// Whether the provider may write a target's memory from the initiator. shm does, with virtual
+/// addresses and without asked-for ordering, by `process_vm_writev`; whether it works towards a
+/// particular peer is found out when that peer is connected.
+fn writes_directly(info: InfoRef<'_>) -> bool {
+    is_shm(&info.provider())
+        && info.domain_attr().mr_mode as u32 & ffi::FI_MR_VIRT_ADDR != 0
+        && !shm_forgoes_cma()
+}
+
+/// Whether shm confirms a completion asked for with `FI_DELIVERY_COMPLETE`.
+fn confirms(info: InfoRef<'_>) -> bool {
+    info.tx_attr().op_flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0
+}
+
+fn is_shm(provider: &str) -> bool {
+    provider == "shm"
+}
+
+/// The user may have told shm not to use cross-memory attach (`FI_SHM_DISABLE_CMA`, any of
+/// libfabric's words for true).
+fn shm_forgoes_cma() -> bool {
+    std::env::var("FI_SHM_DISABLE_CMA").is_ok_and(|v| {
+        let v = v.trim().to_ascii_lowercase();
+        !matches!(v.as_str(), "" | "0" | "false" | "no" | "off")
+    })
+}

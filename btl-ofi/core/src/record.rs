@@ -1,0 +1,315 @@
+//! Completion records: what an operation needs to remember until its completion arrives.
+//!
+//! A record lends the provider its `fi_context2` and keeps the operand of an atomic alive. Records
+//! come from chunks that are never moved or freed while the context lives, so a pointer that the
+//! provider holds stays good; the free list makes taking and giving back two moves each.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use libfabric_sys::fi_context2;
+use plugin_api::{CompletionFn, Handle};
+
+use crate::endpoint::Endpoint;
+use crate::tally::Slot;
+
+/// Records of the first chunk; each further chunk doubles up to [`LARGEST_CHUNK`].
+const FIRST_CHUNK: usize = 256;
+const LARGEST_CHUNK: usize = 16 * 1024;
+
+/// Whom to call when an operation completes.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// The function.
+    pub function: CompletionFn,
+    /// Its `context` argument.
+    pub context: *mut c_void,
+    /// Its `data` argument.
+    pub data: *mut c_void,
+}
+
+/// One outstanding operation: 128 bytes, of which 64 are the provider's.
+#[repr(C, align(64))]
+pub(crate) struct Record {
+    /// First, so that the provider's context pointer is the record's address.
+    context: fi_context2,
+    /// Operand of an atomic, read by the provider until completion.
+    pub(crate) operand: u64,
+    /// Compare value of an atomic, likewise.
+    pub(crate) compare: u64,
+    function: Option<CompletionFn>,
+    callback_context: *mut c_void,
+    data: *mut c_void,
+    local_address: *mut c_void,
+    local_handle: *mut Handle,
+    /// The peer with the slots in its low bits (endpoints are aligned to 64), or 0 while the record
+    /// is free; the next free record then stands in `data`.
+    tag: usize,
+}
+
+const _: () = assert!(
+    size_of::<Record>() == 128,
+    "NOTES promises 128 bytes per operation"
+);
+const _: () = assert!(
+    align_of::<Record>() == 64,
+    "the low bits of a record's address are zero"
+);
+
+/// Tells a bare operation (an endpoint's address) from a record's address.
+const BARE: usize = 1;
+const CONTEXT_SLOT: u32 = 1;
+const ENDPOINT_SLOT: u32 = 2;
+
+/// An endpoint and the slots its operation counts in, packed into one word. With [`BARE`] set it is
+/// itself the provider's context pointer, for operations that need no record.
+#[derive(Clone, Copy)]
+pub(crate) struct Tag(usize);
+
+impl Tag {
+    #[inline]
+    pub(crate) fn new(endpoint: NonNull<Endpoint>, context: Slot, peer: Slot) -> Self {
+        Tag(endpoint.as_ptr() as usize
+            | (context as usize) << CONTEXT_SLOT
+            | (peer as usize) << ENDPOINT_SLOT)
+    }
+
+    /// The provider's context pointer for an operation without record.
+    #[inline]
+    pub(crate) fn bare(self) -> *mut c_void {
+        ptr::without_provenance_mut(self.0 | BARE)
+    }
+
+    /// Reads a pointer made by [`bare`](Self::bare) back.
+    #[inline]
+    pub(crate) fn from_bare(pointer: *mut c_void) -> Option<Tag> {
+        let word = pointer as usize;
+        (word & BARE != 0).then_some(Tag(word & !BARE))
+    }
+
+    #[inline]
+    pub(crate) fn context_slot(self) -> Slot {
+        (self.0 >> CONTEXT_SLOT) as u32 & 1
+    }
+
+    #[inline]
+    pub(crate) fn endpoint_slot(self) -> Slot {
+        (self.0 >> ENDPOINT_SLOT) as u32 & 1
+    }
+
+    /// The peer. The pointer is only made from live endpoints, whose memory outlives every
+    /// operation that names them.
+    #[inline]
+    pub(crate) fn endpoint(self) -> *mut Endpoint {
+        ptr::with_exposed_provenance_mut(self.0 & !63)
+    }
+}
+
+/// What is left of a record once it has been given back: enough to tell the caller.
+#[derive(Clone, Copy)]
+pub(crate) struct Finished {
+    pub(crate) tag: Tag,
+    pub(crate) function: Option<CompletionFn>,
+    pub(crate) context: *mut c_void,
+    pub(crate) data: *mut c_void,
+    pub(crate) local_address: *mut c_void,
+    pub(crate) local_handle: *mut Handle,
+}
+
+/// Records of one context. Guarded by the context's lock.
+pub(crate) struct Pool {
+    free: *mut Record,
+    chunks: Vec<Box<[Record]>>,
+}
+
+// SAFETY: the pool owns its records; the pointers in them are data for whoever issued the operation
+// and are not followed here.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// A pool with its first chunk in place, so that the first operations allocate nothing.
+    pub(crate) fn new() -> Self {
+        let mut pool = Pool {
+            free: ptr::null_mut(),
+            chunks: Vec::new(),
+        };
+        pool.grow();
+        pool
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let count = (FIRST_CHUNK << self.chunks.len().min(16)).min(LARGEST_CHUNK);
+        let mut chunk: Vec<Record> = Vec::new();
+        // A failed reservation leaves the pool empty, and the operation is answered with
+        // OUT_OF_RESOURCE.
+        if chunk.try_reserve_exact(count).is_err() || self.chunks.try_reserve(1).is_err() {
+            return;
+        }
+        chunk.resize_with(count, Record::vacant);
+        let mut chunk = chunk.into_boxed_slice();
+        for record in chunk.iter_mut().rev() {
+            record.data = self.free.cast();
+            self.free = record;
+        }
+        self.chunks.push(chunk);
+    }
+
+    /// A record, or `None` when memory is exhausted. It stays taken until
+    /// [`give_back`](Self::give_back).
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<NonNull<Record>> {
+        if self.free.is_null() {
+            self.grow();
+        }
+        let record = NonNull::new(self.free)?;
+        // SAFETY: the free list holds only records of our chunks that no operation uses.
+        self.free = unsafe { record.as_ref().data.cast() };
+        Some(record)
+    }
+
+    /// Takes a record out of use, keeping what its completion needs to say.
+    ///
+    /// # Safety
+    /// `record` came from [`take`](Self::take) of this pool, and was not given back since.
+    #[inline]
+    pub(crate) unsafe fn give_back(&mut self, record: NonNull<Record>) -> Finished {
+        // SAFETY: the caller vouches that the record is one of ours and in use.
+        let r = unsafe { &mut *record.as_ptr() };
+        let finished = Finished {
+            tag: Tag(r.tag),
+            function: r.function,
+            context: r.callback_context,
+            data: r.data,
+            local_address: r.local_address,
+            local_handle: r.local_handle,
+        };
+        r.tag = 0;
+        r.data = self.free.cast();
+        self.free = record.as_ptr();
+        finished
+    }
+
+    /// Takes the callback out of a record that stays in use: its operation has been reported as
+    /// failed, and a late completion must not report it again. `None` if it has no callback.
+    ///
+    /// # Safety
+    /// As for [`give_back`](Self::give_back).
+    pub(crate) unsafe fn silence(&mut self, record: NonNull<Record>) -> Option<Finished> {
+        // SAFETY: the caller vouches that the record is one of ours and in use.
+        let r = unsafe { &mut *record.as_ptr() };
+        r.function.take().map(|function| Finished {
+            tag: Tag(r.tag),
+            function: Some(function),
+            context: r.callback_context,
+            data: r.data,
+            local_address: r.local_address,
+            local_handle: r.local_handle,
+        })
+    }
+
+    /// Whether `pointer` is a record of this pool that is in use: what a provider hands back is
+    /// believed on the hot path, and checked with this wherever an error is reported.
+    pub(crate) fn owns(&self, pointer: *mut c_void) -> Option<NonNull<Record>> {
+        let record = NonNull::new(pointer.cast::<Record>())?;
+        let inside = self.chunks.iter().any(|chunk| {
+            let range = chunk.as_ptr_range();
+            range.contains(&record.as_ptr().cast_const())
+                && (pointer as usize - range.start as usize).is_multiple_of(size_of::<Record>())
+        });
+        // SAFETY: the pointer is the start of a record in one of our chunks.
+        (inside && unsafe { record.as_ref().tag } != 0).then_some(record)
+    }
+
+    /// The records in use, optionally only those to one peer.
+    pub(crate) fn in_use(&self, endpoint: Option<NonNull<Endpoint>>) -> Vec<NonNull<Record>> {
+        self.chunks
+            .iter()
+            .flat_map(|chunk| chunk.iter())
+            .filter(|r| r.tag != 0 && endpoint.is_none_or(|e| Tag(r.tag).endpoint() == e.as_ptr()))
+            .map(NonNull::from)
+            .collect()
+    }
+}
+
+impl Record {
+    fn vacant() -> Record {
+        Record {
+            context: fi_context2::default(),
+            operand: 0,
+            compare: 0,
+            function: None,
+            callback_context: ptr::null_mut(),
+            data: ptr::null_mut(),
+            local_address: ptr::null_mut(),
+            local_handle: ptr::null_mut(),
+            tag: 0,
+        }
+    }
+
+    /// Fills a record just taken.
+    #[inline]
+    pub(crate) fn fill(
+        &mut self,
+        tag: Tag,
+        completion: Option<Completion>,
+        local_address: *mut c_void,
+        local_handle: *mut Handle,
+    ) {
+        self.tag = tag.0;
+        match completion {
+            Some(c) => {
+                self.function = Some(c.function);
+                self.callback_context = c.context;
+                self.data = c.data;
+                self.local_address = local_address;
+                self.local_handle = local_handle;
+            }
+            None => self.function = None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint() -> NonNull<Endpoint> {
+        NonNull::new(ptr::with_exposed_provenance_mut(0x1000)).unwrap()
+    }
+
+    #[test]
+    fn a_tag_keeps_its_parts() {
+        for (c, p) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let tag = Tag::from_bare(Tag::new(endpoint(), c, p).bare()).unwrap();
+            assert_eq!(tag.context_slot(), c);
+            assert_eq!(tag.endpoint_slot(), p);
+            assert_eq!(tag.endpoint(), endpoint().as_ptr());
+        }
+        assert!(Tag::from_bare(ptr::null_mut()).is_none());
+    }
+
+    #[test]
+    fn records_are_reused_and_told_apart() {
+        let mut pool = Pool::new();
+        let tag = Tag::new(endpoint(), 0, 1);
+        let mut taken = Vec::new();
+        for _ in 0..FIRST_CHUNK + 10 {
+            let mut r = pool.take().unwrap();
+            // SAFETY: just taken.
+            unsafe { r.as_mut() }.fill(tag, None, ptr::null_mut(), ptr::null_mut());
+            assert!(pool.owns(r.as_ptr().cast()).is_some());
+            taken.push(r);
+        }
+        assert_eq!(pool.in_use(Some(endpoint())).len(), FIRST_CHUNK + 10);
+        for r in taken {
+            // SAFETY: taken above and not given back since.
+            unsafe { pool.give_back(r) };
+            assert!(pool.owns(r.as_ptr().cast()).is_none());
+        }
+        assert!(pool.in_use(None).is_empty());
+        let mut stray = 0u64;
+        assert!(pool.owns(ptr::from_mut(&mut stray).cast()).is_none());
+    }
+}

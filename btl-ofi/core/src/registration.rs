@@ -1,0 +1,232 @@
+//! Memory registration: in every mode the transport supports, with keys of our own where the
+//! provider has none.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libfabric_sys as ffi;
+use plugin_api::Access;
+
+use crate::address::Handle;
+use crate::device::Device;
+use crate::error::{CallError, Doing, Error, check};
+use crate::fabric::Owned;
+
+/// How regions are registered with one provider.
+pub(crate) struct Registrar {
+    device: Arc<Device>,
+    /// Peers name bytes by virtual address rather than by offset (`FI_MR_VIRT_ADDR`).
+    pub(crate) virtual_addresses: bool,
+    provider_keys: bool,
+    /// Regions are bound to the endpoint and enabled before use (`FI_MR_ENDPOINT`).
+    bound: bool,
+    keys: Mutex<Keys>,
+    generation: AtomicU32,
+    live: AtomicU64,
+}
+
+/// Keys that we hand out: small, dense, and given out again only after the region that had one is
+/// closed.
+struct Keys {
+    returned: BinaryHeap<Reverse<u64>>,
+    next: u64,
+    last: u64,
+}
+
+/// A registered region. Dropping it ends the registration.
+pub struct Region {
+    // Closed before the key goes back (see Drop).
+    mr: Option<Owned<ffi::fid_mr>>,
+    handle: Handle,
+    key: Option<u64>,
+    registrar: Arc<Registrar>,
+}
+
+impl Registrar {
+    pub(crate) fn new(device: Arc<Device>) -> Registrar {
+        let attr = device.info().domain_attr();
+        let mode = attr.mr_mode as u32;
+        // The old basic mode stands for three of today's bits, the old scalable mode for none.
+        let basic = mode & ffi::FI_MR_BASIC != 0;
+        let last = match attr.mr_key_size {
+            0 | 8.. => u64::MAX - 1,
+            bytes => (1 << (bytes * 8)) - 1,
+        };
+        Registrar {
+            virtual_addresses: basic || mode & ffi::FI_MR_VIRT_ADDR != 0,
+            provider_keys: basic || mode & ffi::FI_MR_PROV_KEY != 0,
+            bound: mode & ffi::FI_MR_ENDPOINT != 0,
+            device,
+            keys: Mutex::new(Keys {
+                returned: BinaryHeap::new(),
+                next: 0,
+                last,
+            }),
+            generation: AtomicU32::new(0),
+            live: AtomicU64::new(0),
+        }
+    }
+
+    /// Regions that live now.
+    pub(crate) fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Registers `length` bytes at `base`. Memory need not be touched before (`FI_MR_ALLOCATED` is
+    /// the caller's affair: the pages exist, since the caller passes them).
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+    ) -> Result<Region, Error> {
+        let address = base as u64;
+        if address.checked_add(length as u64).is_none() {
+            return Err(Error::Invalid {
+                what: "memory to register",
+                reason: format!("{length} bytes at {address:#x} pass the end of the address space"),
+            });
+        }
+        let generation = self.generation.fetch_add(1, Ordering::Relaxed);
+        let key = if self.provider_keys {
+            None
+        } else {
+            Some(self.take_key()?)
+        };
+        let registered = if length == 0 {
+            // Nothing can be read or written there, so the provider need not know; many refuse it.
+            Ok((None, 0))
+        } else {
+            self.register_with_provider(base, length, access, key.unwrap_or(0))
+                .doing(|| format!("registering {length} bytes at {address:#x}"))
+                .map(|(mr, key)| (Some(mr), key))
+        };
+        match registered {
+            Ok((mr, provider_key)) => {
+                self.live.fetch_add(1, Ordering::Relaxed);
+                Ok(Region {
+                    mr,
+                    handle: Handle::new(address, length as u64, provider_key, generation),
+                    key,
+                    registrar: Arc::clone(self),
+                })
+            }
+            Err(e) => {
+                self.return_key(key);
+                Err(e)
+            }
+        }
+    }
+
+    fn register_with_provider(
+        &self,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+        requested_key: u64,
+    ) -> Result<(Owned<ffi::fid_mr>, u64), CallError> {
+        let iov = ffi::iovec {
+            iov_base: base,
+            iov_len: length,
+        };
+        let attr = ffi::fi_mr_attr {
+            mr_iov: &iov,
+            iov_count: 1,
+            access: access_flags(access),
+            requested_key,
+            ..Default::default()
+        };
+        // SAFETY: a live domain; the attribute and its vector live through the call.
+        let mr = Owned::open("fi_mr_regattr", |out| unsafe {
+            ffi::fi_mr_regattr(self.device.domain(), &attr, 0, out)
+        })?;
+        if self.bound {
+            if let Some(endpoint) = self.device.endpoint() {
+                // SAFETY: both are live and of one domain. On an error `mr` is closed by its owner.
+                check("fi_mr_bind", unsafe { ffi::fi_bind(mr.fid(), endpoint, 0) })?;
+            }
+            // SAFETY: a live region, bound.
+            check("fi_mr_enable", unsafe { ffi::fi_enable(mr.fid()) })?;
+        }
+        // SAFETY: a live region; the key is a plain field (fi_mr_key).
+        let key = unsafe { (*mr.ptr()).key };
+        if key == ffi::FI_KEY_NOTAVAIL {
+            return Err(CallError {
+                call: "fi_mr_key",
+                code: ffi::FI_ENOKEY as i32,
+            });
+        }
+        Ok((mr, key))
+    }
+
+    fn take_key(&self) -> Result<u64, Error> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Reverse(key)) = keys.returned.pop() {
+            return Ok(key);
+        }
+        if keys.next > keys.last {
+            return Err(Error::OutOfMemory(
+                "another registration key of the provider's size",
+            ));
+        }
+        keys.next += 1;
+        Ok(keys.next - 1)
+    }
+
+    fn return_key(&self, key: Option<u64>) {
+        if let Some(key) = key {
+            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.returned.push(Reverse(key));
+        }
+    }
+}
+
+impl Region {
+    /// What peers need to reach the region.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Ends the registration and says how that went.
+    ///
+    /// # Errors
+    /// The provider refused; its key is then not given out again.
+    pub fn close(mut self) -> Result<(), Error> {
+        let Some(mr) = self.mr.take() else {
+            return Ok(());
+        };
+        mr.close()
+            .doing(|| {
+                format!(
+                    "deregistering {} bytes at {:#x}",
+                    self.handle.length(),
+                    self.handle.base()
+                )
+            })
+            .inspect_err(|_| self.key = None)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // The key may go to another region once this one is closed, and not before.
+        self.mr = None;
+        self.registrar.return_key(self.key);
+        self.registrar.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn access_flags(access: Access) -> u64 {
+    // Every region also serves as a local buffer of gets and puts.
+    let mut flags = ffi::FI_READ | ffi::FI_WRITE;
+    if access.intersects(Access::REMOTE_READ | Access::REMOTE_ATOMIC) {
+        flags |= ffi::FI_REMOTE_READ;
+    }
+    if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
+        flags |= ffi::FI_REMOTE_WRITE;
+    }
+    u64::from(flags)
+}

@@ -1,0 +1,322 @@
+//! Posting: the common path of all operations, and puts and gets.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use libfabric_sys as ffi;
+use plugin_api::Status;
+
+use crate::address::Handle;
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::status_of;
+use crate::record::{Completion, Finished, Record, Tag};
+use crate::transport::Transport;
+
+/// Posts turned away after which it is asked whether the peer still runs.
+const AGAIN_CHECK: u64 = 4096;
+
+/// The caller's side of an operation.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) completion: Option<Completion>,
+    pub(crate) local_address: *mut c_void,
+    pub(crate) local_handle: *mut plugin_api::Handle,
+}
+
+impl Transport {
+    /// Hands one operation to the provider. `call` gets the context, the provider's context pointer
+    /// and the record if there is one; `record` says that the operation needs one whatever the
+    /// caller wants.
+    ///
+    /// Counts are raised before the post, because its completion may be read by another thread
+    /// before the call even returns.
+    ///
+    /// # Safety
+    /// `endpoint` is live; `call` posts to that peer with the pointer it is given.
+    #[inline(always)]
+    pub(crate) unsafe fn post(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: Caller,
+        record: bool,
+        call: impl FnOnce(&Context, *mut c_void, Option<&mut Record>) -> isize,
+    ) -> Status {
+        // SAFETY: the caller vouches for a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        let context = self.context();
+        let mut state = context.state.lock();
+        let tag = Tag::new(
+            endpoint,
+            context.tally.raise(self.threaded),
+            peer.tally.raise(self.threaded),
+        );
+        let taken = if record || caller.completion.is_some() || !self.policy.bare {
+            let Some(mut taken) = state.pool.take() else {
+                self.lower(context, tag, 1);
+                return Status::OUT_OF_RESOURCE;
+            };
+            // SAFETY: just taken from the pool, so nobody else has it.
+            let r = unsafe { taken.as_mut() };
+            r.fill(
+                tag,
+                caller.completion,
+                caller.local_address,
+                caller.local_handle,
+            );
+            Some(taken)
+        } else {
+            None
+        };
+        let pointer = taken.map_or_else(|| tag.bare(), |r| r.as_ptr().cast());
+        // SAFETY: as above; the provider does not have it yet.
+        let rc = call(context, pointer, taken.map(|mut r| unsafe { r.as_mut() }));
+        if rc != 0 {
+            if let Some(taken) = taken {
+                // SAFETY: taken above; the provider refused the operation and forgot it.
+                unsafe { state.pool.give_back(taken) };
+            }
+            state.again += 1;
+            let count = state.again;
+            drop(state);
+            self.lower(context, tag, 1);
+            return self.refused(endpoint, context, rc, count);
+        }
+        state.posted += 1;
+        drop(state);
+        if context.tally.outstanding() > self.progress_threshold
+            && !context.delivering.load(Ordering::Relaxed)
+        {
+            self.poll(context);
+        }
+        Status::SUCCESS
+    }
+
+    /// Counts operations as done in their context and at their peer.
+    #[inline]
+    pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
+        context.tally.lower(tag.context_slot(), n, self.threaded);
+        // SAFETY: tags are made from endpoints that outlive their operations.
+        let peer = unsafe { &*tag.endpoint() };
+        peer.tally.lower(tag.endpoint_slot(), n, self.threaded);
+    }
+
+    /// What a refused post means to the caller. shm refuses for ever once a peer died with its
+    /// command queue full, so now and then the peer is looked at.
+    #[cold]
+    #[inline(never)]
+    fn refused(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        context: &Context,
+        rc: isize,
+        count: u64,
+    ) -> Status {
+        let status = i32::try_from(-rc).map_or(Status::ERROR, status_of);
+        if status == Status::TEMP_OUT_OF_RESOURCE {
+            if count % AGAIN_CHECK == 0 {
+                self.check_peers();
+                // SAFETY: the caller of post vouched for the endpoint.
+                if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
+                    return gone;
+                }
+            }
+            // Completions free the provider's room; its own callbacks may already be running here.
+            if !context.delivering.load(Ordering::Relaxed) {
+                self.poll(context);
+            }
+        } else if status == Status::UNREACH {
+            self.fail_peer(endpoint, status, "the provider refuses to send to it");
+        }
+        status
+    }
+
+    /// Completes an operation of no bytes: at once without callback, else when progress is made.
+    #[cold]
+    pub(crate) fn nothing(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
+        // SAFETY: the caller of the operation vouched for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        let Some(completion) = caller.completion else {
+            return Status::SUCCESS;
+        };
+        let context = self.context();
+        let mut state = context.state.lock();
+        if state.ready.try_reserve(1).is_err() {
+            return Status::OUT_OF_RESOURCE;
+        }
+        let tag = Tag::new(
+            endpoint,
+            context.tally.raise(self.threaded),
+            peer.tally.raise(self.threaded),
+        );
+        state.ready.push(Finished {
+            tag,
+            function: Some(completion.function),
+            context: completion.context,
+            data: completion.data,
+            local_address: caller.local_address,
+            local_handle: caller.local_handle,
+        });
+        Status::SUCCESS
+    }
+
+    /// Writes `size` bytes at `local` to `remote_address` in the peer's region `remote`.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect); `local` is readable for `size` bytes until
+    /// completion; `local_handle` is NULL or a handle of this transport.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the BTL's put")]
+    pub unsafe fn put(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Status {
+        let target = match remote.target(remote_address, size as u64, self.virtual_addresses) {
+            Ok(target) => target,
+            Err(status) => return status,
+        };
+        // SAFETY: the caller vouches for the handle.
+        if let Err(status) = unsafe { check_local(local_handle, local, size) } {
+            return status;
+        }
+        let caller = Caller {
+            completion,
+            local_address: local,
+            local_handle,
+        };
+        if size == 0 {
+            return self.nothing(endpoint, caller);
+        }
+        if size > self.put_limit {
+            return Status::VALUE_OUT_OF_BOUNDS;
+        }
+        // SAFETY: the caller vouches for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let delivered = self.policy.delivered;
+        // SAFETY: the endpoint is live; the buffers are the caller's until completion.
+        unsafe {
+            self.post(endpoint, caller, false, |context, pointer, _| {
+                if peer.direct {
+                    return (context.calls.write)(
+                        context.tx,
+                        local,
+                        size,
+                        ptr::null_mut(),
+                        peer.address,
+                        target.address,
+                        target.key,
+                        pointer,
+                    );
+                }
+                let iov = ffi::iovec {
+                    iov_base: local,
+                    iov_len: size,
+                };
+                let rma = ffi::fi_rma_iov {
+                    addr: target.address,
+                    len: size,
+                    key: target.key,
+                };
+                let message = ffi::fi_msg_rma {
+                    msg_iov: &iov,
+                    desc: ptr::null_mut(),
+                    iov_count: 1,
+                    addr: peer.address,
+                    rma_iov: &rma,
+                    rma_iov_count: 1,
+                    context: pointer,
+                    data: 0,
+                };
+                (context.calls.writemsg)(context.tx, &message, delivered)
+            })
+        }
+    }
+
+    /// Reads `size` bytes at `remote_address` of the peer's region `remote` to `local`.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put), with `local` writable.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the BTL's get")]
+    pub unsafe fn get(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Status {
+        let target = match remote.target(remote_address, size as u64, self.virtual_addresses) {
+            Ok(target) => target,
+            Err(status) => return status,
+        };
+        // SAFETY: the caller vouches for the handle.
+        if let Err(status) = unsafe { check_local(local_handle, local, size) } {
+            return status;
+        }
+        let caller = Caller {
+            completion,
+            local_address: local,
+            local_handle,
+        };
+        if size == 0 {
+            return self.nothing(endpoint, caller);
+        }
+        if size > self.get_limit {
+            return Status::VALUE_OUT_OF_BOUNDS;
+        }
+        // SAFETY: the caller vouches for the endpoint, whose address does not change.
+        let address = unsafe { endpoint.as_ref() }.address;
+        // SAFETY: the endpoint is live; the buffer is the caller's until completion. A read is
+        // complete when its data is here, whatever the provider does at the target.
+        unsafe {
+            self.post(endpoint, caller, false, |context, pointer, _| {
+                (context.calls.read)(
+                    context.tx,
+                    local,
+                    size,
+                    ptr::null_mut(),
+                    address,
+                    target.address,
+                    target.key,
+                    pointer,
+                )
+            })
+        }
+    }
+}
+
+/// Refuses a local handle that was deregistered or does not cover the buffer. NULL is fine: no
+/// supported provider needs local registration.
+///
+/// # Safety
+/// `handle` is NULL or readable for the size of a handle.
+#[inline]
+pub(crate) unsafe fn check_local(
+    handle: *mut plugin_api::Handle,
+    address: *const c_void,
+    size: usize,
+) -> Result<(), Status> {
+    if handle.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller vouches for it; hosts may keep handles anywhere, so nothing is assumed of
+    // the alignment.
+    let handle = unsafe { ptr::read_unaligned(handle.cast::<Handle>()) };
+    handle.covers(address as u64, size as u64)
+}

@@ -1,0 +1,530 @@
+//! The transport of one module: opening, peers, registration, closing.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use libfabric_sys as ffi;
+use plugin_api::{
+    Access, AtomicFlags, AtomicKind, AtomicOp, Datatype, ErrorFn, Module, ModuleFlags, Stats,
+    Status, ThreadLevel,
+};
+
+use crate::atomic_table::AtomicTable;
+use crate::context::Context;
+use crate::device::Device;
+use crate::endpoint::Endpoint;
+use crate::error::{Doing, Error, check};
+use crate::liveness::{self, ProcessId};
+use crate::modex::Blob;
+use crate::params::Options;
+use crate::policy::{self, Policy};
+use crate::registration::{Region, Registrar};
+use crate::select::{self, Calling};
+use crate::tally::Tally;
+
+/// How long `close` waits for operations that are still outstanding.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a module offers; constant for its life.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// Abilities, after the user's mask.
+    pub flags: ModuleFlags,
+    /// Atomics, as the BTL counts them.
+    pub atomic_flags: AtomicFlags,
+    /// Largest put, bytes.
+    pub put_limit: usize,
+    /// Largest get, bytes.
+    pub get_limit: usize,
+    /// Preference among transports.
+    pub exclusivity: u32,
+    /// Microseconds.
+    pub latency: u32,
+    /// Mbit/s; 0 when unknown.
+    pub bandwidth: u32,
+    /// Transmit contexts.
+    pub contexts: usize,
+    /// Provider, as `fi_info` prints it.
+    pub provider: CString,
+    /// Domain (device).
+    pub domain: CString,
+    /// How completions come to be visible at the target.
+    pub completion: CString,
+    /// Providers that were passed over on the way, with reasons.
+    pub passed_over: Vec<(String, String)>,
+}
+
+/// The function that learns of failures no callback reports.
+#[derive(Clone, Copy)]
+pub struct ErrorReport {
+    /// The function.
+    pub function: ErrorFn,
+    /// Its last argument.
+    pub context: *mut c_void,
+}
+
+// SAFETY: the host passes the pointer for its own function, which it allows on any progressing thread.
+unsafe impl Send for ErrorReport {}
+// SAFETY: as for Send.
+unsafe impl Sync for ErrorReport {}
+
+/// Peers by the host's number.
+pub(crate) struct Peers {
+    pub(crate) known: HashMap<u64, Box<Endpoint>>,
+    /// Released while operations to them were still outstanding: a late completion may name them.
+    retired: Vec<Box<Endpoint>>,
+}
+
+/// An open transport. Every method may be called from several threads at once if it was opened with
+/// [`ThreadLevel::Multiple`], and from one at a time otherwise; callbacks run with no lock held.
+pub struct Transport {
+    // Dropped first: what the provider might still write to or name must outlive it.
+    registrar: Arc<Registrar>,
+    device: Arc<Device>,
+    pub(crate) contexts: Box<[Context]>,
+    pub(crate) policy: Policy,
+    pub(crate) threaded: bool,
+    pub(crate) virtual_addresses: bool,
+    pub(crate) put_limit: usize,
+    pub(crate) get_limit: usize,
+    pub(crate) progress_threshold: u32,
+    pub(crate) num_cq_read: usize,
+    /// Passed back to callbacks as their module.
+    pub(crate) owner: AtomicPtr<Module>,
+    pub(crate) turn: AtomicU32,
+    /// Operations without callback that failed since the last flush of all.
+    pub(crate) lost: AtomicU32,
+    /// Set once a peer failed: from then on a flush of all asks each living peer.
+    pub(crate) degraded: AtomicBool,
+    /// The last failure of a peer, for the next flush of all.
+    pub(crate) last_failure: AtomicI32,
+    pub(crate) last_check: AtomicU64,
+    pub(crate) peer_check_ms: u64,
+    pub(crate) opened: Instant,
+    pub(crate) peers: Mutex<Peers>,
+    pub(crate) report: RwLock<Option<ErrorReport>>,
+    pub(crate) atomics: AtomicTable,
+    capabilities: Capabilities,
+    address: Vec<u8>,
+    node: u64,
+    probe: Box<u64>,
+}
+
+// SAFETY: the raw pointers in Peers are owned boxes; everything else is Send by itself.
+unsafe impl Send for Transport {}
+// SAFETY: shared state is atomic or behind locks; contexts are guarded by theirs.
+unsafe impl Sync for Transport {}
+
+thread_local! {
+    /// Which context a thread keeps; numbered as threads first need one.
+    static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+fn thread_number() -> usize {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    THREAD.with(|t| {
+        if t.get() == usize::MAX {
+            t.set(NEXT.fetch_add(1, Ordering::Relaxed) as usize);
+        }
+        t.get()
+    })
+}
+
+impl Transport {
+    /// Opens the first provider that can be used.
+    ///
+    /// # Errors
+    /// [`Error::NoProvider`] names every refusal; other errors name the libfabric call.
+    pub fn open(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
+        let threaded = level == ThreadLevel::Multiple;
+        let chosen = select::choose(options, Calling { threaded })?;
+        let device = Arc::new(chosen.device);
+        let info = device.info();
+        let provider = info.provider();
+        let policy = policy::decide(info);
+        let mut contexts = Vec::new();
+        for (tx, cq) in device.lanes() {
+            // SAFETY: the lanes are live as long as the device, which this transport holds.
+            contexts.push(unsafe { Context::new(tx, cq, &provider, threaded)? });
+        }
+        let registrar = Arc::new(Registrar::new(Arc::clone(&device)));
+        let limit = info.ep_attr().max_msg_size;
+        let narrow = |asked: u64| match asked {
+            0 => limit,
+            n => limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
+        };
+        let (put_limit, get_limit) = (narrow(options.put_limit), narrow(options.get_limit));
+        let capabilities = Capabilities {
+            flags: flags(&policy, &chosen.atomics) & ModuleFlags::from_bits_retain(options.flags),
+            atomic_flags: chosen.atomics.flags(),
+            put_limit,
+            get_limit,
+            exclusivity: options.exclusivity,
+            latency: options.latency,
+            bandwidth: match options.bandwidth {
+                0 => link_speed(info),
+                n => n,
+            },
+            contexts: contexts.len(),
+            provider: c_string(&provider),
+            domain: c_string(&info.domain()),
+            completion: c_string(&policy.text),
+            passed_over: chosen.passed_over,
+        };
+        let probe = Box::new(probe_value());
+        let node = liveness::node();
+        let address = Blob {
+            virtual_addresses: registrar.virtual_addresses,
+            node,
+            process: ProcessId::own(),
+            probe_address: &raw const *probe as u64,
+            probe_value: *probe,
+            provider: provider.clone(),
+            format: info.raw().addr_format,
+            address: device.name()?,
+        }
+        .encode();
+        if options.rd_num_set {
+            tracing::warn!(
+                "btl_ofi_rd_num is set, but this transport is one-sided and posts no receive buffers"
+            );
+        }
+        if options.contexts > contexts.len() {
+            tracing::warn!(
+                "{} contexts were asked for; provider {provider} gives {}{}",
+                options.contexts,
+                contexts.len(),
+                if device.is_scalable() {
+                    ""
+                } else {
+                    " (no scalable endpoint)"
+                }
+            );
+        }
+        for (name, why) in &capabilities.passed_over {
+            tracing::info!("passed over {name}: {why}");
+        }
+        tracing::info!(
+            "using provider {provider}, domain {}, {} context(s): {}",
+            info.domain(),
+            contexts.len(),
+            policy.text
+        );
+        Ok(Transport {
+            contexts: contexts.into_boxed_slice(),
+            threaded,
+            virtual_addresses: registrar.virtual_addresses,
+            put_limit,
+            get_limit,
+            progress_threshold: options.progress_threshold,
+            num_cq_read: options.num_cq_read,
+            owner: AtomicPtr::new(std::ptr::null_mut()),
+            turn: AtomicU32::new(0),
+            lost: AtomicU32::new(0),
+            degraded: AtomicBool::new(false),
+            last_failure: AtomicI32::new(0),
+            last_check: AtomicU64::new(0),
+            peer_check_ms: u64::from(options.peer_check_ms),
+            opened: Instant::now(),
+            peers: Mutex::new(Peers {
+                known: HashMap::new(),
+                retired: Vec::new(),
+            }),
+            report: RwLock::new(None),
+            atomics: chosen.atomics,
+            policy,
+            capabilities,
+            address,
+            node,
+            probe,
+            registrar,
+            device,
+        })
+    }
+
+    /// Sets the pointer that callbacks receive as their module.
+    pub fn set_owner(&self, owner: *mut Module) {
+        self.owner.store(owner, Ordering::Relaxed);
+    }
+
+    /// Sets the function that learns of failures no callback reports.
+    pub fn on_error(&self, report: Option<ErrorReport>) {
+        *self.report.write().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    /// What the module offers.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// What peers need in order to [`connect`](Self::connect).
+    pub fn address(&self) -> &[u8] {
+        &self.address
+    }
+
+    /// Elements that one typed atomic may carry; `None` when the provider does not serve it.
+    pub fn atomic_count(
+        &self,
+        kind: AtomicKind,
+        datatype: Datatype,
+        op: AtomicOp,
+    ) -> Option<usize> {
+        match self.atomics.count(kind, datatype, op) {
+            0 => None,
+            n => Some(n as usize),
+        }
+    }
+
+    /// This thread's context.
+    #[inline]
+    pub(crate) fn context(&self) -> &Context {
+        &self.contexts[self.own_index()]
+    }
+
+    #[inline]
+    pub(crate) fn own_index(&self) -> usize {
+        match self.contexts.len() {
+            1 => 0,
+            n => thread_number() % n,
+        }
+    }
+
+    /// Makes a peer from the bytes it published, or finds it if process `proc` is known. The
+    /// endpoint lives until the transport closes or as many [`disconnect`](Self::disconnect)s as
+    /// connects were made. This process itself is a peer like any other.
+    ///
+    /// # Errors
+    /// [`Error::Modex`] when the bytes are not an address, or one of another kind of endpoint;
+    /// the provider's refusal.
+    pub fn connect(&self, blob: &[u8], proc: u64) -> Result<NonNull<Endpoint>, Error> {
+        let mut peers = self.lock_peers();
+        if let Some(known) = peers.known.get_mut(&proc) {
+            known.connected.fetch_add(1, Ordering::Relaxed);
+            return Ok(NonNull::from(&mut **known));
+        }
+        let modex = |reason| Error::Modex { proc, reason };
+        let blob = Blob::decode(blob).map_err(modex)?;
+        let own = self.capabilities.provider.to_string_lossy();
+        if blob.provider != own {
+            return Err(modex(format!(
+                "it uses provider {}, this process {own}",
+                blob.provider
+            )));
+        }
+        if blob.virtual_addresses != self.virtual_addresses {
+            return Err(modex(String::from(
+                "one side addresses memory by virtual address, the other by offset",
+            )));
+        }
+        let format = self.device.info().raw().addr_format;
+        if blob.format != format {
+            return Err(modex(format!(
+                "address format {}, this process has {format}",
+                blob.format
+            )));
+        }
+        peers
+            .known
+            .try_reserve(1)
+            .map_err(|_| Error::OutOfMemory("another peer"))?;
+        let mut address = ffi::FI_ADDR_NOTAVAIL;
+        // SAFETY: the blob's address bytes were checked to be there; the provider checks their form.
+        let inserted = unsafe {
+            ffi::fi_av_insert(
+                self.device.av(),
+                blob.address.as_ptr().cast(),
+                1,
+                &mut address,
+                0,
+            )
+        };
+        check("fi_av_insert", inserted).doing(|| format!("adding process {proc}"))?;
+        if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
+            return Err(modex(String::from("the provider did not accept it")));
+        }
+        let here = self.node != 0 && blob.node == self.node;
+        let endpoint = Box::new(Endpoint {
+            address,
+            proc,
+            tally: Tally::new(),
+            lost: AtomicU32::new(0),
+            failed: AtomicI32::new(0),
+            connected: AtomicU32::new(1),
+            process: here.then_some(blob.process),
+            direct: self.policy.direct && here && reaches(&blob),
+        });
+        let entry = peers.known.entry(proc).insert_entry(endpoint);
+        Ok(NonNull::from(&mut **entry.into_mut()))
+    }
+
+    /// Releases an endpoint once; the last release waits for outstanding operations and removes it.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect) and has connects left.
+    pub unsafe fn disconnect(&self, endpoint: NonNull<Endpoint>) -> Status {
+        // SAFETY: the caller vouches for a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        {
+            let _peers = self.lock_peers();
+            if peer.connected.load(Ordering::Relaxed) > 1 {
+                peer.connected.fetch_sub(1, Ordering::Relaxed);
+                return Status::SUCCESS;
+            }
+        }
+        let flushed = self.flush_until(Some(peer), Some(Instant::now() + CLOSE_PATIENCE));
+        let mut peers = self.lock_peers();
+        let mut address = peer.address;
+        // SAFETY: the address came from this address vector.
+        let removed = check("fi_av_remove", unsafe {
+            ffi::fi_av_remove(self.device.av(), &mut address, 1)
+        });
+        if let Err(e) = removed {
+            tracing::warn!("removing process {}: {e}", peer.proc);
+        }
+        let outstanding = peer.tally.outstanding();
+        if let Some(gone) = peers.known.remove(&peer.proc)
+            && outstanding > 0
+        {
+            peers.retired.push(gone);
+        }
+        if flushed == Status::UNREACH {
+            Status::SUCCESS
+        } else {
+            flushed
+        }
+    }
+
+    /// Registers `length` bytes at `base`. See [`Region`].
+    ///
+    /// # Errors
+    /// The provider's refusal; [`Status::OUT_OF_RESOURCE`] as its status means: free something and
+    /// try again.
+    ///
+    /// # Safety
+    /// The memory stays mapped until the region is closed; what peers do to it is as `access` says.
+    pub unsafe fn register(
+        &self,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+    ) -> Result<Region, Error> {
+        self.registrar.register(base, length, access)
+    }
+
+    /// Counts since opening.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::new();
+        for context in &self.contexts {
+            let state = context.state.lock();
+            stats.posted += state.posted;
+            stats.completed += state.completed;
+            stats.failed += state.failed;
+            stats.again += state.again;
+        }
+        stats.registrations = self.registrar.live();
+        stats.endpoints = self.lock_peers().known.len() as u64;
+        stats
+    }
+
+    /// Waits a bounded time for what is outstanding. For doors that end registrations before they
+    /// [`close`](Self::close).
+    pub fn flush_for_close(&self) {
+        self.flush_until(None, Some(Instant::now() + CLOSE_PATIENCE));
+    }
+
+    /// Waits a bounded time for what is outstanding, then closes everything. Regions that still
+    /// live keep their domain open until they are dropped.
+    ///
+    /// # Errors
+    /// The first refusal of the provider; everything else is closed all the same.
+    pub fn close(self) -> Result<(), Error> {
+        self.flush_for_close();
+        let outstanding: u32 = self.contexts.iter().map(|c| c.tally.outstanding()).sum();
+        if outstanding > 0 && !self.degraded.load(Ordering::Relaxed) {
+            tracing::warn!("closing with {outstanding} operations outstanding");
+        }
+        let Transport {
+            device,
+            registrar,
+            contexts,
+            peers,
+            probe,
+            ..
+        } = self;
+        drop(registrar);
+        let result = match Arc::into_inner(device) {
+            Some(device) => device.close(),
+            // Live regions share the device, and the last of them closes it.
+            None => Ok(()),
+        };
+        // What the provider might still have written to or named goes after the provider.
+        drop((contexts, peers, probe));
+        result
+    }
+
+    pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn flags(policy: &Policy, atomics: &AtomicTable) -> ModuleFlags {
+    let mut flags = ModuleFlags::PUT
+        | ModuleFlags::GET
+        | ModuleFlags::RDMA_FLUSH
+        | ModuleFlags::RDMA_REMOTE_COMPLETION
+        | ModuleFlags::ATOMIC_FOPS;
+    if atomics.count(AtomicKind::Update, Datatype::Uint64, AtomicOp::Sum) > 0 {
+        flags |= ModuleFlags::ATOMIC_OPS;
+    }
+    if policy.atomics_ordered {
+        flags |= ModuleFlags::ATOMICS_ORDERED;
+    }
+    if policy.direct {
+        flags |= ModuleFlags::RDMA_PASSIVE_TARGET;
+    }
+    flags
+}
+
+/// The link's speed in Mbit/s when the provider tells, else 0.
+fn link_speed(info: crate::fabric::InfoRef<'_>) -> u32 {
+    // SAFETY: libfabric fills these pointers or leaves them NULL.
+    let speed = unsafe { info.raw().nic.as_ref().and_then(|n| n.link_attr.as_ref()) };
+    speed.map_or(0, |link| {
+        u32::try_from(link.speed / 1_000_000).unwrap_or(u32::MAX)
+    })
+}
+
+/// A value that other memory is unlikely to hold: not a secret, only telling.
+fn probe_value() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+/// Whether this process can read the peer's memory from outside, shown by reading a word the peer
+/// announced. The kernel asks the same permission for reading and for writing (man process_vm_writev).
+fn reaches(blob: &Blob) -> bool {
+    let mut seen = 0u64;
+    let local = libc::iovec {
+        iov_base: (&raw mut seen).cast(),
+        iov_len: size_of::<u64>(),
+    };
+    let remote = libc::iovec {
+        iov_base: blob.probe_address as *mut c_void,
+        iov_len: size_of::<u64>(),
+    };
+    let Ok(pid) = libc::pid_t::try_from(blob.process.pid) else {
+        return false;
+    };
+    // SAFETY: the local vector is a word of ours; the kernel checks the remote one.
+    let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+    n == size_of::<u64>() as isize && seen == blob.probe_value
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}

@@ -1,0 +1,305 @@
+//! The inline calls of libfabric's headers, through the ops tables of each fid.
+//!
+//! A table entry that a provider left NULL answers `-FI_ENOSYS`, as libfabric's own stubs do.
+//!
+//! # Safety
+//! Every function here is unsafe for the reason its C counterpart is: the fid must be live, of the
+//! class the call is for, and the pointers must satisfy the man page of the C call it is named for.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use crate::bindings::*;
+
+const ENOSYS: c_int = -(FI_ENOSYS as c_int);
+
+/// Calls entry `$entry` of the table at `$ops`, or answers `$missing`.
+macro_rules! through {
+    ($ops:expr, $entry:ident, $missing:expr, $($arg:expr),*) => {{
+        // SAFETY: the function's own contract: a live fid, whose ops tables libfabric keeps valid.
+        unsafe {
+            let ops = $ops;
+            if ops.is_null() {
+                return $missing;
+            }
+            match (*ops).$entry {
+                Some(call) => call($($arg),*),
+                None => $missing,
+            }
+        }
+    }};
+}
+
+/// `fi_close`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_close(fid: *mut fid) -> c_int {
+    through!((*fid).ops, close, ENOSYS, fid)
+}
+
+/// `fi_ep_bind`, `fi_scalable_ep_bind` and `fi_mr_bind`: one entry serves all.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_bind(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {
+    through!((*fid).ops, bind, ENOSYS, fid, bound, flags)
+}
+
+/// `fi_enable` and `fi_mr_enable`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_enable(fid: *mut fid) -> c_int {
+    through!(
+        (*fid).ops,
+        control,
+        ENOSYS,
+        fid,
+        FI_ENABLE as c_int,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_domain`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_domain(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    domain: *mut *mut fid_domain,
+) -> c_int {
+    through!(
+        (*fabric).ops,
+        domain,
+        ENOSYS,
+        fabric,
+        info,
+        domain,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_av_open`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_av_open(
+    domain: *mut fid_domain,
+    attr: *mut fi_av_attr,
+    av: *mut *mut fid_av,
+) -> c_int {
+    through!(
+        (*domain).ops,
+        av_open,
+        ENOSYS,
+        domain,
+        attr,
+        av,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_cq_open`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_cq_open(
+    domain: *mut fid_domain,
+    attr: *mut fi_cq_attr,
+    cq: *mut *mut fid_cq,
+) -> c_int {
+    through!(
+        (*domain).ops,
+        cq_open,
+        ENOSYS,
+        domain,
+        attr,
+        cq,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_endpoint`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_endpoint(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    ep: *mut *mut fid_ep,
+) -> c_int {
+    through!(
+        (*domain).ops,
+        endpoint,
+        ENOSYS,
+        domain,
+        info,
+        ep,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_scalable_ep`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_scalable_ep(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    sep: *mut *mut fid_ep,
+) -> c_int {
+    through!(
+        (*domain).ops,
+        scalable_ep,
+        ENOSYS,
+        domain,
+        info,
+        sep,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_tx_context`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_tx_context(
+    sep: *mut fid_ep,
+    index: c_int,
+    attr: *mut fi_tx_attr,
+    tx: *mut *mut fid_ep,
+) -> c_int {
+    through!(
+        (*sep).ops,
+        tx_ctx,
+        ENOSYS,
+        sep,
+        index,
+        attr,
+        tx,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_rx_context`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_rx_context(
+    sep: *mut fid_ep,
+    index: c_int,
+    attr: *mut fi_rx_attr,
+    rx: *mut *mut fid_ep,
+) -> c_int {
+    through!(
+        (*sep).ops,
+        rx_ctx,
+        ENOSYS,
+        sep,
+        index,
+        attr,
+        rx,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_query_atomic`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_query_atomic(
+    domain: *mut fid_domain,
+    datatype: fi_datatype,
+    op: fi_op,
+    attr: *mut fi_atomic_attr,
+    flags: u64,
+) -> c_int {
+    through!(
+        (*domain).ops,
+        query_atomic,
+        ENOSYS,
+        domain,
+        datatype,
+        op,
+        attr,
+        flags
+    )
+}
+
+/// `fi_mr_regattr`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_mr_regattr(
+    domain: *mut fid_domain,
+    attr: *const fi_mr_attr,
+    flags: u64,
+    mr: *mut *mut fid_mr,
+) -> c_int {
+    through!(
+        (*domain).mr,
+        regattr,
+        ENOSYS,
+        ptr::addr_of_mut!((*domain).fid),
+        attr,
+        flags,
+        mr
+    )
+}
+
+/// `fi_getname`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_getname(ep: *mut fid_ep, addr: *mut c_void, len: *mut usize) -> c_int {
+    through!(
+        (*ep).cm,
+        getname,
+        ENOSYS,
+        ptr::addr_of_mut!((*ep).fid),
+        addr,
+        len
+    )
+}
+
+/// `fi_av_insert`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_av_insert(
+    av: *mut fid_av,
+    addr: *const c_void,
+    count: usize,
+    out: *mut fi_addr_t,
+    flags: u64,
+) -> c_int {
+    through!(
+        (*av).ops,
+        insert,
+        ENOSYS,
+        av,
+        addr,
+        count,
+        out,
+        flags,
+        ptr::null_mut()
+    )
+}
+
+/// `fi_av_remove`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_av_remove(av: *mut fid_av, addr: *mut fi_addr_t, count: usize) -> c_int {
+    through!((*av).ops, remove, ENOSYS, av, addr, count, 0)
+}
+
+/// `fi_cq_readerr`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_cq_readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry) -> isize {
+    through!((*cq).ops, readerr, ENOSYS as isize, cq, entry, 0)
+}

@@ -1,0 +1,265 @@
+//! The component: parameters, providers, and the one module.
+
+use std::ffi::{CString, c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use plugin_api::{
+    Component, ComponentVtable, HostVtable, LogLevel, Module, Provider, Status, SurveyFn,
+    TableHeader, ThreadLevel, magic,
+};
+use transport::{Options, Transport, log};
+
+use crate::guard::guarded;
+use crate::module::OfiModule;
+use crate::params;
+
+/// The key under which addresses are exchanged.
+pub(crate) const MODEX_KEY: &std::ffi::CStr = c"btl.ofi";
+
+const VERSION: &str = concat!("btl-ofi ", env!("CARGO_PKG_VERSION"), " (libfabric)\0");
+
+pub(crate) static TABLE: ComponentVtable = ComponentVtable {
+    header: TableHeader::of::<ComponentVtable>(magic::COMPONENT),
+    name: c"ofi".as_ptr(),
+    version: VERSION.as_ptr().cast(),
+    register_params: Some(register_params),
+    open: Some(open),
+    survey: Some(survey),
+    init: Some(init),
+    progress: Some(progress),
+    close: Some(close),
+};
+
+/// What the host's opaque [`Component`] is.
+pub(crate) struct OfiComponent {
+    pub(crate) host: &'static HostVtable,
+    options: Options,
+    /// The module, while it lives. Seed of BTL/OFI: only the first compatible provider gets one.
+    pub(crate) module: AtomicPtr<OfiModule>,
+}
+
+/// The component behind the host's pointer.
+///
+/// # Safety
+/// `component` is NULL or came from `open` and was not closed.
+unsafe fn known<'a>(component: *mut Component) -> Option<&'a OfiComponent> {
+    // SAFETY: the caller vouches for it.
+    unsafe { component.cast::<OfiComponent>().as_ref() }
+}
+
+/// # Safety
+/// `host` is NULL or a host's table that stays valid.
+unsafe fn checked(host: *const HostVtable) -> Result<&'static HostVtable, Status> {
+    // SAFETY: the caller vouches for it; the host keeps its table valid until `close`.
+    unsafe { HostVtable::check(host) }.map_err(|_| Status::TYPE_MISMATCH)
+}
+
+/// Sends what the transport says to the host.
+fn listen(host: &'static HostVtable, verbose: i32) {
+    let sink = move |level: LogLevel, line: &str| {
+        if let Some(log) = host.log {
+            // SAFETY: a checked table; the line lives through the call.
+            unsafe { log(host.context, level as u32, line.as_ptr().cast(), line.len()) };
+        }
+    };
+    log::route(log::level_of(verbose), Some(Arc::new(sink)));
+}
+
+fn say(host: &HostVtable, level: LogLevel, line: &str) {
+    if let Some(log) = host.log {
+        // SAFETY: a checked table; the line lives through the call.
+        unsafe { log(host.context, level as u32, line.as_ptr().cast(), line.len()) };
+    }
+}
+
+unsafe extern "C" fn register_params(host: *const HostVtable) -> Status {
+    guarded("register_params", || {
+        // SAFETY: by the contract of this function.
+        let host = match unsafe { checked(host) } {
+            Ok(host) => host,
+            Err(status) => return status,
+        };
+        match params::resolve(host) {
+            Ok(_) => Status::SUCCESS,
+            Err(e) => {
+                say(host, LogLevel::Error, &e.to_string());
+                e.status()
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn open(host: *const HostVtable, out: *mut *mut Component) -> Status {
+    guarded("open", || {
+        // SAFETY: by the contract of this function.
+        let host = match unsafe { checked(host) } {
+            Ok(host) => host,
+            Err(status) => return status,
+        };
+        if out.is_null() {
+            return Status::BAD_PARAM;
+        }
+        let options = match params::resolve(host) {
+            Ok(options) => options,
+            Err(e) => {
+                say(host, LogLevel::Error, &e.to_string());
+                return e.status();
+            }
+        };
+        listen(host, options.verbosity());
+        let component = OfiComponent {
+            host,
+            options,
+            module: AtomicPtr::new(ptr::null_mut()),
+        };
+        // SAFETY: not NULL, and writable by contract.
+        unsafe { *out = Box::into_raw(Box::new(component)).cast() };
+        Status::SUCCESS
+    })
+}
+
+unsafe extern "C" fn survey(
+    component: *mut Component,
+    visit: Option<SurveyFn>,
+    context: *mut c_void,
+) -> Status {
+    guarded("survey", || {
+        // SAFETY: by the contract of this function.
+        let (Some(component), Some(visit)) = (unsafe { known(component) }, visit) else {
+            return Status::BAD_PARAM;
+        };
+        let candidates = match transport::survey(&component.options) {
+            Ok(candidates) => candidates,
+            Err(e) => {
+                say(component.host, LogLevel::Error, &e.to_string());
+                return e.status();
+            }
+        };
+        let c = |s: &str| CString::new(s.replace('\0', " ")).unwrap_or_default();
+        for candidate in candidates {
+            let name = c(&candidate.name);
+            let domain = c(&candidate.domain);
+            let refusal = candidate.refusal.as_deref().map(c);
+            let provider = Provider {
+                name: name.as_ptr(),
+                domain: domain.as_ptr(),
+                refusal: refusal
+                    .as_ref()
+                    .map_or(ptr::null::<c_char>(), |r| r.as_ptr()),
+                chosen: u32::from(candidate.chosen),
+                reserved: 0,
+            };
+            // SAFETY: the host's function with the host's context; the strings live through it.
+            unsafe { visit(context, &provider) };
+        }
+        Status::SUCCESS
+    })
+}
+
+unsafe extern "C" fn init(
+    component: *mut Component,
+    thread_level: u32,
+    modules: *mut *mut Module,
+    count: *mut usize,
+) -> Status {
+    guarded("init", || {
+        // SAFETY: by the contract of this function.
+        let Some(component) = (unsafe { known(component) }) else {
+            return Status::BAD_PARAM;
+        };
+        if modules.is_null() || count.is_null() {
+            return Status::BAD_PARAM;
+        }
+        // SAFETY: not NULL, and writable by contract.
+        let room = unsafe { std::mem::replace(&mut *count, 0) };
+        let Ok(level) = ThreadLevel::try_from(thread_level) else {
+            return Status::BAD_PARAM;
+        };
+        if room == 0 {
+            return Status::BAD_PARAM;
+        }
+        if !component.module.load(Ordering::Acquire).is_null() {
+            return Status::RESOURCE_BUSY;
+        }
+        let transport = match Transport::open(&component.options, level) {
+            Ok(transport) => transport,
+            Err(e) => {
+                say(component.host, LogLevel::Error, &e.to_string());
+                return e.status();
+            }
+        };
+        let status = publish(component.host, transport.address());
+        if !status.is_ok() {
+            say(
+                component.host,
+                LogLevel::Error,
+                &format!("publishing the address: {status}"),
+            );
+            return status;
+        }
+        let module = OfiModule::new(component, transport);
+        component.module.store(module, Ordering::Release);
+        // SAFETY: not NULL, writable, and with room for one.
+        unsafe {
+            *modules = module.cast();
+            *count = 1;
+        }
+        Status::SUCCESS
+    })
+}
+
+fn publish(host: &HostVtable, address: &[u8]) -> Status {
+    let Some(modex_put) = host.modex_put else {
+        return Status::TYPE_MISMATCH;
+    };
+    // SAFETY: a checked table; the bytes live through the call.
+    unsafe {
+        modex_put(
+            host.context,
+            MODEX_KEY.as_ptr(),
+            address.as_ptr().cast(),
+            address.len(),
+        )
+    }
+}
+
+unsafe extern "C" fn progress(component: *mut Component) -> i32 {
+    let mut done = 0;
+    let status = guarded("progress", || {
+        // SAFETY: by the contract of this function.
+        let Some(component) = (unsafe { known(component) }) else {
+            return Status::BAD_PARAM;
+        };
+        // SAFETY: the pointer is NULL or a module that was not finalised.
+        if let Some(module) = unsafe { component.module.load(Ordering::Acquire).as_ref() } {
+            done = module.transport().progress();
+        }
+        Status::SUCCESS
+    });
+    if status.is_ok() {
+        i32::try_from(done).unwrap_or(i32::MAX)
+    } else {
+        status.0
+    }
+}
+
+unsafe extern "C" fn close(component: *mut Component) -> Status {
+    guarded("close", || {
+        if component.is_null() {
+            return Status::BAD_PARAM;
+        }
+        // SAFETY: by the contract of this function it came from `open` and is closed once.
+        let component = unsafe { Box::from_raw(component.cast::<OfiComponent>()) };
+        let module = component.module.swap(ptr::null_mut(), Ordering::AcqRel);
+        let status = if module.is_null() {
+            Status::SUCCESS
+        } else {
+            // SAFETY: a module that was not finalised.
+            unsafe { OfiModule::finish(module) }
+        };
+        log::route(LogLevel::Error, None);
+        status
+    })
+}

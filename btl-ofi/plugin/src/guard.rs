@@ -1,0 +1,28 @@
+//! The one way into the plugin: nothing unwinds into the host.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use plugin_api::Status;
+
+/// Runs a function of the ABI. A panic is a bug of ours: it is logged, and the host sees
+/// [`Status::FATAL`]. What the call was working on may be half done, so the module should be closed.
+#[inline]
+pub(crate) fn guarded(name: &'static str, call: impl FnOnce() -> Status) -> Status {
+    // Nothing of ours is looked at after a panic but what its own locks protect.
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(status) => status,
+        Err(payload) => panicked(name, payload.as_ref()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(name: &'static str, payload: &(dyn std::any::Any + Send)) -> Status {
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    tracing::error!("{name} panicked: {text}; close this module");
+    Status::FATAL
+}

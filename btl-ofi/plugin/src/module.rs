@@ -1,0 +1,803 @@
+//! The module's table: each function converts, calls the transport, converts back.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use plugin_api::{
+    Access, AtomicKind, AtomicOp, Attributes, BtlAtomicOp, CompletionFn, Datatype, Endpoint,
+    ErrorFn, Handle, HostVtable, Module, ModuleVtable, OpFlags, Stats, Status, TableHeader, magic,
+};
+use transport::{Completion, ErrorReport, HANDLE_SIZE, Transport};
+
+use crate::component::{MODEX_KEY, OfiComponent};
+use crate::guard::guarded;
+use crate::handles::Handles;
+
+/// Largest address blob that is read from a peer.
+const MAX_BLOB: usize = 64 * 1024;
+
+static TABLE: ModuleVtable = ModuleVtable {
+    header: TableHeader::of::<ModuleVtable>(magic::MODULE),
+    add_procs: Some(add_procs),
+    del_procs: Some(del_procs),
+    register_mem: Some(register_mem),
+    deregister_mem: Some(deregister_mem),
+    put: Some(put),
+    get: Some(get),
+    atomic_op: Some(atomic_op),
+    atomic_fop: Some(atomic_fop),
+    atomic_cswap: Some(atomic_cswap),
+    flush: Some(flush),
+    register_error: Some(register_error),
+    atomic_query: Some(atomic_query),
+    atomic_opv: Some(atomic_opv),
+    atomic_fopv: Some(atomic_fopv),
+    atomic_cswapv: Some(atomic_cswapv),
+    stats: Some(stats),
+    finalize: Some(finalize),
+};
+
+/// What the host's [`Module`] is: the two pointers it knows, and ours behind them.
+#[repr(C)]
+pub(crate) struct OfiModule {
+    abi: Module,
+    host: &'static HostVtable,
+    component: *const OfiComponent,
+    transport: Transport,
+    handles: Handles,
+    attributes: Attributes,
+}
+
+impl OfiModule {
+    /// A module on the heap, owned by the component until [`finish`](Self::finish).
+    pub(crate) fn new(component: &OfiComponent, transport: Transport) -> *mut OfiModule {
+        let c = transport.capabilities();
+        let attributes = Attributes {
+            header: TableHeader::of::<Attributes>(magic::ATTRIBUTES),
+            flags: c.flags.bits(),
+            atomic_flags: c.atomic_flags.bits(),
+            put_limit: c.put_limit as u64,
+            get_limit: c.get_limit as u64,
+            put_alignment: 1,
+            get_alignment: 1,
+            // No supported provider needs local registration (FI_MR_LOCAL is refused).
+            put_local_registration_threshold: u64::MAX,
+            get_local_registration_threshold: u64::MAX,
+            handle_size: HANDLE_SIZE as u64,
+            latency: c.latency,
+            bandwidth: c.bandwidth,
+            exclusivity: c.exclusivity,
+            contexts: c.contexts as u32,
+            // The strings' heap does not move with the transport.
+            provider: c.provider.as_ptr(),
+            domain: c.domain.as_ptr(),
+            completion: c.completion.as_ptr(),
+        };
+        let module = Box::into_raw(Box::new(OfiModule {
+            abi: Module {
+                vtable: &TABLE,
+                attributes: ptr::null(),
+            },
+            host: component.host,
+            component,
+            transport,
+            handles: Handles::default(),
+            attributes,
+        }));
+        // SAFETY: just allocated; nobody else has it yet.
+        unsafe {
+            (*module).abi.attributes = &raw const (*module).attributes;
+            (*module).transport.set_owner(module.cast());
+        }
+        module
+    }
+
+    pub(crate) fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// Flushes, ends every registration, closes and frees the module.
+    ///
+    /// # Safety
+    /// `module` came from [`new`](Self::new) and is finished once.
+    pub(crate) unsafe fn finish(module: *mut OfiModule) -> Status {
+        // SAFETY: the caller vouches for it.
+        let module = unsafe { Box::from_raw(module) };
+        module.transport.flush_for_close();
+        module.handles.clear();
+        match module.transport.close() {
+            Ok(()) => Status::SUCCESS,
+            Err(e) => {
+                tracing::error!("{e}");
+                e.status()
+            }
+        }
+    }
+}
+
+/// The module behind the host's pointer.
+///
+/// # Safety
+/// `module` is NULL or came from `init` and was not finalised.
+#[inline]
+unsafe fn known<'a>(module: *mut Module) -> Option<&'a OfiModule> {
+    // SAFETY: the caller vouches for it.
+    unsafe { module.cast::<OfiModule>().as_ref() }
+}
+
+#[inline]
+fn peer(endpoint: *mut Endpoint) -> Option<NonNull<transport::Endpoint>> {
+    NonNull::new(endpoint.cast())
+}
+
+/// A copy of a remote handle, wherever the host keeps it.
+///
+/// # Safety
+/// `handle` is NULL or readable for the size of a handle.
+#[inline]
+unsafe fn remote(handle: *const Handle) -> Option<transport::Handle> {
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: the caller vouches for it; nothing is assumed of the alignment.
+    Some(unsafe { ptr::read_unaligned(handle.cast()) })
+}
+
+#[inline]
+fn completion(
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Option<Completion> {
+    callback.map(|function| Completion {
+        function,
+        context,
+        data,
+    })
+}
+
+unsafe extern "C" fn add_procs(
+    module: *mut Module,
+    count: usize,
+    procs: *const u64,
+    endpoints: *mut *mut Endpoint,
+) -> Status {
+    guarded("add_procs", || {
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        if count == 0 {
+            return Status::SUCCESS;
+        }
+        if procs.is_null() || endpoints.is_null() {
+            return Status::BAD_PARAM;
+        }
+        // SAFETY: not NULL; `count` long by contract.
+        let (procs, endpoints) = unsafe {
+            (
+                std::slice::from_raw_parts(procs, count),
+                std::slice::from_raw_parts_mut(endpoints, count),
+            )
+        };
+        let mut status = Status::SUCCESS;
+        for (&proc, out) in procs.iter().zip(endpoints) {
+            *out = ptr::null_mut();
+            match connect(module, proc) {
+                Ok(endpoint) => *out = endpoint.as_ptr().cast(),
+                Err(why) => {
+                    tracing::warn!("process {proc} cannot be reached: {}", why.1);
+                    // A peer without an address is unreachable, which its NULL endpoint says; other
+                    // failures are reported as well.
+                    if why.0 != Status::UNREACH {
+                        status = why.0;
+                    }
+                }
+            }
+        }
+        status
+    })
+}
+
+fn connect(
+    module: &OfiModule,
+    proc: u64,
+) -> Result<NonNull<transport::Endpoint>, (Status, String)> {
+    let blob = fetch_blob(module.host, proc)?;
+    module
+        .transport
+        .connect(&blob, proc)
+        .map_err(|e| (e.status(), e.to_string()))
+}
+
+fn fetch_blob(host: &HostVtable, proc: u64) -> Result<Vec<u8>, (Status, String)> {
+    let Some(modex_get) = host.modex_get else {
+        return Err((
+            Status::TYPE_MISMATCH,
+            String::from("the host has no modex_get"),
+        ));
+    };
+    let mut blob = vec![0u8; 512];
+    loop {
+        let mut size = 0;
+        // SAFETY: a checked table; the buffer has the capacity given.
+        let status = unsafe {
+            modex_get(
+                host.context,
+                proc,
+                MODEX_KEY.as_ptr(),
+                blob.as_mut_ptr().cast(),
+                blob.len(),
+                &mut size,
+            )
+        };
+        if status == Status::NOT_FOUND {
+            return Err((Status::UNREACH, String::from("it published no address")));
+        }
+        status.ok().map_err(|s| {
+            (
+                s,
+                format!("the host answered {s} when asked for its address"),
+            )
+        })?;
+        if size <= blob.len() {
+            blob.truncate(size);
+            return Ok(blob);
+        }
+        if size > MAX_BLOB {
+            return Err((
+                Status::UNREACH,
+                format!("its address has {size} bytes, which cannot be"),
+            ));
+        }
+        blob.resize(size, 0);
+    }
+}
+
+unsafe extern "C" fn del_procs(
+    module: *mut Module,
+    count: usize,
+    endpoints: *const *mut Endpoint,
+) -> Status {
+    guarded("del_procs", || {
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        if count == 0 {
+            return Status::SUCCESS;
+        }
+        if endpoints.is_null() {
+            return Status::BAD_PARAM;
+        }
+        // SAFETY: not NULL; `count` long by contract.
+        let endpoints = unsafe { std::slice::from_raw_parts(endpoints, count) };
+        let mut status = Status::SUCCESS;
+        for endpoint in endpoints.iter().filter_map(|&e| peer(e)) {
+            // SAFETY: by contract an endpoint from add_procs, released as often as it was added.
+            let released = unsafe { module.transport.disconnect(endpoint) };
+            if !released.is_ok() {
+                status = released;
+            }
+        }
+        status
+    })
+}
+
+unsafe extern "C" fn register_mem(
+    module: *mut Module,
+    _endpoint: *mut Endpoint,
+    base: *mut c_void,
+    size: usize,
+    access: u32,
+    handle: *mut *mut Handle,
+) -> Status {
+    guarded("register_mem", || {
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        if handle.is_null() || (base.is_null() && size > 0) {
+            return Status::BAD_PARAM;
+        }
+        let Some(access) = Access::from_bits(access) else {
+            return Status::BAD_PARAM;
+        };
+        // SAFETY: by contract the memory stays until deregister_mem.
+        let region = match unsafe { module.transport.register(base, size, access) } {
+            Ok(region) => region,
+            Err(e) => {
+                tracing::info!("{e}");
+                return e.status();
+            }
+        };
+        match module.handles.insert(region) {
+            Ok(pointer) => {
+                // SAFETY: not NULL, and writable by contract.
+                unsafe { *handle = pointer.cast() };
+                Status::SUCCESS
+            }
+            Err(_region) => Status::OUT_OF_RESOURCE,
+        }
+    })
+}
+
+unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
+    guarded("deregister_mem", || {
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        let Some(region) = module.handles.remove(handle.cast()) else {
+            return Status::BAD_PARAM;
+        };
+        match region.close() {
+            Ok(()) => Status::SUCCESS,
+            Err(e) => {
+                tracing::warn!("{e}");
+                e.status()
+            }
+        }
+    })
+}
+
+/// Gives back the value of an `Option`, or answers BAD_PARAM from the function around it. The hot
+/// functions below check a handful of pointers each.
+macro_rules! need {
+    ($($value:expr),+) => { ($(match $value { Some(value) => value, None => return Status::BAD_PARAM }),+) };
+}
+
+unsafe extern "C" fn put(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    size: usize,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("put", || {
+        // SAFETY: by contract.
+        let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
+            remote(remote_handle)
+        });
+        if local_address.is_null() && size > 0 {
+            return Status::BAD_PARAM;
+        }
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the buffer readable until completion.
+        unsafe {
+            module.transport.put(
+                peer,
+                local_address,
+                remote_address,
+                local_handle,
+                &remote,
+                size,
+                completion,
+            )
+        }
+    })
+}
+
+unsafe extern "C" fn get(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    size: usize,
+    _flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("get", || {
+        // SAFETY: by contract.
+        let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
+            remote(remote_handle)
+        });
+        if local_address.is_null() && size > 0 {
+            return Status::BAD_PARAM;
+        }
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        unsafe {
+            module.transport.get(
+                peer,
+                local_address,
+                remote_address,
+                local_handle,
+                &remote,
+                size,
+                completion,
+            )
+        }
+    })
+}
+
+unsafe extern "C" fn atomic_op(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    remote_address: u64,
+    remote_handle: *const Handle,
+    op: u32,
+    operand: u64,
+    flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("atomic_op", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, op, flags) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            BtlAtomicOp::try_from(op).ok(),
+            OpFlags::from_bits(flags)
+        );
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live.
+        unsafe {
+            module.transport.atomic_op(
+                peer,
+                remote_address,
+                &remote,
+                op,
+                operand,
+                flags,
+                completion,
+            )
+        }
+    })
+}
+
+unsafe extern "C" fn atomic_fop(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    op: u32,
+    operand: u64,
+    flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("atomic_fop", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, local, op, flags) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            NonNull::new(local_address),
+            BtlAtomicOp::try_from(op).ok(),
+            OpFlags::from_bits(flags)
+        );
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        unsafe {
+            module.transport.atomic_fop(
+                peer,
+                local.as_ptr(),
+                remote_address,
+                local_handle,
+                &remote,
+                op,
+                operand,
+                flags,
+                completion,
+            )
+        }
+    })
+}
+
+unsafe extern "C" fn atomic_cswap(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    compare: u64,
+    value: u64,
+    flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("atomic_cswap", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, local, flags) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            NonNull::new(local_address),
+            OpFlags::from_bits(flags)
+        );
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        unsafe {
+            module.transport.atomic_cswap(
+                peer,
+                local.as_ptr(),
+                remote_address,
+                local_handle,
+                &remote,
+                compare,
+                value,
+                flags,
+                completion,
+            )
+        }
+    })
+}
+
+unsafe extern "C" fn flush(module: *mut Module, endpoint: *mut Endpoint) -> Status {
+    guarded("flush", || {
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        // SAFETY: by contract NULL or a live endpoint.
+        let endpoint = unsafe { endpoint.cast::<transport::Endpoint>().as_ref() };
+        module.transport.flush(endpoint)
+    })
+}
+
+unsafe extern "C" fn register_error(
+    module: *mut Module,
+    callback: Option<ErrorFn>,
+    context: *mut c_void,
+) -> Status {
+    guarded("register_error", || {
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        module
+            .transport
+            .on_error(callback.map(|function| ErrorReport { function, context }));
+        Status::SUCCESS
+    })
+}
+
+unsafe extern "C" fn atomic_query(
+    module: *mut Module,
+    datatype: u32,
+    op: u32,
+    kind: u32,
+    max_count: *mut usize,
+) -> Status {
+    guarded("atomic_query", || {
+        // SAFETY: by contract.
+        let (module, max_count, datatype, op, kind) = need!(
+            unsafe { known(module) },
+            NonNull::new(max_count),
+            Datatype::try_from(datatype).ok(),
+            AtomicOp::try_from(op).ok(),
+            AtomicKind::try_from(kind).ok()
+        );
+        let count = module.transport.atomic_count(kind, datatype, op);
+        // SAFETY: not NULL, and writable by contract.
+        unsafe { *max_count.as_ptr() = count.unwrap_or(0) };
+        count.map_or(Status::NOT_SUPPORTED, |_| Status::SUCCESS)
+    })
+}
+
+unsafe extern "C" fn atomic_opv(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *const c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    datatype: u32,
+    op: u32,
+    count: usize,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("atomic_opv", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, datatype, op) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            Datatype::try_from(datatype).ok(),
+            AtomicOp::try_from(op).ok()
+        );
+        if local_address.is_null() && count > 0 {
+            return Status::BAD_PARAM;
+        }
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the operands readable until completion.
+        unsafe {
+            module.transport.atomic_opv(
+                peer,
+                local_address,
+                remote_address,
+                local_handle,
+                &remote,
+                datatype,
+                op,
+                count,
+                completion,
+            )
+        }
+    })
+}
+
+unsafe extern "C" fn atomic_fopv(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *const c_void,
+    result_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    result_handle: *mut Handle,
+    remote_handle: *const Handle,
+    datatype: u32,
+    op: u32,
+    count: usize,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("atomic_fopv", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, datatype, op) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            Datatype::try_from(datatype).ok(),
+            AtomicOp::try_from(op).ok()
+        );
+        if result_address.is_null() && count > 0 {
+            return Status::BAD_PARAM;
+        }
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the buffers good until completion.
+        unsafe {
+            module.transport.atomic_fopv(
+                peer,
+                local_address,
+                result_address,
+                remote_address,
+                local_handle,
+                result_handle,
+                &remote,
+                datatype,
+                op,
+                count,
+                completion,
+            )
+        }
+    })
+}
+
+unsafe extern "C" fn atomic_cswapv(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *const c_void,
+    compare_address: *const c_void,
+    result_address: *mut c_void,
+    remote_address: u64,
+    result_handle: *mut Handle,
+    remote_handle: *const Handle,
+    datatype: u32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("atomic_cswapv", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, datatype, result) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            Datatype::try_from(datatype).ok(),
+            NonNull::new(result_address)
+        );
+        if local_address.is_null() || compare_address.is_null() {
+            return Status::BAD_PARAM;
+        }
+        // SAFETY: by contract both hold one element.
+        let (value, compare) = unsafe {
+            (
+                element(local_address, datatype),
+                element(compare_address, datatype),
+            )
+        };
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        unsafe {
+            module.transport.atomic_cswapv(
+                peer,
+                value,
+                compare,
+                result.as_ptr(),
+                remote_address,
+                result_handle,
+                &remote,
+                datatype,
+                completion,
+            )
+        }
+    })
+}
+
+/// The bytes of one element, in the low end of a word.
+///
+/// # Safety
+/// `address` holds an element of the type.
+unsafe fn element(address: *const c_void, datatype: Datatype) -> u64 {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the caller vouches for `size` bytes, of which there are at most eight.
+    unsafe {
+        ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), datatype.size());
+    }
+    u64::from_ne_bytes(bytes)
+}
+
+unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
+    guarded("stats", || {
+        // SAFETY: by contract.
+        let (module, out) = need!(unsafe { known(module) }, NonNull::new(stats));
+        // SAFETY: the caller's record begins with its header.
+        let header = unsafe { *out.as_ptr().cast::<TableHeader>() };
+        if header
+            .check("stats", magic::STATS, size_of::<TableHeader>())
+            .is_err()
+        {
+            return Status::TYPE_MISMATCH;
+        }
+        let mut counts = module.transport.stats();
+        let size = (header.size as usize).min(size_of::<Stats>());
+        counts.header.size = size as u32;
+        // SAFETY: the caller's record has `size` bytes, as its header says.
+        unsafe {
+            ptr::copy_nonoverlapping((&raw const counts).cast::<u8>(), out.as_ptr().cast(), size);
+        }
+        Status::SUCCESS
+    })
+}
+
+unsafe extern "C" fn finalize(module: *mut Module) -> Status {
+    guarded("finalize", || {
+        let pointer = module.cast::<OfiModule>();
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        // SAFETY: the component outlives its modules.
+        let component = unsafe { &*module.component };
+        // Progress no longer finds the module, and `close` will not finish it again.
+        let taken = component.module.compare_exchange(
+            pointer,
+            ptr::null_mut(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if taken.is_err() {
+            return Status::NOT_INITIALIZED;
+        }
+        // SAFETY: taken out of the component, so it is finished once.
+        unsafe { OfiModule::finish(pointer) }
+    })
+}

@@ -1,0 +1,328 @@
+//! One process as its own peer, over each real provider: every kind of operation, checked.
+
+use std::convert::Infallible;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, Endpoint, Options, Transport};
+use mca_params::Value;
+use plugin_api::{
+    Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Handle, Module, OpFlags, Status,
+    ThreadLevel,
+};
+
+const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
+
+/// Loopback only; set before libfabric first looks.
+fn loopback() {
+    for variable in ["FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE"] {
+        // SAFETY: called first thing in each test, before the transport starts any thread; tests of
+        // this file set equal values.
+        unsafe { std::env::set_var(variable, "lo") };
+    }
+}
+
+fn options(overrides: &[(&str, Value)]) -> Options {
+    Options::resolve(|d| {
+        let o = overrides.iter().find(|(n, _)| *n == d.name);
+        Ok::<_, Infallible>(o.map_or(d.default.clone(), |(_, v)| v.clone()))
+    })
+    .unwrap()
+}
+
+fn open(provider: &'static str, level: ThreadLevel) -> Transport {
+    loopback();
+    let o = options(&[("btl_ofi_provider_include", Value::str(provider))]);
+    let t = Transport::open(&o, level).unwrap_or_else(|e| panic!("{provider}: {e}"));
+    assert_eq!(t.capabilities().provider.to_str(), Ok(provider));
+    t
+}
+
+/// Tries until the provider takes the operation.
+fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let status = post();
+        if status == Status::SUCCESS {
+            return;
+        }
+        assert!(status.is_again(), "{status}");
+        assert!(Instant::now() < deadline, "the provider takes nothing");
+        t.progress();
+    }
+}
+
+unsafe extern "C" fn count(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    assert_eq!(status, 0);
+    assert_eq!(data as usize, 77);
+    // SAFETY: the tests pass a counter that outlives the operation.
+    unsafe { &*context.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+}
+
+fn every_operation(provider: &'static str, level: ThreadLevel) {
+    let t = open(provider, level);
+    let peer = t.connect(&t.address().to_vec(), 0).unwrap();
+    // SAFETY: the endpoint lives until the transport closes.
+    let ep: &Endpoint = unsafe { peer.as_ref() };
+    let mut window = vec![0u64; 4096];
+    let base = window.as_mut_ptr() as u64;
+    let bytes = window.len() * 8;
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    // SAFETY: the window lives until the region is closed.
+    let region = unsafe { t.register(window.as_mut_ptr().cast(), bytes, access) }.unwrap();
+    let h = region.handle();
+    let none = ptr::null_mut();
+    let at = |i: u64| base + i * 8;
+    // SAFETY: the window is only changed by operations that were flushed before.
+    let word = |i: u64| unsafe { ptr::read_volatile((base as *const u64).add(i as usize)) };
+
+    let mut source: Vec<u64> = (0..2048).map(|i| i * 0x0101_0101_0101).collect();
+    let src = source.as_mut_ptr().cast::<c_void>();
+    for size in [1usize, 8, 9, 256, 4096, 16_384] {
+        // SAFETY: all buffers live to the end of the test.
+        insist(&t, || unsafe {
+            t.put(peer, src, at(0), none, &h, size, None)
+        });
+        assert_eq!(t.flush(Some(ep)), Status::SUCCESS);
+        // SAFETY: both are initialised bytes of at least `size`.
+        let (a, b) = unsafe {
+            (
+                std::slice::from_raw_parts(base as *const u8, size),
+                std::slice::from_raw_parts(src.cast::<u8>(), size),
+            )
+        };
+        assert_eq!(a, b, "{provider}: {size} bytes");
+        let mut back = vec![0u8; size];
+        let dst = back.as_mut_ptr().cast();
+        // SAFETY: as above.
+        insist(&t, || unsafe {
+            t.get(peer, dst, at(0), none, &h, size, None)
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!(back, b, "{provider}: {size} bytes back");
+    }
+
+    let done = AtomicU32::new(0);
+    let with = Some(Completion {
+        function: count,
+        context: (&raw const done).cast_mut().cast(),
+        data: 77 as *mut c_void,
+    });
+    for _ in 0..300 {
+        // SAFETY: as above.
+        insist(&t, || unsafe {
+            t.put(peer, src, at(16), none, &h, 8, with)
+        });
+    }
+    // SAFETY: as above.
+    insist(&t, || unsafe {
+        t.put(peer, src, at(16), none, &h, 0, with)
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert_eq!(
+        done.load(Ordering::Relaxed),
+        301,
+        "{provider}: callbacks before flush returns"
+    );
+
+    let mut old = 0u64;
+    let out = (&raw mut old).cast::<c_void>();
+    let f = OpFlags::empty();
+    let cases = [
+        (BtlAtomicOp::Add, 5, 7, 12),
+        (BtlAtomicOp::And, 0b1100, 0b1010, 0b1000),
+        (BtlAtomicOp::Or, 0b1100, 0b1010, 0b1110),
+        (BtlAtomicOp::Xor, 0b1100, 0b1010, 0b0110),
+        (BtlAtomicOp::Swap, 3, 9, 9),
+        (BtlAtomicOp::Min, (-2i64) as u64, 1, (-2i64) as u64),
+        (BtlAtomicOp::Max, (-2i64) as u64, 1, 1),
+    ];
+    for (op, start, operand, end) in cases {
+        window[40] = start;
+        // SAFETY: as above.
+        insist(&t, || unsafe {
+            t.atomic_op(peer, at(40), &h, op, operand, f, None)
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!(word(40), end, "{provider}: {op:?}");
+        window[40] = start;
+        // SAFETY: as above.
+        insist(&t, || unsafe {
+            t.atomic_fop(peer, out, at(40), none, &h, op, operand, f, with)
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!((old, word(40)), (start, end), "{provider}: fetching {op:?}");
+    }
+    window[41] = 1;
+    for (compare, value, then) in [(2, 5, 1), (1, 5, 5)] {
+        let before = word(41);
+        // SAFETY: as above.
+        insist(&t, || unsafe {
+            t.atomic_cswap(peer, out, at(41), none, &h, compare, value, f, None)
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!((old, word(41)), (before, then), "{provider}: compare-swap");
+    }
+
+    let max = t
+        .atomic_count(AtomicKind::Update, Datatype::Double, AtomicOp::Sum)
+        .unwrap();
+    assert!(max >= 1);
+    let n = max.min(4);
+    let mut doubles = [1.5f64, 2.5, 3.5, 4.5];
+    window[50..54].copy_from_slice(&[1.0f64.to_bits(); 4]);
+    let operands = doubles.as_mut_ptr().cast::<c_void>();
+    let (double, sum) = (Datatype::Double, AtomicOp::Sum);
+    // SAFETY: as above.
+    insist(&t, || unsafe {
+        t.atomic_opv(peer, operands, at(50), none, &h, double, sum, n, None)
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    for i in 0..n {
+        assert_eq!(f64::from_bits(word(50 + i as u64)), doubles[i] + 1.0);
+    }
+    let mut before = [0f64; 4];
+    let result = before.as_mut_ptr().cast::<c_void>();
+    let read = AtomicOp::Read;
+    insist(&t, || {
+        // SAFETY: as above.
+        unsafe {
+            t.atomic_fopv(
+                peer,
+                ptr::null(),
+                result,
+                at(50),
+                none,
+                none,
+                &h,
+                double,
+                read,
+                n,
+                None,
+            )
+        }
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert_eq!(before[..n], doubles.map(|d| d + 1.0)[..n]);
+
+    // What lies outside the region is refused before anything is sent.
+    let end = base + bytes as u64;
+    let outside = Status::VALUE_OUT_OF_BOUNDS;
+    for (address, size) in [(end, 1), (base - 1, 1), (end - 4, 8), (base, bytes + 1)] {
+        // SAFETY: refused by the bounds check.
+        assert_eq!(
+            unsafe { t.put(peer, src, address, none, &h, size, None) },
+            outside
+        );
+    }
+    // SAFETY: refused by the alignment check.
+    let odd = unsafe { t.atomic_op(peer, at(40) + 1, &h, BtlAtomicOp::Add, 1, f, None) };
+    assert_eq!(odd, Status::BAD_PARAM);
+
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    let stats = t.stats();
+    assert_eq!(stats.posted, stats.completed);
+    assert_eq!(
+        (stats.failed, stats.registrations, stats.endpoints),
+        (0, 1, 1)
+    );
+    region.close().unwrap();
+    // SAFETY: connected once, released once.
+    assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
+    assert_eq!(t.stats().endpoints, 0);
+    t.close().unwrap();
+}
+
+#[test]
+fn shm() {
+    every_operation(PROVIDERS[0], ThreadLevel::Single);
+    every_operation(PROVIDERS[0], ThreadLevel::Multiple);
+}
+
+#[test]
+fn tcp_rxm() {
+    every_operation(PROVIDERS[1], ThreadLevel::Single);
+    every_operation(PROVIDERS[1], ThreadLevel::Multiple);
+}
+
+#[test]
+fn sockets() {
+    every_operation(PROVIDERS[2], ThreadLevel::Single);
+    every_operation(PROVIDERS[2], ThreadLevel::Multiple);
+}
+
+#[test]
+fn udp_rxd() {
+    every_operation(PROVIDERS[3], ThreadLevel::Single);
+    every_operation(PROVIDERS[3], ThreadLevel::Multiple);
+}
+
+#[test]
+fn contexts_of_a_scalable_endpoint() {
+    loopback();
+    let o = options(&[
+        ("btl_ofi_provider_include", Value::str("sockets")),
+        ("btl_ofi_num_contexts_per_module", Value::Int(4)),
+    ]);
+    let t = Transport::open(&o, ThreadLevel::Multiple).unwrap();
+    assert_eq!(t.capabilities().contexts, 4);
+    let peer = t.connect(&t.address().to_vec(), 0).unwrap();
+    let window = AtomicU32::new(0);
+    let word = std::cell::UnsafeCell::new(0u64);
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    // SAFETY: the word lives until the region is closed.
+    let region = unsafe { t.register(word.get().cast(), 8, access) }.unwrap();
+    let h = region.handle();
+    let address = word.get() as u64;
+    let t = &t;
+    let peer = peer.as_ptr() as usize;
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                let peer = std::ptr::NonNull::new(peer as *mut Endpoint).unwrap();
+                for _ in 0..200 {
+                    // SAFETY: the endpoint and the word outlive the threads.
+                    insist(t, || unsafe {
+                        t.atomic_op(
+                            peer,
+                            address,
+                            &h,
+                            BtlAtomicOp::Add,
+                            1,
+                            OpFlags::empty(),
+                            None,
+                        )
+                    });
+                }
+                assert_eq!(t.flush(None), Status::SUCCESS);
+                window.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+    });
+    // SAFETY: every operation was flushed.
+    assert_eq!(unsafe { *word.get() }, 800);
+    assert_eq!(window.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn a_provider_that_does_not_exist_is_named() {
+    loopback();
+    let o = options(&[("btl_ofi_provider_include", Value::str("nonesuch"))]);
+    let e = Transport::open(&o, ThreadLevel::Single).err().unwrap();
+    assert_eq!(e.status(), Status::NOT_AVAILABLE);
+    let text = e.to_string();
+    assert!(
+        text.contains("nonesuch") && text.contains("shm: not in btl_ofi_provider_include"),
+        "{text}"
+    );
+}

@@ -1,1 +1,18 @@
-//! Placeholder.
+//! A host for transport plugins.
+//!
+//! - [`loader`] opens a plugin, checks it, and wraps its functions.
+//! - [`bootstrap`] tells the processes of a job of each other; [`launcher`] starts them.
+//! - [`job`] puts the two together: a process as a rank, connected to all others.
+//! - [`win`] is one-sided communication in terms of windows.
+//! - [`params`] and [`log`] are the plugin's and the host's settings and messages.
+//! - [`command`] is the `host-stub` program.
+//!
+//! A window belongs to a job, a job holds a transport, a transport keeps its plugin loaded.
+
+pub mod bootstrap;
+pub mod job;
+pub mod loader;
+pub mod log;
+pub mod params;
+
+pub use job::{Job, JobError, JobOptions};

@@ -1,0 +1,356 @@
+//! A rank's side of the launcher's socket.
+
+use std::collections::HashMap;
+use std::io::{Error, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::protocol::{
+    MAX_RANKS, MAX_REPLY, ProtocolError, Reply, Request, body_length, check_item, check_key,
+};
+use super::{Bootstrap, BootstrapError, Progress};
+
+/// Path of the launcher's socket.
+pub const SOCKET_ENV: &str = "HOST_STUB_SOCKET";
+/// This process's rank.
+pub const RANK_ENV: &str = "HOST_STUB_RANK";
+/// Ranks of the job.
+pub const SIZE_ENV: &str = "HOST_STUB_SIZE";
+/// The job's name.
+pub const JOB_ENV: &str = "HOST_STUB_JOB";
+
+/// How long the launcher may take to answer what needs no other rank.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// What the launcher told this process through its environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Environment {
+    /// [`SOCKET_ENV`].
+    pub socket: PathBuf,
+    /// [`RANK_ENV`].
+    pub rank: u32,
+    /// [`SIZE_ENV`].
+    pub size: u32,
+    /// [`JOB_ENV`].
+    pub job: String,
+}
+
+impl Environment {
+    /// Reads it; none when there is no [`SOCKET_ENV`], so nobody launched this process.
+    pub fn read() -> Result<Option<Self>, BootstrapError> {
+        Self::from_lookup(|name| {
+            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+        })
+    }
+
+    /// Reads it through a function that gives a variable's value.
+    pub fn from_lookup(
+        lookup: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, BootstrapError> {
+        let Some(socket) = lookup(SOCKET_ENV).filter(|socket| !socket.is_empty()) else {
+            return Ok(None);
+        };
+        let wrong = |name, wanted| BootstrapError::Environment {
+            name,
+            wanted,
+            found: lookup(name).map_or("nothing".to_owned(), |value| format!("`{value}`")),
+        };
+        let number = |name| lookup(name).and_then(|value| value.parse::<u32>().ok());
+        let size = number(SIZE_ENV)
+            .filter(|size| (1..=MAX_RANKS).contains(size))
+            .ok_or_else(|| wrong(SIZE_ENV, "a number of ranks"))?;
+        let rank = number(RANK_ENV)
+            .filter(|rank| *rank < size)
+            .ok_or_else(|| wrong(RANK_ENV, "a rank below the job's size"))?;
+        let job = lookup(JOB_ENV)
+            .filter(|job| {
+                !job.is_empty() && job.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+            })
+            .ok_or_else(|| wrong(JOB_ENV, "a job's name"))?;
+        Ok(Some(Environment {
+            socket: PathBuf::from(socket),
+            rank,
+            size,
+            job,
+        }))
+    }
+}
+
+/// A rank of a job that the local launcher started.
+pub struct Local {
+    rank: u32,
+    size: u32,
+    job: String,
+    connection: Mutex<Connection>,
+    /// Items read once; what a rank published stays the same between fences.
+    cache: Mutex<HashMap<(u32, String), Option<Vec<u8>>>>,
+}
+
+impl Local {
+    /// Connects and introduces itself.
+    pub fn join(environment: &Environment) -> Result<Self, BootstrapError> {
+        let io = |action| move |source| BootstrapError::Io { action, source };
+        let stream = UnixStream::connect(&environment.socket).map_err(io("connect"))?;
+        stream
+            .set_read_timeout(Some(ANSWER_LIMIT))
+            .and_then(|()| stream.set_write_timeout(Some(ANSWER_LIMIT)))
+            .map_err(io("set a timeout"))?;
+        let mut connection = Connection {
+            stream: Some(stream),
+            input: Vec::new(),
+        };
+        connection.send(&Request::Hello {
+            rank: environment.rank,
+        })?;
+        match connection.receive("a welcome")? {
+            Reply::Welcome { size } if size == environment.size => {}
+            Reply::Welcome { size } => {
+                return Err(BootstrapError::Refused(format!(
+                    "the job has {size} ranks, but {SIZE_ENV} says {}",
+                    environment.size
+                )));
+            }
+            other => return Err(unexpected("welcome", &other)),
+        }
+        Ok(Local {
+            rank: environment.rank,
+            size: environment.size,
+            job: environment.job.clone(),
+            connection: Mutex::new(connection),
+            cache: Mutex::new(HashMap::new()),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cached(&self) -> MutexGuard<'_, HashMap<(u32, String), Option<Vec<u8>>>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn unexpected(wanted: &'static str, found: &Reply) -> BootstrapError {
+    BootstrapError::Protocol(ProtocolError::Unexpected {
+        wanted,
+        found: found.name(),
+    })
+}
+
+impl Bootstrap for Local {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn job(&self) -> &str {
+        &self.job
+    }
+
+    fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
+        check_key(key)?;
+        check_item(data)?;
+        self.lock().send(&Request::Put {
+            key: key.to_owned(),
+            data: data.to_vec(),
+        })
+    }
+
+    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
+        check_key(key)?;
+        if rank >= self.size {
+            return Err(BootstrapError::NoSuchRank {
+                rank,
+                size: self.size,
+            });
+        }
+        let name = (rank, key.to_owned());
+        if let Some(found) = self.cached().get(&name) {
+            return Ok(found.clone());
+        }
+        let mut connection = self.lock();
+        connection.send(&Request::Get {
+            rank,
+            key: key.to_owned(),
+        })?;
+        match connection.receive("an item")? {
+            Reply::Value { data } => {
+                self.cached().insert(name, data.clone());
+                Ok(data)
+            }
+            other => Err(unexpected("value", &other)),
+        }
+    }
+
+    fn allgather(
+        &self,
+        data: &[u8],
+        progress: Progress<'_>,
+    ) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        check_item(data)?;
+        let mut connection = self.lock();
+        connection.send(&Request::Gather {
+            data: data.to_vec(),
+        })?;
+        loop {
+            match connection.poll("the other ranks")? {
+                Some(Reply::Gathered { parts }) if parts.len() == self.size as usize => {
+                    // Others may have published anew since.
+                    self.cached().clear();
+                    return Ok(parts);
+                }
+                Some(Reply::Gathered { parts }) => {
+                    return Err(BootstrapError::Refused(format!(
+                        "an exchange among {} ranks gave {} parts",
+                        self.size,
+                        parts.len()
+                    )));
+                }
+                Some(other) => return Err(unexpected("gathered", &other)),
+                None => {
+                    progress();
+                    // There may be more ranks than processors: whoever waits lets others run.
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    fn node(&self, _rank: u32) -> u32 {
+        0
+    }
+
+    fn abort(&self, code: u8, message: &str) {
+        let request = Request::Abort {
+            code,
+            message: message.to_owned(),
+        };
+        // Another thread may sit in a fence with the connection; then leaving with an exit code,
+        // which the caller does next, ends the job as well.
+        if let Ok(mut connection) = self.connection.try_lock()
+            && let Err(error) = connection.send(&request)
+        {
+            tracing::error!("cannot tell the launcher to end the job: {error}");
+        }
+    }
+
+    fn finalize(&self) -> Result<(), BootstrapError> {
+        let mut connection = self.lock();
+        connection.send(&Request::Leave)?;
+        let reply = connection.receive("a farewell")?;
+        connection.stream = None;
+        match reply {
+            Reply::Farewell => Ok(()),
+            other => Err(unexpected("farewell", &other)),
+        }
+    }
+}
+
+struct Connection {
+    /// None once the job was left.
+    stream: Option<UnixStream>,
+    input: Vec<u8>,
+}
+
+impl Connection {
+    fn send(&mut self, request: &Request) -> Result<(), BootstrapError> {
+        let name = request.name();
+        let mut stream = self
+            .stream
+            .as_ref()
+            .ok_or(BootstrapError::Left { what: name })?;
+        stream
+            .write_all(&request.encode())
+            .map_err(|source| BootstrapError::Io {
+                action: name,
+                source,
+            })
+    }
+
+    /// Waits for a reply.
+    fn receive(&mut self, what: &'static str) -> Result<Reply, BootstrapError> {
+        loop {
+            if let Some(reply) = self.take()? {
+                return Ok(reply);
+            }
+            if !self.read(what, 0)? {
+                return Err(BootstrapError::Io {
+                    action: what,
+                    source: Error::new(
+                        ErrorKind::TimedOut,
+                        format!("no answer within {} s", ANSWER_LIMIT.as_secs()),
+                    ),
+                });
+            }
+        }
+    }
+
+    /// A reply if one is there.
+    fn poll(&mut self, what: &'static str) -> Result<Option<Reply>, BootstrapError> {
+        loop {
+            if let Some(reply) = self.take()? {
+                return Ok(Some(reply));
+            }
+            if !self.read(what, libc::MSG_DONTWAIT)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The first whole reply of what has arrived.
+    fn take(&mut self) -> Result<Option<Reply>, BootstrapError> {
+        let Some(length) = body_length(&self.input, MAX_REPLY)? else {
+            return Ok(None);
+        };
+        let Some(body) = self.input.get(4..4 + length) else {
+            return Ok(None);
+        };
+        let reply = Reply::decode(body);
+        self.input.drain(..4 + length);
+        match reply? {
+            Reply::Refused { message } => Err(BootstrapError::Refused(message)),
+            reply => Ok(Some(reply)),
+        }
+    }
+
+    /// Takes what has arrived; false if nothing has, in the time allowed.
+    fn read(&mut self, what: &'static str, flags: libc::c_int) -> Result<bool, BootstrapError> {
+        let stream = self.stream.as_ref().ok_or(BootstrapError::Left { what })?;
+        let mut chunk = [0_u8; 16 << 10];
+        // SAFETY: the socket is open and the buffer as long as said.
+        let count = unsafe {
+            libc::recv(
+                stream.as_raw_fd(),
+                chunk.as_mut_ptr().cast(),
+                chunk.len(),
+                flags,
+            )
+        };
+        match usize::try_from(count) {
+            Ok(0) => Err(BootstrapError::Closed { what }),
+            Ok(count) => {
+                self.input.extend_from_slice(&chunk[..count]);
+                Ok(true)
+            }
+            Err(_) => {
+                let source = Error::last_os_error();
+                match source.kind() {
+                    ErrorKind::WouldBlock => Ok(false),
+                    ErrorKind::Interrupted => Ok(true),
+                    _ => Err(BootstrapError::Io {
+                        action: what,
+                        source,
+                    }),
+                }
+            }
+        }
+    }
+}

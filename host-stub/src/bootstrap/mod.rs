@@ -1,0 +1,121 @@
+//! How the processes of a job learn of each other: rank, size, published data, and a fence.
+//!
+//! [`from_environment`] finds what this process was started by: the [`local`] launcher, or nobody
+//! ([`Singleton`]). Nothing here knows the transport; whoever waits here is handed a function to
+//! call meanwhile, because a peer's operation may need this process's progress.
+
+pub mod local;
+pub mod protocol;
+mod singleton;
+
+use std::sync::Arc;
+
+pub use protocol::{MAX_ITEM, ProtocolError};
+pub use singleton::Singleton;
+
+/// Called over and over while this process waits for others.
+pub type Progress<'a> = &'a mut dyn FnMut();
+
+/// The processes of a job, and what they tell each other out of band. Any thread may call;
+/// [`fence`](Self::fence) and [`allgather`](Self::allgather) are collective, so every rank calls
+/// them in the same order.
+pub trait Bootstrap: Send + Sync {
+    /// This process's rank, below [`size`](Self::size).
+    fn rank(&self) -> u32;
+
+    /// Processes of the job.
+    fn size(&self) -> u32;
+
+    /// A name of the job, the same at every rank and unique on the machine: letters, digits, `-`.
+    fn job(&self) -> &str;
+
+    /// Publishes at most [`MAX_ITEM`] bytes under a key; a second time, replaces them. Visible to
+    /// the others after the next fence.
+    fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError>;
+
+    /// What a rank published under a key before the last fence; none if nothing.
+    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError>;
+
+    /// Waits until every rank is here.
+    fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
+        self.allgather(&[], progress).map(drop)
+    }
+
+    /// Gives every rank what each rank gave, in the order of the ranks; at most [`MAX_ITEM`] bytes
+    /// each. Also a fence.
+    fn allgather(
+        &self,
+        data: &[u8],
+        progress: Progress<'_>,
+    ) -> Result<Vec<Vec<u8>>, BootstrapError>;
+
+    /// The node a rank runs on: ranks with the same number share memory.
+    fn node(&self, rank: u32) -> u32;
+
+    /// Asks for the end of the whole job with an exit code. Returns at once; the caller leaves too.
+    fn abort(&self, code: u8, message: &str);
+
+    /// Leaves the job in good order. A process that goes without having said so has failed.
+    fn finalize(&self) -> Result<(), BootstrapError>;
+}
+
+/// Why the processes of the job could not be reached.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BootstrapError {
+    /// A variable that the launcher sets is missing or means nothing.
+    #[error(
+        "environment variable {name}: wanted {wanted}, found {found}; it is set by \
+         `host-stub launch` and not by hand"
+    )]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// What it should hold.
+        wanted: &'static str,
+        /// What it holds.
+        found: String,
+    },
+    /// The launcher's socket failed.
+    #[error("launcher: {action}: {source} (has the launcher ended?)")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The launcher closed the connection.
+    #[error("launcher: closed the connection while this rank was waiting for {what}")]
+    Closed {
+        /// What was waited for.
+        what: &'static str,
+    },
+    /// The launcher turned a request away.
+    #[error("launcher: {0}")]
+    Refused(String),
+    /// A message that cannot be understood, or is another than was due.
+    #[error("launcher: {0}")]
+    Protocol(#[from] ProtocolError),
+    /// Nobody has that rank.
+    #[error("rank {rank}: wanted a rank below {size}")]
+    NoSuchRank {
+        /// The rank.
+        rank: u32,
+        /// The job's size.
+        size: u32,
+    },
+    /// The job was left already.
+    #[error("{what} after this process left the job")]
+    Left {
+        /// What was asked for.
+        what: &'static str,
+    },
+}
+
+/// Joins the job that this process was started in, or makes one of its own.
+pub fn from_environment() -> Result<Arc<dyn Bootstrap>, BootstrapError> {
+    Ok(match local::Environment::read()? {
+        Some(environment) => Arc::new(local::Local::join(&environment)?),
+        None => Arc::new(Singleton::new()),
+    })
+}

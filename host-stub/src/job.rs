@@ -1,0 +1,313 @@
+//! A process's part in a job: who it is, the transport it talks through, and its peers.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use plugin_api::{Status, ThreadLevel};
+
+use crate::bootstrap::{self, Bootstrap, BootstrapError};
+use crate::loader::{
+    self, Component, EndpointRef, Failure, HostServices, LoadError, Plugin, Transport,
+    TransportError,
+};
+use crate::log;
+use crate::params::{Params, ParamsError, Setting};
+
+/// How to join a job. The default: the default plugin, no explicit settings, any threads at once.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// The plugin's file; [`loader::default_path`] if none is given.
+    pub plugin: Option<PathBuf>,
+    /// Parameters set above every other source.
+    pub settings: Vec<Setting>,
+    thread_level: ThreadLevel,
+}
+
+impl Default for JobOptions {
+    fn default() -> Self {
+        JobOptions {
+            plugin: None,
+            settings: Vec::new(),
+            thread_level: ThreadLevel::Multiple,
+        }
+    }
+}
+
+impl JobOptions {
+    /// Promises a weaker use of threads than [`ThreadLevel::Multiple`], so that the transport can
+    /// leave out its locks.
+    ///
+    /// # Safety
+    /// The program keeps to the level: see [`Component::init`].
+    pub unsafe fn assume_threads(mut self, level: ThreadLevel) -> Self {
+        self.thread_level = level;
+        self
+    }
+}
+
+/// Why a job could not be joined, or went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// A source of parameters is wrong.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    /// A parameter of the host has a value that means nothing.
+    #[error(transparent)]
+    Param(#[from] mca_params::Error),
+    /// The other processes cannot be reached out of band.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// The plugin cannot be used.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A call of the transport failed.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The transport has no way to a rank.
+    #[error("rank {rank}: the transport {transport:?} cannot reach it")]
+    Unreachable {
+        /// The rank.
+        rank: u32,
+        /// The transport.
+        transport: Transport,
+    },
+    /// Nobody has that rank.
+    #[error("rank {rank}: wanted a rank below {size}")]
+    NoSuchRank {
+        /// The rank.
+        rank: u32,
+        /// The job's size.
+        size: u32,
+    },
+    /// Something sent did not arrive.
+    #[error("rank {rank}: flush before leaving the job returned {status}{}", cause(.failure))]
+    Flush {
+        /// This rank.
+        rank: u32,
+        /// What flush returned.
+        status: Status,
+        /// What the transport reported before.
+        failure: Option<Failure>,
+    },
+}
+
+fn cause(failure: &Option<Failure>) -> String {
+    failure
+        .as_ref()
+        .map_or_else(String::new, |failure| format!(" ({failure})"))
+}
+
+/// This process as a rank of a job, connected to every rank. Shared as an `Arc`; any thread may
+/// call, within the level of its [`JobOptions`].
+pub struct Job {
+    // The transport ends before the bootstrap: ending it may still log with this rank's name.
+    transport: Transport,
+    others: Vec<Transport>,
+    endpoints: Vec<EndpointRef>,
+    failure: Arc<FirstFailure>,
+    params: Arc<Params>,
+    bootstrap: Arc<dyn Bootstrap>,
+}
+
+/// The first failure reported. Reading it costs one load, so waiting loops may look at it.
+#[derive(Default)]
+struct FirstFailure(OnceLock<Failure>);
+
+impl Job {
+    /// Joins the job that this process was started in, or makes one of its own: bootstrap, plugin,
+    /// modules, exchange of addresses, connections to all ranks, and a fence.
+    pub fn init(options: JobOptions) -> Result<Arc<Job>, JobError> {
+        let params = Arc::new(Params::from_system(&options.settings)?);
+        let bootstrap = bootstrap::from_environment()?;
+        log::init(&params, Some(bootstrap.as_ref()))?;
+        Self::with(options, params, bootstrap)
+    }
+
+    fn with(
+        options: JobOptions,
+        params: Arc<Params>,
+        bootstrap: Arc<dyn Bootstrap>,
+    ) -> Result<Arc<Job>, JobError> {
+        let path = options.plugin.unwrap_or_else(loader::default_path);
+        let services = HostServices {
+            params: Arc::clone(&params),
+            bootstrap: Arc::clone(&bootstrap),
+        };
+        let component = Component::open(Plugin::open(&path, services)?)?;
+        // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by whoever
+        // called `assume_threads`.
+        let mut transports = unsafe { component.init(options.thread_level) }?;
+        let best = transports
+            .iter()
+            .enumerate()
+            .max_by_key(|(index, transport)| {
+                let attributes = transport.attributes();
+                // The first of equals.
+                (
+                    attributes.exclusivity,
+                    std::cmp::Reverse((attributes.latency, *index)),
+                )
+            })
+            .map_or(0, |(index, _)| index);
+        let transport = transports.swap_remove(best);
+
+        let failure = Arc::new(FirstFailure::default());
+        let recorded = Arc::clone(&failure);
+        transport
+            .on_error(move |failure| {
+                tracing::error!("{failure}");
+                let _ = recorded.0.set(failure);
+            })
+            .ok()
+            .map_err(|status| TransportError {
+                operation: "register_error",
+                subject: loader::Subject::Module,
+                status,
+            })?;
+
+        // The addresses that init published become visible here.
+        bootstrap.fence(&mut || {
+            transport.progress();
+        })?;
+        let endpoints = connect(&transport, bootstrap.size())?;
+        // Nobody sends before everybody can receive.
+        bootstrap.fence(&mut || {
+            transport.progress();
+        })?;
+        params.read(|registry| {
+            for warning in registry.warnings() {
+                tracing::warn!("{warning}");
+            }
+            for unknown in registry.unknown("btl_ofi_") {
+                tracing::warn!("{unknown}");
+            }
+        });
+        Ok(Arc::new(Job {
+            transport,
+            others: transports,
+            endpoints,
+            failure,
+            params,
+            bootstrap,
+        }))
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> u32 {
+        self.bootstrap.rank()
+    }
+
+    /// Ranks of the job.
+    pub fn size(&self) -> u32 {
+        self.bootstrap.size()
+    }
+
+    /// The transport that windows use: of the plugin's modules the one with the highest
+    /// exclusivity, of equals the one with the lowest latency.
+    #[inline]
+    pub fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// The plugin's other modules; not connected.
+    pub fn other_transports(&self) -> &[Transport] {
+        &self.others
+    }
+
+    /// The way to a rank, this one included.
+    #[inline]
+    pub fn endpoint(&self, rank: u32) -> Result<EndpointRef, JobError> {
+        self.endpoints
+            .get(rank as usize)
+            .copied()
+            .ok_or(JobError::NoSuchRank {
+                rank,
+                size: self.size(),
+            })
+    }
+
+    /// The other processes, out of band.
+    pub fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
+        &self.bootstrap
+    }
+
+    /// The parameters of this process.
+    pub fn params(&self) -> &Arc<Params> {
+        &self.params
+    }
+
+    /// Gives every rank what each rank gave, in the order of the ranks; collective. Progresses the
+    /// transport while waiting.
+    pub fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError> {
+        Ok(self.bootstrap.allgather(data, &mut || {
+            self.transport.progress();
+        })?)
+    }
+
+    /// Waits until every rank is here; collective. Progresses the transport while waiting. Says
+    /// nothing about operations under way: flush first.
+    pub fn barrier(&self) -> Result<(), JobError> {
+        Ok(self.bootstrap.fence(&mut || {
+            self.transport.progress();
+        })?)
+    }
+
+    /// The first failure that the transport reported outside of a completion, such as a peer that
+    /// is gone. Cheap enough to look at in a waiting loop.
+    #[inline]
+    pub fn failed(&self) -> Option<&Failure> {
+        self.failure.0.get()
+    }
+
+    /// Ends the whole job with an exit code; to be called when this process cannot go on, which
+    /// then exits with that code itself.
+    pub fn abort(&self, code: u8, message: &str) {
+        self.bootstrap.abort(code, message);
+    }
+
+    /// Completes what this rank sent, waits for all ranks, and leaves the job in good order;
+    /// collective. Nothing is sent afterwards. The transport itself ends with the last reference
+    /// to it.
+    pub fn finalize(&self) -> Result<(), JobError> {
+        let flushed = self.transport.flush(None);
+        // The others are not made to wait for ever because of a failure here.
+        self.barrier()?;
+        self.bootstrap.finalize()?;
+        flushed.ok().map(drop).map_err(|status| JobError::Flush {
+            rank: self.rank(),
+            status,
+            failure: self.failed().cloned(),
+        })
+    }
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Job(rank {} of {}, {:?})",
+            self.rank(),
+            self.size(),
+            self.transport
+        )
+    }
+}
+
+/// Connects to every rank, or to none.
+fn connect(transport: &Transport, size: u32) -> Result<Vec<EndpointRef>, JobError> {
+    let procs: Vec<u64> = (0..u64::from(size)).collect();
+    let found = transport.connect(&procs)?;
+    if let Some(rank) = found.iter().position(Option::is_none) {
+        let reached: Vec<EndpointRef> = found.into_iter().flatten().collect();
+        // SAFETY: these were connected above, and nobody else has seen them.
+        if let Err(error) = unsafe { transport.disconnect(&reached) } {
+            tracing::warn!("{error}");
+        }
+        return Err(JobError::Unreachable {
+            rank: rank as u32,
+            transport: transport.clone(),
+        });
+    }
+    Ok(found.into_iter().flatten().collect())
+}

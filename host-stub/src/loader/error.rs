@@ -1,0 +1,160 @@
+//! What can go wrong between the host and a plugin.
+
+use std::path::PathBuf;
+
+use plugin_api::{ABI_MAJOR, ABI_MINOR, AbiError, Status};
+
+/// Why a plugin file cannot be used. Each message names the file, what was wanted and what was
+/// found.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// Nothing is there.
+    #[error(
+        "plugin {}: wanted a shared object, found no such file (give its place with --plugin)",
+        path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something is there that cannot be read.
+    #[error("plugin {}: wanted a readable file, found: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file, but not a shared object.
+    #[error("plugin {}: wanted an ELF shared object, found {found}", path.display())]
+    NotSharedObject {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        found: String,
+    },
+    /// The dynamic loader refused it.
+    #[error("plugin {}: wanted a shared object that loads here, found: {found}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The loader's message.
+        found: String,
+    },
+    /// A shared object without the entry.
+    #[error(
+        "plugin {}: wanted the exported function `{symbol}`, found none: not a plugin of ABI {}.x",
+        path.display(),
+        ABI_MAJOR
+    )]
+    NoEntry {
+        /// The file.
+        path: PathBuf,
+        /// The symbol.
+        symbol: String,
+    },
+    /// The plugin's entry turned this host away.
+    #[error(
+        "plugin {}: wanted its entry to accept a host of ABI {}.{}, found {status}",
+        path.display(),
+        ABI_MAJOR,
+        ABI_MINOR
+    )]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What the entry returned.
+        status: Status,
+    },
+    /// A table that cannot be used.
+    #[error("plugin {}: {source}", path.display())]
+    Abi {
+        /// The file.
+        path: PathBuf,
+        /// What was wanted and found.
+        source: AbiError,
+    },
+    /// The plugin broke the contract in another way.
+    #[error("plugin {}: {detail}", path.display())]
+    Contract {
+        /// The file.
+        path: PathBuf,
+        /// What was wanted and found.
+        detail: String,
+    },
+    /// A function of the component failed.
+    #[error("plugin {}: {operation} returned {status}{}", path.display(), hint(*.status))]
+    Component {
+        /// The file.
+        path: PathBuf,
+        /// The entry of the component's table.
+        operation: &'static str,
+        /// What it returned.
+        status: Status,
+    },
+}
+
+impl LoadError {
+    /// Whether the plugin works but found no provider it could use.
+    pub fn is_no_provider(&self) -> bool {
+        matches!(
+            self,
+            LoadError::Component { operation: "init", status, .. }
+                if *status == Status::NOT_AVAILABLE || *status == Status::NOT_FOUND
+        )
+    }
+
+    /// Whether a parameter of the user was the cause.
+    pub fn is_parameter(&self) -> bool {
+        matches!(
+            self,
+            LoadError::Component { operation: "register_params" | "open", status, .. }
+                if *status == Status::BAD_PARAM
+        )
+    }
+}
+
+fn hint(status: Status) -> &'static str {
+    match status {
+        Status::NOT_AVAILABLE => {
+            ": no provider can be used (`host-stub info` lists each with the reason)"
+        }
+        Status::BAD_PARAM => ": a parameter has a value that cannot be used (see the line above)",
+        _ => "",
+    }
+}
+
+/// A function of a module failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("transport: {operation}({subject}) returned {status}")]
+pub struct TransportError {
+    /// The entry of the module's table.
+    pub operation: &'static str,
+    /// What it was asked to work on.
+    pub subject: Subject,
+    /// What it returned.
+    pub status: Status,
+}
+
+/// What a failed call was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Subject {
+    /// This many processes.
+    Procs(usize),
+    /// Memory: address and bytes.
+    Memory(usize, usize),
+    /// The whole module.
+    Module,
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Subject::Procs(count) => write!(f, "{count} processes"),
+            Subject::Memory(base, len) => write!(f, "{len} bytes at {base:#x}"),
+            Subject::Module => f.write_str("module"),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Opening a plugin and talking to it: everything that knows the vtable from the host's side.
+//!
+//! [`Plugin`] is a checked shared object, [`Component`] its open component, [`Transport`] one
+//! module ready for use, [`Registration`] memory that peers may reach. Each keeps what it needs
+//! alive, so they may be dropped in any order. Nothing above this module handles a raw table.
+
+mod attributes;
+mod component;
+mod declaration;
+mod error;
+mod failure;
+mod path;
+mod plugin;
+mod registration;
+mod services;
+mod transport;
+
+pub use attributes::Attributes;
+pub use component::{Component, ProviderReport};
+pub use error::{LoadError, Subject, TransportError};
+pub use failure::Failure;
+pub use path::{DEFAULT_PLUGIN, PLUGIN_ENV, default_path};
+pub use plugin::Plugin;
+pub use registration::Registration;
+pub use services::HostServices;
+pub use transport::{EndpointRef, Transport};

@@ -1,0 +1,717 @@
+//! A module ready for use: its functions copied out of the checked table, each a thin call.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plugin_api::{
+    Access, AtomicKind, AtomicOp, BtlAtomicOp, CompletionFn, Datatype, Endpoint, Handle, Module,
+    ModuleVtable, OpFlags, Stats, Status,
+};
+
+use super::error::Subject;
+use super::failure::{Failure, Listener, report};
+use super::{Attributes, Component, LoadError, Registration, TransportError};
+
+/// `MCA_BTL_NO_ORDER`.
+const NO_ORDER: i32 = 255;
+
+/// A peer as one transport sees it. Stays valid until the transport's last clone is dropped or
+/// [`Transport::disconnect`] is called on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct EndpointRef(NonNull<Endpoint>);
+
+// SAFETY: an opaque name for something that lives in the module, which locks for itself.
+unsafe impl Send for EndpointRef {}
+// SAFETY: as for Send.
+unsafe impl Sync for EndpointRef {}
+
+impl EndpointRef {
+    /// The endpoint, as callbacks receive it.
+    #[inline]
+    pub fn as_ptr(self) -> *mut Endpoint {
+        self.0.as_ptr()
+    }
+}
+
+/// Every function of a module's table without the `Option` that its check made needless.
+macro_rules! functions {
+    ($($entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)*) => {
+        #[derive(Clone, Copy)]
+        struct Functions { $($entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
+
+        impl Functions {
+            /// The name of the first entry that is NULL, if any is.
+            fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
+                Ok(Functions { $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+            }
+        }
+    };
+}
+
+type Callback = Option<CompletionFn>;
+type Pointer = *mut c_void;
+
+functions! {
+    add_procs: fn(*mut Module, usize, *const u64, *mut *mut Endpoint) -> Status;
+    del_procs: fn(*mut Module, usize, *const *mut Endpoint) -> Status;
+    register_mem: fn(*mut Module, *mut Endpoint, Pointer, usize, u32, *mut *mut Handle) -> Status;
+    deregister_mem: fn(*mut Module, *mut Handle) -> Status;
+    put: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, usize, u32, i32,
+        Callback, Pointer, Pointer) -> Status;
+    get: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, usize, u32, i32,
+        Callback, Pointer, Pointer) -> Status;
+    atomic_op: fn(*mut Module, *mut Endpoint, u64, *const Handle, u32, u64, u32, i32,
+        Callback, Pointer, Pointer) -> Status;
+    atomic_fop: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, u32, u64,
+        u32, i32, Callback, Pointer, Pointer) -> Status;
+    atomic_cswap: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, u64, u64,
+        u32, i32, Callback, Pointer, Pointer) -> Status;
+    flush: fn(*mut Module, *mut Endpoint) -> Status;
+    register_error: fn(*mut Module, Option<plugin_api::ErrorFn>, Pointer) -> Status;
+    atomic_query: fn(*mut Module, u32, u32, u32, *mut usize) -> Status;
+    atomic_opv: fn(*mut Module, *mut Endpoint, *const c_void, u64, *mut Handle, *const Handle, u32,
+        u32, usize, Callback, Pointer, Pointer) -> Status;
+    atomic_fopv: fn(*mut Module, *mut Endpoint, *const c_void, Pointer, u64, *mut Handle,
+        *mut Handle, *const Handle, u32, u32, usize, Callback, Pointer, Pointer) -> Status;
+    atomic_cswapv: fn(*mut Module, *mut Endpoint, *const c_void, *const c_void, Pointer, u64,
+        *mut Handle, *const Handle, u32, Callback, Pointer, Pointer) -> Status;
+    stats: fn(*mut Module, *mut Stats) -> Status;
+    finalize: fn(*mut Module) -> Status;
+}
+
+/// A module and what it takes to end it.
+struct Owned {
+    module: NonNull<Module>,
+    finalize: unsafe extern "C" fn(*mut Module) -> Status,
+}
+
+/// The modules of one component. All are finalised together, when the last transport is gone:
+/// the component's progress visits every module, so none may end while another is in use.
+pub(super) struct Modules {
+    owned: Vec<Owned>,
+    /// Every listener ever set. A replaced one may still be running on another thread.
+    listeners: Mutex<Vec<Box<Listener>>>,
+    component: Arc<Component>,
+}
+
+// SAFETY: modules belong to the component, whose contract says which threads may call.
+unsafe impl Send for Modules {}
+// SAFETY: as for Send; finalize runs in Drop, when nobody else has a reference.
+unsafe impl Sync for Modules {}
+
+impl Modules {
+    /// Checks the modules that `init` made and wraps each. Those of a refused set are left to the
+    /// component's `close`, which finalises what still lives.
+    pub(super) fn adopt(
+        component: Arc<Component>,
+        raw: &[*mut Module],
+    ) -> Result<Vec<Transport>, LoadError> {
+        let plugin = Arc::clone(component.plugin());
+        let abi = |source| LoadError::Abi {
+            path: plugin.path().to_owned(),
+            source,
+        };
+        let mut owned = Vec::with_capacity(raw.len());
+        let mut parts = Vec::with_capacity(raw.len());
+        for (index, module) in raw.iter().enumerate() {
+            let module = NonNull::new(*module).ok_or_else(|| {
+                plugin.contract(format!("init: wanted a module at {index}, found NULL"))
+            })?;
+            // SAFETY: a module that init returned starts with these two pointers.
+            let Module { vtable, attributes } = unsafe { module.as_ptr().read() };
+            // SAFETY: NULL or a table that starts with a header, by the contract.
+            let table = unsafe { ModuleVtable::check(vtable) }.map_err(abi)?;
+            // SAFETY: as above.
+            let attributes = unsafe { plugin_api::Attributes::check(attributes) }.map_err(abi)?;
+            // SAFETY: the contract makes the attributes' strings NULL or NUL-terminated.
+            let attributes = unsafe { Attributes::copy(attributes) }
+                .map_err(|detail| plugin.contract(detail))?;
+            let functions = Functions::copy(table).map_err(|entry| {
+                abi(plugin_api::AbiError::NullEntry {
+                    table: "module",
+                    entry,
+                })
+            })?;
+            owned.push(Owned {
+                module,
+                finalize: functions.finalize,
+            });
+            parts.push((module, functions, attributes));
+        }
+        let progress = plugin
+            .table()
+            .progress
+            .ok_or_else(|| plugin.null_entry("progress"))?;
+        let raw_component = component.raw();
+        let modules = Arc::new(Modules {
+            owned,
+            listeners: Mutex::new(Vec::new()),
+            component,
+        });
+        Ok(parts
+            .into_iter()
+            .map(|(module, functions, attributes)| {
+                Transport(Arc::new(Inner {
+                    functions,
+                    module,
+                    progress,
+                    component: raw_component,
+                    attributes,
+                    modules: Arc::clone(&modules),
+                }))
+            })
+            .collect())
+    }
+}
+
+impl Drop for Modules {
+    fn drop(&mut self) {
+        for Owned { module, finalize } in self.owned.drain(..) {
+            // SAFETY: no transport is left, so nothing runs in the module or will use it again.
+            let status = unsafe { finalize(module.as_ptr()) };
+            if !status.is_ok() {
+                tracing::warn!(plugin = ?self.component, "finalize returned {status}");
+            }
+        }
+    }
+}
+
+struct Inner {
+    functions: Functions,
+    module: NonNull<Module>,
+    progress: unsafe extern "C" fn(*mut plugin_api::Component) -> i32,
+    component: NonNull<plugin_api::Component>,
+    attributes: Attributes,
+    modules: Arc<Modules>,
+}
+
+// SAFETY: plain functions and names of things in the component; its contract covers threads.
+unsafe impl Send for Inner {}
+// SAFETY: as for Send.
+unsafe impl Sync for Inner {}
+
+/// One module of an initialised component. Clones share it; the component is closed when the last
+/// is gone. Any thread may call any function, within the level given to [`Component::init`].
+///
+/// Operations return at once. [`Status::SUCCESS`]: under way, and the callback will run (from
+/// [`progress`](Self::progress) or [`flush`](Self::flush), of any transport of the component).
+/// Any other status: nothing was done and no callback runs; when
+/// [`is_again`](Status::is_again) says so, progress and try again.
+#[derive(Clone)]
+pub struct Transport(Arc<Inner>);
+
+impl Transport {
+    /// What it offers.
+    #[inline]
+    pub fn attributes(&self) -> &Attributes {
+        &self.0.attributes
+    }
+
+    /// The component.
+    pub fn component(&self) -> &Arc<Component> {
+        &self.0.modules.component
+    }
+
+    #[inline]
+    fn module(&self) -> *mut Module {
+        self.0.module.as_ptr()
+    }
+
+    /// Makes endpoints for processes; none for one that cannot be reached. Their addresses must
+    /// have been exchanged. A process that is connected already gets its endpoint again, and
+    /// needs one more [`disconnect`](Self::disconnect).
+    pub fn connect(&self, procs: &[u64]) -> Result<Vec<Option<EndpointRef>>, TransportError> {
+        let mut endpoints = vec![std::ptr::null_mut(); procs.len()];
+        // SAFETY: both arrays have `procs.len()` elements.
+        let status = unsafe {
+            (self.0.functions.add_procs)(
+                self.module(),
+                procs.len(),
+                procs.as_ptr(),
+                endpoints.as_mut_ptr(),
+            )
+        };
+        status.ok().map_err(|status| TransportError {
+            operation: "add_procs",
+            subject: Subject::Procs(procs.len()),
+            status,
+        })?;
+        Ok(endpoints
+            .into_iter()
+            .map(|endpoint| NonNull::new(endpoint).map(EndpointRef))
+            .collect())
+    }
+
+    /// Releases endpoints, once their outstanding operations ended.
+    ///
+    /// # Safety
+    /// Each comes from [`connect`](Self::connect) on this transport and is released no more often
+    /// than it was connected; nothing uses it after the last time.
+    pub unsafe fn disconnect(&self, endpoints: &[EndpointRef]) -> Result<(), TransportError> {
+        // SAFETY: EndpointRef is a transparent NonNull, so the slice is an array of pointers; the
+        // caller vouches for what they name.
+        let status = unsafe {
+            (self.0.functions.del_procs)(
+                self.module(),
+                endpoints.len(),
+                endpoints.as_ptr().cast::<*mut Endpoint>(),
+            )
+        };
+        status.ok().map(drop).map_err(|status| TransportError {
+            operation: "del_procs",
+            subject: Subject::Procs(endpoints.len()),
+            status,
+        })
+    }
+
+    /// Registers `len` bytes at `base` for `access`, with every peer.
+    ///
+    /// # Safety
+    /// The memory stays mapped while the registration lives, and its owner bears that peers change
+    /// it under him to the extent that `access` allows.
+    pub unsafe fn register(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Registration, TransportError> {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the caller vouches for the memory; `handle` is writable.
+        let status = unsafe {
+            (self.0.functions.register_mem)(
+                self.module(),
+                std::ptr::null_mut(),
+                base.cast(),
+                len,
+                access.bits(),
+                &mut handle,
+            )
+        };
+        let error = |status| TransportError {
+            operation: "register_mem",
+            subject: Subject::Memory(base as usize, len),
+            status,
+        };
+        status.ok().map_err(error)?;
+        // Success without a handle breaks the contract.
+        let handle = NonNull::new(handle).ok_or(error(Status::ERROR))?;
+        Ok(Registration::new(self.clone(), handle, base as usize, len))
+    }
+
+    /// # Safety
+    /// `handle` is live and not used afterwards.
+    pub(super) unsafe fn deregister(&self, handle: NonNull<Handle>) -> Status {
+        // SAFETY: the caller vouches for the handle.
+        unsafe { (self.0.functions.deregister_mem)(self.module(), handle.as_ptr()) }
+    }
+
+    /// Writes `size` bytes from `local` to `remote` at the peer. With no callback only
+    /// [`flush`](Self::flush) tells when it is complete.
+    ///
+    /// # Safety
+    /// `endpoint` is connected. `local` is readable until completion. `local_handle` covers it, or
+    /// is NULL and `size` within the registration threshold. `remote_handle` points to the bytes
+    /// of a handle that is live at the peer and covers `remote`. `callback` may be called with
+    /// `context` and `data`.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn put(
+        &self,
+        endpoint: EndpointRef,
+        local: *const u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        size: usize,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer; put only reads `local`.
+        unsafe {
+            (self.0.functions.put)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast_mut().cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                size,
+                0,
+                NO_ORDER,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Reads `size` bytes from `remote` at the peer to `local`.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put), with `local` writable and touched by nobody until completion.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn get(
+        &self,
+        endpoint: EndpointRef,
+        local: *mut u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        size: usize,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.0.functions.get)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                size,
+                0,
+                NO_ORDER,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Updates the word at `remote` with `operand`.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put); `remote` is aligned to the word.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn atomic_op(
+        &self,
+        endpoint: EndpointRef,
+        remote: u64,
+        remote_handle: *const Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        flags: OpFlags,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.0.functions.atomic_op)(
+                self.module(),
+                endpoint.as_ptr(),
+                remote,
+                remote_handle,
+                op as u32,
+                operand,
+                flags.bits(),
+                NO_ORDER,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Updates the word at `remote` and fetches what was there to `local`.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get); `remote` is aligned to the word.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn atomic_fop(
+        &self,
+        endpoint: EndpointRef,
+        local: *mut u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        flags: OpFlags,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.0.functions.atomic_fop)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                op as u32,
+                operand,
+                flags.bits(),
+                NO_ORDER,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Writes `value` to the word at `remote` if it equals `compare`, and fetches what was there.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get); `remote` is aligned to the word.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn atomic_cswap(
+        &self,
+        endpoint: EndpointRef,
+        local: *mut u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        compare: u64,
+        value: u64,
+        flags: OpFlags,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.0.functions.atomic_cswap)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                compare,
+                value,
+                flags.bits(),
+                NO_ORDER,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// The largest count of elements that one typed atomic takes; none when the provider does not
+    /// serve `op` on `datatype` in this shape.
+    pub fn atomic_query(
+        &self,
+        datatype: Datatype,
+        op: AtomicOp,
+        kind: AtomicKind,
+    ) -> Option<usize> {
+        let mut count = 0_usize;
+        // SAFETY: `count` is writable.
+        let status = unsafe {
+            (self.0.functions.atomic_query)(
+                self.module(),
+                datatype as u32,
+                op as u32,
+                kind as u32,
+                &mut count,
+            )
+        };
+        (status.is_ok() && count > 0).then_some(count)
+    }
+
+    /// Updates `count` elements at `remote` with those at `local`, each atomically.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put), for `count` elements; `remote` is aligned to the element, and
+    /// `count` is at most what [`atomic_query`](Self::atomic_query) says.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
+    pub unsafe fn atomic_opv(
+        &self,
+        endpoint: EndpointRef,
+        local: *const u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.0.functions.atomic_opv)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                datatype as u32,
+                op as u32,
+                count,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// As [`atomic_opv`](Self::atomic_opv), and fetches what was there to `result`. `local` may be
+    /// NULL for [`AtomicOp::Read`]. The callback's local address is `result`.
+    ///
+    /// # Safety
+    /// As for [`atomic_opv`](Self::atomic_opv); `result` is writable and touched by nobody until
+    /// completion, and `result_handle` covers it or is NULL within the threshold of gets.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
+    pub unsafe fn atomic_fopv(
+        &self,
+        endpoint: EndpointRef,
+        local: *const u8,
+        result: *mut u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        result_handle: *mut Handle,
+        remote_handle: *const Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.0.functions.atomic_fopv)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                result.cast(),
+                remote,
+                local_handle,
+                result_handle,
+                remote_handle,
+                datatype as u32,
+                op as u32,
+                count,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Compares the element at `remote` with the one at `compare`, writes the one at `local` if
+    /// they are equal, and fetches what was there to `result`. `local` and `compare` are copied
+    /// before the call returns.
+    ///
+    /// # Safety
+    /// `local` and `compare` are readable for one element; the rest as for
+    /// [`atomic_fopv`](Self::atomic_fopv).
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
+    pub unsafe fn atomic_cswapv(
+        &self,
+        endpoint: EndpointRef,
+        local: *const u8,
+        compare: *const u8,
+        result: *mut u8,
+        remote: u64,
+        result_handle: *mut Handle,
+        remote_handle: *const Handle,
+        datatype: Datatype,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.0.functions.atomic_cswapv)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                compare.cast(),
+                result.cast(),
+                remote,
+                result_handle,
+                remote_handle,
+                datatype as u32,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Progresses every module of the component and runs callbacks of what completed; may be
+    /// called from one. Returns the number of completions, or a negative [`Status`].
+    #[inline]
+    pub fn progress(&self) -> i32 {
+        // SAFETY: the component lives as long as `self`.
+        unsafe { (self.0.progress)(self.0.component.as_ptr()) }
+    }
+
+    /// Waits until what this thread issued before is complete and its callbacks have run: to one
+    /// peer, or to all. Not to be called from a callback. An error: operations without callback
+    /// failed since the last flush, or a peer is gone.
+    #[inline]
+    pub fn flush(&self, endpoint: Option<EndpointRef>) -> Status {
+        let endpoint = endpoint.map_or(std::ptr::null_mut(), EndpointRef::as_ptr);
+        // SAFETY: an EndpointRef is connected or NULL stands for all.
+        unsafe { (self.0.functions.flush)(self.module(), endpoint) }
+    }
+
+    /// Sets the function that learns of failures no callback reports; replaces an earlier one. It
+    /// runs on whatever thread progresses, and may not flush.
+    pub fn on_error(&self, listener: impl Fn(Failure) + Send + Sync + 'static) -> Status {
+        let mut listeners = self
+            .0
+            .modules
+            .listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let listener = Box::new(Listener(Box::new(listener)));
+        let context: *const Listener = &*listener;
+        // SAFETY: `report` takes a Listener, which lives until every module is finalised.
+        let status = unsafe {
+            (self.0.functions.register_error)(
+                self.module(),
+                Some(report),
+                context.cast_mut().cast::<c_void>(),
+            )
+        };
+        // Kept whatever the status: a refusing plugin may have stored it all the same.
+        listeners.push(listener);
+        status
+    }
+
+    /// The module's counts since init.
+    pub fn stats(&self) -> Result<Stats, TransportError> {
+        let mut stats = Stats::new();
+        // SAFETY: `stats` declares its own size, beyond which nothing is written.
+        let status = unsafe { (self.0.functions.stats)(self.module(), &mut stats) };
+        status.ok().map_err(|status| TransportError {
+            operation: "stats",
+            subject: Subject::Module,
+            status,
+        })?;
+        Ok(stats)
+    }
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Transport({}, {})",
+            self.0.attributes.provider, self.0.attributes.domain
+        )
+    }
+}

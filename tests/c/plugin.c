@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A complete transport plugin in C, through btl_plugin.h alone: component "cma". It reaches the
+ * processes of its own node, itself included. Puts and gets are the kernel's cross-process copies;
+ * an atomic reads, changes and writes back under the target's lock, so atomics are atomic against
+ * each other and not against the target's processor (no BTL_ATOMIC_GLOB). Every operation is done
+ * when its call returns; its callback waits in a queue for progress or flush, as with a real device.
+ *
+ * Built as it stands it is a good plugin of ABI 1.0, with -DFUTURE one of ABI 1.1. One of these
+ * makes it one that a loader must refuse:
+ *   -DBAD_MAGIC -DBAD_MAJOR -DBAD_SIZE -DBAD_ENTRY          the component's table
+ *   -DBAD_MODULE_MAJOR -DBAD_MODULE_ENTRY                   the module's table
+ *   -DBAD_ATTRIBUTES_SIZE -DBAD_HANDLE_SIZE                 the attributes
+ *   -DNO_SYMBOL -DNO_TABLE -DREFUSES_HOST                   the exported function
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "btl_plugin.h"
+#include "element.h"
+#include "future.h"
+#include "peer.h"
+
+#define MODEX_KEY "btl_cma"
+#define ATOMIC_BYTES 4096 /* of one typed atomic */
+#define ACCESS_ALL                                                                 \
+    (BTL_ACCESS_LOCAL_WRITE | BTL_ACCESS_REMOTE_READ | BTL_ACCESS_REMOTE_WRITE | \
+     BTL_ACCESS_REMOTE_ATOMIC)
+
+/* A registration; its bytes are what peers get. */
+struct btl_handle {
+    uint64_t base;
+    uint64_t size;
+    uint64_t serial; /* in the owner's segment while the registration lives */
+    uint32_t slot;
+    uint32_t access;
+};
+
+struct btl_endpoint {
+    struct btl_endpoint *next;
+    btl_module *module;
+    struct peer peer;
+    uint64_t proc;
+    size_t references;
+};
+
+/* A completed operation whose callback has not returned yet. */
+struct completion {
+    struct completion *next;
+    uint64_t number;
+    bool running;
+    btl_endpoint *endpoint;
+    void *local_address;
+    btl_handle *local_handle;
+    btl_completion_fn callback;
+    void *context;
+    void *data;
+};
+
+struct module {
+    btl_module public; /* first: the host's pointer is to this */
+    btl_attributes *attributes;
+    struct btl_component *component;
+    pthread_mutex_t lock; /* of everything below but the counts; never held in a callback */
+    struct segment *segment;
+    struct address address;
+    struct btl_endpoint *endpoints;
+    btl_handle *handles[REGION_LIMIT];
+    uint64_t next_serial;
+    struct completion *oldest, **newest;
+    uint64_t next_number;
+    size_t waiting;
+    btl_error_fn error_callback;
+    void *error_context;
+    _Atomic uint64_t posted, completed, failed, again;
+};
+
+struct btl_component {
+    const btl_host_vtable *host;
+    struct module *module;
+    uint64_t queue_depth;
+    _Atomic uint32_t calls; /* of progress, to look for ended peers now and then */
+};
+
+static struct module *inside(btl_module *module)
+{
+    return (struct module *)module;
+}
+
+__attribute__((format(printf, 3, 4))) static void
+say(const btl_host_vtable *host, uint32_t level, const char *format, ...)
+{
+    char line[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    host->log(host->context, level, line, strlen(line));
+}
+
+/* ---- Completions ---------------------------------------------------------------------------- */
+
+/* Queues the callback of an operation that is done, or reports it as completed where there is no
+ * queue or no callback. Called with room in the queue; see has_room. */
+static btl_status complete(struct module *module, struct completion *completion)
+{
+    atomic_fetch_add(&module->posted, 1);
+    atomic_fetch_add(&module->completed, 1);
+    if (completion == NULL)
+        return BTL_COMPLETED;
+    pthread_mutex_lock(&module->lock);
+    completion->number = module->next_number++;
+    *module->newest = completion;
+    module->newest = &completion->next;
+    pthread_mutex_unlock(&module->lock);
+    return BTL_SUCCESS;
+}
+
+/* Runs the callback of the oldest completion that nobody runs yet; whether there was one. */
+static bool run_one(struct module *module)
+{
+    struct completion **link, *completion;
+    pthread_mutex_lock(&module->lock);
+    completion = module->oldest;
+    while (completion != NULL && completion->running)
+        completion = completion->next;
+    if (completion != NULL) {
+        completion->running = true;
+        module->waiting--; /* before the callback, so that it may issue the next operation */
+    }
+    pthread_mutex_unlock(&module->lock);
+    if (completion == NULL)
+        return false;
+
+    completion->callback(&module->public, completion->endpoint, completion->local_address,
+                         completion->local_handle, completion->context, completion->data,
+                         BTL_SUCCESS);
+
+    pthread_mutex_lock(&module->lock);
+    for (link = &module->oldest; *link != completion; link = &(*link)->next)
+        ;
+    *link = completion->next;
+    if (module->newest == &completion->next)
+        module->newest = link;
+    pthread_mutex_unlock(&module->lock);
+    free(completion);
+    return true;
+}
+
+/* Waits for every callback numbered below `end`, of `endpoint` or of all. */
+static void drain(struct module *module, btl_endpoint *endpoint, uint64_t end)
+{
+    for (;;) {
+        struct completion *completion;
+        bool pending = false;
+        pthread_mutex_lock(&module->lock);
+        for (completion = module->oldest; completion != NULL; completion = completion->next)
+            if (completion->number < end && (endpoint == NULL || completion->endpoint == endpoint))
+                pending = true;
+        pthread_mutex_unlock(&module->lock);
+        if (!pending)
+            return;
+        if (!run_one(module))
+            sched_yield(); /* another thread is inside the callback */
+    }
+}
+
+/* Reserves a completion for an operation about to be done. */
+static btl_status reserve(struct module *module, btl_endpoint *endpoint, void *local_address,
+                          btl_handle *local_handle, btl_completion_fn callback, void *context,
+                          void *data, struct completion **out)
+{
+    btl_status status = BTL_SUCCESS;
+    *out = NULL;
+    if (callback == NULL || module->component->queue_depth == 0)
+        return status;
+    pthread_mutex_lock(&module->lock);
+    if (module->waiting >= module->component->queue_depth)
+        status = BTL_TEMP_OUT_OF_RESOURCE;
+    else
+        module->waiting++;
+    pthread_mutex_unlock(&module->lock);
+    if (status == BTL_SUCCESS && (*out = malloc(sizeof **out)) == NULL) {
+        pthread_mutex_lock(&module->lock);
+        module->waiting--;
+        pthread_mutex_unlock(&module->lock);
+        status = BTL_OUT_OF_RESOURCE;
+    }
+    if (status != BTL_SUCCESS) {
+        atomic_fetch_add(&module->again, 1);
+        return status;
+    }
+    **out = (struct completion){.endpoint = endpoint,
+                                .local_address = local_address,
+                                .local_handle = local_handle,
+                                .callback = callback,
+                                .context = context,
+                                .data = data};
+    return status;
+}
+
+static void release(struct module *module, struct completion *completion)
+{
+    if (completion == NULL)
+        return;
+    pthread_mutex_lock(&module->lock);
+    module->waiting--;
+    pthread_mutex_unlock(&module->lock);
+    free(completion);
+}
+
+/* Ends an operation that returned `status` from its copy. */
+static btl_status settle(struct module *module, struct completion *completion, btl_status status)
+{
+    if (status == BTL_SUCCESS)
+        return complete(module, completion);
+    release(module, completion);
+    return status;
+}
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+static btl_status register_mem(btl_module *public, btl_endpoint *endpoint, void *base, size_t size,
+                               uint32_t access, btl_handle **out)
+{
+    struct module *module = inside(public);
+    btl_handle *handle;
+    uint32_t slot = 0;
+    (void)endpoint;
+    if (module == NULL || out == NULL || (base == NULL && size != 0) || (access & ~ACCESS_ALL) ||
+        (uintptr_t)base + size < (uintptr_t)base)
+        return BTL_BAD_PARAM;
+    handle = malloc(sizeof *handle);
+    if (handle == NULL)
+        return BTL_OUT_OF_RESOURCE;
+    pthread_mutex_lock(&module->lock);
+    while (slot < REGION_LIMIT && module->handles[slot] != NULL)
+        slot++;
+    if (slot < REGION_LIMIT) {
+        *handle = (btl_handle){(uintptr_t)base, size, ++module->next_serial, slot, access};
+        module->handles[slot] = handle;
+        atomic_store(&module->segment->serial[slot], handle->serial);
+    }
+    pthread_mutex_unlock(&module->lock);
+    if (slot == REGION_LIMIT) {
+        free(handle);
+        return BTL_OUT_OF_RESOURCE;
+    }
+    *out = handle;
+    return BTL_SUCCESS;
+}
+
+/* The slot of a live handle, without looking into one that may be freed; -1 if there is none. */
+static int slot_of(struct module *module, const btl_handle *handle)
+{
+    for (int slot = 0; slot < REGION_LIMIT; slot++)
+        if (module->handles[slot] == handle)
+            return slot;
+    return -1;
+}
+
+static btl_status deregister_mem(btl_module *public, btl_handle *handle)
+{
+    struct module *module = inside(public);
+    int slot;
+    if (module == NULL || handle == NULL)
+        return BTL_BAD_PARAM;
+    pthread_mutex_lock(&module->lock);
+    slot = slot_of(module, handle);
+    if (slot >= 0) {
+        module->handles[slot] = NULL;
+        atomic_store(&module->segment->serial[slot], 0);
+    }
+    pthread_mutex_unlock(&module->lock);
+    if (slot < 0)
+        return BTL_BAD_PARAM;
+    free(handle);
+    return BTL_SUCCESS;
+}
+
+static btl_status within(const btl_handle *handle, uint64_t address, size_t size)
+{
+    uint64_t offset = address - handle->base;
+    return address >= handle->base && offset <= handle->size && size <= handle->size - offset
+               ? BTL_SUCCESS
+               : BTL_VALUE_OUT_OF_BOUNDS;
+}
+
+/* Checks the memory here; a handle is not needed, but one that is given must cover it. */
+static btl_status check_local(struct module *module, btl_handle *handle, const void *address,
+                              size_t size)
+{
+    btl_status status = BTL_BAD_PARAM;
+    if (address == NULL && size != 0)
+        return BTL_BAD_PARAM;
+    if (handle == NULL)
+        return BTL_SUCCESS;
+    pthread_mutex_lock(&module->lock);
+    if (slot_of(module, handle) >= 0)
+        status = within(handle, (uintptr_t)address, size);
+    pthread_mutex_unlock(&module->lock);
+    return status;
+}
+
+/* Checks the peer, and the memory there against the registration its owner still has. */
+static btl_status check_remote(struct module *module, btl_endpoint *endpoint,
+                               const btl_handle *handle, uint64_t address, size_t size,
+                               uint32_t access)
+{
+    if (module == NULL || endpoint == NULL || handle == NULL ||
+        endpoint->module != &module->public || handle->slot >= REGION_LIMIT)
+        return BTL_BAD_PARAM;
+    if (endpoint->peer.gone || peer_ended(&endpoint->peer))
+        return BTL_UNREACH;
+    if (handle->serial == 0 ||
+        atomic_load(&endpoint->peer.segment->serial[handle->slot]) != handle->serial)
+        return BTL_BAD_PARAM;
+    if ((handle->access & access) != access)
+        return BTL_PERM;
+    return within(handle, address, size);
+}
+
+/* ---- Operations ----------------------------------------------------------------------------- */
+
+static btl_status copy(btl_module *public, btl_endpoint *endpoint, void *local_address,
+                       uint64_t remote_address, btl_handle *local_handle,
+                       const btl_handle *remote_handle, size_t size, bool to_peer,
+                       btl_completion_fn callback, void *context, void *data)
+{
+    struct module *module = inside(public);
+    struct completion *completion;
+    btl_status status =
+        check_remote(module, endpoint, remote_handle, remote_address, size,
+                     to_peer ? BTL_ACCESS_REMOTE_WRITE : BTL_ACCESS_REMOTE_READ);
+    if (status == BTL_SUCCESS)
+        status = check_local(module, local_handle, local_address, size);
+    if (status == BTL_SUCCESS)
+        status = reserve(module, endpoint, local_address, local_handle, callback, context, data,
+                         &completion);
+    if (status != BTL_SUCCESS)
+        return status;
+    status = peer_copy(&endpoint->peer, local_address, remote_address, size, to_peer);
+    return settle(module, completion, status);
+}
+
+static btl_status put(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                      uint64_t remote_address, btl_handle *local_handle,
+                      const btl_handle *remote_handle, size_t size, uint32_t flags, int32_t order,
+                      btl_completion_fn callback, void *context, void *data)
+{
+    (void)flags, (void)order;
+    return copy(module, endpoint, local_address, remote_address, local_handle, remote_handle, size,
+                true, callback, context, data);
+}
+
+static btl_status get(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                      uint64_t remote_address, btl_handle *local_handle,
+                      const btl_handle *remote_handle, size_t size, uint32_t flags, int32_t order,
+                      btl_completion_fn callback, void *context, void *data)
+{
+    (void)flags, (void)order;
+    return copy(module, endpoint, local_address, remote_address, local_handle, remote_handle, size,
+                false, callback, context, data);
+}
+
+/* One atomic of any shape, with checked codes. */
+struct atomic {
+    uint32_t datatype, op, kind;
+    size_t count;
+    const void *operands; /* `count` elements; NULL for READ */
+    const void *compare;  /* one element, for COMPARE */
+    void *results;        /* `count` elements; NULL for UPDATE */
+    btl_handle *operand_handle, *result_handle;
+    void *callback_address; /* what the callback gets */
+    btl_handle *callback_handle;
+};
+
+static btl_status atomic_any(btl_module *public, btl_endpoint *endpoint, uint64_t remote_address,
+                             const btl_handle *remote_handle, const struct atomic *what,
+                             btl_completion_fn callback, void *context, void *data)
+{
+    struct module *module = inside(public);
+    size_t element = element_size(what->datatype), size = element * what->count;
+    struct completion *completion;
+    char elements[ATOMIC_BYTES];
+    struct segment *segment;
+    btl_status status;
+    if (what->count > ATOMIC_BYTES / element)
+        return BTL_BAD_PARAM;
+    if (!element_serves(what->datatype, what->op, what->kind))
+        return BTL_NOT_SUPPORTED;
+    if (remote_address % element != 0 ||
+        (what->operands == NULL && what->op != BTL_ATOMIC_OP_READ) ||
+        (what->compare == NULL && what->kind == BTL_ATOMIC_KIND_COMPARE) ||
+        (what->results == NULL && what->kind != BTL_ATOMIC_KIND_UPDATE))
+        return BTL_BAD_PARAM;
+    status = check_remote(module, endpoint, remote_handle, remote_address, size,
+                          BTL_ACCESS_REMOTE_ATOMIC);
+    if (status == BTL_SUCCESS && what->operand_handle != NULL)
+        status = check_local(module, what->operand_handle, what->operands, size);
+    if (status == BTL_SUCCESS && what->result_handle != NULL)
+        status = check_local(module, what->result_handle, what->results, size);
+    if (status == BTL_SUCCESS)
+        status = reserve(module, endpoint, what->callback_address, what->callback_handle, callback,
+                         context, data, &completion);
+    if (status != BTL_SUCCESS)
+        return status;
+
+    segment = endpoint->peer.segment;
+    segment_lock(segment);
+    status = peer_copy(&endpoint->peer, elements, remote_address, size, false);
+    if (status == BTL_SUCCESS) {
+        if (what->results != NULL)
+            memcpy(what->results, elements, size);
+        if (what->op != BTL_ATOMIC_OP_READ) {
+            for (size_t at = 0; at < size; at += element)
+                element_apply(what->datatype, what->op, elements + at,
+                              (const char *)what->operands + at, what->compare);
+            status = peer_copy(&endpoint->peer, elements, remote_address, size, true);
+        }
+    }
+    segment_unlock(segment);
+    return settle(module, completion, status);
+}
+
+static btl_status atomic_op(btl_module *module, btl_endpoint *endpoint, uint64_t remote_address,
+                            const btl_handle *remote_handle, uint32_t op, uint64_t operand,
+                            uint32_t flags, int32_t order, btl_completion_fn callback,
+                            void *context, void *data)
+{
+    int32_t typed = element_op_of_word(op);
+    struct atomic what = {.datatype = element_type_of_word(flags),
+                          .op = (uint32_t)typed,
+                          .kind = BTL_ATOMIC_KIND_UPDATE,
+                          .count = 1,
+                          .operands = &operand};
+    (void)order;
+    return typed < 0 ? BTL_BAD_PARAM
+                     : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
+                                  context, data);
+}
+
+static btl_status atomic_fop(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                             uint64_t remote_address, btl_handle *local_handle,
+                             const btl_handle *remote_handle, uint32_t op, uint64_t operand,
+                             uint32_t flags, int32_t order, btl_completion_fn callback,
+                             void *context, void *data)
+{
+    int32_t typed = element_op_of_word(op);
+    struct atomic what = {.datatype = element_type_of_word(flags),
+                          .op = (uint32_t)typed,
+                          .kind = BTL_ATOMIC_KIND_FETCH,
+                          .count = 1,
+                          .operands = &operand,
+                          .results = local_address,
+                          .result_handle = local_handle,
+                          .callback_address = local_address,
+                          .callback_handle = local_handle};
+    (void)order;
+    return typed < 0 ? BTL_BAD_PARAM
+                     : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
+                                  context, data);
+}
+
+static btl_status atomic_cswap(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                               uint64_t remote_address, btl_handle *local_handle,
+                               const btl_handle *remote_handle, uint64_t compare, uint64_t value,
+                               uint32_t flags, int32_t order, btl_completion_fn callback,
+                               void *context, void *data)
+{
+    struct atomic what = {.datatype = element_type_of_word(flags),
+                          .op = BTL_ATOMIC_OP_CSWAP,
+                          .kind = BTL_ATOMIC_KIND_COMPARE,
+                          .count = 1,
+                          .operands = &value,
+                          .compare = &compare,
+                          .results = local_address,
+                          .result_handle = local_handle,
+                          .callback_address = local_address,
+                          .callback_handle = local_handle};
+    (void)order;
+    return atomic_any(module, endpoint, remote_address, remote_handle, &what, callback, context,
+                      data);
+}
+
+static btl_status atomic_query(btl_module *module, uint32_t datatype, uint32_t op, uint32_t kind,
+                               size_t *max_count)
+{
+    if (module == NULL || max_count == NULL || element_size(datatype) == 0 ||
+        op > BTL_ATOMIC_OP_CSWAP || kind > BTL_ATOMIC_KIND_COMPARE)
+        return BTL_BAD_PARAM;
+    if (!element_serves(datatype, op, kind))
+        return BTL_NOT_SUPPORTED;
+    *max_count = kind == BTL_ATOMIC_KIND_COMPARE ? 1 : ATOMIC_BYTES / element_size(datatype);
+    return BTL_SUCCESS;
+}
+
+static btl_status atomic_opv(btl_module *module, btl_endpoint *endpoint, const void *local_address,
+                             uint64_t remote_address, btl_handle *local_handle,
+                             const btl_handle *remote_handle, uint32_t datatype, uint32_t op,
+                             size_t count, btl_completion_fn callback, void *context, void *data)
+{
+    struct atomic what = {.datatype = datatype,
+                          .op = op,
+                          .kind = BTL_ATOMIC_KIND_UPDATE,
+                          .count = count,
+                          .operands = local_address,
+                          .operand_handle = local_handle,
+                          .callback_address = (void *)(uintptr_t)local_address,
+                          .callback_handle = local_handle};
+    return element_size(datatype) == 0 || op > BTL_ATOMIC_OP_CSWAP
+               ? BTL_BAD_PARAM
+               : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
+                            context, data);
+}
+
+static btl_status atomic_fopv(btl_module *module, btl_endpoint *endpoint, const void *local_address,
+                              void *result_address, uint64_t remote_address,
+                              btl_handle *local_handle, btl_handle *result_handle,
+                              const btl_handle *remote_handle, uint32_t datatype, uint32_t op,
+                              size_t count, btl_completion_fn callback, void *context, void *data)
+{
+    struct atomic what = {.datatype = datatype,
+                          .op = op,
+                          .kind = BTL_ATOMIC_KIND_FETCH,
+                          .count = count,
+                          .operands = local_address,
+                          .results = result_address,
+                          .operand_handle = local_address == NULL ? NULL : local_handle,
+                          .result_handle = result_handle,
+                          .callback_address = result_address,
+                          .callback_handle = result_handle};
+    return element_size(datatype) == 0 || op > BTL_ATOMIC_OP_CSWAP
+               ? BTL_BAD_PARAM
+               : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
+                            context, data);
+}
+
+static btl_status atomic_cswapv(btl_module *module, btl_endpoint *endpoint,
+                                const void *local_address, const void *compare_address,
+                                void *result_address, uint64_t remote_address,
+                                btl_handle *result_handle, const btl_handle *remote_handle,
+                                uint32_t datatype, btl_completion_fn callback, void *context,
+                                void *data)
+{
+    struct atomic what = {.datatype = datatype,
+                          .op = BTL_ATOMIC_OP_CSWAP,
+                          .kind = BTL_ATOMIC_KIND_COMPARE,
+                          .count = 1,
+                          .operands = local_address,
+                          .compare = compare_address,
+                          .results = result_address,
+                          .result_handle = result_handle,
+                          .callback_address = result_address,
+                          .callback_handle = result_handle};
+    return element_size(datatype) == 0
+               ? BTL_BAD_PARAM
+               : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
+                            context, data);
+}
+
+static btl_status flush(btl_module *public, btl_endpoint *endpoint)
+{
+    struct module *module = inside(public);
+    uint64_t end;
+    if (module == NULL || (endpoint != NULL && endpoint->module != public))
+        return BTL_BAD_PARAM;
+    pthread_mutex_lock(&module->lock);
+    end = module->next_number;
+    pthread_mutex_unlock(&module->lock);
+    drain(module, endpoint, end);
+    return endpoint != NULL && endpoint->peer.gone ? BTL_UNREACH : BTL_SUCCESS;
+}
+
+#include "plugin_life.h"

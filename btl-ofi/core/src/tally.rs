@@ -125,57 +125,64 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sync::model;
 
     #[test]
     fn waits_for_what_was_issued_before() {
-        let t = Tally::new();
-        let early = t.raise(true);
-        let mark = t.mark();
-        assert!(!t.settle(mark));
-        let late = t.raise(true);
-        assert_ne!(
-            early, late,
-            "an operation issued after the flush counts elsewhere"
-        );
-        t.lower(early, 1, true);
-        assert!(
-            t.settle(mark),
-            "later operations must not prolong the flush"
-        );
-        let second = t.mark();
-        assert!(!t.settle(second));
-        t.lower(late, 1, true);
-        assert!(t.settle(second));
-        assert_eq!(t.outstanding(), 0);
+        model(|| {
+            let t = Tally::new();
+            let early = t.raise(true);
+            let mark = t.mark();
+            assert!(!t.settle(mark));
+            let late = t.raise(true);
+            assert_ne!(
+                early, late,
+                "an operation issued after the flush counts elsewhere"
+            );
+            t.lower(early, 1, true);
+            assert!(
+                t.settle(mark),
+                "later operations must not prolong the flush"
+            );
+            let second = t.mark();
+            assert!(!t.settle(second));
+            t.lower(late, 1, true);
+            assert!(t.settle(second));
+            assert_eq!(t.outstanding(), 0);
+        });
     }
 
     #[test]
     fn is_not_starved() {
-        let t = Tally::new();
-        let mut open = vec![t.raise(true)];
-        let mark = t.mark();
-        let mut turns = 0;
-        while !t.settle(mark) {
-            open.push(t.raise(true));
-            let oldest = open.remove(0);
-            t.lower(oldest, 1, true);
-            turns += 1;
-            assert!(
-                turns < 10,
-                "a steady stream of operations starves the flush"
-            );
-        }
-        assert!(t.outstanding() > 0);
+        model(|| {
+            let t = Tally::new();
+            let mut open = vec![t.raise(true)];
+            let mark = t.mark();
+            let mut turns = 0;
+            while !t.settle(mark) {
+                open.push(t.raise(true));
+                let oldest = open.remove(0);
+                t.lower(oldest, 1, true);
+                turns += 1;
+                assert!(
+                    turns < 10,
+                    "a steady stream of operations starves the flush"
+                );
+            }
+            assert!(t.outstanding() > 0);
+        });
     }
 
     #[test]
     fn unthreaded_counts_alike() {
-        let t = Tally::new();
-        let a = t.raise(false);
-        let b = t.raise(false);
-        assert_eq!(t.outstanding(), 2);
-        t.lower(a, 1, false);
-        t.lower(b, 1, false);
-        assert!(t.settle(t.mark()));
+        model(|| {
+            let t = Tally::new();
+            let a = t.raise(false);
+            let b = t.raise(false);
+            assert_eq!(t.outstanding(), 2);
+            t.lower(a, 1, false);
+            t.lower(b, 1, false);
+            assert!(t.settle(t.mark()));
+        });
     }
 }

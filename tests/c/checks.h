@@ -282,12 +282,16 @@ static void check_typed(btl_module *module, const struct target *target, uint32_
         ISSUE(status, vtable->atomic_opv(module, target->endpoint, operands, target->address + 64,
                                          scratch_handle, target->handle, datatype, op, count,
                                          landed, &pending, NULL));
+    else if (kind == BTL_ATOMIC_KIND_FETCH && op == BTL_ATOMIC_OP_READ)
+        ISSUE(status, vtable->atomic_fopv(module, target->endpoint, NULL, results,
+                                          target->address + 64, NULL, scratch_handle,
+                                          target->handle, datatype, op, count, landed, &pending,
+                                          NULL));
     else if (kind == BTL_ATOMIC_KIND_FETCH)
-        ISSUE(status,
-              vtable->atomic_fopv(module, target->endpoint,
-                                  op == BTL_ATOMIC_OP_READ ? NULL : operands, results,
-                                  target->address + 64, scratch_handle, scratch_handle,
-                                  target->handle, datatype, op, count, landed, &pending, NULL));
+        ISSUE(status, vtable->atomic_fopv(module, target->endpoint, operands, results,
+                                          target->address + 64, scratch_handle, scratch_handle,
+                                          target->handle, datatype, op, count, landed, &pending,
+                                          NULL));
     else
         ISSUE(status, vtable->atomic_cswapv(module, target->endpoint, operands, compare, results,
                                             target->address + 64, scratch_handle, target->handle,

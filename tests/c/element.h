@@ -27,7 +27,7 @@ static inline bool element_is_float(uint32_t datatype)
 static inline bool element_serves(uint32_t datatype, uint32_t op, uint32_t kind)
 {
     if (kind == BTL_ATOMIC_KIND_COMPARE)
-        return op == BTL_ATOMIC_OP_CSWAP && !element_is_float(datatype);
+        return op == BTL_ATOMIC_OP_CSWAP;
     switch (op) {
     case BTL_ATOMIC_OP_CSWAP:
         return false;
@@ -52,13 +52,13 @@ static inline bool element_serves(uint32_t datatype, uint32_t op, uint32_t kind)
     case BTL_ATOMIC_OP_LOR: a = (type)(a != 0 || b != 0); break;    \
     case BTL_ATOMIC_OP_LAND: a = (type)(a != 0 && b != 0); break;   \
     case BTL_ATOMIC_OP_LXOR: a = (type)((a != 0) != (b != 0)); break; \
-    case BTL_ATOMIC_OP_WRITE: a = b; break;
+    case BTL_ATOMIC_OP_WRITE: a = b; break;                         \
+    case BTL_ATOMIC_OP_CSWAP: a = a == c ? b : a; break;
 
 #define ELEMENT_BITWISE(type)                              \
     case BTL_ATOMIC_OP_BOR: a = (type)(a | b); break;      \
     case BTL_ATOMIC_OP_BAND: a = (type)(a & b); break;     \
-    case BTL_ATOMIC_OP_BXOR: a = (type)(a ^ b); break;     \
-    case BTL_ATOMIC_OP_CSWAP: a = a == c ? b : a; break;
+    case BTL_ATOMIC_OP_BXOR: a = (type)(a ^ b); break;
 
 #define ELEMENT_CASE(code, type, ...)            \
     case code: {                                 \
@@ -68,7 +68,6 @@ static inline bool element_serves(uint32_t datatype, uint32_t op, uint32_t kind)
             memcpy(&b, operand, sizeof b);       \
         if (compare != NULL)                     \
             memcpy(&c, compare, sizeof c);       \
-        (void)c;                                 \
         switch (op) {                            \
             __VA_ARGS__                          \
         default: break; /* READ leaves it */     \

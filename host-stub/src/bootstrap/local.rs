@@ -79,6 +79,9 @@ impl Environment {
     }
 }
 
+/// Items by owner and key; none for what is not there.
+type Cache = HashMap<(u32, String), Option<Vec<u8>>>;
+
 /// A rank of a job that the local launcher started.
 pub struct Local {
     rank: u32,
@@ -86,7 +89,7 @@ pub struct Local {
     job: String,
     connection: Mutex<Connection>,
     /// Items read once; what a rank published stays the same between fences.
-    cache: Mutex<HashMap<(u32, String), Option<Vec<u8>>>>,
+    cache: Mutex<Cache>,
 }
 
 impl Local {
@@ -130,7 +133,7 @@ impl Local {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cached(&self) -> MutexGuard<'_, HashMap<(u32, String), Option<Vec<u8>>>> {
+    fn cached(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

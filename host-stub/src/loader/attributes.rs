@@ -53,7 +53,9 @@ impl Attributes {
     /// # Safety
     /// The table's strings are NULL or NUL-terminated.
     pub(super) unsafe fn copy(table: &plugin_api::Attributes) -> Result<Self, String> {
-        if table.handle_size == 0 || table.handle_size % 8 != 0 || table.handle_size > HANDLE_LIMIT
+        if table.handle_size == 0
+            || !table.handle_size.is_multiple_of(8)
+            || table.handle_size > HANDLE_LIMIT
         {
             return Err(format!(
                 "attributes: wanted a handle_size of 8 to {HANDLE_LIMIT} bytes in steps of 8, \

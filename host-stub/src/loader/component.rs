@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plugin_api::{Provider, ThreadLevel};
 use serde::Serialize;
 
+use super::modules::Modules;
 use super::services::text;
-use super::transport::Modules;
 use super::{LoadError, Plugin, Transport};
 
 /// Modules that one `init` may make.

@@ -9,6 +9,7 @@ mod component;
 mod declaration;
 mod error;
 mod failure;
+mod modules;
 mod path;
 mod plugin;
 mod registration;

@@ -1,0 +1,147 @@
+//! A process that outlives a killed launcher just long enough to clean up after it.
+//!
+//! The launcher tells it over a pipe which processes there are, and dismisses it at the end. When
+//! the pipe closes without that, the launcher is gone.
+
+use std::io::{self, BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::directory::{Directory, PREFIX};
+use super::members::Members;
+use super::{LAST, LaunchError, TICK, remains};
+
+/// The argument by which a program is asked to be a guard.
+pub const ARGUMENT: &str = "guard";
+
+/// How long the guard may take to go when it is dismissed.
+const DISMISSAL: Duration = Duration::from_secs(1);
+
+/// A line from the launcher.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Line {
+    Job { job: String, directory: PathBuf },
+    Process(i32),
+    Dismissed,
+}
+
+/// The launcher's end.
+pub(super) struct Guard {
+    child: Child,
+}
+
+impl Guard {
+    pub(super) fn start(program: &Path, directory: &Directory) -> Result<Self, LaunchError> {
+        let error = |source| LaunchError::Guard {
+            program: program.to_owned(),
+            source,
+        };
+        let mut command = Command::new(program);
+        command
+            .arg(ARGUMENT)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // Whoever reads the launcher's stderr to its end shall not have to wait for the guard.
+            .stderr(Stdio::null());
+        // SAFETY: setsid may be called between fork and exec. It takes the guard out of reach of
+        // signals to the launcher's group.
+        unsafe {
+            command.pre_exec(|| {
+                if libc::setsid() < 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let mut guard = Guard {
+            child: command.spawn().map_err(error)?,
+        };
+        guard
+            .send(&Line::Job {
+                job: directory.job().to_owned(),
+                directory: directory.path().to_owned(),
+            })
+            .map_err(error)?;
+        Ok(guard)
+    }
+
+    fn send(&mut self, line: &Line) -> io::Result<()> {
+        let Some(pipe) = self.child.stdin.as_mut() else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        pipe.write_all(&text)
+    }
+
+    /// Tells it of a process of the job.
+    pub(super) fn add(&mut self, pid: i32) {
+        if let Err(error) = self.send(&Line::Process(pid)) {
+            tracing::warn!("the guard does not listen: {error}");
+        }
+    }
+
+    /// Tells it that the launcher has cleaned up itself, and waits for its end.
+    pub(super) fn dismiss(mut self) {
+        let _ = self.send(&Line::Dismissed);
+        drop(self.child.stdin.take());
+        let deadline = Instant::now() + DISMISSAL;
+        while let Ok(None) = self.child.try_wait() {
+            if Instant::now() >= deadline {
+                tracing::warn!("the guard does not end; killing it");
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// What a program does when it is asked to be a guard: reads the launcher's lines from `input`
+/// until they end, and cleans up unless it was dismissed. True if it had to.
+pub fn run(input: impl BufRead) -> bool {
+    let mut job: Option<(Members, String, PathBuf)> = None;
+    for line in input.lines() {
+        let Ok(line) = line else { break };
+        match (serde_json::from_str(&line), &mut job) {
+            (Ok(Line::Dismissed), _) => return false,
+            (Ok(Line::Process(pid)), Some((members, ..))) => {
+                members.add(pid);
+            }
+            (
+                Ok(Line::Job {
+                    job: name,
+                    directory,
+                }),
+                None,
+            ) => {
+                job = Some((Members::new(&name), name, directory));
+            }
+            // Not a launcher's line: nothing to clean up by it.
+            _ => {}
+        }
+    }
+    let Some((members, name, directory)) = job else {
+        return false;
+    };
+    let deadline = Instant::now() + LAST;
+    loop {
+        members.signal(libc::SIGKILL);
+        if members.living().is_empty() || Instant::now() >= deadline {
+            break;
+        }
+        std::thread::sleep(TICK);
+    }
+    remains::remove(&name, members.pids());
+    // Only what a launcher makes, whatever the line said.
+    if directory.file_name().and_then(|name| name.to_str()) == Some(&format!("{PREFIX}{name}")) {
+        let _ = std::fs::remove_dir_all(&directory);
+    }
+    true
+}

@@ -1,0 +1,207 @@
+//! One rank's process.
+
+use std::fmt;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use serde::Serialize;
+
+use super::directory::Directory;
+use super::members::{MEMBER_ENV, membership};
+use super::output::{self, Stream, Tagger};
+use super::{LaunchOptions, code_of_signal};
+use crate::bootstrap::local::{JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    /// It exited with this code.
+    Exit(u8),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+impl End {
+    /// The code by which a shell would know it: the exit code, or 128 and the signal.
+    pub fn code(self) -> u8 {
+        match self {
+            End::Exit(code) => code,
+            End::Signal(signal) => code_of_signal(signal),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Exit(code) => write!(f, "exited with code {code}"),
+            End::Signal(signal) => write!(f, "was killed by {}", signal_name(*signal)),
+        }
+    }
+}
+
+/// A signal's number and name.
+pub(super) fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGSYS => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    format!("signal {signal} ({name})")
+}
+
+/// What it takes to start one.
+pub(super) struct Spawn<'a> {
+    pub(super) options: &'a LaunchOptions,
+    pub(super) directory: &'a Directory,
+    pub(super) settings: &'a (&'static str, String),
+    pub(super) number: u32,
+}
+
+impl Spawn<'_> {
+    /// Starts it, in a session of its own, to be killed when the calling thread ends.
+    pub(super) fn start(self) -> io::Result<Rank> {
+        let Spawn {
+            options,
+            directory,
+            settings,
+            number,
+        } = self;
+        let mut command = Command::new(&options.program);
+        command
+            .args(&options.arguments)
+            .envs(
+                options
+                    .environment
+                    .iter()
+                    .map(|(name, value)| (name, value)),
+            )
+            .env(SOCKET_ENV, directory.socket())
+            .env(RANK_ENV, number.to_string())
+            .env(SIZE_ENV, options.ranks.to_string())
+            .env(JOB_ENV, directory.job())
+            .env(MEMBER_ENV, membership(directory.job()))
+            .env(settings.0, &settings.1)
+            .stdin(Stdio::null());
+        if options.tag_output {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let launcher = std::process::id() as libc::pid_t;
+        // SAFETY: the closure makes only system calls that may be made between fork and exec, and
+        // allocates nothing.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::setsid() < 0
+                    || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) < 0
+                {
+                    return Err(io::Error::last_os_error());
+                }
+                // The launcher may have ended before the line above; then nobody will tell.
+                if libc::getppid() != launcher {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Ok(())
+            });
+        }
+        let mut child = command.spawn()?;
+        let mut taggers = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            taggers.push(Tagger::start(number, stdout, Stream::Stdout));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            taggers.push(Tagger::start(number, stderr, Stream::Stderr));
+        }
+        Ok(Rank {
+            number,
+            child,
+            end: None,
+            taggers,
+        })
+    }
+}
+
+/// A rank's process. It stays a zombie until [`reap`](Self::reap), so that its number, which is
+/// also its session's, belongs to nobody else.
+pub(super) struct Rank {
+    number: u32,
+    child: Child,
+    end: Option<End>,
+    taggers: Vec<Tagger>,
+}
+
+impl Rank {
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// How it ended, as far as is known.
+    pub(super) fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// Looks whether it has ended; true if it has since the last look.
+    pub(super) fn look(&mut self) -> io::Result<bool> {
+        if self.end.is_some() {
+            return Ok(false);
+        }
+        // SAFETY: an all-zero siginfo is valid; waitid fills it.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: `info` is writable; the process is this one's child and not yet reaped.
+        let result = unsafe {
+            libc::waitid(
+                libc::P_PID,
+                self.child.id(),
+                &mut info,
+                libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
+            )
+        };
+        if result != 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::Interrupted => Ok(false),
+                _ => Err(error),
+            };
+        }
+        // SAFETY: waitid filled the fields of a child's state change, or left them zero.
+        let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+        if pid == 0 {
+            return Ok(false);
+        }
+        self.end = Some(match info.si_code {
+            libc::CLD_EXITED => End::Exit(status as u8),
+            _ => End::Signal(status),
+        });
+        Ok(true)
+    }
+
+    /// Lets the process go, if it has ended, and waits for the rest of its output.
+    pub(super) fn reap(&mut self) {
+        output::finish(self.taggers.drain(..));
+        if self.end.is_some()
+            && let Err(error) = self.child.wait()
+        {
+            tracing::warn!("rank {}: cannot wait for it: {error}", self.number);
+        }
+    }
+}

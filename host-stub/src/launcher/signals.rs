@@ -1,0 +1,79 @@
+//! Signals that ask the launcher to end.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// The last signal that arrived; 0 for none.
+static ARRIVED: AtomicI32 = AtomicI32::new(0);
+
+/// An eventfd that wakes whoever polls; negative before it is made.
+static WAKE: AtomicI32 = AtomicI32::new(-1);
+
+/// SIGINT, SIGTERM and SIGHUP, caught instead of ending this process.
+#[derive(Clone, Debug)]
+pub struct Interrupts {
+    wake: RawFd,
+}
+
+extern "C" fn arrived(signal: libc::c_int) {
+    // SAFETY: errno is this thread's own; the interrupted code must find it as it was.
+    let errno = unsafe { *libc::__errno_location() };
+    ARRIVED.store(signal, Ordering::Release);
+    let one = 1_u64;
+    // SAFETY: write is async-signal-safe and the eight bytes are there; a descriptor that is not
+    // open gives an error, which changes nothing.
+    unsafe {
+        libc::write(
+            WAKE.load(Ordering::Acquire),
+            (&raw const one).cast(),
+            size_of::<u64>(),
+        );
+        *libc::__errno_location() = errno;
+    }
+}
+
+impl Interrupts {
+    /// Catches the signals from now on, for the whole process.
+    pub fn install() -> io::Result<Self> {
+        let mut wake = WAKE.load(Ordering::Acquire);
+        if wake < 0 {
+            // SAFETY: no pointers.
+            wake = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+            if wake < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            WAKE.store(wake, Ordering::Release);
+        }
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: an all-zero sigaction is valid, and is filled below.
+            let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            action.sa_sigaction = arrived as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART;
+            // SAFETY: `arrived` does only what a handler may; the structure is initialised.
+            if unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Interrupts { wake })
+    }
+
+    /// Readable once a signal has arrived.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.wake
+    }
+
+    /// The signal that arrived since the last call.
+    pub(super) fn take(&self) -> Option<i32> {
+        let signal = ARRIVED.swap(0, Ordering::AcqRel);
+        if signal == 0 {
+            return None;
+        }
+        let mut count = 0_u64;
+        // SAFETY: the eventfd is open for the process's life and `count` has eight bytes.
+        unsafe {
+            libc::read(self.wake, (&raw mut count).cast(), size_of::<u64>());
+        }
+        Some(signal)
+    }
+}

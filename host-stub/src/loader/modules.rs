@@ -1,0 +1,166 @@
+//! The modules of a component: checked, their functions copied out, and ended together.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plugin_api::{CompletionFn, Endpoint, Handle, Module, ModuleVtable, Stats, Status};
+
+use super::failure::Listener;
+use super::{Attributes, Component, LoadError, Transport};
+
+/// Every function of a module's table without the `Option` that its check made needless.
+macro_rules! functions {
+    ($($entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)*) => {
+        #[derive(Clone, Copy)]
+        pub(super) struct Functions { $(pub(super) $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
+
+        impl Functions {
+            /// The name of the first entry that is NULL, if any is.
+            fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
+                Ok(Functions { $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+            }
+        }
+    };
+}
+
+/// The component's progress.
+pub(super) type ProgressFn = unsafe extern "C" fn(*mut plugin_api::Component) -> i32;
+
+type Callback = Option<CompletionFn>;
+type Pointer = *mut c_void;
+
+functions! {
+    add_procs: fn(*mut Module, usize, *const u64, *mut *mut Endpoint) -> Status;
+    del_procs: fn(*mut Module, usize, *const *mut Endpoint) -> Status;
+    register_mem: fn(*mut Module, *mut Endpoint, Pointer, usize, u32, *mut *mut Handle) -> Status;
+    deregister_mem: fn(*mut Module, *mut Handle) -> Status;
+    put: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, usize, u32, i32,
+        Callback, Pointer, Pointer) -> Status;
+    get: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, usize, u32, i32,
+        Callback, Pointer, Pointer) -> Status;
+    atomic_op: fn(*mut Module, *mut Endpoint, u64, *const Handle, u32, u64, u32, i32,
+        Callback, Pointer, Pointer) -> Status;
+    atomic_fop: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, u32, u64,
+        u32, i32, Callback, Pointer, Pointer) -> Status;
+    atomic_cswap: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, u64, u64,
+        u32, i32, Callback, Pointer, Pointer) -> Status;
+    flush: fn(*mut Module, *mut Endpoint) -> Status;
+    register_error: fn(*mut Module, Option<plugin_api::ErrorFn>, Pointer) -> Status;
+    atomic_query: fn(*mut Module, u32, u32, u32, *mut usize) -> Status;
+    atomic_opv: fn(*mut Module, *mut Endpoint, *const c_void, u64, *mut Handle, *const Handle, u32,
+        u32, usize, Callback, Pointer, Pointer) -> Status;
+    atomic_fopv: fn(*mut Module, *mut Endpoint, *const c_void, Pointer, u64, *mut Handle,
+        *mut Handle, *const Handle, u32, u32, usize, Callback, Pointer, Pointer) -> Status;
+    atomic_cswapv: fn(*mut Module, *mut Endpoint, *const c_void, *const c_void, Pointer, u64,
+        *mut Handle, *const Handle, u32, Callback, Pointer, Pointer) -> Status;
+    stats: fn(*mut Module, *mut Stats) -> Status;
+    finalize: fn(*mut Module) -> Status;
+}
+
+/// A module and what it takes to end it.
+struct Owned {
+    module: NonNull<Module>,
+    finalize: unsafe extern "C" fn(*mut Module) -> Status,
+}
+
+/// The modules of one component. All are finalised together, when the last transport is gone:
+/// the component's progress visits every module, so none may end while another is in use.
+pub(super) struct Modules {
+    owned: Vec<Owned>,
+    /// Every listener ever set. A replaced one may still be running on another thread.
+    listeners: Mutex<Vec<Arc<Listener>>>,
+    progress: ProgressFn,
+    component: Arc<Component>,
+}
+
+// SAFETY: modules belong to the component, whose contract says which threads may call.
+unsafe impl Send for Modules {}
+// SAFETY: as for Send; finalize runs in Drop, when nobody else has a reference.
+unsafe impl Sync for Modules {}
+
+impl Modules {
+    /// Checks the modules that `init` made and wraps each. Those of a refused set are left to the
+    /// component's `close`, which finalises what still lives.
+    pub(super) fn adopt(
+        component: Arc<Component>,
+        raw: &[*mut Module],
+    ) -> Result<Vec<Transport>, LoadError> {
+        let plugin = Arc::clone(component.plugin());
+        let abi = |source| LoadError::Abi {
+            path: plugin.path().to_owned(),
+            source,
+        };
+        let mut owned = Vec::with_capacity(raw.len());
+        let mut parts = Vec::with_capacity(raw.len());
+        for (index, module) in raw.iter().enumerate() {
+            let module = NonNull::new(*module).ok_or_else(|| {
+                plugin.contract(format!("init: wanted a module at {index}, found NULL"))
+            })?;
+            // SAFETY: a module that init returned starts with these two pointers.
+            let Module { vtable, attributes } = unsafe { module.as_ptr().read() };
+            // SAFETY: NULL or a table that starts with a header, by the contract.
+            let table = unsafe { ModuleVtable::check(vtable) }.map_err(abi)?;
+            // SAFETY: as above.
+            let attributes = unsafe { plugin_api::Attributes::check(attributes) }.map_err(abi)?;
+            // SAFETY: the contract makes the attributes' strings NULL or NUL-terminated.
+            let attributes = unsafe { Attributes::copy(attributes) }
+                .map_err(|detail| plugin.contract(detail))?;
+            let functions = Functions::copy(table).map_err(|entry| {
+                abi(plugin_api::AbiError::NullEntry {
+                    table: "module",
+                    entry,
+                })
+            })?;
+            owned.push(Owned {
+                module,
+                finalize: functions.finalize,
+            });
+            parts.push((module, functions, attributes));
+        }
+        let progress = plugin
+            .table()
+            .progress
+            .ok_or_else(|| plugin.null_entry("progress"))?;
+        let modules = Arc::new(Modules {
+            owned,
+            listeners: Mutex::new(Vec::new()),
+            progress,
+            component,
+        });
+        Ok(parts
+            .into_iter()
+            .map(|(module, functions, attributes)| {
+                Transport::new(Arc::clone(&modules), module, functions, attributes)
+            })
+            .collect())
+    }
+
+    pub(super) fn component(&self) -> &Arc<Component> {
+        &self.component
+    }
+
+    pub(super) fn progress(&self) -> ProgressFn {
+        self.progress
+    }
+
+    /// Keeps a listener until every module is finalised.
+    pub(super) fn keep(&self, listener: Arc<Listener>) {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(listener);
+    }
+}
+
+impl Drop for Modules {
+    fn drop(&mut self) {
+        for Owned { module, finalize } in self.owned.drain(..) {
+            // SAFETY: no transport is left, so nothing runs in the module or will use it again.
+            let status = unsafe { finalize(module.as_ptr()) };
+            if !status.is_ok() {
+                tracing::warn!(plugin = ?self.component, "finalize returned {status}");
+            }
+        }
+    }
+}

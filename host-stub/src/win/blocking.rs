@@ -1,0 +1,455 @@
+//! Transport operations that a call waits for: single words of control blocks, and bytes to and
+//! from buffers of the window.
+
+use std::ffi::c_void;
+
+use plugin_api::{
+    Access, AtomicOp, BtlAtomicOp, Datatype, Endpoint, Handle, Module, OpFlags, Status,
+};
+
+use super::control::Word;
+use super::error::{WinError, WinResult};
+use super::peer::Peer;
+use super::slots::{Slot, Slots};
+use super::window::Window;
+use crate::loader::Registration;
+
+/// Ends the wait for a slot's operation.
+pub(super) unsafe extern "C" fn slot_done(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _local_address: *mut c_void,
+    _local_handle: *mut Handle,
+    context: *mut c_void,
+    _data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the context is a slot of a window that lives while any of its operations is under way.
+    unsafe { &*context.cast::<Slot>() }.finish(status);
+}
+
+/// A transport operation that was handed a slot. It must be ended by [`Window::finish_word`].
+#[must_use]
+pub(super) struct Issued<'p> {
+    peer: &'p Peer,
+    slot: usize,
+}
+
+/// Remote memory: an address in the peer's process, and the registration that covers it.
+#[derive(Clone, Copy)]
+pub(super) struct Remote {
+    pub(super) address: u64,
+    pub(super) handle: *const Handle,
+}
+
+impl Window {
+    /// Hands an operation to the transport, and again while it is busy.
+    #[inline]
+    pub(super) fn issue(
+        &self,
+        call: &'static str,
+        rank: usize,
+        mut post: impl FnMut() -> Status,
+    ) -> WinResult<Status> {
+        let mut status = post();
+        if status.is_again() {
+            let mut waiter = self.link.waiter(call);
+            while status.is_again() {
+                waiter.step()?;
+                status = post();
+            }
+        }
+        status
+            .ok()
+            .map_err(|status| WinError::Transport { call, rank, status })
+    }
+
+    fn issue_slot<'p>(
+        &self,
+        call: &'static str,
+        peer: &'p Peer,
+        mut post: impl FnMut(*mut u64, *mut c_void) -> Status,
+    ) -> WinResult<Issued<'p>> {
+        let mut waiter = self.link.waiter(call);
+        let slot = loop {
+            match self.parts.slots.take() {
+                Some(slot) => break slot,
+                None => waiter.step()?,
+            }
+        };
+        let word = self
+            .parts
+            .control
+            .address(Slots::word(self.parts.control.plan(), slot));
+        let state = self.parts.slots.slot(slot);
+        state.arm();
+        let context = std::ptr::from_ref(state).cast_mut().cast::<c_void>();
+        match self.issue(call, peer.rank, || post(word, context)) {
+            // No callback will run.
+            Ok(Status::COMPLETED) => state.finish(0),
+            Ok(_) => {}
+            Err(error) => {
+                // Nothing is under way, so the slot is free again.
+                self.parts.slots.give_back(slot);
+                return Err(error);
+            }
+        }
+        Ok(Issued { peer, slot })
+    }
+
+    /// Waits for an operation and gives the word that it fetched, if it did.
+    pub(super) fn finish_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
+        let state = self.parts.slots.slot(issued.slot);
+        let mut waiter = self.link.waiter(call);
+        let status = loop {
+            match state.status() {
+                Some(status) => break status,
+                // On an error the slot stays taken: the operation may still complete.
+                None => waiter.step()?,
+            }
+        };
+        let word = Slots::word(self.parts.control.plan(), issued.slot);
+        let value = self
+            .parts
+            .control
+            .word(word)
+            .load(std::sync::atomic::Ordering::Relaxed);
+        self.parts.slots.give_back(issued.slot);
+        if status < 0 {
+            return Err(WinError::Transport {
+                call,
+                rank: issued.peer.rank,
+                status: Status(status),
+            });
+        }
+        Ok(value)
+    }
+
+    /// Begins to add to a word of a peer's control block.
+    pub(super) fn begin_add<'p>(
+        &self,
+        call: &'static str,
+        peer: &'p Peer,
+        word: Word,
+        operand: u64,
+    ) -> WinResult<Issued<'p>> {
+        let remote = peer.control_address(word);
+        self.issue_slot(call, peer, |result, context| {
+            // SAFETY: the endpoint is the job's; the result is a scratch word that this slot owns,
+            // covered by the control block's handle; the remote word lies in the peer's control
+            // block, which lives until every rank freed the window; the callback takes a slot.
+            unsafe {
+                self.link.transport.atomic_fop(
+                    peer.endpoint,
+                    result.cast(),
+                    remote,
+                    self.parts.control.handle(),
+                    peer.control_handle.as_ptr(),
+                    BtlAtomicOp::Add,
+                    operand,
+                    OpFlags::empty(),
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    /// Adds to a word of a peer's control block; gives what was there.
+    pub(super) fn add_word(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        word: Word,
+        operand: u64,
+    ) -> WinResult<u64> {
+        let issued = self.begin_add(call, peer, word, operand)?;
+        self.finish_word(call, issued)
+    }
+
+    /// Replaces a word of a peer's control block if it has a value; gives what was there.
+    pub(super) fn swap_word_if(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        word: Word,
+        compare: u64,
+        value: u64,
+    ) -> WinResult<u64> {
+        let remote = peer.control_address(word);
+        let issued = self.issue_slot(call, peer, |result, context| {
+            // SAFETY: as in `begin_add`.
+            unsafe {
+                self.link.transport.atomic_cswap(
+                    peer.endpoint,
+                    result.cast(),
+                    remote,
+                    self.parts.control.handle(),
+                    peer.control_handle.as_ptr(),
+                    compare,
+                    value,
+                    OpFlags::empty(),
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })?;
+        self.finish_word(call, issued)
+    }
+
+    /// Reads a word of a peer's control block that only that peer's processor writes.
+    pub(super) fn read_word(&self, call: &'static str, peer: &Peer, word: Word) -> WinResult<u64> {
+        let remote = peer.control_address(word);
+        let issued = self.issue_slot(call, peer, |result, context| {
+            // SAFETY: as in `begin_add`.
+            unsafe {
+                self.link.transport.get(
+                    peer.endpoint,
+                    result.cast(),
+                    remote,
+                    self.parts.control.handle(),
+                    peer.control_handle.as_ptr(),
+                    size_of::<u64>(),
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })?;
+        self.finish_word(call, issued)
+    }
+
+    /// Fetches one element of a target, or, with a compare value, swaps it; gives its old bytes.
+    /// Operands and result are the low bytes of the words.
+    pub(super) fn element(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        remote: Remote,
+        datatype: Datatype,
+        swap: Option<(&[u8; 8], &[u8; 8])>,
+    ) -> WinResult<[u8; 8]> {
+        let issued = self.issue_slot(call, peer, |result, context| {
+            // SAFETY: as in `begin_add`, with an element of the target's window, which the caller
+            // checked; operand and compare value are copied before the call returns, and a read
+            // takes no operand.
+            unsafe {
+                match swap {
+                    None => self.link.transport.atomic_fopv(
+                        peer.endpoint,
+                        std::ptr::null(),
+                        result.cast(),
+                        remote.address,
+                        std::ptr::null_mut(),
+                        self.parts.control.handle(),
+                        remote.handle,
+                        datatype,
+                        AtomicOp::Read,
+                        1,
+                        Some(slot_done),
+                        context,
+                        std::ptr::null_mut(),
+                    ),
+                    Some((compare, value)) => self.link.transport.atomic_cswapv(
+                        peer.endpoint,
+                        value.as_ptr(),
+                        compare.as_ptr(),
+                        result.cast(),
+                        remote.address,
+                        self.parts.control.handle(),
+                        remote.handle,
+                        datatype,
+                        Some(slot_done),
+                        context,
+                        std::ptr::null_mut(),
+                    ),
+                }
+            }
+        })?;
+        Ok(self.finish_word(call, issued)?.to_ne_bytes())
+    }
+
+    /// Copies remote bytes to a bounce buffer, from its start.
+    pub(super) fn fetch_bytes(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        bounce: &mut Bounce,
+        remote: Remote,
+        len: usize,
+    ) -> WinResult<()> {
+        let limit = self.link.transport.attributes().get_limit;
+        self.move_bytes(call, peer, bounce, (len, limit), |at, step, context| {
+            // SAFETY: as in `begin_add`; the range lies in the bounce buffer, which `move_bytes`
+            // keeps while the operation is under way, and in the target's memory (checked by the
+            // caller).
+            unsafe {
+                self.link.transport.get(
+                    peer.endpoint,
+                    at.local,
+                    remote.address + at.offset as u64,
+                    at.handle,
+                    remote.handle,
+                    step,
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    /// Copies the start of a bounce buffer to remote memory.
+    pub(super) fn store_bytes(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        bounce: &mut Bounce,
+        remote: Remote,
+        len: usize,
+    ) -> WinResult<()> {
+        let limit = self.link.transport.attributes().put_limit;
+        self.move_bytes(call, peer, bounce, (len, limit), |at, step, context| {
+            // SAFETY: as in `fetch_bytes`.
+            unsafe {
+                self.link.transport.put(
+                    peer.endpoint,
+                    at.local,
+                    remote.address + at.offset as u64,
+                    at.handle,
+                    remote.handle,
+                    step,
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    fn move_bytes(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        bounce: &mut Bounce,
+        (len, limit): (usize, usize),
+        mut post: impl FnMut(At, usize, *mut c_void) -> Status,
+    ) -> WinResult<()> {
+        let len = len.min(bounce.len());
+        let mut offset = 0;
+        while offset < len {
+            let step = (len - offset).min(limit);
+            let at = At {
+                local: bounce.as_mut_ptr().wrapping_add(offset),
+                handle: bounce.handle(),
+                offset,
+            };
+            let issued = self.issue_slot(call, peer, |_, context| post(at, step, context))?;
+            bounce.in_use = true;
+            self.finish_word(call, issued)?;
+            bounce.in_use = false;
+            offset += step;
+        }
+        Ok(())
+    }
+
+    /// A local registration of a buffer, where the transport wants one for that many bytes.
+    ///
+    /// # Safety
+    /// The buffer stays while the registration lives.
+    pub(super) unsafe fn local_key(
+        &self,
+        call: &'static str,
+        base: *mut u8,
+        extent: usize,
+        threshold: usize,
+    ) -> WinResult<Option<Registration>> {
+        if extent <= threshold {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the buffer; only this process's own operations use it.
+        let registered = unsafe {
+            self.link
+                .transport
+                .register(base, extent, Access::LOCAL_WRITE)
+        };
+        registered.map(Some).map_err(|error| WinError::Transport {
+            call,
+            rank: self.link.rank,
+            status: error.status,
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct At {
+    local: *mut u8,
+    handle: *mut Handle,
+    offset: usize,
+}
+
+/// A buffer of the window for bytes on their way, registered where the transport wants that.
+/// Leaked when a call gives up while an operation uses it.
+pub(super) struct Bounce {
+    words: Vec<u64>,
+    key: Option<Registration>,
+    in_use: bool,
+}
+
+impl Bounce {
+    /// At least `len` bytes, aligned for every element type.
+    pub(super) fn new(window: &Window, call: &'static str, len: usize) -> WinResult<Bounce> {
+        let mut words = vec![0u64; len.div_ceil(8).max(1)];
+        let attributes = window.link.transport.attributes();
+        let threshold = attributes
+            .put_local_registration_threshold
+            .min(attributes.get_local_registration_threshold);
+        let base = words.as_mut_ptr().cast::<u8>();
+        let bytes = words.len() * 8;
+        // SAFETY: the vector never grows, and Drop ends the registration before it.
+        let key = unsafe { window.local_key(call, base, bytes, threshold) }?;
+        Ok(Bounce {
+            words,
+            key,
+            in_use: false,
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.words.len() * 8
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.words.as_mut_ptr().cast()
+    }
+
+    pub(super) fn handle(&self) -> *mut Handle {
+        self.key
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Registration::handle_ptr)
+    }
+
+    /// The bytes, while no operation uses them.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the words are initialised and borrowed mutably, and eight bytes each.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len()) }
+    }
+
+    /// Says that operations outside this module use the buffer, or no longer do.
+    pub(super) fn set_in_use(&mut self, in_use: bool) {
+        self.in_use = in_use;
+    }
+}
+
+impl Drop for Bounce {
+    fn drop(&mut self) {
+        if self.in_use {
+            std::mem::forget(self.key.take());
+            std::mem::forget(std::mem::take(&mut self.words));
+        } else {
+            drop(self.key.take());
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Accumulates, fetching accumulates and compare-and-swap, by the transport's atomics.
+//!
+//! Which way an accumulate goes depends on its element type and on the alignment of its target
+//! elements only, so all ways that can meet at one element are atomic with respect to each other:
+//!
+//! - A type of which the transport serves read, replace and compare-swap goes by transport
+//!   atomics; an operation that it does not serve becomes a compare-swap loop per element.
+//! - Any other type, and elements that are not aligned to their size, which no transport atomic
+//!   takes, are updated under the target's accumulate lock ([`super::locked`]).
+//!
+//! The two never meet at one element. MPI promises atomicity among accumulates of the same
+//! predefined type only (MPI 4.1, 12.7.1), and the same type at the same address is aligned or not
+//! whoever asks. Accumulates that overlap otherwise, by another type or by a part of an element,
+//! have undefined results in MPI however they are done.
+//!
+//! Order: accumulates of one origin to one target take effect in the order of their calls. Ways
+//! that wait are in order by waiting; for the others the transport's promise is relied on, or each
+//! accumulate waits for the earlier ones to that target.
+
+use plugin_api::{Datatype, Handle};
+
+use super::locked;
+use super::rma::finish_local_key;
+use super::tracked::done;
+use crate::loader::Registration;
+use crate::win::blocking::{Bounce, Remote};
+use crate::win::copy::{pack, unpack};
+use crate::win::error::WinResult;
+use crate::win::layout::{Layout, Piece, Pieces};
+use crate::win::ops::{Op, combine};
+use crate::win::peer::Peer;
+use crate::win::request::RequestState;
+use crate::win::table::{CompareSwap, RequestRef, Transfer};
+use crate::win::types::bits_of;
+use crate::win::window::Window;
+
+/// How a call's pieces are handed to the transport.
+struct Native<'a> {
+    window: &'a Window,
+    peer: &'a Peer,
+    transfer: &'a Transfer<'a>,
+    op: Op,
+    request: Option<&'a RequestState>,
+    origin_handle: *mut Handle,
+    result_handle: *mut Handle,
+}
+
+fn is_aligned(address: u64, datatype: Datatype) -> bool {
+    address.is_multiple_of(datatype.size() as u64)
+}
+
+/// Waits for earlier accumulates to the target, unless the transport keeps them in order.
+#[inline]
+fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()> {
+    if window.link.ordered || peer.accumulates.is_idle() {
+        return Ok(());
+    }
+    window.wait_pending(call, &peer.accumulates)
+}
+
+pub(super) unsafe fn fetch_and_op(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    op: Op,
+    request: Option<RequestRef<'_>>,
+) -> WinResult<()> {
+    let datatype = transfer.datatype();
+    let support = window.types.get(datatype);
+    let size = datatype.size();
+    let attributes = window.link.transport.attributes();
+    let direct = support.native
+        && support.limit(op, true).is_some()
+        && is_aligned(transfer.address, datatype)
+        && is_aligned(transfer.result as u64, datatype)
+        && is_aligned(transfer.origin as u64, datatype)
+        && size <= attributes.get_local_registration_threshold
+        && size <= attributes.put_local_registration_threshold;
+    if !direct {
+        // SAFETY: the caller vouches for the transfer.
+        return unsafe { accumulate(window, transfer, op, request) };
+    }
+    let peer = window.peer(transfer.call, transfer.target)?;
+    keep_order(window, peer, transfer.call)?;
+    let native = Native {
+        window,
+        peer,
+        transfer,
+        op,
+        request: request.as_ref().map(|request| request.0),
+        origin_handle: std::ptr::null_mut(),
+        result_handle: std::ptr::null_mut(),
+    };
+    // SAFETY: the piece is the whole transfer, for which the caller vouches.
+    unsafe {
+        native.issue(Piece {
+            origin: 0,
+            result: 0,
+            target: 0,
+            len: size,
+        })
+    }
+}
+
+pub(super) unsafe fn accumulate(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    op: Op,
+    request: Option<RequestRef<'_>>,
+) -> WinResult<()> {
+    let call = transfer.call;
+    let peer = window.peer(call, transfer.target)?;
+    let datatype = transfer.datatype();
+    let support = window.types.get(datatype);
+    if !support.native || !is_aligned(transfer.address, datatype) {
+        // SAFETY: the caller vouches for the transfer.
+        return unsafe { locked::accumulate(window, peer, transfer, op) };
+    }
+    let Some(limit) = support.limit(op, transfer.result_layout.is_some()) else {
+        keep_order(window, peer, call)?;
+        // SAFETY: the caller vouches for the transfer.
+        return unsafe { by_compare_swap(window, peer, transfer, op) };
+    };
+    if !is_aligned(transfer.origin as u64, datatype)
+        || !is_aligned(transfer.result as u64, datatype)
+    {
+        // SAFETY: the caller vouches for the transfer.
+        return unsafe { by_aligned_copies(window, peer, transfer, op) };
+    }
+    keep_order(window, peer, call)?;
+    let attributes = window.link.transport.attributes();
+    let extent = match transfer.origin.is_null() {
+        true => 0,
+        false => transfer.origin_layout.extent(),
+    };
+    let threshold = attributes.put_local_registration_threshold;
+    // SAFETY: the caller vouches for the buffers until the operation is complete, which
+    // `finish_local_key` waits for before it ends a registration.
+    let origin_key = unsafe { window.local_key(call, transfer.origin, extent, threshold) }?;
+    let result_key = match transfer.result_layout {
+        None => None,
+        Some(layout) => {
+            let threshold = attributes.get_local_registration_threshold;
+            // SAFETY: as above.
+            unsafe { window.local_key(call, transfer.result, layout.extent(), threshold) }?
+        }
+    };
+    let handle = |key: &Option<Registration>| {
+        key.as_ref()
+            .map_or(std::ptr::null_mut(), Registration::handle_ptr)
+    };
+    let native = Native {
+        window,
+        peer,
+        transfer,
+        op,
+        request: request.as_ref().map(|request| request.0),
+        origin_handle: handle(&origin_key),
+        result_handle: handle(&result_key),
+    };
+    let issued = Pieces::new(
+        transfer.origin_layout,
+        transfer.result_layout,
+        transfer.target_layout,
+        limit.saturating_mul(datatype.size()),
+    )
+    .try_for_each(|piece| {
+        // SAFETY: the piece lies inside all layouts; the handles cover the buffers or are not
+        // wanted.
+        unsafe { native.issue(piece) }
+    });
+    finish_local_key(window, peer, call, origin_key)?;
+    finish_local_key(window, peer, call, result_key)?;
+    issued
+}
+
+impl Native<'_> {
+    #[inline]
+    unsafe fn issue(&self, piece: Piece) -> WinResult<()> {
+        let Native {
+            window,
+            peer,
+            transfer,
+            op,
+            ..
+        } = *self;
+        let transport = &window.link.transport;
+        let datatype = transfer.datatype();
+        let count = piece.len / datatype.size();
+        let remote = transfer.address.wrapping_add(piece.target as u64);
+        let origin: *const u8 = if transfer.origin.is_null() {
+            // A read takes no operand.
+            std::ptr::null()
+        } else {
+            transfer.origin.wrapping_add(piece.origin)
+        };
+        window.tracked(
+            transfer.call,
+            peer.rank,
+            &peer.accumulates,
+            self.request,
+            |context, data| {
+                // SAFETY: the endpoint is the job's; the piece lies in the caller's buffers and in
+                // the memory that the handle covers, its target elements aligned and no more than
+                // the transport takes; `done` takes this context and data, which live while they
+                // count this operation.
+                unsafe {
+                    if transfer.result_layout.is_some() {
+                        transport.atomic_fopv(
+                            peer.endpoint,
+                            origin,
+                            transfer.result.wrapping_add(piece.result),
+                            remote,
+                            self.origin_handle,
+                            self.result_handle,
+                            transfer.handle,
+                            datatype,
+                            op.atomic(),
+                            count,
+                            Some(done),
+                            context,
+                            data,
+                        )
+                    } else {
+                        transport.atomic_opv(
+                            peer.endpoint,
+                            origin,
+                            remote,
+                            self.origin_handle,
+                            transfer.handle,
+                            datatype,
+                            op.atomic(),
+                            count,
+                            Some(done),
+                            context,
+                            data,
+                        )
+                    }
+                }
+            },
+        )
+    }
+}
+
+/// An operation that the transport does not serve on a type of which it serves compare-swap.
+/// Complete when it returns.
+#[cold]
+unsafe fn by_compare_swap(
+    window: &Window,
+    peer: &Peer,
+    transfer: &Transfer<'_>,
+    op: Op,
+) -> WinResult<()> {
+    let call = transfer.call;
+    let datatype = transfer.datatype();
+    let (size, bits) = (datatype.size(), bits_of(datatype));
+    let pieces = Pieces::new(
+        transfer.origin_layout,
+        transfer.result_layout,
+        transfer.target_layout,
+        size,
+    );
+    for piece in pieces {
+        let remote = Remote {
+            address: transfer.address.wrapping_add(piece.target as u64),
+            handle: transfer.handle,
+        };
+        let mut operand = [0u8; 8];
+        if !transfer.origin.is_null() {
+            // SAFETY: the piece is one element of the origin's buffer, at most 8 bytes.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    transfer.origin.wrapping_add(piece.origin),
+                    operand.as_mut_ptr(),
+                    size,
+                );
+            }
+        }
+        let mut old = window.element(call, peer, remote, bits, None)?;
+        loop {
+            let mut new = old;
+            combine(datatype, op, &mut new[..size], &operand[..size]);
+            let found = window.element(call, peer, remote, bits, Some((&old, &new)))?;
+            if found[..size] == old[..size] {
+                break;
+            }
+            old = found;
+        }
+        if transfer.result_layout.is_some() {
+            // SAFETY: the piece is one element of the result buffer.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    old.as_ptr(),
+                    transfer.result.wrapping_add(piece.result),
+                    size,
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Buffers of the caller that are not aligned to the element, which providers compute on as
+/// elements: the operation goes by way of aligned ones. Complete when it returns.
+#[cold]
+unsafe fn by_aligned_copies(
+    window: &Window,
+    peer: &Peer,
+    transfer: &Transfer<'_>,
+    op: Op,
+) -> WinResult<()> {
+    let call = transfer.call;
+    let layout = Layout::contiguous(transfer.datatype(), transfer.target_layout.count());
+    let mut operands = Bounce::new(window, call, layout.bytes())?;
+    let mut results = Bounce::new(window, call, layout.bytes())?;
+    let origin = if transfer.origin.is_null() {
+        std::ptr::null_mut()
+    } else {
+        // SAFETY: the caller vouches for the origin; the copy has room for its elements.
+        unsafe {
+            pack(
+                transfer.origin_layout,
+                transfer.origin,
+                operands.as_mut_ptr(),
+            )
+        };
+        operands.as_mut_ptr()
+    };
+    let aligned = Transfer {
+        origin,
+        origin_layout: &layout,
+        result: results.as_mut_ptr(),
+        result_layout: transfer.result_layout.map(|_| &layout),
+        ..*transfer
+    };
+    operands.set_in_use(true);
+    results.set_in_use(true);
+    // SAFETY: the copies are valid for the layout, and kept until nothing uses them.
+    let issued = unsafe { accumulate(window, &aligned, op, None) };
+    let flushed = window.flush_pending(call, peer.rank, &peer.accumulates);
+    let idle = peer.accumulates.is_idle() || flushed.is_ok();
+    operands.set_in_use(!idle);
+    results.set_in_use(!idle);
+    issued?;
+    flushed?;
+    if let Some(layout) = transfer.result_layout {
+        // SAFETY: the caller vouches for the result buffer.
+        unsafe { unpack(layout, results.as_mut_ptr(), transfer.result) };
+    }
+    Ok(())
+}
+
+pub(super) unsafe fn compare_and_swap(window: &Window, swap: &CompareSwap) -> WinResult<()> {
+    let call = "compare_and_swap";
+    let peer = window.peer(call, swap.target)?;
+    let datatype = swap.datatype;
+    let size = datatype.size();
+    if !window.types.get(datatype).native || !is_aligned(swap.address, datatype) {
+        // SAFETY: the caller vouches for the buffers.
+        return unsafe { locked::compare_and_swap(window, peer, swap) };
+    }
+    keep_order(window, peer, call)?;
+    let attributes = window.link.transport.attributes();
+    if is_aligned(swap.result as u64, datatype)
+        && is_aligned(swap.origin as u64, datatype)
+        && is_aligned(swap.compare as u64, datatype)
+        && size <= attributes.get_local_registration_threshold
+    {
+        return window.tracked(call, peer.rank, &peer.accumulates, None, |context, data| {
+            // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the target
+            // element was checked; `done` takes this context and data.
+            unsafe {
+                window.link.transport.atomic_cswapv(
+                    peer.endpoint,
+                    swap.origin,
+                    swap.compare,
+                    swap.result,
+                    swap.address,
+                    std::ptr::null_mut(),
+                    swap.handle,
+                    datatype,
+                    Some(done),
+                    context,
+                    data,
+                )
+            }
+        });
+    }
+    let (mut compare, mut value) = ([0u8; 8], [0u8; 8]);
+    // SAFETY: the caller vouches for one element in each buffer, at most 8 bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(swap.compare, compare.as_mut_ptr(), size);
+        std::ptr::copy_nonoverlapping(swap.origin, value.as_mut_ptr(), size);
+    }
+    let remote = Remote {
+        address: swap.address,
+        handle: swap.handle,
+    };
+    let old = window.element(call, peer, remote, datatype, Some((&compare, &value)))?;
+    // SAFETY: as above, for the result.
+    unsafe { std::ptr::copy_nonoverlapping(old.as_ptr(), swap.result, size) };
+    Ok(())
+}

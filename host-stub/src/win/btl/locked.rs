@@ -1,0 +1,128 @@
+//! Accumulates under the target's accumulate lock: read, compute here, write back. For types that
+//! the transport's atomics do not serve, and for elements that are not aligned. Complete, and so in
+//! order, when they return.
+
+use crate::win::blocking::{Bounce, Remote};
+use crate::win::control::ACCUMULATE_LOCK;
+use crate::win::error::WinResult;
+use crate::win::layout::Pieces;
+use crate::win::ops::{Op, combine};
+use crate::win::peer::Peer;
+use crate::win::table::{CompareSwap, Transfer};
+use crate::win::window::Window;
+
+/// Bytes updated at a time.
+const CHUNK: usize = 64 << 10;
+
+fn acquire(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
+    let mine = window.link.rank as u64 + 1;
+    let mut waiter = window.link.waiter(call);
+    let mut tries = 0;
+    while window.swap_word_if(call, peer, ACCUMULATE_LOCK, 0, mine)? != 0 {
+        waiter.back_off(tries)?;
+        tries += 1;
+    }
+    Ok(())
+}
+
+fn release(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
+    let mine = window.link.rank as u64 + 1;
+    window
+        .add_word(call, peer, ACCUMULATE_LOCK, mine.wrapping_neg())
+        .map(drop)
+}
+
+/// Runs `update` under the lock. The lock is given back whatever comes of it; the first error wins.
+fn under_lock(
+    window: &Window,
+    call: &'static str,
+    peer: &Peer,
+    update: impl FnOnce() -> WinResult<()>,
+) -> WinResult<()> {
+    acquire(window, call, peer)?;
+    let updated = update();
+    let released = release(window, call, peer);
+    updated.and(released)
+}
+
+pub(super) unsafe fn accumulate(
+    window: &Window,
+    peer: &Peer,
+    transfer: &Transfer<'_>,
+    op: Op,
+) -> WinResult<()> {
+    let call = transfer.call;
+    let datatype = transfer.datatype();
+    let chunk = CHUNK.min(transfer.target_layout.bytes());
+    let mut bounce = Bounce::new(window, call, chunk)?;
+    under_lock(window, call, peer, || {
+        let pieces = Pieces::new(
+            transfer.origin_layout,
+            transfer.result_layout,
+            transfer.target_layout,
+            chunk,
+        );
+        for piece in pieces {
+            let remote = Remote {
+                address: transfer.address.wrapping_add(piece.target as u64),
+                handle: transfer.handle,
+            };
+            window.fetch_bytes(call, peer, &mut bounce, remote, piece.len)?;
+            if transfer.result_layout.is_some() {
+                // SAFETY: the piece lies in the caller's result buffer and is no longer than the
+                // bounce buffer.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(
+                        bounce.as_mut_ptr(),
+                        transfer.result.wrapping_add(piece.result),
+                        piece.len,
+                    );
+                }
+            }
+            if op == Op::NoOp {
+                continue;
+            }
+            // SAFETY: the piece lies in the caller's origin buffer, which stays unchanged until the
+            // operation is complete.
+            let operands = unsafe {
+                std::slice::from_raw_parts(transfer.origin.wrapping_add(piece.origin), piece.len)
+            };
+            if let Some(elements) = bounce.bytes_mut().get_mut(..piece.len) {
+                combine(datatype, op, elements, operands);
+            }
+            window.store_bytes(call, peer, &mut bounce, remote, piece.len)?;
+        }
+        Ok(())
+    })
+}
+
+pub(super) unsafe fn compare_and_swap(
+    window: &Window,
+    peer: &Peer,
+    swap: &CompareSwap,
+) -> WinResult<()> {
+    let call = "compare_and_swap";
+    let size = swap.datatype.size();
+    let mut bounce = Bounce::new(window, call, size)?;
+    let remote = Remote {
+        address: swap.address,
+        handle: swap.handle,
+    };
+    let (mut compare, mut value) = ([0u8; 8], [0u8; 8]);
+    // SAFETY: the caller vouches for one element in each buffer, at most 8 bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(swap.compare, compare.as_mut_ptr(), size);
+        std::ptr::copy_nonoverlapping(swap.origin, value.as_mut_ptr(), size);
+    }
+    under_lock(window, call, peer, || {
+        window.fetch_bytes(call, peer, &mut bounce, remote, size)?;
+        // SAFETY: the caller vouches for one element of result.
+        unsafe { std::ptr::copy_nonoverlapping(bounce.as_mut_ptr(), swap.result, size) };
+        let element = &mut bounce.bytes_mut()[..size];
+        if element == &compare[..size] {
+            element.copy_from_slice(&value[..size]);
+            window.store_bytes(call, peer, &mut bounce, remote, size)?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,38 @@
+//! The table of windows over the transport: every operation becomes transport operations, every
+//! synchronisation is made of the transport's atomics on control blocks.
+
+mod accumulate;
+mod active;
+mod locked;
+mod passive;
+mod rma;
+mod tracked;
+
+use super::table::RmaTable;
+
+/// The functions of a window over the transport.
+pub(super) const TABLE: RmaTable = RmaTable {
+    put: rma::put,
+    get: rma::get,
+    accumulate: accumulate::accumulate,
+    get_accumulate: accumulate::accumulate,
+    fetch_and_op: accumulate::fetch_and_op,
+    compare_and_swap: accumulate::compare_and_swap,
+    fence: active::fence,
+    lock: passive::lock,
+    unlock: passive::unlock,
+    lock_all: passive::lock_all,
+    unlock_all: passive::unlock_all,
+    flush: passive::flush,
+    flush_all: passive::flush_all,
+    // A transport completion is remote completion, so the local forms have no less to wait for.
+    flush_local: passive::flush,
+    flush_local_all: passive::flush_all,
+    start: active::start,
+    complete: active::complete,
+    post: active::post,
+    wait: active::wait,
+    test: active::test,
+    sync: active::sync,
+    free: active::free,
+};

@@ -1,0 +1,118 @@
+//! Passive target: locks and flushes.
+//!
+//! The lock is one word of the target's control block: [`EXCLUSIVE`] while a rank holds it alone,
+//! plus one for each shared holder. A shared lock adds one and takes it back when the word was held
+//! exclusively; an exclusive one swaps zero for [`EXCLUSIVE`]. Both back off between tries.
+
+use std::sync::atomic::{Ordering, fence};
+
+use crate::win::control::{EXCLUSIVE, LOCK};
+use crate::win::epoch::LockKind;
+use crate::win::error::WinResult;
+use crate::win::peer::Peer;
+use crate::win::window::Window;
+
+/// Locks asked for at once by `lock_all`.
+const BATCH: usize = 16;
+
+pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()> {
+    let call = "lock";
+    let peer = window.peer(call, rank)?;
+    let mut waiter = window.link.waiter(call);
+    let mut tries = 0;
+    loop {
+        let taken = match kind {
+            LockKind::Exclusive => window.swap_word_if(call, peer, LOCK, 0, EXCLUSIVE)? == 0,
+            LockKind::Shared => {
+                let free = window.add_word(call, peer, LOCK, 1)? & EXCLUSIVE == 0;
+                if !free {
+                    release(window, call, peer, LockKind::Shared)?;
+                }
+                free
+            }
+        };
+        if taken {
+            break;
+        }
+        waiter.back_off(tries)?;
+        tries += 1;
+    }
+    // Local accesses after the lock see what earlier holders wrote.
+    fence(Ordering::SeqCst);
+    Ok(())
+}
+
+fn release(window: &Window, call: &'static str, peer: &Peer, kind: LockKind) -> WinResult<()> {
+    let held = match kind {
+        // Subtracted, not overwritten: others may have added themselves meanwhile.
+        LockKind::Exclusive => EXCLUSIVE,
+        LockKind::Shared => 1,
+    };
+    window
+        .add_word(call, peer, LOCK, held.wrapping_neg())
+        .map(drop)
+}
+
+pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> WinResult<()> {
+    let call = "unlock";
+    let flushed = flush(window, call, rank);
+    let Some(kind) = held else { return flushed };
+    let released = release(window, call, window.peer(call, rank)?, kind);
+    flushed.and(released)
+}
+
+pub(super) fn lock_all(window: &Window) -> WinResult<()> {
+    let call = "lock_all";
+    for (batch, peers) in window.parts.peers.chunks(BATCH).enumerate() {
+        let issued: Vec<_> = peers
+            .iter()
+            .map(|peer| window.begin_add(call, peer, LOCK, 1))
+            .collect();
+        for (index, issued) in issued.into_iter().enumerate() {
+            let before = window.finish_word(call, issued?)?;
+            if before & EXCLUSIVE != 0 {
+                let rank = batch * BATCH + index;
+                release(window, call, window.peer(call, rank)?, LockKind::Shared)?;
+                lock(window, rank, LockKind::Shared)?;
+            }
+        }
+    }
+    fence(Ordering::SeqCst);
+    Ok(())
+}
+
+pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
+    let call = "unlock_all";
+    let mut outcome = flush_all(window, call);
+    if !held {
+        return outcome;
+    }
+    for peers in window.parts.peers.chunks(BATCH) {
+        let issued: Vec<_> = peers
+            .iter()
+            .map(|peer| window.begin_add(call, peer, LOCK, 1u64.wrapping_neg()))
+            .collect();
+        for issued in issued {
+            let released = issued.and_then(|issued| window.finish_word(call, issued));
+            outcome = outcome.and(released.map(drop));
+        }
+    }
+    outcome
+}
+
+pub(super) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
+    let peer = window.peer(call, rank)?;
+    let transfers = window.flush_pending(call, rank, &peer.transfers);
+    let accumulates = window.flush_pending(call, rank, &peer.accumulates);
+    // Fetched data, and what was written to this rank's own memory, is seen by what follows.
+    fence(Ordering::SeqCst);
+    transfers.and(accumulates)
+}
+
+pub(super) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
+    let mut outcome = Ok(());
+    for rank in 0..window.parts.peers.len() {
+        outcome = outcome.and(flush(window, call, rank));
+    }
+    outcome
+}

@@ -1,0 +1,157 @@
+//! Put and get.
+
+use plugin_api::Handle;
+
+use super::tracked::done;
+use crate::loader::Registration;
+use crate::win::error::WinResult;
+use crate::win::layout::{Piece, Pieces};
+use crate::win::peer::Peer;
+use crate::win::request::RequestState;
+use crate::win::table::{RequestRef, Transfer};
+use crate::win::window::Window;
+
+pub(super) unsafe fn put(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<RequestRef<'_>>,
+) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { transfer_pieces::<true>(window, transfer, request) }
+}
+
+pub(super) unsafe fn get(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<RequestRef<'_>>,
+) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { transfer_pieces::<false>(window, transfer, request) }
+}
+
+#[inline]
+unsafe fn transfer_pieces<const PUT: bool>(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<RequestRef<'_>>,
+) -> WinResult<()> {
+    let peer = window.peer(transfer.call, transfer.target)?;
+    let attributes = window.link.transport.attributes();
+    let (limit, threshold) = if PUT {
+        (
+            attributes.put_limit,
+            attributes.put_local_registration_threshold,
+        )
+    } else {
+        (
+            attributes.get_limit,
+            attributes.get_local_registration_threshold,
+        )
+    };
+    let request = request.as_ref().map(|request| request.0);
+    let bytes = transfer.origin_layout.bytes();
+    let contiguous =
+        transfer.origin_layout.is_contiguous() && transfer.target_layout.is_contiguous();
+    if contiguous && bytes <= limit && bytes <= threshold {
+        let piece = Piece {
+            origin: 0,
+            result: 0,
+            target: 0,
+            len: bytes,
+        };
+        // SAFETY: the piece is the whole transfer, for which the caller vouches.
+        return unsafe {
+            issue::<PUT>(window, peer, transfer, request, piece, std::ptr::null_mut())
+        };
+    }
+    // SAFETY: the caller vouches for the buffer until the operation is complete, which
+    // `with_local_key` waits for before it ends the registration.
+    let key = unsafe {
+        window.local_key(
+            transfer.call,
+            transfer.origin,
+            transfer.origin_layout.extent(),
+            threshold,
+        )
+    }?;
+    let handle = key
+        .as_ref()
+        .map_or(std::ptr::null_mut(), Registration::handle_ptr);
+    let issued = Pieces::new(transfer.origin_layout, None, transfer.target_layout, limit)
+        .try_for_each(|piece| {
+            // SAFETY: the piece lies inside both layouts; the handle covers the buffer or is not wanted.
+            unsafe { issue::<PUT>(window, peer, transfer, request, piece, handle) }
+        });
+    finish_local_key(window, peer, transfer.call, key)?;
+    issued
+}
+
+/// Ends a registration that lasted for one call, once what used it has ended.
+pub(super) fn finish_local_key(
+    window: &Window,
+    peer: &Peer,
+    call: &'static str,
+    key: Option<Registration>,
+) -> WinResult<()> {
+    let Some(key) = key else { return Ok(()) };
+    let flushed = window
+        .flush_pending(call, peer.rank, &peer.transfers)
+        .and_then(|()| window.flush_pending(call, peer.rank, &peer.accumulates));
+    if !(peer.transfers.is_idle() && peer.accumulates.is_idle()) {
+        // The job failed while operations may still use it.
+        std::mem::forget(key);
+    }
+    flushed
+}
+
+#[inline]
+unsafe fn issue<const PUT: bool>(
+    window: &Window,
+    peer: &Peer,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+    piece: Piece,
+    local_handle: *mut Handle,
+) -> WinResult<()> {
+    let transport = &window.link.transport;
+    let local = transfer.origin.wrapping_add(piece.origin);
+    let remote = transfer.address.wrapping_add(piece.target as u64);
+    window.tracked(
+        transfer.call,
+        peer.rank,
+        &peer.transfers,
+        request,
+        |context, data| {
+            // SAFETY: the endpoint is the job's; the piece lies in the origin's buffer and in the
+            // memory that the handle covers, as the caller of the table vouches; `done` takes this
+            // context and data, which live while they count this operation.
+            unsafe {
+                if PUT {
+                    transport.put(
+                        peer.endpoint,
+                        local,
+                        remote,
+                        local_handle,
+                        transfer.handle,
+                        piece.len,
+                        Some(done),
+                        context,
+                        data,
+                    )
+                } else {
+                    transport.get(
+                        peer.endpoint,
+                        local,
+                        remote,
+                        local_handle,
+                        transfer.handle,
+                        piece.len,
+                        Some(done),
+                        context,
+                        data,
+                    )
+                }
+            }
+        },
+    )
+}

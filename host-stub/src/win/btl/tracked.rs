@@ -1,0 +1,114 @@
+//! Operations that nobody waits for yet: counted before they are issued, finished by their
+//! callback, waited for by flushes and requests.
+
+use std::ffi::c_void;
+
+use plugin_api::{Endpoint, Handle, Module, Status};
+
+use crate::win::error::{WinError, WinResult};
+use crate::win::pending::{Cell, Pending};
+use crate::win::request::RequestState;
+use crate::win::window::Window;
+
+/// Finishes an operation: `context` is its [`Cell`], `data` its [`RequestState`] or NULL.
+pub(super) unsafe extern "C" fn done(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _local_address: *mut c_void,
+    _local_handle: *mut Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
+    let cell = unsafe { &*context.cast::<Cell>() };
+    if data.is_null() {
+        cell.finish(status);
+    } else {
+        // SAFETY: the state belongs to the window's pool and is in use while it counts this
+        // operation. The request reports the failure, so the flush need not.
+        unsafe { &*data.cast::<RequestState>() }.finish(status);
+        // Last, because the window may be freed once its counts are down.
+        cell.finish(0);
+    }
+}
+
+impl Window {
+    /// Issues an operation that `pending` counts, and `request` too where there is one. `post` gets
+    /// the context and data that go with [`done`].
+    #[inline]
+    pub(super) fn tracked(
+        &self,
+        call: &'static str,
+        rank: usize,
+        pending: &Pending,
+        request: Option<&RequestState>,
+        mut post: impl FnMut(*mut c_void, *mut c_void) -> Status,
+    ) -> WinResult<()> {
+        let cell = pending.begin();
+        let context = std::ptr::from_ref(cell).cast_mut().cast::<c_void>();
+        let data = request.map_or(std::ptr::null_mut(), |request| {
+            request.begin();
+            std::ptr::from_ref(request).cast_mut().cast::<c_void>()
+        });
+        let outcome = match post(context, data) {
+            Status::SUCCESS => return Ok(()),
+            status if status.is_again() => self.issue(call, rank, || post(context, data)),
+            status => status
+                .ok()
+                .map_err(|status| WinError::Transport { call, rank, status }),
+        };
+        match outcome {
+            Ok(Status::COMPLETED) => {}
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                uncount(cell, request);
+                return Err(error);
+            }
+        }
+        // No callback will run.
+        uncount(cell, request);
+        Ok(())
+    }
+
+    /// Waits until what `pending` counts now has ended.
+    pub(super) fn wait_pending(&self, call: &'static str, pending: &Pending) -> WinResult<()> {
+        if pending.is_idle() {
+            return Ok(());
+        }
+        let mut waiter = self.link.waiter(call);
+        let flush = loop {
+            match pending.try_flush() {
+                Some(flush) => break flush,
+                // Another thread's flush is under way; this one starts after it, because it may
+                // have begun before this thread's last operation.
+                None => waiter.step()?,
+            }
+        };
+        while !flush.is_done() {
+            waiter.step()?;
+        }
+        Ok(())
+    }
+
+    /// As [`wait_pending`](Self::wait_pending), and reports the first failure.
+    pub(super) fn flush_pending(
+        &self,
+        call: &'static str,
+        rank: usize,
+        pending: &Pending,
+    ) -> WinResult<()> {
+        self.wait_pending(call, pending)?;
+        match pending.take_failure() {
+            None => Ok(()),
+            Some(status) => Err(WinError::Transport { call, rank, status }),
+        }
+    }
+}
+
+fn uncount(cell: &Cell, request: Option<&RequestState>) {
+    if let Some(request) = request {
+        request.finish(0);
+    }
+    cell.finish(0);
+}

@@ -1,0 +1,126 @@
+//! A window's view of the job and its transport: progress, waiting, and noticing failure.
+
+use std::sync::Arc;
+
+use plugin_api::Status;
+
+use super::error::{WinError, WinResult};
+use crate::job::Job;
+use crate::loader::Transport;
+
+/// Visits of a wait loop between two yields of the processor, while nothing completes. Long enough
+/// for a peer that runs on another core to answer, short against a time slice, because the peer may
+/// need this core.
+const SPINS: u32 = 32;
+/// Visits of a wait loop between two looks at the job.
+const LOOKS: u32 = 1024;
+
+/// The job and its transport.
+pub(super) struct Link {
+    pub(super) job: Arc<Job>,
+    pub(super) transport: Transport,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    /// Whether accumulates to one target take effect in the order of their calls, so that none
+    /// has to wait for an earlier one. With several contexts threads use different paths to a
+    /// target, and calls that are ordered between threads would not be on the way.
+    pub(super) ordered: bool,
+}
+
+impl Link {
+    /// Progresses the transport once; returns how much completed.
+    #[inline]
+    pub(super) fn progress(&self, call: &'static str) -> WinResult<i32> {
+        match self.transport.progress() {
+            count if count >= 0 => Ok(count),
+            code => Err(self.progress_failed(call, code)),
+        }
+    }
+
+    #[cold]
+    fn progress_failed(&self, call: &'static str, code: i32) -> WinError {
+        WinError::Transport {
+            call,
+            rank: self.rank,
+            status: Status(code),
+        }
+    }
+
+    /// An error once the job has failed.
+    #[cold]
+    pub(super) fn check(&self, call: &'static str) -> WinResult<()> {
+        match self.job.failed() {
+            None => Ok(()),
+            Some(failure) => Err(WinError::Job {
+                call,
+                reason: failure.to_string(),
+            }),
+        }
+    }
+
+    /// The steps of a wait loop.
+    #[inline]
+    pub(super) fn waiter(&self, call: &'static str) -> Waiter<'_> {
+        Waiter {
+            link: self,
+            call,
+            idle: 0,
+            visits: 0,
+        }
+    }
+
+    /// Waits until `done` says so.
+    #[inline]
+    pub(super) fn wait_until(
+        &self,
+        call: &'static str,
+        mut done: impl FnMut() -> bool,
+    ) -> WinResult<()> {
+        let mut waiter = self.waiter(call);
+        while !done() {
+            waiter.step()?;
+        }
+        Ok(())
+    }
+}
+
+/// A wait loop's body: progress, yield, and an end when the job has failed.
+pub(super) struct Waiter<'a> {
+    link: &'a Link,
+    call: &'static str,
+    idle: u32,
+    visits: u32,
+}
+
+impl Waiter<'_> {
+    /// One visit.
+    #[inline]
+    pub(super) fn step(&mut self) -> WinResult<()> {
+        if self.link.progress(self.call)? > 0 {
+            self.idle = 0;
+        } else {
+            self.idle += 1;
+        }
+        self.visits = self.visits.wrapping_add(1);
+        if self.idle >= SPINS {
+            self.idle = 0;
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+        if self.visits.is_multiple_of(LOOKS) {
+            self.link.check(self.call)?;
+        }
+        Ok(())
+    }
+
+    /// Several visits: the pause between two tries to take a lock, longer with every try.
+    pub(super) fn back_off(&mut self, tries: u32) -> WinResult<()> {
+        for _ in 0..1u32 << tries.min(6) {
+            self.step()?;
+        }
+        // The holder may be waiting for this processor.
+        std::thread::yield_now();
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! Counting operations under way: what a flush waits for.
+//!
+//! A count is raised before an operation is handed to the transport and lowered by its callback,
+//! so it is never too low. Counts live in two cells: a flush directs new operations to the other
+//! cell and waits for the one it left, so operations that other threads issue later do not
+//! prolong it.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+
+use plugin_api::Status;
+
+/// One count. Its address is the context of the completion callback.
+#[derive(Default)]
+pub(super) struct Cell {
+    count: AtomicUsize,
+    /// The first negative status since it was last taken; 0 when there was none.
+    failed: AtomicI32,
+}
+
+impl Cell {
+    /// Notes that one operation ended.
+    #[inline]
+    pub(super) fn finish(&self, status: i32) {
+        if status < 0 {
+            // Losing the race means that an earlier failure is kept, which is as good.
+            let _ = self
+                .failed
+                .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        // Pairs with the Acquire load in `is_zero`: whoever sees zero sees the data and the failure.
+        self.count.fetch_sub(1, Ordering::Release);
+    }
+
+    #[inline]
+    fn is_zero(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+/// The operations under way to one target.
+#[derive(Default)]
+pub(super) struct Pending {
+    /// Index of the cell that counts new operations.
+    phase: AtomicUsize,
+    cells: [Cell; 2],
+    /// Whether a flush is waiting for the cell it left.
+    flushing: AtomicBool,
+}
+
+impl Pending {
+    /// Counts an operation that is about to be issued; the returned cell is finished once, by its
+    /// callback or by the issuer if no callback will run.
+    #[inline]
+    pub(super) fn begin(&self) -> &Cell {
+        loop {
+            let phase = self.phase.load(Ordering::Relaxed) & 1;
+            let cell = &self.cells[phase];
+            // SeqCst here and in `flip`: either the flush sees this count, or this load sees the
+            // flush's new phase and the operation moves to the other cell.
+            cell.count.fetch_add(1, Ordering::SeqCst);
+            if self.phase.load(Ordering::SeqCst) & 1 == phase {
+                return cell;
+            }
+            cell.finish(0);
+        }
+    }
+
+    /// Whether anything is under way.
+    #[inline]
+    pub(super) fn is_idle(&self) -> bool {
+        self.cells.iter().all(Cell::is_zero)
+    }
+
+    /// Tries to start a flush; `None` while another thread's flush is under way.
+    pub(super) fn try_flush(&self) -> Option<Flush<'_>> {
+        if self.flushing.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let left = self.phase.fetch_xor(1, Ordering::SeqCst) & 1;
+        Some(Flush {
+            pending: self,
+            left,
+        })
+    }
+
+    /// The first failure since this was last asked.
+    pub(super) fn take_failure(&self) -> Option<Status> {
+        self.cells.iter().find_map(|cell| {
+            // The swap is kept off the common path: it would make the line dirty at every flush.
+            if cell.failed.load(Ordering::Relaxed) == 0 {
+                return None;
+            }
+            match cell.failed.swap(0, Ordering::Relaxed) {
+                0 => None,
+                code => Some(Status(code)),
+            }
+        })
+    }
+}
+
+/// A flush under way.
+pub(super) struct Flush<'a> {
+    pending: &'a Pending,
+    left: usize,
+}
+
+impl Flush<'_> {
+    /// Whether every operation issued before the flush has ended.
+    #[inline]
+    pub(super) fn is_done(&self) -> bool {
+        self.pending.cells[self.left].is_zero()
+    }
+}
+
+impl Drop for Flush<'_> {
+    fn drop(&mut self) {
+        // An abandoned flush leaves its cell raised; the next one may then miss operations in it.
+        // That happens only after the job failed, when flushes report the failure.
+        self.pending.flushing.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_waits_for_what_came_before_it_only() {
+        let pending = Pending::default();
+        let before = pending.begin();
+        let flush = pending.try_flush().unwrap();
+        assert!(!flush.is_done());
+        assert!(pending.try_flush().is_none());
+        let after = pending.begin();
+        before.finish(0);
+        assert!(flush.is_done());
+        assert!(!pending.is_idle());
+        drop(flush);
+        let next = pending.try_flush().unwrap();
+        assert!(!next.is_done());
+        after.finish(0);
+        assert!(next.is_done());
+        assert!(pending.is_idle());
+    }
+
+    #[test]
+    fn the_first_failure_is_kept_and_taken_once() {
+        let pending = Pending::default();
+        let (a, b) = (pending.begin(), pending.begin());
+        a.finish(Status::UNREACH.0);
+        b.finish(Status::ERROR.0);
+        assert_eq!(pending.take_failure(), Some(Status::UNREACH));
+        assert_eq!(pending.take_failure(), None);
+    }
+
+    #[test]
+    fn threads_never_lose_a_count() {
+        let pending = Pending::default();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..20_000 {
+                        pending.begin().finish(0);
+                    }
+                });
+            }
+            for _ in 0..200 {
+                let Some(flush) = pending.try_flush() else {
+                    continue;
+                };
+                while !flush.is_done() {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert!(pending.is_idle());
+    }
+}

@@ -1,0 +1,217 @@
+//! Requests: operations that can be waited for one by one.
+//!
+//! Their states come from a pool of the window that grows by chunks and is reused, so a request
+//! costs no allocation once as many were under way before.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use plugin_api::Status;
+
+use super::error::{WinError, WinResult};
+use super::window::Window;
+
+/// What the callbacks of one request count. Its address is their `data`.
+#[derive(Default)]
+pub(super) struct RequestState {
+    /// Pieces under way, plus one while the request is being issued.
+    pending: AtomicUsize,
+    failed: AtomicI32,
+}
+
+impl RequestState {
+    #[inline]
+    pub(super) fn begin(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn finish(&self, status: i32) {
+        if status < 0 {
+            // An earlier failure is kept.
+            let _ = self
+                .failed
+                .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        // Pairs with the Acquire load in `is_done`.
+        self.pending.fetch_sub(1, Ordering::Release);
+    }
+
+    #[inline]
+    fn is_done(&self) -> bool {
+        self.pending.load(Ordering::Acquire) == 0
+    }
+}
+
+const CHUNK: usize = 64;
+
+#[derive(Default)]
+struct Free {
+    states: Vec<NonNull<RequestState>>,
+    chunks: Vec<NonNull<[RequestState; CHUNK]>>,
+}
+
+/// The request states of a window.
+#[derive(Default)]
+pub(super) struct RequestPool {
+    free: Mutex<Free>,
+}
+
+// SAFETY: the states are atomics, and the lists of pointers to them are behind the mutex.
+unsafe impl Send for RequestPool {}
+// SAFETY: as for Send.
+unsafe impl Sync for RequestPool {}
+
+impl RequestPool {
+    /// A state with no failure, that counts the issuer.
+    fn take(&self) -> NonNull<RequestState> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = free.states.pop().unwrap_or_else(|| {
+            let chunk: Box<[RequestState; CHUNK]> =
+                Box::new(std::array::from_fn(|_| RequestState::default()));
+            let chunk = NonNull::from(Box::leak(chunk));
+            free.chunks.push(chunk);
+            let first = chunk.cast::<RequestState>();
+            // SAFETY: the offsets stay inside the chunk's CHUNK states.
+            free.states
+                .extend((1..CHUNK).map(|index| unsafe { first.add(index) }));
+            first
+        });
+        // SAFETY: the state lies in a chunk of this pool, which keeps them until it is dropped.
+        let fields = unsafe { state.as_ref() };
+        fields.failed.store(0, Ordering::Relaxed);
+        fields.pending.store(1, Ordering::Relaxed);
+        state
+    }
+
+    fn give_back(&self, state: NonNull<RequestState>) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.states.push(state);
+    }
+}
+
+impl Drop for RequestPool {
+    fn drop(&mut self) {
+        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for chunk in free.chunks.drain(..) {
+            // SAFETY: leaked from a Box by `take`, freed once. The window drops its pool only
+            // when none of its operations is under way.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
+    }
+}
+
+/// An operation under way. It is complete, at the origin and at the target, when
+/// [`test`](Self::test) or [`wait`](Self::wait) says so; until then its buffers belong to it.
+/// Dropping it waits.
+#[must_use = "a request that is dropped at once waits for its operation"]
+pub struct Request<'w> {
+    window: &'w Window,
+    state: Option<NonNull<RequestState>>,
+    call: &'static str,
+    rank: usize,
+}
+
+// SAFETY: the state is made of atomics in the window's pool, which outlives the borrow; any
+// thread may end the request.
+unsafe impl Send for Request<'_> {}
+// SAFETY: as for Send; shared references give no access to the state.
+unsafe impl Sync for Request<'_> {}
+
+impl<'w> Request<'w> {
+    /// Runs `issue` with a fresh state and makes a request of it.
+    pub(super) fn issue(
+        window: &'w Window,
+        call: &'static str,
+        rank: usize,
+        issue: impl FnOnce(&RequestState) -> WinResult<()>,
+    ) -> WinResult<Request<'w>> {
+        let state = window.parts.requests.take();
+        let request = Request {
+            window,
+            state: Some(state),
+            call,
+            rank,
+        };
+        // SAFETY: the pool keeps the state as long as the window.
+        let fields = unsafe { state.as_ref() };
+        let issued = issue(fields);
+        fields.finish(0);
+        issued?;
+        Ok(request)
+    }
+
+    /// A request of an operation that needed nothing to be sent.
+    pub(super) fn done(window: &'w Window, call: &'static str, rank: usize) -> Request<'w> {
+        Request {
+            window,
+            state: None,
+            call,
+            rank,
+        }
+    }
+
+    /// Progresses, and says whether the operation is complete. Once it is, its failure is reported
+    /// here, once; further calls say true.
+    pub fn test(&mut self) -> WinResult<bool> {
+        let Some(state) = self.state else {
+            return Ok(true);
+        };
+        // SAFETY: the pool keeps the state as long as the window.
+        let fields = unsafe { state.as_ref() };
+        if !fields.is_done() {
+            self.window.link.progress(self.call)?;
+            if !fields.is_done() {
+                return Ok(false);
+            }
+        }
+        self.state = None;
+        let failed = fields.failed.load(Ordering::Relaxed);
+        self.window.parts.requests.give_back(state);
+        if failed < 0 {
+            return Err(WinError::Transport {
+                call: self.call,
+                rank: self.rank,
+                status: Status(failed),
+            });
+        }
+        Ok(true)
+    }
+
+    /// Waits until the operation is complete.
+    pub fn wait(mut self) -> WinResult<()> {
+        self.finish()
+    }
+
+    /// Waits for every request; reports the first failure after all have ended.
+    pub fn wait_all(requests: impl IntoIterator<Item = Request<'w>>) -> WinResult<()> {
+        let mut outcome = Ok(());
+        for request in requests {
+            let result = request.wait();
+            if outcome.is_ok() {
+                outcome = result;
+            }
+        }
+        outcome
+    }
+
+    fn finish(&mut self) -> WinResult<()> {
+        let mut waiter = self.window.link.waiter(self.call);
+        while !self.test()? {
+            waiter.step()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        if self.state.is_some()
+            && let Err(error) = self.finish()
+        {
+            // The state is not given back when the job failed: its callbacks may still come.
+            tracing::warn!("a dropped request failed: {error}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Places where fetched words land while a call waits for them.
+//!
+//! They belong to the window, not to the caller's stack: a call that gives up because the job
+//! failed leaves its slot taken for ever, so a late completion writes into memory that still exists.
+
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use super::control::Word;
+
+/// Slots of a window; also the scratch words it needs.
+pub(super) const SLOTS: usize = 64;
+
+const WAITING: i32 = 1;
+
+/// The state of one slot. Its address is the context of the completion callback.
+pub(super) struct Slot {
+    status: AtomicI32,
+}
+
+impl Slot {
+    /// Makes the slot wait; called before the operation is issued.
+    #[inline]
+    pub(super) fn arm(&self) {
+        self.status.store(WAITING, Ordering::Relaxed);
+    }
+
+    /// Ends the wait with 0 or a negative status.
+    #[inline]
+    pub(super) fn finish(&self, status: i32) {
+        // Pairs with the Acquire load in `status`: the fetched word is there when 0 is seen.
+        self.status.store(status.min(0), Ordering::Release);
+    }
+
+    /// The status once the operation ended.
+    #[inline]
+    pub(super) fn status(&self) -> Option<i32> {
+        match self.status.load(Ordering::Acquire) {
+            WAITING => None,
+            status => Some(status),
+        }
+    }
+}
+
+/// The slots of a window.
+pub(super) struct Slots {
+    free: AtomicU64,
+    slots: Box<[Slot; SLOTS]>,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Slots {
+            free: AtomicU64::new(u64::MAX),
+            slots: Box::new(
+                [const {
+                    Slot {
+                        status: AtomicI32::new(0),
+                    }
+                }; SLOTS],
+            ),
+        }
+    }
+
+    /// Takes a slot; `None` when all are taken.
+    #[inline]
+    pub(super) fn take(&self) -> Option<usize> {
+        let mut free = self.free.load(Ordering::Relaxed);
+        loop {
+            if free == 0 {
+                return None;
+            }
+            let index = free.trailing_zeros() as usize;
+            match self.free.compare_exchange_weak(
+                free,
+                free & !(1 << index),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(index),
+                Err(found) => free = found,
+            }
+        }
+    }
+
+    /// Gives a slot back whose operation ended.
+    #[inline]
+    pub(super) fn give_back(&self, index: usize) {
+        self.free.fetch_or(1 << (index % SLOTS), Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, index: usize) -> &Slot {
+        &self.slots[index % SLOTS]
+    }
+
+    /// The scratch word that belongs to a slot, given the control block's plan.
+    #[inline]
+    pub(super) fn word(plan: &super::control::ControlPlan, index: usize) -> Word {
+        plan.scratch(index % SLOTS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_run_out_and_come_back() {
+        let slots = Slots::new();
+        let taken: Vec<usize> = std::iter::from_fn(|| slots.take()).collect();
+        assert_eq!(taken.len(), SLOTS);
+        slots.give_back(taken[7]);
+        assert_eq!(slots.take(), Some(taken[7]));
+        assert_eq!(slots.take(), None);
+    }
+
+    #[test]
+    fn a_slot_waits_until_it_is_finished() {
+        let slots = Slots::new();
+        let slot = slots.slot(3);
+        slot.arm();
+        assert_eq!(slot.status(), None);
+        slot.finish(-12);
+        assert_eq!(slot.status(), Some(-12));
+    }
+}

@@ -1,0 +1,183 @@
+//! The public synchronisation calls: they keep the epochs, and go through the window's table.
+
+use super::epoch::{Assertion, Held, LockKind};
+use super::error::{WinError, WinResult};
+use super::window::Window;
+
+fn only(call: &'static str, given: Assertion, allowed: Assertion) -> WinResult<()> {
+    if allowed.contains(given) {
+        return Ok(());
+    }
+    Err(WinError::BadArgument {
+        call,
+        reason: format!("assertion {:?} means nothing here", given - allowed),
+    })
+}
+
+impl Window {
+    /// Ends the open fence epoch and begins the next. Collective. Completes this rank's operations,
+    /// and returns when every rank's operations to this one are complete.
+    pub fn fence(&self, assertion: Assertion) -> WinResult<()> {
+        only("fence", assertion, Assertion::all() - Assertion::NOCHECK)?;
+        let plan = self.epochs.fence_begin(assertion)?;
+        let fenced = (self.table.fence)(self, plan, assertion);
+        self.epochs.fence_end(assertion);
+        fenced
+    }
+
+    /// Opens an access epoch to one rank. Returns when the lock is held, or at once with
+    /// [`Assertion::NOCHECK`].
+    pub fn lock(&self, kind: LockKind, rank: usize, assertion: Assertion) -> WinResult<()> {
+        only("lock", assertion, Assertion::NOCHECK)?;
+        self.peer("lock", rank)?;
+        self.epochs.lock_begin(rank, self.link.rank)?;
+        if assertion.contains(Assertion::NOCHECK) {
+            self.epochs.lock_end(rank, Held::Unchecked);
+            return Ok(());
+        }
+        let locked = (self.table.lock)(self, rank, kind);
+        let held = match (&locked, kind) {
+            (Err(_), _) => Held::Nothing,
+            (Ok(()), LockKind::Shared) => Held::Shared,
+            (Ok(()), LockKind::Exclusive) => Held::Exclusive,
+        };
+        self.epochs.lock_end(rank, held);
+        locked
+    }
+
+    /// Completes operations to a rank, and closes the epoch that [`lock`](Self::lock) opened.
+    pub fn unlock(&self, rank: usize) -> WinResult<()> {
+        self.peer("unlock", rank)?;
+        let held = match self.epochs.unlock_begin(rank)? {
+            Held::Shared => Some(LockKind::Shared),
+            Held::Exclusive => Some(LockKind::Exclusive),
+            _ => None,
+        };
+        let unlocked = (self.table.unlock)(self, rank, held);
+        self.epochs.unlock_end(rank);
+        unlocked
+    }
+
+    /// Opens an access epoch to every rank, with shared locks.
+    pub fn lock_all(&self, assertion: Assertion) -> WinResult<()> {
+        only("lock_all", assertion, Assertion::NOCHECK)?;
+        self.epochs.lock_all_begin()?;
+        let (locked, held) = if assertion.contains(Assertion::NOCHECK) {
+            (Ok(()), Held::Unchecked)
+        } else {
+            ((self.table.lock_all)(self), Held::Shared)
+        };
+        self.epochs.lock_all_end(locked.is_ok().then_some(held));
+        locked
+    }
+
+    /// Completes all operations, and closes the epoch that [`lock_all`](Self::lock_all) opened.
+    pub fn unlock_all(&self) -> WinResult<()> {
+        let held = self.epochs.unlock_all_begin()?;
+        let unlocked = (self.table.unlock_all)(self, held == Held::Shared);
+        self.epochs.unlock_all_end();
+        unlocked
+    }
+
+    /// Completes this rank's operations to a rank, there and here. In lock and lock_all epochs.
+    pub fn flush(&self, rank: usize) -> WinResult<()> {
+        let call = "flush";
+        self.peer(call, rank)?;
+        self.epochs.check_flush(call, Some(rank))?;
+        (self.table.flush)(self, call, rank)
+    }
+
+    /// Completes this rank's operations to all ranks, there and here. In lock and lock_all epochs.
+    pub fn flush_all(&self) -> WinResult<()> {
+        let call = "flush_all";
+        self.epochs.check_flush(call, None)?;
+        (self.table.flush_all)(self, call)
+    }
+
+    /// Completes this rank's operations to a rank here: their buffers may be used again.
+    pub fn flush_local(&self, rank: usize) -> WinResult<()> {
+        let call = "flush_local";
+        self.peer(call, rank)?;
+        self.epochs.check_flush(call, Some(rank))?;
+        (self.table.flush_local)(self, call, rank)
+    }
+
+    /// Completes this rank's operations to all ranks here: their buffers may be used again.
+    pub fn flush_local_all(&self) -> WinResult<()> {
+        let call = "flush_local_all";
+        self.epochs.check_flush(call, None)?;
+        (self.table.flush_local_all)(self, call)
+    }
+
+    fn check_group(&self, call: &'static str, group: &[usize]) -> WinResult<()> {
+        for (index, rank) in group.iter().enumerate() {
+            self.peer(call, *rank)?;
+            if group[..index].contains(rank) {
+                return Err(WinError::BadArgument {
+                    call,
+                    reason: format!("rank {rank} is in the group twice"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens an access epoch to a group of ranks. Returns when each has posted, or at once with
+    /// [`Assertion::NOCHECK`], which their posts then carry too.
+    pub fn start(&self, group: &[usize], assertion: Assertion) -> WinResult<()> {
+        only("start", assertion, Assertion::NOCHECK)?;
+        self.check_group("start", group)?;
+        self.epochs.start_begin()?;
+        let started = (self.table.start)(self, group, assertion);
+        match &started {
+            Ok(()) => {
+                self.group().clone_from(&group.to_vec());
+                self.epochs.start_end(Some(group));
+            }
+            Err(_) => self.epochs.start_end(None),
+        }
+        started
+    }
+
+    /// Completes this rank's operations to the group of [`start`](Self::start), tells it so, and
+    /// closes the epoch.
+    pub fn complete(&self) -> WinResult<()> {
+        self.epochs.complete_begin()?;
+        let group = std::mem::take(&mut *self.group());
+        let completed = (self.table.complete)(self, &group);
+        self.epochs.complete_end(&group);
+        completed
+    }
+
+    /// Opens this rank's memory to a group of ranks. Does not wait for them.
+    pub fn post(&self, group: &[usize], assertion: Assertion) -> WinResult<()> {
+        let allowed = Assertion::NOCHECK | Assertion::NOSTORE | Assertion::NOPUT;
+        only("post", assertion, allowed)?;
+        self.check_group("post", group)?;
+        self.epochs.post_begin(self.link.rank)?;
+        (self.table.post)(self, group, assertion)
+    }
+
+    /// Waits until the whole group of [`post`](Self::post) has completed, and closes the exposure.
+    pub fn wait(&self) -> WinResult<()> {
+        self.epochs.check_exposed("wait")?;
+        (self.table.wait)(self)?;
+        self.epochs.exposure_end();
+        Ok(())
+    }
+
+    /// Whether the whole group of [`post`](Self::post) has completed; if so, closes the exposure.
+    pub fn test(&self) -> WinResult<bool> {
+        self.epochs.check_exposed("test")?;
+        let done = (self.table.test)(self)?;
+        if done {
+            self.epochs.exposure_end();
+        }
+        Ok(done)
+    }
+
+    /// Orders this rank's local accesses of its memory with the accesses of others, and progresses.
+    pub fn sync(&self) -> WinResult<()> {
+        (self.table.sync)(self)
+    }
+}

@@ -1,0 +1,129 @@
+//! The functions of one window. Every window owns a whole table from its creation on; public calls
+//! check their arguments and the epoch, then go through it without a further check.
+
+use plugin_api::{Datatype, Handle};
+
+use super::epoch::{Assertion, FencePlan, LockKind};
+use super::error::WinResult;
+use super::layout::Layout;
+use super::ops::Op;
+use super::request::{Request, RequestState};
+use super::window::Window;
+
+/// A checked communication call: both layouts hold the same elements, the target range lies in
+/// memory that the target exposes, the epoch allows it, and there is at least one element.
+pub struct Transfer<'a> {
+    /// The call, for errors.
+    pub call: &'static str,
+    /// The target's rank.
+    pub target: usize,
+    /// Address of the displacement in the target's process.
+    pub address: u64,
+    /// The target's registration of that memory, borrowed for the call.
+    pub handle: *const Handle,
+    /// Where elements lie from `address` on.
+    pub target_layout: &'a Layout,
+    /// The origin's buffer: read by all calls but gets, which write it.
+    pub origin: *mut u8,
+    /// Where elements lie in the origin's buffer.
+    pub origin_layout: &'a Layout,
+    /// Where fetching calls put what was at the target.
+    pub result: *mut u8,
+    /// Where elements lie in the result buffer; none for calls that fetch nothing.
+    pub result_layout: Option<&'a Layout>,
+}
+
+/// One element to compare and swap, checked like a [`Transfer`].
+pub struct CompareSwap {
+    /// The target's rank.
+    pub target: usize,
+    /// Address of the element in the target's process.
+    pub address: u64,
+    /// The target's registration of that memory, borrowed for the call.
+    pub handle: *const Handle,
+    /// The element type.
+    pub datatype: Datatype,
+    /// The new value.
+    pub origin: *const u8,
+    /// The value to compare with.
+    pub compare: *const u8,
+    /// Where the old value goes.
+    pub result: *mut u8,
+}
+
+/// What a request form counts with; made by the public call.
+pub struct RequestRef<'a>(pub(super) &'a RequestState);
+
+type Communicate = unsafe fn(&Window, &Transfer<'_>, Option<RequestRef<'_>>) -> WinResult<()>;
+type Accumulate = unsafe fn(&Window, &Transfer<'_>, Op, Option<RequestRef<'_>>) -> WinResult<()>;
+
+/// The functions of a window. No entry can be absent. The unsafe ones need the buffers of their
+/// [`Transfer`] to be valid for its layouts until the operation is complete.
+///
+/// The request forms are the same functions with a request to count with.
+#[derive(Clone, Copy)]
+pub struct RmaTable {
+    /// Writes to the target.
+    pub put: Communicate,
+    /// Reads from the target.
+    pub get: Communicate,
+    /// Updates the target, each element atomically.
+    pub accumulate: Accumulate,
+    /// Updates the target and fetches what was there, each element atomically.
+    pub get_accumulate: Accumulate,
+    /// As `get_accumulate`, for one element.
+    pub fetch_and_op: Accumulate,
+    /// Replaces one element if it has an expected value.
+    pub compare_and_swap: unsafe fn(&Window, &CompareSwap) -> WinResult<()>,
+    /// Completes this rank's operations and meets the other ranks, as the plan says.
+    pub fence: fn(&Window, FencePlan, Assertion) -> WinResult<()>,
+    /// Takes the target's lock.
+    pub lock: fn(&Window, usize, LockKind) -> WinResult<()>,
+    /// Completes operations to the target and gives its lock back; none was taken with `None`.
+    pub unlock: fn(&Window, usize, Option<LockKind>) -> WinResult<()>,
+    /// Takes every rank's lock, shared.
+    pub lock_all: fn(&Window) -> WinResult<()>,
+    /// Completes all operations and gives the locks back, if they were taken.
+    pub unlock_all: fn(&Window, bool) -> WinResult<()>,
+    /// Completes operations to the target, there and here.
+    pub flush: fn(&Window, &'static str, usize) -> WinResult<()>,
+    /// Completes all operations, everywhere.
+    pub flush_all: fn(&Window, &'static str) -> WinResult<()>,
+    /// Completes operations to the target, here.
+    pub flush_local: fn(&Window, &'static str, usize) -> WinResult<()>,
+    /// Completes all operations, here.
+    pub flush_local_all: fn(&Window, &'static str) -> WinResult<()>,
+    /// Waits for the posts of a group, unless they are known to have come.
+    pub start: fn(&Window, &[usize], Assertion) -> WinResult<()>,
+    /// Completes operations to a group and tells it so.
+    pub complete: fn(&Window, &[usize]) -> WinResult<()>,
+    /// Tells a group that this rank's memory may be accessed, unless it knows.
+    pub post: fn(&Window, &[usize], Assertion) -> WinResult<()>,
+    /// Waits until the group of the last post has completed.
+    pub wait: fn(&Window) -> WinResult<()>,
+    /// Whether the group of the last post has completed.
+    pub test: fn(&Window) -> WinResult<bool>,
+    /// Orders local accesses of the window's memory with those of others.
+    pub sync: fn(&Window) -> WinResult<()>,
+    /// Meets the other ranks after all operations of all of them have ended.
+    pub free: fn(&Window) -> WinResult<()>,
+}
+
+impl<'a> Transfer<'a> {
+    /// The element type.
+    #[inline]
+    pub fn datatype(&self) -> Datatype {
+        self.target_layout.datatype()
+    }
+}
+
+/// A request made around one call of a table function.
+pub(super) fn requested<'w>(
+    window: &'w Window,
+    transfer: &Transfer<'_>,
+    run: impl FnOnce(RequestRef<'_>) -> WinResult<()>,
+) -> WinResult<Request<'w>> {
+    Request::issue(window, transfer.call, transfer.target, |state| {
+        run(RequestRef(state))
+    })
+}

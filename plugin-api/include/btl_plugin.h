@@ -182,7 +182,7 @@ typedef struct btl_host_vtable {
 #define BTL_FLAG_PUT UINT32_C(0x2) /* put works */
 #define BTL_FLAG_GET UINT32_C(0x4) /* get works */
 /* A completion means that the data is visible at the target. */
-#define BTL_FLAG_RDMA_REMOTE_COMPLETION UINT32_C(0x800)
+#define BTL_FLAG_RDMA_REMOTE_COMPLETION UINT32_C(0x800000)
 #define BTL_FLAG_ATOMIC_OPS UINT32_C(0x8000)   /* atomic_op works for at least one operation */
 #define BTL_FLAG_ATOMIC_FOPS UINT32_C(0x10000) /* atomic_fop works for at least one operation */
 #define BTL_FLAG_RDMA_FLUSH UINT32_C(0x80000)  /* flush works */

@@ -17,7 +17,7 @@ bitflags! {
         const GET = 0x4;
         /// A completion means that the data is visible at the target
         /// (`MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION` of BTL 3.3).
-        const RDMA_REMOTE_COMPLETION = 0x800;
+        const RDMA_REMOTE_COMPLETION = 0x80_0000;
         /// `atomic_op` works for at least one operation.
         const ATOMIC_OPS = 0x8000;
         /// `atomic_fop` works for at least one operation.

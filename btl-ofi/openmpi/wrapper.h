@@ -1,4 +1,9 @@
 /* What the component needs of Open MPI's devel headers; read by bindgen. */
+#ifdef __clang__
+/* A type that gcc, which configured Open MPI, has, and older clangs have not. No structure used here holds one. */
+#define _Float16 short
+#endif
+
 #include "opal_config.h"
 
 #include "opal/constants.h"

@@ -72,6 +72,26 @@ impl AtomicTable {
         table
     }
 
+    /// Counts an update as served only as far as the fetch is that will stand in for it.
+    pub(crate) fn update_by_fetch(&mut self) {
+        let fetch = self.counts[AtomicKind::Fetch as usize];
+        let update = &mut self.counts[AtomicKind::Update as usize];
+        for (update, fetch) in update.iter_mut().flatten().zip(fetch.iter().flatten()) {
+            *update = (*update).min(*fetch);
+        }
+    }
+
+    /// Bytes of the largest update.
+    pub(crate) fn largest_update(&self) -> usize {
+        let update = &self.counts[AtomicKind::Update as usize];
+        let bytes = Datatype::ALL.iter().flat_map(|&d| {
+            update[d as usize]
+                .iter()
+                .map(move |&count| count as usize * d.size())
+        });
+        bytes.max().unwrap_or(0)
+    }
+
     /// Elements that one call may carry; 0 when the combination is not served.
     #[inline]
     pub(crate) fn count(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> u32 {

@@ -49,7 +49,7 @@ impl Transport {
         if count > most {
             return Err(Status::VALUE_OUT_OF_BOUNDS);
         }
-        if address % datatype.size() as u64 != 0 {
+        if !address.is_multiple_of(datatype.size() as u64) {
             return Err(Status::BAD_PARAM);
         }
         let size = (count * datatype.size()) as u64;
@@ -71,6 +71,12 @@ impl Transport {
         remote: Remote,
         operands: Operands,
     ) -> Status {
+        if self.policy.updates_fetch {
+            // SAFETY: the scratch memory holds the largest update.
+            return unsafe {
+                self.fetch(endpoint, caller, remote, operands, self.scratch.pointer())
+            };
+        }
         // SAFETY: the caller of the operation vouched for the endpoint.
         let address = unsafe { endpoint.as_ref() }.address;
         let flags = self.policy.delivered;

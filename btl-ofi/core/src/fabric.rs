@@ -198,8 +198,8 @@ pub(crate) struct Info {
 
 impl Info {
     pub(crate) fn get(&self) -> InfoRef<'_> {
-        // SAFETY: duplicate() only makes Infos with a head.
         InfoRef {
+            // SAFETY: duplicate() only makes Infos with a head.
             info: unsafe { &*self.list.head },
         }
     }

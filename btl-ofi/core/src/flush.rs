@@ -114,7 +114,7 @@ impl Transport {
                 continue;
             }
             std::thread::yield_now();
-            if idle % CLOCK == 0 {
+            if idle.is_multiple_of(CLOCK) {
                 self.check_peers_now_and_then();
                 if deadline.is_some_and(|d| Instant::now() >= d) {
                     return Status::TIMEOUT;

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | direct | a plain completion | puts of providers that write the target's memory from this side |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | puts and updates everywhere else |
-//! | returned | a plain completion | gets and fetching atomics: they have their data |
+//! | returned | a plain completion | gets and fetching atomics: they have their data; updates over shm |
 //!
 //! Each operation leaves a completion-queue entry. One with a callback carries the address of its
 //! record; one without carries its peer and the slots it counts in, and needs no record (unless the
@@ -28,6 +28,10 @@ pub(crate) struct Policy {
     pub(crate) direct: bool,
     /// Whether an operation without callback may go without a record.
     pub(crate) bare: bool,
+    /// Whether updates go as fetching atomics whose result is thrown away.
+    pub(crate) updates_fetch: bool,
+    /// Most operations outstanding on one context; further ones are turned away until some complete.
+    pub(crate) depth: u32,
     /// Whether atomics from one origin to one target take effect in order.
     pub(crate) atomics_ordered: bool,
     /// One line for people.
@@ -68,14 +72,19 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     } else {
         "puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
     };
+    let updates = if frees_twice(&info.provider()) {
+        "updates go as fetches and complete with the old value"
+    } else {
+        "updates are confirmed by the target"
+    };
     Policy {
         delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
         direct,
         bare: !claims_context,
+        depth: u32::MAX,
+        updates_fetch: frees_twice(&info.provider()),
         atomics_ordered: ordered,
-        text: format!(
-            "{puts}; updates are confirmed by the target; gets and fetches complete with their data"
-        ),
+        text: format!("{puts}; {updates}; gets and fetches complete with their data"),
     }
 }
 
@@ -103,6 +112,14 @@ fn writes_directly(info: InfoRef<'_>) -> bool {
 /// Whether shm confirms a completion asked for with `FI_DELIVERY_COMPLETE`.
 fn confirms(info: InfoRef<'_>) -> bool {
     info.tx_attr().op_flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0
+}
+
+/// shm answers an update with delivery confirmed by putting its buffer back into the target's pool
+/// twice, once at the target and once when the answer is read (prov/shm of 1.17, smr_progress_inject_atomic
+/// and smr_progress_resp_entry), after which two operations share a buffer and the process crashes. A
+/// fetching atomic puts it back once.
+fn frees_twice(provider: &str) -> bool {
+    is_shm(provider)
 }
 
 fn is_shm(provider: &str) -> bool {

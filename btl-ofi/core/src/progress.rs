@@ -158,7 +158,7 @@ impl Transport {
                 return 0;
             }
             state.idle = state.idle.wrapping_add(1);
-            let look = state.idle % IDLE_CHECK == 0;
+            let look = state.idle.is_multiple_of(IDLE_CHECK);
             let unattributed = state.unattributed;
             drop(state);
             if unattributed > 0 {

@@ -49,6 +49,9 @@ impl Transport {
             return status;
         }
         let context = self.context();
+        if context.tally.outstanding() >= self.policy.depth {
+            return self.full(context);
+        }
         let mut state = context.state.lock();
         let tag = Tag::new(
             endpoint,
@@ -105,6 +108,16 @@ impl Transport {
         peer.tally.lower(tag.endpoint_slot(), n, self.threaded);
     }
 
+    /// Turns an operation away because as many are outstanding as the provider bears.
+    #[cold]
+    #[inline(never)]
+    fn full(&self, context: &Context) -> Status {
+        if !context.delivering.load(Ordering::Relaxed) {
+            self.poll(context);
+        }
+        Status::TEMP_OUT_OF_RESOURCE
+    }
+
     /// What a refused post means to the caller. shm refuses for ever once a peer died with its
     /// command queue full, so now and then the peer is looked at.
     #[cold]
@@ -118,7 +131,7 @@ impl Transport {
     ) -> Status {
         let status = i32::try_from(-rc).map_or(Status::ERROR, status_of);
         if status == Status::TEMP_OUT_OF_RESOURCE {
-            if count % AGAIN_CHECK == 0 {
+            if count.is_multiple_of(AGAIN_CHECK) {
                 self.check_peers();
                 // SAFETY: the caller of post vouched for the endpoint.
                 if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {

@@ -73,10 +73,27 @@ unsafe impl Send for ErrorReport {}
 // SAFETY: as for Send.
 unsafe impl Sync for ErrorReport {}
 
+/// Memory that is only ever written.
+pub(crate) struct Scratch(*mut [u64]);
+
+impl Scratch {
+    pub(crate) fn pointer(&self) -> *mut c_void {
+        self.0.cast()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: made by Box::into_raw in `open`, and dropped once.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
 /// Peers by the host's number.
 pub(crate) struct Peers {
     pub(crate) known: HashMap<u64, Box<Endpoint>>,
     /// Released while operations to them were still outstanding: a late completion may name them.
+    #[allow(clippy::vec_box, reason = "completions name them by address")]
     retired: Vec<Box<Endpoint>>,
 }
 
@@ -87,6 +104,8 @@ pub struct Transport {
     registrar: Arc<Registrar>,
     device: Arc<Device>,
     pub(crate) contexts: Box<[Context]>,
+    /// Where fetched values go that nobody wants. Written by the provider only, never read.
+    pub(crate) scratch: Scratch,
     pub(crate) policy: Policy,
     pub(crate) threaded: bool,
     pub(crate) virtual_addresses: bool,
@@ -142,11 +161,16 @@ impl Transport {
     /// [`Error::NoProvider`] names every refusal; other errors name the libfabric call.
     pub fn open(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
         let threaded = level == ThreadLevel::Multiple;
-        let chosen = select::choose(options, Calling { threaded })?;
+        let mut chosen = select::choose(options, Calling { threaded })?;
         let device = Arc::new(chosen.device);
         let info = device.info();
         let provider = info.provider();
         let policy = policy::decide(info);
+        let mut scratch = Vec::new();
+        if policy.updates_fetch {
+            chosen.atomics.update_by_fetch();
+            scratch.resize(chosen.atomics.largest_update().div_ceil(8), 0u64);
+        }
         let mut contexts = Vec::new();
         for (tx, cq) in device.lanes() {
             // SAFETY: the lanes are live as long as the device, which this transport holds.
@@ -217,6 +241,7 @@ impl Transport {
         );
         Ok(Transport {
             contexts: contexts.into_boxed_slice(),
+            scratch: Scratch(Box::into_raw(scratch.into_boxed_slice())),
             threaded,
             virtual_addresses: registrar.virtual_addresses,
             put_limit,
@@ -454,6 +479,7 @@ impl Transport {
             contexts,
             peers,
             probe,
+            scratch,
             ..
         } = self;
         drop(registrar);
@@ -463,7 +489,7 @@ impl Transport {
             None => Ok(()),
         };
         // What the provider might still have written to or named goes after the provider.
-        drop((contexts, peers, probe));
+        drop((contexts, peers, probe, scratch));
         result
     }
 

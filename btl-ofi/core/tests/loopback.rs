@@ -1,58 +1,21 @@
 //! One process as its own peer, over each real provider: every kind of operation, checked.
 
-use std::convert::Infallible;
+mod common;
+
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, Endpoint, Options, Transport};
+use btl_ofi::{Completion, Endpoint, Transport};
 use mca_params::Value;
 use plugin_api::{
     Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Handle, Module, OpFlags, Status,
     ThreadLevel,
 };
 
+use common::{insist, loopback, open, options};
+
 const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
-
-/// Loopback only; set before libfabric first looks.
-fn loopback() {
-    for variable in ["FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE"] {
-        // SAFETY: called first thing in each test, before the transport starts any thread; tests of
-        // this file set equal values.
-        unsafe { std::env::set_var(variable, "lo") };
-    }
-}
-
-fn options(overrides: &[(&str, Value)]) -> Options {
-    Options::resolve(|d| {
-        let o = overrides.iter().find(|(n, _)| *n == d.name);
-        Ok::<_, Infallible>(o.map_or(d.default.clone(), |(_, v)| v.clone()))
-    })
-    .unwrap()
-}
-
-fn open(provider: &'static str, level: ThreadLevel) -> Transport {
-    loopback();
-    let o = options(&[("btl_ofi_provider_include", Value::str(provider))]);
-    let t = Transport::open(&o, level).unwrap_or_else(|e| panic!("{provider}: {e}"));
-    assert_eq!(t.capabilities().provider.to_str(), Ok(provider));
-    t
-}
-
-/// Tries until the provider takes the operation.
-fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        let status = post();
-        if status == Status::SUCCESS {
-            return;
-        }
-        assert!(status.is_again(), "{status}");
-        assert!(Instant::now() < deadline, "the provider takes nothing");
-        t.progress();
-    }
-}
 
 unsafe extern "C" fn count(
     _: *mut Module,
@@ -70,7 +33,7 @@ unsafe extern "C" fn count(
 }
 
 fn every_operation(provider: &'static str, level: ThreadLevel) {
-    let t = open(provider, level);
+    let t = open(provider, level, &[]);
     let peer = t.connect(&t.address().to_vec(), 0).unwrap();
     // SAFETY: the endpoint lives until the transport closes.
     let ep: &Endpoint = unsafe { peer.as_ref() };

@@ -4,39 +4,23 @@
 //! memory then: what it sees must be there already. Over shm with cross-memory attach the target
 //! makes no progress at all once the two have met.
 
-use std::convert::Infallible;
+mod common;
+
 use std::ffi::c_void;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::ptr;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use btl_ofi::{Handle, Options, Transport};
-use mca_params::Value;
+use btl_ofi::Handle;
 use plugin_api::{Access, BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
+
+use common::{PATIENCE, open};
 
 const ROLE: &str = "BTL_OFI_VISIBLE_PROVIDER";
 const PASSIVE: &str = "BTL_OFI_VISIBLE_PASSIVE";
-const PATIENCE: Duration = Duration::from_secs(20);
 const ROUNDS: u64 = 200;
-
-fn open(provider: &str) -> Transport {
-    for variable in ["FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE"] {
-        // SAFETY: first thing in the process or test, before the transport starts any thread; all
-        // tests set equal values.
-        unsafe { std::env::set_var(variable, "lo") };
-    }
-    let o = Options::resolve(|d| {
-        Ok::<_, Infallible>(if d.name == "btl_ofi_provider_include" {
-            Value::String(provider.to_owned().into())
-        } else {
-            d.default.clone()
-        })
-    })
-    .unwrap();
-    Transport::open(&o, ThreadLevel::Single).unwrap_or_else(|e| panic!("{provider}: {e}"))
-}
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -59,7 +43,7 @@ fn target_process() {
     // shm exchanges names on first contact, for which both sides must progress once.
     let passive_once_met = std::env::var_os(PASSIVE).is_some();
     let mut met = false;
-    let t = open(&provider);
+    let t = open(&provider, ThreadLevel::Single, &[]);
     let mut window = vec![0u64; 16 * 1024];
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     // SAFETY: the window lives to the end of the process.
@@ -105,7 +89,7 @@ fn target_process() {
 }
 
 fn shows(provider: &str, passive: bool) {
-    let t = open(provider);
+    let t = open(provider, ThreadLevel::Single, &[]);
     if passive {
         let flags = t.capabilities().flags;
         assert!(
@@ -230,6 +214,18 @@ fn shm() {
 #[test]
 fn shm_without_any_progress_of_the_target() {
     shows("shm", true);
+}
+
+/// libfabric reads its variables once, so this runs in a process of its own.
+#[test]
+fn shm_without_cross_memory_attach() {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "shm", "--test-threads", "1"])
+        .env("FI_SHM_DISABLE_CMA", "1")
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Headers {
     pub(crate) series: Series,
     pub(crate) version: Version,
     pub(crate) include_dirs: Vec<PathBuf>,
+    /// Searched after the compiler's own folders: another root's, which holds a C library's headers too.
+    pub(crate) late_dirs: Vec<PathBuf>,
     pub(crate) lib_dirs: Vec<PathBuf>,
 }
 
@@ -81,8 +83,6 @@ pub(crate) fn find() -> Result<Headers, String> {
                 list(&include_dirs)
             )
         })?;
-    // Headers of the libraries that Open MPI's own headers include, where they lie outside its folders.
-    include_dirs.extend(include_dirs.clone().iter().flat_map(|dir| beside(dir)));
     println!("cargo:rerun-if-changed={}", config.display());
     let version = version(&config)?;
     let series = Series::of(version.major, version.minor).ok_or_else(|| {
@@ -92,6 +92,11 @@ pub(crate) fn find() -> Result<Headers, String> {
             config.display()
         )
     })?;
+    let mut late_dirs = beside(&mut include_dirs);
+    if series == Series::V5_0 {
+        // 5.0's installation leaves out a few headers that its others include.
+        late_dirs.push(PathBuf::from("c/stand_in_50"));
+    }
     if let Ok(wanted) = env::var(SERIES) {
         if wanted != series.name() {
             return Err(format!(
@@ -101,7 +106,7 @@ pub(crate) fn find() -> Result<Headers, String> {
             ));
         }
     }
-    Ok(Headers { series, version, include_dirs, lib_dirs })
+    Ok(Headers { series, version, include_dirs, late_dirs, lib_dirs })
 }
 
 fn list(dirs: &[PathBuf]) -> String {
@@ -137,24 +142,23 @@ fn from_mpicc() -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
     Ok((ask("--showme:incdirs")?, ask("--showme:libdirs")?))
 }
 
-/// Folders of PMIx, hwloc and libevent in the root that an include folder lies in. 5.0's headers include those of
-/// PMIx and hwloc, which distributions package apart.
-fn beside(include: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for dir in include.ancestors() {
-        for name in ["pmix2/include", "pmix2/include/pmix", "pmix/include"] {
-            let candidate = dir.join(name);
-            if candidate.is_dir() {
-                found.push(candidate);
-            }
+/// Adds the folders of PMIx in the root that the headers lie in, and returns that root's own include folders. 5.0's
+/// headers include those of PMIx, hwloc and libevent, which distributions package apart.
+fn beside(include_dirs: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+    let Some(first) = include_dirs.first().cloned() else { return Vec::new() };
+    let mut late = Vec::new();
+    for dir in first.ancestors() {
+        for name in ["pmix2/include", "pmix2/include/pmix"] {
+            include_dirs.push(dir.join(name));
         }
-        let usr = dir.join("include");
-        if dir.ends_with("usr") && usr.join("hwloc.h").is_file() && dir != Path::new("/usr") {
-            // Only the packages' own headers: another root's libc headers must not shadow this compiler's.
-            found.push(usr);
+        if dir.ends_with("usr") && dir != Path::new("/usr") {
+            late.push(dir.join("include"));
+            late.push(dir.join("include").join(format!("{}-linux-gnu", env::consts::ARCH)));
         }
     }
-    found
+    include_dirs.retain(|dir| dir.is_dir());
+    late.retain(|dir| dir.is_dir());
+    late
 }
 
 fn version(config: &Path) -> Result<Version, String> {

@@ -48,6 +48,7 @@ fn bind(headers: &Headers) {
     bindgen::Builder::default()
         .header("wrapper.h")
         .clang_args(headers.include_dirs.iter().map(|dir| format!("-I{}", dir.display())))
+        .clang_args(headers.late_dirs.iter().map(|dir| format!("-idirafter{}", dir.display())))
         .allowlist_type("mca_btl_base_(module_t|component_3_0_0_t|atomic_op_t)")
         .allowlist_type("mca_btl_base_(registration_handle|endpoint)_t")
         .allowlist_type("mca_btl_base_rdma_completion_fn_t")
@@ -56,7 +57,7 @@ fn bind(headers: &Headers) {
         .allowlist_function("mca_base_component_var_register|mca_base_var_(register|find|register_synonym|get_value)")
         .allowlist_function("mca_btl_base_param_(register|verify)")
         .allowlist_function("mca_rcache_base_module_(create|destroy)")
-        .allowlist_function("opal_bitmap_set_bit|opal_output")
+        .allowlist_function("opal_bitmap_set_bit|opal_output|opal_proc_local_get")
         .allowlist_var("MCA_BTL_.*|MCA_BASE_VERSION_.*|MCA_RCACHE_.*|OPAL_(MAJOR|MINOR|RELEASE)_VERSION|BTL_VERSION")
         .allowlist_var("OPAL_INFO_LVL_.*|opal_version_string")
         .derive_default(false)
@@ -76,7 +77,11 @@ fn compile(headers: &Headers) {
         Series::V4_1 => "c/host_41.c",
         Series::V5_0 => "c/host_50.c",
     };
-    cc::Build::new()
+    let mut build = cc::Build::new();
+    for dir in &headers.late_dirs {
+        build.flag(format!("-idirafter{}", dir.display()));
+    }
+    build
         .file(source)
         .include("c")
         .includes(&headers.include_dirs)
@@ -84,6 +89,7 @@ fn compile(headers: &Headers) {
         // The macros of Open MPI's headers are not clean under -Wextra.
         .flag_if_supported("-Wno-unused-parameter")
         .flag_if_supported("-Wno-address")
+        .flag_if_supported("-Wno-unused-function")
         .compile("mca_btl_ofi_host");
 }
 

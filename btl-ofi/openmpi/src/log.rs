@@ -42,7 +42,8 @@ pub(crate) fn install(verbosity: i32) {
     let _ = tracing::subscriber::set_global_default(Receiver);
 }
 
-/// Receives the transport's events: errors and warnings always, the rest by verbosity.
+/// Receives the transport's events by verbosity. Failures of peers and operations also reach the error callback,
+/// which says them to everybody.
 struct Receiver;
 
 fn needed(level: &Level) -> i32 {

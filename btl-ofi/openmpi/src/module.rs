@@ -3,12 +3,12 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, transmute, zeroed};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use btl_ofi::{Endpoint, HANDLE_SIZE, ErrorReport, Options, Transport, survey};
 use mca_params::{Declaration, Value};
-use plugin_api::{AtomicFlags, ErrorFlags, ModuleFlags, Status, ThreadLevel};
+use plugin_api::{AtomicFlags, ErrorFlags, ModuleFlags, OpFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
 use crate::component;
@@ -41,6 +41,8 @@ pub(crate) struct Module {
     peers: Mutex<Peers>,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
+    /// Set with the first error that ends the job: ending it must not report what follows from it.
+    failed: AtomicBool,
 }
 
 /// What is offered; a provider may offer less, and `btl_ofi_flags` may take away.
@@ -51,15 +53,41 @@ const FLAGS: u32 = ModuleFlags::PUT.bits()
     | ModuleFlags::RDMA_FLUSH.bits()
     | series::REMOTE_COMPLETION;
 
-/// The bits have one meaning on both sides.
+/// Asserts that a bit has one meaning on both sides.
+macro_rules! same_bits {
+    ($($ours:expr => $theirs:ident,)*) => {
+        $(const _: () = assert!($ours.bits() == ffi::$theirs, stringify!($theirs));)*
+    };
+}
+
+same_bits! {
+    ModuleFlags::PUT => MCA_BTL_FLAGS_PUT,
+    ModuleFlags::GET => MCA_BTL_FLAGS_GET,
+    ModuleFlags::ATOMIC_OPS => MCA_BTL_FLAGS_ATOMIC_OPS,
+    ModuleFlags::ATOMIC_FOPS => MCA_BTL_FLAGS_ATOMIC_FOPS,
+    ModuleFlags::RDMA_FLUSH => MCA_BTL_FLAGS_RDMA_FLUSH,
+    ErrorFlags::FATAL => MCA_BTL_ERROR_FLAGS_FATAL,
+    AtomicFlags::ADD => MCA_BTL_ATOMIC_SUPPORTS_ADD,
+    AtomicFlags::AND => MCA_BTL_ATOMIC_SUPPORTS_AND,
+    AtomicFlags::OR => MCA_BTL_ATOMIC_SUPPORTS_OR,
+    AtomicFlags::XOR => MCA_BTL_ATOMIC_SUPPORTS_XOR,
+    AtomicFlags::LAND => MCA_BTL_ATOMIC_SUPPORTS_LAND,
+    AtomicFlags::LOR => MCA_BTL_ATOMIC_SUPPORTS_LOR,
+    AtomicFlags::LXOR => MCA_BTL_ATOMIC_SUPPORTS_LXOR,
+    AtomicFlags::SWAP => MCA_BTL_ATOMIC_SUPPORTS_SWAP,
+    AtomicFlags::MIN => MCA_BTL_ATOMIC_SUPPORTS_MIN,
+    AtomicFlags::MAX => MCA_BTL_ATOMIC_SUPPORTS_MAX,
+    AtomicFlags::WORD_32 => MCA_BTL_ATOMIC_SUPPORTS_32BIT,
+    AtomicFlags::FLOAT => MCA_BTL_ATOMIC_SUPPORTS_FLOAT,
+    AtomicFlags::CSWAP => MCA_BTL_ATOMIC_SUPPORTS_CSWAP,
+    AtomicFlags::GLOB => MCA_BTL_ATOMIC_SUPPORTS_GLOB,
+    OpFlags::WORD_32 => MCA_BTL_ATOMIC_FLAG_32BIT,
+    OpFlags::FLOAT => MCA_BTL_ATOMIC_FLAG_FLOAT,
+}
+
 const _: () = assert!(
-    ModuleFlags::PUT.bits() == ffi::MCA_BTL_FLAGS_PUT
-        && ModuleFlags::GET.bits() == ffi::MCA_BTL_FLAGS_GET
-        && ModuleFlags::ATOMIC_OPS.bits() == ffi::MCA_BTL_FLAGS_ATOMIC_OPS
-        && ModuleFlags::ATOMIC_FOPS.bits() == ffi::MCA_BTL_FLAGS_ATOMIC_FOPS
-        && ModuleFlags::RDMA_FLUSH.bits() == ffi::MCA_BTL_FLAGS_RDMA_FLUSH
-        && (series::REMOTE_COMPLETION == 0
-            || series::REMOTE_COMPLETION == ModuleFlags::RDMA_REMOTE_COMPLETION.bits())
+    series::REMOTE_COMPLETION == 0
+        || series::REMOTE_COMPLETION == ModuleFlags::RDMA_REMOTE_COMPLETION.bits()
 );
 
 /// Atomics that are never declared: osc/rdma would send 8-byte complex numbers as floating point, and its words of
@@ -131,6 +159,7 @@ impl Module {
             registrations: Registrations::Direct,
             peers: Mutex::new(Peers::default()),
             error: AtomicPtr::new(null_mut()),
+            failed: AtomicBool::new(false),
         });
         // Before libfabric starts threads: see there.
         module.registrations = Registrations::open(&raw mut module.transport);
@@ -168,6 +197,7 @@ impl Module {
         module.registrations.close();
         // SAFETY: initialised since `open`, not used after.
         let transport = unsafe { module.transport.assume_init_read() };
+        log::verbose(1, || counts(&transport));
         if let Err(e) = transport.close() {
             log::line(&format!("while closing: {e}"));
         }
@@ -213,25 +243,21 @@ impl Module {
     /// operation again and again.
     #[cold]
     pub(crate) fn fail(&self, endpoint: *mut Endpoint, what: &str) {
+        if self.failed.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let proc = self.peers().proc_of(endpoint);
-        let whom = if proc.is_null() {
-            String::new()
-        } else {
-            // SAFETY: a process that Open MPI added and did not take back.
-            let name = unsafe { (*proc).proc_name };
-            format!(" (process {}.{})", name.jobid, name.vpid)
-        };
-        let text = format!("{what}{whom}");
-        log::line(&text);
-        let info = CString::new(format!("btl/ofi: {text}")).unwrap_or_default();
+        let text = format!("btl/ofi: {what}; ending the job");
+        let info = CString::new(text).unwrap_or_default();
         let callback = self.error.load(Ordering::Acquire);
         if !callback.is_null() {
             // SAFETY: `register_error` stored nothing but an ErrorCallback.
             let callback = unsafe { transmute::<*mut c_void, ErrorCallback>(callback) };
-            // SAFETY: Open MPI's function, with this module and a line that it may read during the call.
             let btl = (&raw const self.btl).cast_mut();
+            // SAFETY: Open MPI's function, with this module and a line that it prints during the call.
             unsafe { callback(btl, ErrorFlags::FATAL.bits() as i32, proc, info.as_ptr().cast_mut()) };
         } else {
+            log::line(&format!("{what}; ending the job"));
             // SAFETY: a NUL-terminated message.
             unsafe { ffi::mca_btl_ofi_host_abort(1, info.as_ptr()) };
         }
@@ -349,19 +375,7 @@ unsafe extern "C" fn dump(
     guarded("dump", (), || {
         // SAFETY: Open MPI passes the module that `init` gave it.
         let Some(module) = (unsafe { Module::of(btl) }) else { return };
-        let offered = module.transport().capabilities();
-        let stats = module.transport().stats();
-        log::line(&format!(
-            "{} on {}: {} peers, {} registrations, {} operations posted, {} completed, {} failed, {} turned away",
-            offered.provider.to_string_lossy(),
-            offered.domain.to_string_lossy(),
-            module.peers().len(),
-            stats.registrations,
-            stats.posted,
-            stats.completed,
-            stats.failed,
-            stats.again
-        ));
+        log::line(&counts(module.transport()));
         if !endpoint.is_null() {
             let proc = module.peers().proc_of(endpoint.cast());
             if !proc.is_null() {
@@ -371,6 +385,23 @@ unsafe extern "C" fn dump(
             }
         }
     });
+}
+
+/// What a transport did so far, for people.
+fn counts(transport: &Transport) -> String {
+    let offered = transport.capabilities();
+    let stats = transport.stats();
+    format!(
+        "{} on {}: {} peers, {} registrations, {} operations posted, {} completed, {} failed, {} turned away",
+        offered.provider.to_string_lossy(),
+        offered.domain.to_string_lossy(),
+        stats.endpoints,
+        stats.registrations,
+        stats.posted,
+        stats.completed,
+        stats.failed,
+        stats.again
+    )
 }
 
 /// Ends the module. There is nothing to wait for: the C component sleeps for a second here.

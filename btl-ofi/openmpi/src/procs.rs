@@ -20,9 +20,20 @@ use crate::module::Module;
 struct Name(u32, u32);
 
 impl Name {
-    /// One number for the transport.
+    /// # Safety
+    /// `proc` is a process of Open MPI.
+    unsafe fn of(proc: *const ffi::opal_proc_t) -> Name {
+        // SAFETY: the caller's promise.
+        unsafe { Name((*proc).proc_name.jobid, (*proc).proc_name.vpid) }
+    }
+
+    /// One number for the transport: the rank, for a process of the job that this process belongs to.
     fn number(self) -> u64 {
-        u64::from(self.0) << 32 | u64::from(self.1)
+        // SAFETY: takes nothing; Open MPI set the own process before it loaded components.
+        let own = unsafe { ffi::opal_proc_local_get() };
+        // SAFETY: NULL or this process.
+        let job = if own.is_null() { 0 } else { unsafe { Name::of(own) }.0 };
+        u64::from(self.0.wrapping_sub(job)) << 32 | u64::from(self.1)
     }
 }
 
@@ -40,11 +51,6 @@ impl Peers {
     pub(crate) fn proc_of(&self, endpoint: *const Endpoint) -> *mut ffi::opal_proc_t {
         let peer = self.0.values().find(|peer| peer.endpoint.as_ptr().cast_const() == endpoint);
         peer.map_or(null_mut(), |peer| peer.proc)
-    }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
     }
 }
 
@@ -138,7 +144,7 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
         return None;
     }
     // SAFETY: the caller's promise.
-    let name = unsafe { Name((*proc).proc_name.jobid, (*proc).proc_name.vpid) };
+    let name = unsafe { Name::of(proc) };
     if let Some(known) = module.peers().0.get_mut(&name) {
         known.proc = proc;
         return Some(known.endpoint);
@@ -190,7 +196,7 @@ pub(crate) unsafe extern "C" fn del_procs(
                 continue;
             }
             // SAFETY: as above.
-            let name = unsafe { Name((*proc).proc_name.jobid, (*proc).proc_name.vpid) };
+            let name = unsafe { Name::of(proc) };
             let known = module.peers().0.remove(&name);
             if let Some(peer) = known {
                 // SAFETY: connected when it was added, and out of the table now.

@@ -92,7 +92,9 @@ impl<'a> Call<'a> {
             }
             return Status::SUCCESS.0;
         }
-        self.module.fail(self.endpoint.as_ptr(), &format!("a {what} was refused: {status}"));
+        // SAFETY: an endpoint that `add_procs` handed out, alive until `del_procs`.
+        let process = unsafe { self.endpoint.as_ref() }.proc();
+        self.module.fail(self.endpoint.as_ptr(), &format!("a {what} to process {process} was refused: {status}"));
         status.0
     }
 }

@@ -1,0 +1,142 @@
+//! The data path allocates nothing: counted by the global allocator, over each real provider.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+
+use common::{insist, open};
+
+thread_local! {
+    /// Allocations of this thread, so that other threads' do not count.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|a| a.set(a.get() + 1));
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|a| a.set(a.get() + 1));
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+unsafe extern "C" fn done(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    _: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    assert_eq!(status, 0);
+}
+
+struct Loop<'a> {
+    t: &'a Transport,
+    peer: NonNull<Endpoint>,
+    h: Handle,
+    buffer: *mut c_void,
+}
+
+impl Loop<'_> {
+    /// A round of every operation, with and without callback.
+    fn round(&self) {
+        let (t, peer, h, base) = (self.t, self.peer, &self.h, self.h.base());
+        let none = ptr::null_mut();
+        let f = OpFlags::empty();
+        let with = Completion {
+            function: done,
+            context: ptr::null_mut(),
+            data: ptr::null_mut(),
+        };
+        for completion in [None, Some(with)] {
+            for _ in 0..50 {
+                // SAFETY: the buffer and the window outlive the flush below.
+                unsafe {
+                    insist(t, || t.put(peer, self.buffer, base, none, h, 8, completion));
+                    insist(t, || t.get(peer, self.buffer, base, none, h, 8, completion));
+                    insist(t, || {
+                        t.atomic_op(peer, base, h, BtlAtomicOp::Add, 1, f, completion)
+                    });
+                    insist(t, || {
+                        let op = BtlAtomicOp::Add;
+                        t.atomic_fop(peer, self.buffer, base, none, h, op, 1, f, completion)
+                    });
+                    insist(t, || {
+                        t.atomic_cswap(peer, self.buffer, base, none, h, 0, 1, f, completion)
+                    });
+                }
+            }
+            assert_eq!(t.flush(None), Status::SUCCESS);
+        }
+    }
+}
+
+fn allocates_nothing(provider: &str) {
+    let t = open(provider, ThreadLevel::Single, &[]);
+    let peer = t.connect(&t.address().to_vec(), 0).unwrap();
+    let mut window = [0u64; 8];
+    let mut buffer = 0u64;
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    // SAFETY: the window lives until the region is closed.
+    let region = unsafe { t.register(window.as_mut_ptr().cast(), 64, access) }.unwrap();
+    let rounds = Loop {
+        t: &t,
+        peer,
+        h: region.handle(),
+        buffer: (&raw mut buffer).cast(),
+    };
+    rounds.round();
+    let before = ALLOCATIONS.get();
+    for _ in 0..5 {
+        rounds.round();
+    }
+    assert_eq!(
+        ALLOCATIONS.get() - before,
+        0,
+        "{provider}: the data path allocates"
+    );
+}
+
+#[test]
+fn shm() {
+    allocates_nothing("shm");
+}
+
+#[test]
+fn tcp_rxm() {
+    allocates_nothing("tcp;ofi_rxm");
+}
+
+#[test]
+fn sockets() {
+    allocates_nothing("sockets");
+}
+
+#[test]
+fn udp_rxd() {
+    allocates_nothing("udp;ofi_rxd");
+}

@@ -1,0 +1,58 @@
+//! What the tests of the transport share.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Options, Transport};
+use mca_params::Value;
+use plugin_api::{Status, ThreadLevel};
+
+/// Bounds every wait of a test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Options with some values in place of the defaults.
+pub(crate) fn options(overrides: &[(&str, Value)]) -> Options {
+    Options::resolve(|d| {
+        let o = overrides.iter().find(|(n, _)| *n == d.name);
+        Ok::<_, Infallible>(o.map_or(d.default.clone(), |(_, v)| v.clone()))
+    })
+    .unwrap()
+}
+
+/// Opens one provider, on the loopback interface.
+pub(crate) fn open(provider: &str, level: ThreadLevel, overrides: &[(&str, Value)]) -> Transport {
+    loopback();
+    let mut all = vec![(
+        "btl_ofi_provider_include",
+        Value::String(provider.to_owned().into()),
+    )];
+    all.extend_from_slice(overrides);
+    let t = Transport::open(&options(&all), level).unwrap_or_else(|e| panic!("{provider}: {e}"));
+    assert_eq!(t.capabilities().provider.to_str(), Ok(provider));
+    t
+}
+
+/// Keeps the providers on loopback. Called before libfabric first looks.
+pub(crate) fn loopback() {
+    for variable in ["FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE"] {
+        // SAFETY: first thing in each test, before the transport starts any thread; all tests of a
+        // process set equal values.
+        unsafe { std::env::set_var(variable, "lo") };
+    }
+}
+
+/// Tries until the provider takes the operation.
+pub(crate) fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let status = post();
+        if status == Status::SUCCESS {
+            return;
+        }
+        assert!(status.is_again(), "{status}");
+        assert!(Instant::now() < deadline, "the provider takes nothing");
+        t.progress();
+    }
+}

@@ -1,0 +1,7 @@
+/* See threads_pthreads_mutex.h. */
+#ifndef STAND_IN_THREADS_PTHREADS_THREADS_H
+#define STAND_IN_THREADS_PTHREADS_THREADS_H
+
+#include <pthread.h>
+
+#endif

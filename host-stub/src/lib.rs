@@ -10,7 +10,9 @@
 //! A window belongs to a job, a job holds a transport, a transport keeps its plugin loaded.
 
 pub mod bootstrap;
+pub mod command;
 pub mod job;
+pub mod launcher;
 pub mod loader;
 pub mod log;
 pub mod params;

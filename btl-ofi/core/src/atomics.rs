@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
 
 use libfabric_sys as ffi;
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
@@ -11,7 +12,7 @@ use crate::atomic_table;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::record::Completion;
-use crate::rma::{Caller, check_local};
+use crate::rma::{Caller, Needs, check_local};
 use crate::transport::Transport;
 
 /// Where operands come from.
@@ -80,11 +81,14 @@ impl Transport {
         // SAFETY: the caller of the operation vouched for the endpoint.
         let address = unsafe { endpoint.as_ref() }.address;
         let flags = self.policy.delivered;
-        let inline = matches!(operands, Operands::Value(_));
+        let needs = Needs {
+            record: matches!(operands, Operands::Value(_)),
+            alone: false,
+        };
         // SAFETY: the endpoint is live; operands live in the record or are the caller's until
         // completion.
         unsafe {
-            self.post(endpoint, caller, inline, |context, pointer, record| {
+            self.post(endpoint, caller, needs, |context, pointer, record| {
                 let operands = match (operands, record) {
                     (Operands::Value(value), Some(record)) => {
                         record.operand = value;
@@ -119,6 +123,35 @@ impl Transport {
         }
     }
 
+    /// Whether the peer has been read from; reads from it if not. The read is outstanding when this
+    /// first says no, so a fetch that must be alone finds it complete.
+    fn introduced(&self, endpoint: NonNull<Endpoint>, remote: &Remote) -> bool {
+        // SAFETY: the caller of the operation vouched for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        if peer.met.load(Ordering::Relaxed) {
+            return true;
+        }
+        let caller = Caller {
+            completion: None,
+            local_address: ptr::null_mut(),
+            local_handle: ptr::null_mut(),
+        };
+        let (scratch, address) = (self.scratch.pointer(), peer.address);
+        let size = remote.datatype.size();
+        // SAFETY: the endpoint is live; the scratch memory holds one element.
+        let status = unsafe {
+            self.post(endpoint, caller, Needs::default(), |context, pointer, _| {
+                let none = ptr::null_mut();
+                let Target { address: at, key } = remote.target;
+                (context.calls.read)(context.tx, scratch, size, none, address, at, key, pointer)
+            })
+        };
+        if status.is_ok() {
+            peer.met.store(true, Ordering::Relaxed);
+        }
+        false
+    }
+
     /// A fetching atomic: complete when the old value is here, which the target applied before.
     #[inline]
     unsafe fn fetch(
@@ -129,12 +162,18 @@ impl Transport {
         operands: Operands,
         result: *mut c_void,
     ) -> Status {
+        if self.policy.fetch_alone && !self.introduced(endpoint, &remote) {
+            return Status::TEMP_OUT_OF_RESOURCE;
+        }
         // SAFETY: the caller of the operation vouched for the endpoint.
         let address = unsafe { endpoint.as_ref() }.address;
-        let inline = matches!(operands, Operands::Value(_));
+        let needs = Needs {
+            record: matches!(operands, Operands::Value(_)),
+            alone: self.policy.fetch_alone,
+        };
         // SAFETY: as for update.
         unsafe {
-            self.post(endpoint, caller, inline, |context, pointer, record| {
+            self.post(endpoint, caller, needs, |context, pointer, record| {
                 let operands: *const c_void = match (operands, record) {
                     (Operands::Value(value), Some(record)) => {
                         record.operand = value;
@@ -173,6 +212,9 @@ impl Transport {
         value: u64,
         result: *mut c_void,
     ) -> Status {
+        if self.policy.fetch_alone && !self.introduced(endpoint, &remote) {
+            return Status::TEMP_OUT_OF_RESOURCE;
+        }
         // SAFETY: the caller of the operation vouched for the endpoint.
         let address = unsafe { endpoint.as_ref() }.address;
         // SAFETY: as for update.
@@ -180,7 +222,10 @@ impl Transport {
             self.post(
                 endpoint,
                 caller,
-                true,
+                Needs {
+                    record: true,
+                    alone: self.policy.fetch_alone,
+                },
                 |context: &Context, pointer, record| {
                     let Some(record) = record else {
                         return -(ffi::FI_ENOMEM as isize);

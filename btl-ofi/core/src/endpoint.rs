@@ -1,6 +1,6 @@
 //! A peer as the transport sees it.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use libfabric_sys::fi_addr_t;
 use plugin_api::Status;
@@ -29,6 +29,8 @@ pub struct Endpoint {
     pub(crate) process: Option<ProcessId>,
     /// Whether its memory is written from this side, so that a plain completion is enough.
     pub(crate) direct: bool,
+    /// Whether it has been read from, where fetching atomics need that (`Policy::fetch_alone`).
+    pub(crate) met: AtomicBool,
 }
 
 const _: () = assert!(

@@ -25,10 +25,18 @@ pub(crate) struct Caller {
     pub(crate) local_handle: *mut plugin_api::Handle,
 }
 
+/// What an operation needs besides what its caller wants.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Needs {
+    /// A record, for its operands.
+    pub(crate) record: bool,
+    /// That nothing else is outstanding on its context.
+    pub(crate) alone: bool,
+}
+
 impl Transport {
     /// Hands one operation to the provider. `call` gets the context, the provider's context pointer
-    /// and the record if there is one; `record` says that the operation needs one whatever the
-    /// caller wants.
+    /// and the record if there is one.
     ///
     /// Counts are raised before the post, because its completion may be read by another thread
     /// before the call even returns.
@@ -40,7 +48,7 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: Caller,
-        record: bool,
+        needs: Needs,
         call: impl FnOnce(&Context, *mut c_void, Option<&mut Record>) -> isize,
     ) -> Status {
         // SAFETY: the caller vouches for a live endpoint.
@@ -49,16 +57,17 @@ impl Transport {
             return status;
         }
         let context = self.context();
-        if context.tally.outstanding() >= self.policy.depth {
-            return self.full(context);
-        }
         let mut state = context.state.lock();
+        if needs.alone && context.tally.outstanding() > 0 {
+            drop(state);
+            return self.not_alone(context);
+        }
         let tag = Tag::new(
             endpoint,
             context.tally.raise(self.threaded),
             peer.tally.raise(self.threaded),
         );
-        let taken = if record || caller.completion.is_some() || !self.policy.bare {
+        let taken = if needs.record || caller.completion.is_some() || !self.policy.bare {
             let Some(mut taken) = state.pool.take() else {
                 self.lower(context, tag, 1);
                 return Status::OUT_OF_RESOURCE;
@@ -108,10 +117,10 @@ impl Transport {
         peer.tally.lower(tag.endpoint_slot(), n, self.threaded);
     }
 
-    /// Turns an operation away because as many are outstanding as the provider bears.
+    /// Turns an operation away because others are outstanding that the provider would confuse with it.
     #[cold]
     #[inline(never)]
-    fn full(&self, context: &Context) -> Status {
+    fn not_alone(&self, context: &Context) -> Status {
         if !context.delivering.load(Ordering::Relaxed) {
             self.poll(context);
         }
@@ -221,7 +230,7 @@ impl Transport {
         let delivered = self.policy.delivered;
         // SAFETY: the endpoint is live; the buffers are the caller's until completion.
         unsafe {
-            self.post(endpoint, caller, false, |context, pointer, _| {
+            self.post(endpoint, caller, Needs::default(), |context, pointer, _| {
                 if peer.direct {
                     return (context.calls.write)(
                         context.tx,
@@ -298,7 +307,7 @@ impl Transport {
         // SAFETY: the endpoint is live; the buffer is the caller's until completion. A read is
         // complete when its data is here, whatever the provider does at the target.
         unsafe {
-            self.post(endpoint, caller, false, |context, pointer, _| {
+            self.post(endpoint, caller, Needs::default(), |context, pointer, _| {
                 (context.calls.read)(
                     context.tx,
                     local,

@@ -166,10 +166,10 @@ impl Transport {
         let info = device.info();
         let provider = info.provider();
         let policy = policy::decide(info);
-        let mut scratch = Vec::new();
+        let mut scratch = vec![0u64; 1];
         if policy.updates_fetch {
             chosen.atomics.update_by_fetch();
-            scratch.resize(chosen.atomics.largest_update().div_ceil(8), 0u64);
+            scratch.resize(chosen.atomics.largest_update().div_ceil(8).max(1), 0);
         }
         let mut contexts = Vec::new();
         for (tx, cq) in device.lanes() {
@@ -382,6 +382,7 @@ impl Transport {
             connected: AtomicU32::new(1),
             process: here.then_some(blob.process),
             direct: self.policy.direct && here && reaches(&blob),
+            met: AtomicBool::new(false),
         });
         let entry = peers.known.entry(proc).insert_entry(endpoint);
         Ok(NonNull::from(&mut **entry.into_mut()))

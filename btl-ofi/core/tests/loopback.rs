@@ -1,5 +1,12 @@
 //! One process as its own peer, over each real provider: every kind of operation, checked.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
 mod common;
 
 use std::ffi::c_void;
@@ -34,7 +41,7 @@ unsafe extern "C" fn count(
 
 fn every_operation(provider: &'static str, level: ThreadLevel) {
     let t = open(provider, level, &[]);
-    let peer = t.connect(&t.address().to_vec(), 0).unwrap();
+    let peer = t.connect(t.address(), 0).unwrap();
     // SAFETY: the endpoint lives until the transport closes.
     let ep: &Endpoint = unsafe { peer.as_ref() };
     let mut window = vec![0u64; 4096];
@@ -151,8 +158,8 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
         t.atomic_opv(peer, operands, at(50), none, &h, double, sum, n, None)
     });
     assert_eq!(t.flush(None), Status::SUCCESS);
-    for i in 0..n {
-        assert_eq!(f64::from_bits(word(50 + i as u64)), doubles[i] + 1.0);
+    for (i, d) in doubles[..n].iter().enumerate() {
+        assert_eq!(f64::from_bits(word(50 + i as u64)), d + 1.0);
     }
     let mut before = [0f64; 4];
     let result = before.as_mut_ptr().cast::<c_void>();
@@ -183,10 +190,8 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
     let outside = Status::VALUE_OUT_OF_BOUNDS;
     for (address, size) in [(end, 1), (base - 1, 1), (end - 4, 8), (base, bytes + 1)] {
         // SAFETY: refused by the bounds check.
-        assert_eq!(
-            unsafe { t.put(peer, src, address, none, &h, size, None) },
-            outside
-        );
+        let status = unsafe { t.put(peer, src, address, none, &h, size, None) };
+        assert_eq!(status, outside);
     }
     // SAFETY: refused by the alignment check.
     let odd = unsafe { t.atomic_op(peer, at(40) + 1, &h, BtlAtomicOp::Add, 1, f, None) };
@@ -230,6 +235,29 @@ fn udp_rxd() {
     every_operation(PROVIDERS[3], ThreadLevel::Multiple);
 }
 
+/// The first operation ever sent to a peer may be a fetch.
+#[test]
+fn a_fetch_comes_first() {
+    for provider in PROVIDERS {
+        let t = open(provider, ThreadLevel::Single, &[]);
+        let peer = t.connect(t.address(), 0).unwrap();
+        let (mut word, mut old) = (41u64, 0u64);
+        let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        // SAFETY: the word lives until the region is closed.
+        let region = unsafe { t.register((&raw mut word).cast(), 8, access) }.unwrap();
+        let (h, out) = (region.handle(), (&raw mut old).cast::<c_void>());
+        let (op, f) = (BtlAtomicOp::Add, OpFlags::empty());
+        for _ in 0..10 {
+            // SAFETY: the word and the result outlive the flush.
+            insist(&t, || unsafe {
+                t.atomic_fop(peer, out, h.base(), ptr::null_mut(), &h, op, 1, f, None)
+            });
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!((old, word), (50, 51), "{provider}");
+    }
+}
+
 #[test]
 fn contexts_of_a_scalable_endpoint() {
     loopback();
@@ -239,7 +267,7 @@ fn contexts_of_a_scalable_endpoint() {
     ]);
     let t = Transport::open(&o, ThreadLevel::Multiple).unwrap();
     assert_eq!(t.capabilities().contexts, 4);
-    let peer = t.connect(&t.address().to_vec(), 0).unwrap();
+    let peer = t.connect(t.address(), 0).unwrap();
     let window = AtomicU32::new(0);
     let word = std::cell::UnsafeCell::new(0u64);
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;

@@ -1,5 +1,12 @@
 //! The flush rule under the model checker: every interleaving of posting, completing and flushing.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
 #[allow(
     dead_code,
     reason = "the file is built again here, and not all of it is used"

@@ -4,6 +4,13 @@
 //! memory then: what it sees must be there already. Over shm with cross-memory attach the target
 //! makes no progress at all once the two have met.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
 mod common;
 
 use std::ffi::c_void;
@@ -119,10 +126,10 @@ fn shows(provider: &str, passive: bool) {
     std::thread::spawn(move || {
         for line in BufReader::new(from.take(1 << 24)).lines() {
             // The harness prints its own lines before ours, without a newline of their own.
-            if let Some((_, answer)) = line.unwrap().split_once('@') {
-                if tell.send(answer.to_owned()).is_err() {
-                    break;
-                }
+            if let Some((_, answer)) = line.unwrap().split_once('@')
+                && tell.send(answer.to_owned()).is_err()
+            {
+                break;
             }
         }
     });
@@ -190,6 +197,34 @@ fn shows(provider: &str, passive: bool) {
             let sum = 3 * round;
             assert_eq!(answer(), format!("{sum} {sum}"), "{provider}: an update");
         }
+    }
+    if !passive {
+        // Many at once, of every kind.
+        let burst = base + 8 * 10_001;
+        let f = OpFlags::empty();
+        let mut old = [0u64; 256];
+        for i in 0..256u64 {
+            let out = (&raw mut old[i as usize]).cast::<c_void>();
+            let source = data.as_mut_ptr().cast::<c_void>();
+            // SAFETY: as above; each operation has its own place for its result.
+            unsafe {
+                common::insist(&t, || {
+                    t.atomic_fop(peer, out, burst, none, &h, BtlAtomicOp::Add, 1, f, None)
+                });
+                common::insist(&t, || {
+                    t.atomic_op(peer, burst, &h, BtlAtomicOp::Add, 1 << 32, f, None)
+                });
+                common::insist(&t, || t.put(peer, source, base, none, &h, 8, None));
+            }
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        let mut seen: Vec<u32> = old.iter().map(|&v| v as u32).collect();
+        seen.sort_unstable();
+        assert_eq!(
+            seen,
+            (0..256).collect::<Vec<u32>>(),
+            "{provider}: each fetch saw its own value"
+        );
     }
     drop(to);
     let deadline = Instant::now() + PATIENCE;

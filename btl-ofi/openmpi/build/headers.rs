@@ -46,6 +46,9 @@ pub(crate) struct Headers {
     /// Searched after the compiler's own folders: another root's, which holds a C library's headers too.
     pub(crate) late_dirs: Vec<PathBuf>,
     pub(crate) lib_dirs: Vec<PathBuf>,
+    /// Whether Open MPI's core library holds a component `ofi` of its own. Such a one always comes before any that
+    /// is loaded from a file, so that ours needs another name.
+    pub(crate) name_taken: bool,
 }
 
 pub(crate) struct Version {
@@ -106,7 +109,8 @@ pub(crate) fn find() -> Result<Headers, String> {
             ));
         }
     }
-    Ok(Headers { series, version, include_dirs, late_dirs, lib_dirs })
+    let name_taken = lib_dirs.iter().any(|dir| holds_component(&dir.join("libopen-pal.so")));
+    Ok(Headers { series, version, include_dirs, late_dirs, lib_dirs, name_taken })
 }
 
 fn list(dirs: &[PathBuf]) -> String {
@@ -159,6 +163,14 @@ fn beside(include_dirs: &mut Vec<PathBuf>) -> Vec<PathBuf> {
     include_dirs.retain(|dir| dir.is_dir());
     late.retain(|dir| dir.is_dir());
     late
+}
+
+/// Whether a library exports the C component's structure: its string table then holds the symbol's name.
+fn holds_component(library: &Path) -> bool {
+    const SYMBOL: &[u8] = b"\0mca_btl_ofi_component\0";
+    // A library that cannot be read is one that cannot be linked, which the linker says better.
+    println!("cargo:rerun-if-changed={}", library.display());
+    fs::read(library).is_ok_and(|bytes| bytes.windows(SYMBOL.len()).any(|window| window == SYMBOL))
 }
 
 fn version(config: &Path) -> Result<Version, String> {

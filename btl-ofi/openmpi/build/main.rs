@@ -18,6 +18,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed={}", headers::PREFIX);
     println!("cargo:rerun-if-env-changed={}", headers::SERIES);
     println!("cargo:rustc-check-cfg=cfg(openmpi)");
+    println!("cargo:rustc-check-cfg=cfg(name_taken)");
     println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\"))");
 
     let headers = match headers::find() {
@@ -29,6 +30,9 @@ fn main() {
         }
     };
     println!("cargo:rustc-cfg=openmpi");
+    if headers.name_taken {
+        println!("cargo:rustc-cfg=name_taken");
+    }
     println!("cargo:rustc-cfg=series=\"{}\"", headers.series.name());
     println!("cargo:rustc-env=MCA_BTL_OFI_HEADERS={}", headers.version);
     bind(&headers);
@@ -103,5 +107,6 @@ fn link(headers: &Headers) {
     println!("cargo:rustc-cdylib-link-arg=-lopen-pal");
     // Rust's thread-local destructors and Open MPI's variable system keep pointers into the library.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,mca_btl_ofi.so");
+    let name = if headers.name_taken { "ofi_rs" } else { "ofi" };
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,mca_btl_{name}.so");
 }

@@ -27,9 +27,15 @@ pub(crate) struct Exported(UnsafeCell<ffi::mca_btl_base_component_3_0_0_t>);
 // components, on one thread.
 unsafe impl Sync for Exported {}
 
-#[allow(non_upper_case_globals, reason = "Open MPI looks for exactly this symbol in mca_btl_ofi.so")]
-#[unsafe(no_mangle)]
-pub(crate) static mca_btl_ofi_component: Exported =
+/// The component's name: `ofi`, so that it takes the place of the system's component that is loaded from a file.
+/// Where Open MPI's core library holds that one (5.0 as it is built by default), it comes first in any case, and
+/// ours goes by a name of its own.
+pub(crate) const NAME: &CStr = if cfg!(name_taken) { c"ofi_rs" } else { c"ofi" };
+
+/// Open MPI looks for exactly this symbol in `mca_btl_<name>.so`.
+#[cfg_attr(name_taken, unsafe(export_name = "mca_btl_ofi_rs_component"))]
+#[cfg_attr(not(name_taken), unsafe(export_name = "mca_btl_ofi_component"))]
+static COMPONENT: Exported =
     Exported(UnsafeCell::new(ffi::mca_btl_base_component_3_0_0_t {
         btl_version: ffi::mca_base_component_2_1_0_t {
             mca_major_version: ffi::MCA_BASE_VERSION_MAJOR as c_int,
@@ -43,7 +49,7 @@ pub(crate) static mca_btl_ofi_component: Exported =
             mca_type_major_version: series::BTL_INTERFACE.0,
             mca_type_minor_version: series::BTL_INTERFACE.1,
             mca_type_release_version: series::BTL_INTERFACE.2,
-            mca_component_name: name(c"ofi"),
+            mca_component_name: name(NAME),
             // Open MPI's own components bear its version here; ours is how `ompi_info` tells them apart.
             mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
             mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
@@ -91,18 +97,19 @@ const fn number(text: &str) -> c_int {
 /// The component as the variable system and the modex know it.
 pub(crate) fn base() -> *const ffi::mca_base_component_t {
     // The version is the structure's first field.
-    mca_btl_ofi_component.0.get().cast()
+    COMPONENT.0.get().cast()
 }
 
 /// The component as its modules point to it.
 pub(crate) fn exported() -> *mut ffi::mca_btl_base_component_3_0_0_t {
-    mca_btl_ofi_component.0.get()
+    COMPONENT.0.get()
 }
 
 /// What this is, for people.
 pub(crate) fn description() -> String {
     format!(
-        "{} {} in Rust, built for Open MPI {}",
+        "btl/{}: {} {} in Rust, built for Open MPI {}",
+        NAME.to_string_lossy(),
         env!("CARGO_PKG_NAME"),
         env!("CARGO_PKG_VERSION"),
         env!("MCA_BTL_OFI_HEADERS")

@@ -52,7 +52,14 @@ pub(crate) fn register() -> Result<(), String> {
             Some(shared) => with_shared_name(&shared, &own, declared),
             None => Variable::own(component, &own, declared),
         };
-        variables.push(Some(variable.ok_or_else(failed)?));
+        let variable = variable.ok_or_else(failed)?;
+        // Under a name of its own the component's parameters are known by those of `ofi` too, unless that component
+        // is there to register them.
+        let usual = Name { framework: c"btl", component: c"ofi", variable: &own };
+        if component::NAME != c"ofi" && !usual.exists() {
+            variable.synonym(&usual);
+        }
+        variables.push(Some(variable));
     }
     if let Ok(mut kept) = VARIABLES.lock() {
         *kept = variables;
@@ -67,7 +74,7 @@ fn with_shared_name(shared: &CStr, own: &CStr, declared: &Declaration) -> Option
     let variable =
         Variable::shared(&Name { framework: c"opal_common", component: c"ofi", variable: shared }, declared)?;
     variable
-        .synonym(&Name { framework: c"btl", component: c"ofi", variable: own })
+        .synonym(&Name { framework: c"btl", component: component::NAME, variable: own })
         .then_some(variable)
 }
 

@@ -19,25 +19,36 @@ pub(crate) struct Name<'a> {
     pub(crate) variable: &'a CStr,
 }
 
+impl Name<'_> {
+    fn find(&self) -> Option<Variable> {
+        // SAFETY: NUL-terminated strings, which are only compared.
+        let index = unsafe {
+            ffi::mca_base_var_find(
+                c"opal".as_ptr(),
+                self.framework.as_ptr(),
+                self.component.as_ptr(),
+                self.variable.as_ptr(),
+            )
+        };
+        (index >= 0).then_some(Variable(index))
+    }
+
+    /// Whether a variable of this name is registered.
+    pub(crate) fn exists(&self) -> bool {
+        self.find().is_some()
+    }
+}
+
 impl Variable {
     /// Registers what is declared under `name`, in the group of `framework` and `component`. A variable that was
     /// registered before, by another component, is returned as it is: registering it again would move its storage.
     pub(crate) fn shared(name: &Name<'_>, declared: &Declaration) -> Option<Variable> {
-        // SAFETY: NUL-terminated strings; the variable system copies what it keeps.
-        let found = unsafe {
-            ffi::mca_base_var_find(
-                c"opal".as_ptr(),
-                name.framework.as_ptr(),
-                name.component.as_ptr(),
-                name.variable.as_ptr(),
-            )
-        };
-        if found >= 0 {
-            return Some(Variable(found));
+        if let Some(known) = name.find() {
+            return Some(known);
         }
         let help = CString::new(declared.help.as_ref()).ok()?;
         let (kind, storage) = storage(declared)?;
-        // SAFETY: as above; `storage` is never freed, as the variable system demands.
+        // SAFETY: NUL-terminated strings that the variable system copies; `storage` is never freed, as it demands.
         let index = unsafe {
             ffi::mca_base_var_register(
                 c"opal".as_ptr(),

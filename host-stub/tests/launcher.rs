@@ -1,0 +1,408 @@
+//! How jobs end: well, by a rank's death, by the launcher's, and what is left then: nothing.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Finished, HOST_STUB, Killed, Place, eventually, finish, host_stub, lives};
+
+/// In this time a job whose rank died must be gone.
+const BOUND: Duration = Duration::from_secs(2);
+
+/// Longer than any test may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// `host-stub launch` of a shell script, with its private directory in `place`.
+fn launch(place: &Place, ranks: u32, script: &str) -> Command {
+    let mut command = host_stub(["launch", "-n", &ranks.to_string(), "--", "sh", "-c", script]);
+    command.env("XDG_RUNTIME_DIR", &place.0);
+    command
+}
+
+fn run(place: &Place, ranks: u32, script: &str) -> Finished {
+    finish(&mut launch(place, ranks, script), LIMIT)
+}
+
+/// The process numbers that ranks wrote to files, once there are so many.
+fn pids(place: &Place, count: usize) -> Vec<i32> {
+    let mut found = Vec::new();
+    eventually(LIMIT, "every process has written its number", || {
+        found = place
+            .entries()
+            .iter()
+            .filter(|name| name.starts_with("pid"))
+            .filter_map(|name| {
+                let text = std::fs::read_to_string(place.0.join(name)).ok()?;
+                text.strip_suffix('\n')?.parse().ok()
+            })
+            .collect();
+        found.len() == count
+    });
+    found
+}
+
+/// Each rank leaves its number, and those of a child and of a child in another session.
+const FAMILY: &str = r#"
+    cd "$XDG_RUNTIME_DIR"
+    echo $$ > pid-$HOST_STUB_RANK
+    sh -c 'echo $$ > pid-child-$HOST_STUB_RANK; exec sleep 60' &
+    setsid sh -c 'echo $$ > pid-far-$HOST_STUB_RANK; exec sleep 60' &
+"#;
+
+fn private_directories(place: &Place) -> Vec<String> {
+    let mut entries = place.entries();
+    entries.retain(|name| name.starts_with("host-stub-"));
+    entries
+}
+
+#[test]
+fn ranks_learn_who_they_are_and_end_well() {
+    let place = Place::new("well");
+    let run = run(
+        &place,
+        3,
+        "stat -c %a \"$(dirname \"$HOST_STUB_SOCKET\")\"; echo $HOST_STUB_RANK/$HOST_STUB_SIZE",
+    );
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    let mut lines: Vec<String> = run.stdout().lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["0/3", "1/3", "2/3", "700", "700", "700"]);
+    assert!(place.entries().is_empty(), "{:?}", place.entries());
+    assert_eq!(run.stderr(), "");
+}
+
+#[test]
+fn settings_travel_to_the_ranks() {
+    let place = Place::new("settings");
+    let mut command = host_stub([
+        "launch",
+        "-n",
+        "1",
+        "--provider",
+        "tcp;ofi_rxm",
+        "--mca",
+        "a_b",
+        "-1",
+        "--mca",
+        "c",
+        "x y",
+        "--",
+        "sh",
+        "-c",
+        "echo \"$HOST_STUB_MCA\"",
+    ]);
+    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    let pairs: Vec<(String, String)> = serde_json::from_str(&run.stdout()).expect("JSON");
+    let expected = [
+        ("btl_ofi_provider_include", "tcp;ofi_rxm"),
+        ("a_b", "-1"),
+        ("c", "x y"),
+    ];
+    assert_eq!(
+        pairs,
+        expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+}
+
+#[test]
+fn output_is_tagged_on_request() {
+    let place = Place::new("tags");
+    let mut command = host_stub([
+        "launch",
+        "-n",
+        "2",
+        "--tag-output",
+        "--",
+        "sh",
+        "-c",
+        "echo one; printf two; echo three >&2",
+    ]);
+    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    let mut lines: Vec<String> = run.stdout().lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["[0] one", "[0] two", "[1] one", "[1] two"]);
+    assert!(run.stderr().contains("[1] three\n"), "{}", run.stderr());
+}
+
+#[test]
+fn a_rank_killed_by_a_signal_ends_the_job() {
+    for (signal, code, name) in [
+        (9, 137, "SIGKILL"),
+        (11, 139, "SIGSEGV"),
+        (6, 134, "SIGABRT"),
+    ] {
+        let place = Place::new(name);
+        let script = format!(
+            "{FAMILY} while [ $(ls | grep -c ^pid) -lt 9 ]; do sleep 0.02; done
+             if [ $HOST_STUB_RANK = 1 ]; then kill -{signal} $$; fi; sleep 60"
+        );
+        let run = run(&place, 3, &script);
+        assert_eq!(run.code(), Some(code), "{}", run.stderr());
+        assert!(run.took < BOUND + Duration::from_secs(1), "{:?}", run.took);
+        let message = run.stderr();
+        assert!(message.contains("rank 1"), "{message}");
+        assert!(message.contains(name), "{message}");
+        for pid in pids(&place, 9) {
+            assert!(!lives(pid), "process {pid} outlived its job");
+        }
+        assert_eq!(private_directories(&place), [""; 0]);
+    }
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_job_with_its_code() {
+    let place = Place::new("fails");
+    let run = run(
+        &place,
+        3,
+        "if [ $HOST_STUB_RANK = 2 ]; then exit 42; fi; sleep 60",
+    );
+    assert_eq!(run.code(), Some(42), "{}", run.stderr());
+    assert!(run.took < BOUND, "{:?}", run.took);
+    assert!(run.stderr().contains("rank 2"), "{}", run.stderr());
+    assert!(run.stderr().contains("code 42"), "{}", run.stderr());
+}
+
+#[test]
+fn ranks_that_ignore_sigterm_are_killed_in_time() {
+    let place = Place::new("stubborn");
+    let run = run(
+        &place,
+        3,
+        "trap '' TERM; echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"
+         if [ $HOST_STUB_RANK = 0 ]; then sleep 0.3; exit 1; fi
+         while :; do sleep 1; done",
+    );
+    assert_eq!(run.code(), Some(1), "{}", run.stderr());
+    assert!(run.took < BOUND, "{:?}", run.took);
+    for pid in pids(&place, 3) {
+        assert!(!lives(pid), "process {pid} outlived its job");
+    }
+}
+
+#[test]
+fn ranks_may_tidy_up_on_sigterm() {
+    let place = Place::new("tidy");
+    let run = run(
+        &place,
+        2,
+        "cd \"$XDG_RUNTIME_DIR\"
+         if [ $HOST_STUB_RANK = 0 ]; then while ! [ -e ready ]; do sleep 0.02; done; exit 1; fi
+         trap 'echo done > tidied; exit 0' TERM; touch ready; while :; do sleep 0.05; done",
+    );
+    assert_eq!(run.code(), Some(1), "{}", run.stderr());
+    assert!(place.entries().contains(&"tidied".to_owned()));
+}
+
+#[test]
+fn what_a_rank_leaves_running_ends_with_the_job() {
+    let place = Place::new("left");
+    let script = format!(
+        "{FAMILY} while ! [ -s pid-far-$HOST_STUB_RANK -a -s pid-child-$HOST_STUB_RANK ]; \
+         do sleep 0.02; done"
+    );
+    let run = run(&place, 2, &script);
+    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    for pid in pids(&place, 6) {
+        assert!(!lives(pid), "process {pid} outlived its job");
+    }
+}
+
+#[test]
+fn a_signal_to_the_launcher_ends_the_job() {
+    for (signal, code) in [
+        (libc::SIGINT, 130),
+        (libc::SIGTERM, 143),
+        (libc::SIGHUP, 129),
+    ] {
+        let place = Place::new(&format!("interrupt-{signal}"));
+        let mut command = launch(&place, 2, &format!("{FAMILY} sleep 60"));
+        let mut child = Killed(command.stderr(Stdio::null()).spawn().expect("spawn"));
+        let pids = pids(&place, 6);
+        // SAFETY: no pointers; the child is not reaped yet.
+        unsafe { libc::kill(child.0.id() as i32, signal) };
+        let mut status = None;
+        eventually(BOUND, "the launcher has ended", || {
+            status = child.0.try_wait().expect("wait");
+            status.is_some()
+        });
+        assert_eq!(status.and_then(|status| status.code()), Some(code));
+        for pid in pids {
+            assert!(!lives(pid), "process {pid} outlived its job");
+        }
+        assert_eq!(private_directories(&place), [""; 0]);
+    }
+}
+
+#[test]
+fn a_killed_launcher_leaves_nothing() {
+    let place = Place::new("killed");
+    let mut child = Killed(
+        launch(&place, 2, &format!("{FAMILY} sleep 60"))
+            .spawn()
+            .expect("spawn"),
+    );
+    let pids = pids(&place, 6);
+    assert_eq!(private_directories(&place).len(), 1);
+    // What a killed rank leaves in shared memory, and what looks like it and is another's.
+    let other = format!("/dev/shm/{}:0:0-not-ours", pids[0]);
+    std::fs::write(&other, "x").expect("write");
+    // Which of the numbers is a rank's own is in the file's name; only those count.
+    let ranks: Vec<i32> = ["pid-0", "pid-1"]
+        .iter()
+        .map(|name| {
+            let text = std::fs::read_to_string(place.0.join(name)).expect("read");
+            text.trim().parse().expect("a number")
+        })
+        .collect();
+    let ranks_own: Vec<String> = ranks
+        .iter()
+        .map(|pid| format!("/dev/shm/{pid}:3:1_7"))
+        .collect();
+    for file in &ranks_own {
+        std::fs::write(file, "x").expect("write");
+    }
+    child.0.kill().expect("kill");
+    child.0.wait().expect("wait");
+    eventually(BOUND, "every process is gone", || {
+        pids.iter().all(|pid| !lives(*pid))
+    });
+    eventually(BOUND, "the private directory is gone", || {
+        private_directories(&place).is_empty()
+    });
+    eventually(BOUND, "the ranks' shared memory is gone", || {
+        ranks_own
+            .iter()
+            .all(|file| std::fs::metadata(file).is_err())
+    });
+    assert!(
+        std::fs::metadata(&other).is_ok(),
+        "removed what is another's"
+    );
+    std::fs::remove_file(&other).expect("remove");
+}
+
+#[test]
+fn shared_memory_of_killed_ranks_is_removed_and_nobody_elses() {
+    let place = Place::new("segments");
+    let foreign = format!("/dev/shm/1{}:0:0", std::process::id());
+    std::fs::write(&foreign, "x").expect("write");
+    let run = run(
+        &place,
+        2,
+        "echo x > /dev/shm/$$:0:0; echo x > /dev/shm/$$:0:1_5
+         echo x > /dev/shm/host-stub-$HOST_STUB_JOB-win
+         echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"
+         if [ $HOST_STUB_RANK = 1 ]; then sleep 0.2; kill -9 $$; fi; sleep 60",
+    );
+    assert_eq!(run.code(), Some(137), "{}", run.stderr());
+    let pids = pids(&place, 2);
+    let left: Vec<String> = std::fs::read_dir("/dev/shm")
+        .expect("read")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| {
+            pids.iter().any(|pid| name.starts_with(&format!("{pid}:")))
+                || name.ends_with("-win") && name.starts_with("host-stub-")
+        })
+        .collect();
+    assert_eq!(left, [""; 0]);
+    assert!(
+        std::fs::metadata(&foreign).is_ok(),
+        "removed what is another's"
+    );
+    std::fs::remove_file(&foreign).expect("remove");
+}
+
+#[test]
+fn programs_that_cannot_run_are_named() {
+    let place = Place::new("cannot-run");
+    let mut command = host_stub(["launch", "-n", "2", "--", "/no/such/program"]);
+    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    assert_eq!(run.code(), Some(127));
+    assert!(
+        run.stderr().contains("/no/such/program"),
+        "{}",
+        run.stderr()
+    );
+    let file = place.0.join("plain");
+    std::fs::write(&file, "text").expect("write");
+    let mut command = host_stub(["launch", "-n", "2", "--"]);
+    let run = finish(command.arg(&file).env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    assert_eq!(run.code(), Some(126));
+    assert_eq!(private_directories(&place), [""; 0]);
+}
+
+#[test]
+fn numbers_of_ranks_that_are_none_are_refused() {
+    for ranks in ["0", "4097", "-1", "two"] {
+        let run = finish(&mut host_stub(["launch", "-n", ranks, "--", "true"]), LIMIT);
+        assert_eq!(run.code(), Some(2), "{ranks}: {}", run.stderr());
+    }
+}
+
+#[test]
+fn a_runtime_directory_that_cannot_be_used_is_passed_over() {
+    let long = std::env::temp_dir().join("x".repeat(120));
+    for place in ["/proc/no-place".as_ref(), long.as_path()] {
+        let mut command = host_stub([
+            "launch",
+            "-n",
+            "1",
+            "--",
+            "sh",
+            "-c",
+            "dirname $HOST_STUB_SOCKET",
+        ]);
+        let run = finish(command.env("XDG_RUNTIME_DIR", place), LIMIT);
+        assert_eq!(run.code(), Some(0), "{}", run.stderr());
+        let directory = run.stdout();
+        assert!(
+            !directory.starts_with(&*place.to_string_lossy()),
+            "{directory}"
+        );
+        assert!(std::fs::metadata(directory.trim()).is_err(), "left behind");
+    }
+}
+
+#[test]
+fn json_tells_how_each_rank_ended() {
+    let place = Place::new("json");
+    let mut command = host_stub([
+        "launch",
+        "--json",
+        "-n",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        "test $HOST_STUB_RANK = 0 || exit 3; sleep 60",
+    ]);
+    let run = finish(command.env("XDG_RUNTIME_DIR", &place.0), LIMIT);
+    let outcome: serde_json::Value = serde_json::from_str(&run.stderr()).expect("JSON");
+    assert_eq!(outcome["code"], 3);
+    assert_eq!(outcome["failed_rank"], 1);
+    assert_eq!(outcome["ranks"][1]["end"]["exit"], 3);
+    assert_eq!(outcome["ranks"][0]["end"]["signal"], libc::SIGTERM);
+}
+
+/// A job inside a rank of a job: the outer's end takes the inner with it.
+#[test]
+fn nested_jobs_end_with_the_outer_one() {
+    let place = Place::new("nested");
+    let script = format!(
+        "if [ $HOST_STUB_RANK = 1 ]; then sleep 1; exit 7; fi
+         exec {HOST_STUB} launch -n 2 -- sh -c '
+            echo $$ > \"$XDG_RUNTIME_DIR/pid-$HOST_STUB_RANK\"; exec sleep 60'"
+    );
+    let run = run(&place, 2, &script);
+    assert_eq!(run.code(), Some(7), "{}", run.stderr());
+    for pid in pids(&place, 2) {
+        assert!(!lives(pid), "process {pid} outlived its job");
+    }
+    eventually(BOUND, "both private directories are gone", || {
+        private_directories(&place).is_empty()
+    });
+}

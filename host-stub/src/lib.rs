@@ -16,5 +16,6 @@ pub mod launcher;
 pub mod loader;
 pub mod log;
 pub mod params;
+pub mod win;
 
 pub use job::{Job, JobError, JobOptions};

@@ -108,8 +108,7 @@ pub(crate) fn exported() -> *mut ffi::mca_btl_base_component_3_0_0_t {
 /// What this is, for people.
 pub(crate) fn description() -> String {
     format!(
-        "btl/{}: {} {} in Rust, built for Open MPI {}",
-        NAME.to_string_lossy(),
+        "{} {} in Rust, built for Open MPI {}",
         env!("CARGO_PKG_NAME"),
         env!("CARGO_PKG_VERSION"),
         env!("MCA_BTL_OFI_HEADERS")
@@ -196,7 +195,11 @@ unsafe extern "C" fn init(
         let module = match Module::open(&options, level) {
             Ok(module) => module,
             Err(reason) => {
-                log::line(&format!("{reason}\nThe component steps aside; Open MPI goes on with its other transports"));
+                let said = if params::names_providers() { 0 } else { 1 };
+                log::verbose(said, || {
+                    let reason = reason.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+                    format!("the component steps aside, and Open MPI goes on with its other transports: {reason}")
+                });
                 return null_mut();
             }
         };

@@ -10,6 +10,7 @@ use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::bindings as ffi;
+use crate::component;
 
 /// `btl_ofi_verbose`; only ever read and replaced, so that no ordering is needed.
 static VERBOSITY: AtomicI32 = AtomicI32::new(0);
@@ -19,8 +20,9 @@ static VERBOSITY: AtomicI32 = AtomicI32::new(0);
 pub(crate) fn line(text: &str) {
     // A NUL inside would cut the line short; none is expected.
     let Ok(text) = CString::new(text.replace('\0', " ")) else { return };
-    // SAFETY: stream 0 is Open MPI's default, open while a component can run; "%s" takes one NUL-terminated string.
-    unsafe { ffi::opal_output(0, c"btl/ofi: %s".as_ptr(), text.as_ptr()) };
+    // SAFETY: stream 0 is Open MPI's default, open while a component can run; each "%s" takes one NUL-terminated
+    // string.
+    unsafe { ffi::opal_output(0, c"btl/%s: %s".as_ptr(), component::NAME.as_ptr(), text.as_ptr()) };
 }
 
 /// Writes a line when `btl_ofi_verbose` is at least `level`.

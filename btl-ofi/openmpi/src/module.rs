@@ -247,7 +247,7 @@ impl Module {
             return;
         }
         let proc = self.peers().proc_of(endpoint);
-        let text = format!("btl/ofi: {what}; ending the job");
+        let text = format!("btl/{}: {what}; ending the job", component::NAME.to_string_lossy());
         let info = CString::new(text).unwrap_or_default();
         let callback = self.error.load(Ordering::Acquire);
         if !callback.is_null() {

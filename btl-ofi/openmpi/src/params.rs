@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use btl_ofi::{Error, Options};
 use mca_params::{Allowed, Declaration, Value};
@@ -22,6 +23,9 @@ const OF_EVERY_BTL: [&str; 6] = ["exclusivity", "flags", "put_limit", "get_limit
 
 /// The variables of the last registration, in the order of the declarations; `None` for those of every BTL.
 static VARIABLES: Mutex<Vec<Option<Variable>>> = Mutex::new(Vec::new());
+
+/// See [`names_providers`].
+static NAMED: AtomicBool = AtomicBool::new(false);
 
 /// A variable that cannot be used.
 #[derive(Debug)]
@@ -91,8 +95,17 @@ pub(crate) fn resolve() -> Result<Options, Error> {
                 .ok_or_else(|| Unusable(String::from("Open MPI does not know its value")))?,
             None => module::common_parameter(declared),
         };
+        if declared.name == "btl_ofi_provider_include" {
+            NAMED.store(value.as_str().is_some_and(|list| !list.trim().is_empty()), Ordering::Relaxed);
+        }
         permitted(declared, value)
     })
+}
+
+/// Whether the user named providers. Somebody who did wants to know why none of them is used; everybody else, on a
+/// machine without a fabric, wants no word about it.
+pub(crate) fn names_providers() -> bool {
+    NAMED.load(Ordering::Relaxed)
 }
 
 /// Refuses what the declaration does not allow. Open MPI knows enumerations but no ranges, and reads what is not a

@@ -1,0 +1,284 @@
+//! Whole jobs of several processes, over the C plugin: how they meet, talk, and come apart.
+//!
+//! The tests named `rank_` are what each rank runs; the launcher starts them, through this same
+//! executable.
+
+mod common;
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use common::{Finished, Place, c_plugin, finish, host_stub};
+use host_stub::bootstrap::local::{RANK_ENV, SOCKET_ENV};
+use host_stub::bootstrap::protocol::Request;
+use host_stub::{Job, JobOptions};
+use plugin_api::Access;
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Runs a `rank_` function as a job.
+fn job(ranks: u32, body: &str) -> Finished {
+    let place = Place::new(body);
+    let mut command = host_stub(["launch", "-n", &ranks.to_string(), "--plugin"]);
+    command
+        .arg(c_plugin(None))
+        .arg("--")
+        .arg(std::env::current_exe().expect("this executable"))
+        .args([
+            "--exact",
+            body,
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env("XDG_RUNTIME_DIR", &place.0);
+    let run = finish(&mut command, LIMIT);
+    assert_eq!(place.entries(), [""; 0], "left behind");
+    run
+}
+
+fn own_rank() -> u32 {
+    std::env::var(RANK_ENV)
+        .expect("a rank")
+        .parse()
+        .expect("a number")
+}
+
+#[test]
+fn ranks_exchange_and_write_to_each_other() {
+    let run = job(4, "rank_exchanges");
+    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+    assert_eq!(run.stdout().matches("exchanged").count(), 4);
+}
+
+#[test]
+#[ignore = "a rank of ranks_exchange_and_write_to_each_other"]
+fn rank_exchanges() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let (rank, size) = (job.rank(), job.size());
+    assert_eq!(size, 4);
+    for count in [0, 1, 4096, 1 << 20] {
+        let all = job.allgather(&vec![rank as u8; count]).expect("allgather");
+        for (other, part) in all.iter().enumerate() {
+            assert_eq!(*part, vec![other as u8; count]);
+        }
+    }
+    let mut memory = vec![0_u64; 5];
+    // SAFETY: the memory outlives the registration, and is only looked at after a barrier.
+    let region = unsafe {
+        job.transport()
+            .register(memory.as_mut_ptr().cast(), 40, Access::all())
+            .expect("register")
+    };
+    let mut card = (region.base() as u64).to_le_bytes().to_vec();
+    card.extend_from_slice(region.handle_bytes());
+    let cards = job.allgather(&card).expect("allgather");
+    let source = [u64::from(rank) + 100];
+    for (target, card) in cards.iter().enumerate() {
+        let (base, handle) = card.split_first_chunk::<8>().expect("a card");
+        // A handle is passed at an 8-byte aligned address.
+        let handle: Vec<u64> = handle
+            .chunks_exact(8)
+            .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
+            .collect();
+        let endpoint = job.endpoint(target as u32).expect("endpoint");
+        // SAFETY: `source` lives until the flush; the target's memory is registered for writes.
+        let status = unsafe {
+            job.transport().put(
+                endpoint,
+                source.as_ptr().cast(),
+                u64::from_le_bytes(*base) + 8 * u64::from(rank),
+                std::ptr::null_mut(),
+                handle.as_ptr().cast(),
+                8,
+                None,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+        assert!(status.is_ok(), "{status}");
+    }
+    assert!(job.transport().flush(None).is_ok());
+    job.barrier().expect("barrier");
+    assert_eq!(memory, [100, 101, 102, 103, 0]);
+    assert!(job.endpoint(4).is_err());
+    assert_eq!(job.failed(), None);
+    drop(region);
+    job.finalize().expect("finalize");
+    println!("exchanged");
+}
+
+#[test]
+fn whoever_waits_makes_progress() {
+    let run = job(2, "rank_waits");
+    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+}
+
+#[test]
+#[ignore = "a rank of whoever_waits_makes_progress"]
+fn rank_waits() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    if job.rank() == 0 {
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let start = Instant::now();
+    let mut calls = 0_u64;
+    job.bootstrap().fence(&mut || calls += 1).expect("fence");
+    if job.rank() == 1 {
+        assert!(start.elapsed() > Duration::from_millis(100));
+        assert!(calls > 100, "progressed only {calls} times");
+    }
+    job.finalize().expect("finalize");
+}
+
+#[test]
+fn a_process_may_join_again_after_leaving() {
+    let run = job(2, "rank_joins_twice");
+    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+}
+
+#[test]
+#[ignore = "a rank of a_process_may_join_again_after_leaving"]
+fn rank_joins_twice() {
+    for _ in 0..2 {
+        let job = Job::init(JobOptions::default()).expect("init");
+        job.barrier().expect("barrier");
+        job.finalize().expect("finalize");
+    }
+}
+
+/// Checks that a job ended early, in time, with a code and a message.
+fn came_apart(run: &Finished, code: i32, words: &[&str]) {
+    let stderr = run.stderr();
+    assert_eq!(run.code(), Some(code), "{}{stderr}", run.stdout());
+    for word in words {
+        assert!(stderr.contains(word), "wanted `{word}` in: {stderr}");
+    }
+    assert!(run.took < Duration::from_secs(5), "{:?}", run.took);
+}
+
+#[test]
+fn a_rank_that_dies_in_a_barrier_ends_the_job() {
+    let run = job(3, "rank_dies");
+    came_apart(&run, 137, &["rank 2", "SIGKILL"]);
+}
+
+#[test]
+#[ignore = "a rank of a_rank_that_dies_in_a_barrier_ends_the_job"]
+fn rank_dies() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    if job.rank() == 2 {
+        // SAFETY: no pointers; ends this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    let _ = job.barrier();
+    std::thread::sleep(LIMIT);
+}
+
+#[test]
+fn a_rank_that_leaves_without_a_word_ends_the_job() {
+    let run = job(3, "rank_vanishes");
+    came_apart(&run, 5, &["rank 1", "without leaving the job"]);
+}
+
+#[test]
+#[ignore = "a rank of a_rank_that_leaves_without_a_word_ends_the_job"]
+fn rank_vanishes() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    if job.rank() == 1 {
+        std::process::exit(0);
+    }
+    let _ = job.barrier();
+}
+
+#[test]
+fn a_rank_that_never_joins_ends_the_job_that_waits_for_it() {
+    let run = job(3, "rank_never_joins");
+    came_apart(&run, 5, &["rank 0", "waited for it"]);
+}
+
+#[test]
+#[ignore = "a rank of a_rank_that_never_joins_ends_the_job_that_waits_for_it"]
+fn rank_never_joins() {
+    if own_rank() != 0 {
+        let _ = Job::init(JobOptions::default());
+    }
+}
+
+#[test]
+fn a_rank_that_lives_on_without_its_connection_ends_the_job() {
+    let run = job(2, "rank_drops_out");
+    came_apart(&run, 5, &["rank 1", "closed its connection"]);
+}
+
+#[test]
+#[ignore = "a rank of a_rank_that_lives_on_without_its_connection_ends_the_job"]
+fn rank_drops_out() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    if job.rank() == 1 {
+        drop(job);
+    } else {
+        let _ = job.barrier();
+    }
+    std::thread::sleep(LIMIT);
+}
+
+#[test]
+fn a_rank_may_abort_the_job() {
+    let run = job(3, "rank_aborts");
+    came_apart(&run, 33, &["rank 1", "code 33", "out of biscuits"]);
+}
+
+#[test]
+#[ignore = "a rank of a_rank_may_abort_the_job"]
+fn rank_aborts() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    if job.rank() == 1 {
+        job.abort(33, "out of biscuits");
+    }
+    std::thread::sleep(LIMIT);
+}
+
+#[test]
+fn strangers_on_the_socket_do_not_disturb_the_job() {
+    let run = job(2, "rank_among_strangers");
+    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+    assert!(run.stderr().contains("turned away"), "{}", run.stderr());
+}
+
+fn socket() -> UnixStream {
+    UnixStream::connect(std::env::var_os(SOCKET_ENV).expect("a socket")).expect("connect")
+}
+
+#[test]
+#[ignore = "a rank of strangers_on_the_socket_do_not_disturb_the_job"]
+fn rank_among_strangers() {
+    let mut strangers: Vec<UnixStream> = (0..5).map(|_| socket()).collect();
+    strangers[0].write_all(b"hello?").expect("write");
+    strangers[1].write_all(&[0; 64]).expect("write");
+    let job = Job::init(JobOptions::default()).expect("init");
+    let all = job.allgather(b"x").expect("allgather");
+    assert_eq!(all.len(), 2);
+    job.finalize().expect("finalize");
+}
+
+#[test]
+fn a_rank_that_breaks_the_protocol_ends_the_job() {
+    let run = job(2, "rank_breaks_the_protocol");
+    came_apart(&run, 5, &["rank 1", "no request has the code 255"]);
+}
+
+#[test]
+#[ignore = "a rank of a_rank_that_breaks_the_protocol_ends_the_job"]
+fn rank_breaks_the_protocol() {
+    let mut stream = socket();
+    let rank = own_rank();
+    stream
+        .write_all(&Request::Hello { rank }.encode())
+        .expect("write");
+    if rank == 1 {
+        stream.write_all(&[1, 0, 0, 0, 255]).expect("write");
+    }
+    std::thread::sleep(LIMIT);
+}

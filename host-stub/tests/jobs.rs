@@ -2,6 +2,11 @@
 //!
 //! The tests named `rank_` are what each rank runs; the launcher starts them, through this same
 //! executable.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 
@@ -83,20 +88,28 @@ fn rank_exchanges() {
             .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")))
             .collect();
         let endpoint = job.endpoint(target as u32).expect("endpoint");
-        // SAFETY: `source` lives until the flush; the target's memory is registered for writes.
-        let status = unsafe {
-            job.transport().put(
-                endpoint,
-                source.as_ptr().cast(),
-                u64::from_le_bytes(*base) + 8 * u64::from(rank),
-                std::ptr::null_mut(),
-                handle.as_ptr().cast(),
-                8,
-                None,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
+        let put = || {
+            // SAFETY: `source` lives until the flush; the target's memory is registered for writes.
+            unsafe {
+                job.transport().put(
+                    endpoint,
+                    source.as_ptr().cast(),
+                    u64::from_le_bytes(*base) + 8 * u64::from(rank),
+                    std::ptr::null_mut(),
+                    handle.as_ptr().cast(),
+                    8,
+                    None,
+                    std::ptr::null_mut(),
+                    std::ptr::null_mut(),
+                )
+            }
         };
+        let mut status = put();
+        while status.is_again() {
+            // A provider may have to connect first.
+            job.transport().progress();
+            status = put();
+        }
         assert!(status.is_ok(), "{status}");
     }
     assert!(job.transport().flush(None).is_ok());

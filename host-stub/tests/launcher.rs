@@ -1,4 +1,9 @@
 //! How jobs end: well, by a rank's death, by the launcher's, and what is left then: nothing.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 

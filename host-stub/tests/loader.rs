@@ -1,5 +1,10 @@
 //! Plugins that can be used, and plugins that cannot: each refused with the file, what was wanted
 //! and what was found.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 

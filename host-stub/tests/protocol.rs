@@ -1,4 +1,9 @@
 //! What arrives on the launcher's socket is served or refused with a reason, and never a crash.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod common;
 

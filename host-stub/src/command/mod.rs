@@ -216,7 +216,14 @@ impl From<LaunchError> for CommandError {
 
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
-        CommandError::new(Exit::Failed, format!("output: {error}"))
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            // Whoever read the output has seen enough; end as SIGPIPE would, without a word.
+            return CommandError {
+                exit: 128 + libc::SIGPIPE as u8,
+                message: String::new(),
+            };
+        }
+        CommandError::new(Exit::Failed, error.to_string())
     }
 }
 
@@ -242,6 +249,7 @@ pub fn main() -> ExitCode {
     };
     match result {
         Ok(code) => ExitCode::from(code),
+        Err(error) if error.message.is_empty() => ExitCode::from(error.exit),
         Err(error) => {
             eprintln!("host-stub: {}", error.message);
             ExitCode::from(error.exit)

@@ -3,13 +3,14 @@
 //! One thread serves all connections without blocking. Whatever a connection sends that is not
 //! the protocol costs it the connection, with the reason sent back, and nothing else.
 
-use std::collections::{HashMap, VecDeque};
-use std::io::{self, ErrorKind, Read, Write};
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::client::{Client, credentials};
 use crate::bootstrap::protocol::{
     MAX_REPLY, MAX_REQUEST, ProtocolError, Reply, Request, body_length,
 };
@@ -20,7 +21,7 @@ const INTRODUCTION: Duration = Duration::from_secs(10);
 /// How long a rank may live on after its connection ended without a word.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Connections that have not introduced themselves, at one time.
+/// Connections that have not introduced themselves, at one time; more wait to be accepted.
 const STRANGERS: usize = 64;
 
 /// What one rank may publish in all, bytes.
@@ -71,17 +72,6 @@ pub enum Event {
         /// Why.
         reason: String,
     },
-}
-
-struct Client {
-    stream: UnixStream,
-    pid: i32,
-    since: Instant,
-    rank: Option<u32>,
-    input: Vec<u8>,
-    output: VecDeque<u8>,
-    /// To be closed once the output is sent.
-    closing: bool,
 }
 
 /// The server's side of a job's socket.
@@ -150,8 +140,13 @@ impl Server {
                 entry(client.stream.as_raw_fd(), libc::POLLIN | writing)
             })
             .collect();
-        entries.push(entry(self.listener.as_raw_fd(), libc::POLLIN));
         // poll skips a negative descriptor.
+        let listener = if self.has_room() {
+            self.listener.as_raw_fd()
+        } else {
+            -1
+        };
+        entries.push(entry(listener, libc::POLLIN));
         entries.push(entry(wake.unwrap_or(-1), libc::POLLIN));
         // SAFETY: the array has the length given, and its descriptors are open.
         let ready = unsafe {
@@ -187,7 +182,7 @@ impl Server {
     }
 
     fn accept(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
-        loop {
+        while self.has_room() {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -204,7 +199,6 @@ impl Server {
                     };
                 }
             };
-            let strangers = self.clients.iter().filter(|c| c.rank.is_none()).count();
             let (pid, uid) = match credentials(&stream) {
                 Ok(credentials) => credentials,
                 Err(error) => {
@@ -218,24 +212,20 @@ impl Server {
             let own = unsafe { libc::geteuid() };
             let reason = if uid != own {
                 Some(format!("it is user {uid}'s, and this job user {own}'s"))
-            } else if strangers >= STRANGERS {
-                Some(format!("{strangers} others have not said who they are"))
             } else {
                 stream.set_nonblocking(true).err().map(|e| e.to_string())
             };
             match reason {
                 Some(reason) => events.push(Event::Stray { reason }),
-                None => self.clients.push(Client {
-                    stream,
-                    pid,
-                    since: Instant::now(),
-                    rank: None,
-                    input: Vec::new(),
-                    output: VecDeque::new(),
-                    closing: false,
-                }),
+                None => self.clients.push(Client::new(stream, pid)),
             }
         }
+        Ok(())
+    }
+
+    /// Whether another connection may be accepted.
+    fn has_room(&self) -> bool {
+        self.clients.iter().filter(|c| c.rank.is_none()).count() < STRANGERS
     }
 
     /// Takes what a client has sent, and serves every whole request in it.
@@ -475,50 +465,4 @@ impl Server {
             !late
         });
     }
-}
-
-impl Client {
-    /// Sends what the socket takes now.
-    fn write(&mut self) {
-        while !self.output.is_empty() {
-            let (front, _) = self.output.as_slices();
-            match self.stream.write(front) {
-                Ok(count) => {
-                    self.output.drain(..count);
-                }
-                Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return,
-                    ErrorKind::Interrupted => {}
-                    _ => {
-                        self.output.clear();
-                        self.closing = true;
-                    }
-                },
-            }
-        }
-    }
-}
-
-/// Process and user at the other end.
-fn credentials(stream: &UnixStream) -> io::Result<(i32, u32)> {
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: u32::MAX,
-        gid: u32::MAX,
-    };
-    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `peer` has the size given, and both are writable.
-    let result = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &mut size,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((peer.pid, peer.uid))
 }

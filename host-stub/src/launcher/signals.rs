@@ -48,6 +48,14 @@ impl Interrupts {
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
             // SAFETY: an all-zero sigaction is valid, and is filled below.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+            // SAFETY: reads the current action into `action`.
+            let known = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) } == 0;
+            if signal == libc::SIGHUP && known && action.sa_sigaction == libc::SIG_IGN {
+                // Started by nohup, to stay when the terminal goes.
+                continue;
+            }
+            // SAFETY: as above.
+            action = unsafe { std::mem::zeroed() };
             action.sa_sigaction = arrived as extern "C" fn(libc::c_int) as libc::sighandler_t;
             action.sa_flags = libc::SA_RESTART;
             // SAFETY: `arrived` does only what a handler may; the structure is initialised.

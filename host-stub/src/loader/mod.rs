@@ -4,6 +4,7 @@
 //! module ready for use, [`Registration`] memory that peers may reach. Each keeps what it needs
 //! alive, so they may be dropped in any order. Nothing above this module handles a raw table.
 
+mod atomics;
 mod attributes;
 mod component;
 mod declaration;

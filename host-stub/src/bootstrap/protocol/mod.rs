@@ -5,7 +5,11 @@
 //! sides decode with the functions here, so a malformed message is a [`ProtocolError`] that says
 //! what is wrong, whoever sent it.
 
-use std::fmt;
+mod codec;
+mod error;
+
+use codec::{Reader, Writer};
+pub use error::ProtocolError;
 
 /// First field of the first message; also tells a stray client from a rank.
 const MAGIC: u64 = u64::from_le_bytes(*b"HSTBRANK");
@@ -95,90 +99,6 @@ pub enum Reply {
         message: String,
     },
 }
-
-/// What is wrong with a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[allow(
-    missing_docs,
-    reason = "the fields are what the variants' messages print"
-)]
-pub enum ProtocolError {
-    /// It ends inside a field.
-    Truncated {
-        what: &'static str,
-        wanted: usize,
-        found: usize,
-    },
-    /// It goes on after its last field.
-    Trailing { message: &'static str, bytes: usize },
-    /// Something is longer than allowed.
-    TooLong {
-        what: &'static str,
-        limit: usize,
-        found: usize,
-    },
-    /// A text is not UTF-8, or a key not a key.
-    Text {
-        what: &'static str,
-        reason: &'static str,
-    },
-    /// No message has this code.
-    UnknownCode { what: &'static str, code: u8 },
-    /// The first message is not one of this protocol.
-    Magic { found: u64 },
-    /// The other side speaks another version.
-    Version { found: u16 },
-    /// A known message at a time when another was due.
-    Unexpected {
-        wanted: &'static str,
-        found: &'static str,
-    },
-}
-
-impl fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProtocolError::Truncated {
-                what,
-                wanted,
-                found,
-            } => write!(
-                f,
-                "malformed message: {what}: wanted {wanted} bytes, found {found}"
-            ),
-            ProtocolError::Trailing { message, bytes } => {
-                write!(
-                    f,
-                    "malformed message: {bytes} bytes after the end of {message}"
-                )
-            }
-            ProtocolError::TooLong { what, limit, found } => {
-                write!(f, "{what}: wanted at most {limit} bytes, found {found}")
-            }
-            ProtocolError::Text { what, reason } => write!(f, "{what}: {reason}"),
-            ProtocolError::UnknownCode { what, code } => {
-                write!(f, "malformed message: no {what} has the code {code}")
-            }
-            ProtocolError::Magic { found } => write!(
-                f,
-                "malformed message: wanted a greeting \"{}\", found \"{}\"",
-                MAGIC.to_le_bytes().escape_ascii(),
-                found.to_le_bytes().escape_ascii()
-            ),
-            ProtocolError::Version { found } => write!(
-                f,
-                "the other side speaks version {found} of the protocol, this one version {VERSION}: \
-                 use the host-stub of one build on both"
-            ),
-            ProtocolError::Unexpected { wanted, found } => {
-                write!(f, "wanted {wanted}, found {found}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ProtocolError {}
 
 /// Refuses what is no key: empty, longer than [`MAX_KEY`], or with control characters.
 pub fn check_key(key: &str) -> Result<(), ProtocolError> {
@@ -414,132 +334,5 @@ impl Reply {
         };
         input.end(reply.name())?;
         Ok(reply)
-    }
-}
-
-/// A frame being written.
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn new() -> Self {
-        Writer(vec![0; 4])
-    }
-
-    fn u8(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    fn u16(&mut self, value: u16) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    fn bytes(&mut self, value: &[u8]) {
-        self.u32(value.len() as u32);
-        self.0.extend_from_slice(value);
-    }
-
-    /// A text, cut to what the other side accepts.
-    fn text(&mut self, value: &str) {
-        let mut end = value.len().min(MAX_TEXT);
-        while !value.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.bytes(&value.as_bytes()[..end]);
-    }
-
-    fn frame(mut self) -> Vec<u8> {
-        let length = (self.0.len() - 4) as u32;
-        self.0[..4].copy_from_slice(&length.to_le_bytes());
-        self.0
-    }
-}
-
-/// What is left of a body.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, what: &'static str, count: usize) -> Result<&'a [u8], ProtocolError> {
-        let (taken, rest) = self
-            .0
-            .split_at_checked(count)
-            .ok_or(ProtocolError::Truncated {
-                what,
-                wanted: count,
-                found: self.0.len(),
-            })?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], ProtocolError> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.take(what, N)?);
-        Ok(array)
-    }
-
-    fn u8(&mut self, what: &'static str) -> Result<u8, ProtocolError> {
-        self.array::<1>(what).map(|[byte]| byte)
-    }
-
-    fn u16(&mut self, what: &'static str) -> Result<u16, ProtocolError> {
-        self.array(what).map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self, what: &'static str) -> Result<u32, ProtocolError> {
-        self.array(what).map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self, what: &'static str) -> Result<u64, ProtocolError> {
-        self.array(what).map(u64::from_le_bytes)
-    }
-
-    fn bytes(&mut self, what: &'static str, limit: usize) -> Result<&'a [u8], ProtocolError> {
-        let length = self.u32(what)? as usize;
-        if length > limit {
-            return Err(ProtocolError::TooLong {
-                what,
-                limit,
-                found: length,
-            });
-        }
-        self.take(what, length)
-    }
-
-    fn utf8(&mut self, what: &'static str, limit: usize) -> Result<String, ProtocolError> {
-        match std::str::from_utf8(self.bytes(what, limit)?) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(ProtocolError::Text {
-                what,
-                reason: "is not UTF-8",
-            }),
-        }
-    }
-
-    fn text(&mut self, what: &'static str) -> Result<String, ProtocolError> {
-        self.utf8(what, MAX_TEXT)
-    }
-
-    fn key(&mut self) -> Result<String, ProtocolError> {
-        let key = self.utf8("key", MAX_KEY)?;
-        check_key(&key)?;
-        Ok(key)
-    }
-
-    fn end(&self, message: &'static str) -> Result<(), ProtocolError> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        Err(ProtocolError::Trailing {
-            message,
-            bytes: self.0.len(),
-        })
     }
 }

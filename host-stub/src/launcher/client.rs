@@ -1,0 +1,78 @@
+//! One connection to the launcher's socket.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// A connection, whoever is at its other end.
+pub(super) struct Client {
+    pub(super) stream: UnixStream,
+    pub(super) pid: i32,
+    pub(super) since: Instant,
+    pub(super) rank: Option<u32>,
+    pub(super) input: Vec<u8>,
+    pub(super) output: VecDeque<u8>,
+    /// To be closed once the output is sent.
+    pub(super) closing: bool,
+}
+
+impl Client {
+    /// A connection just made by process `pid`.
+    pub(super) fn new(stream: UnixStream, pid: i32) -> Self {
+        Client {
+            stream,
+            pid,
+            since: Instant::now(),
+            rank: None,
+            input: Vec::new(),
+            output: VecDeque::new(),
+            closing: false,
+        }
+    }
+
+    /// Sends what the socket takes now.
+    pub(super) fn write(&mut self) {
+        while !self.output.is_empty() {
+            let (front, _) = self.output.as_slices();
+            match self.stream.write(front) {
+                Ok(count) => {
+                    self.output.drain(..count);
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => return,
+                    ErrorKind::Interrupted => {}
+                    _ => {
+                        self.output.clear();
+                        self.closing = true;
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Process and user at the other end.
+pub(super) fn credentials(stream: &UnixStream) -> io::Result<(i32, u32)> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: u32::MAX,
+        gid: u32::MAX,
+    };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` has the size given, and both are writable.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &mut size,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((peer.pid, peer.uid))
+}

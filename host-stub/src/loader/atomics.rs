@@ -1,0 +1,276 @@
+//! The atomics of a transport: on words as the BTL interface has them, and typed.
+
+use std::ffi::c_void;
+
+use plugin_api::Status;
+use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, CompletionFn, Datatype, Handle, OpFlags};
+
+use super::transport::NO_ORDER;
+use super::{EndpointRef, Transport};
+
+impl Transport {
+    /// Updates the word at `remote` with `operand`.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put); `remote` is aligned to the word.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn atomic_op(
+        &self,
+        endpoint: EndpointRef,
+        remote: u64,
+        remote_handle: *const Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        flags: OpFlags,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.functions().atomic_op)(
+                self.module(),
+                endpoint.as_ptr(),
+                remote,
+                remote_handle,
+                op as u32,
+                operand,
+                flags.bits(),
+                NO_ORDER,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Updates the word at `remote` and fetches what was there to `local`.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get); `remote` is aligned to the word.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn atomic_fop(
+        &self,
+        endpoint: EndpointRef,
+        local: *mut u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        flags: OpFlags,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.functions().atomic_fop)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                op as u32,
+                operand,
+                flags.bits(),
+                NO_ORDER,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Writes `value` to the word at `remote` if it equals `compare`, and fetches what was there.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get); `remote` is aligned to the word.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn atomic_cswap(
+        &self,
+        endpoint: EndpointRef,
+        local: *mut u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        compare: u64,
+        value: u64,
+        flags: OpFlags,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.functions().atomic_cswap)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                compare,
+                value,
+                flags.bits(),
+                NO_ORDER,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// The largest count of elements that one typed atomic takes; none when the provider does not
+    /// serve `op` on `datatype` in this shape.
+    pub fn atomic_query(
+        &self,
+        datatype: Datatype,
+        op: AtomicOp,
+        kind: AtomicKind,
+    ) -> Option<usize> {
+        let mut count = 0_usize;
+        // SAFETY: `count` is writable.
+        let status = unsafe {
+            (self.functions().atomic_query)(
+                self.module(),
+                datatype as u32,
+                op as u32,
+                kind as u32,
+                &mut count,
+            )
+        };
+        (status.is_ok() && count > 0).then_some(count)
+    }
+
+    /// Updates `count` elements at `remote` with those at `local`, each atomically.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put), for `count` elements; `remote` is aligned to the element, and
+    /// `count` is at most what [`atomic_query`](Self::atomic_query) says.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
+    pub unsafe fn atomic_opv(
+        &self,
+        endpoint: EndpointRef,
+        local: *const u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.functions().atomic_opv)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                datatype as u32,
+                op as u32,
+                count,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// As [`atomic_opv`](Self::atomic_opv), and fetches what was there to `result`. `local` may be
+    /// NULL for [`AtomicOp::Read`]. The callback's local address is `result`.
+    ///
+    /// # Safety
+    /// As for [`atomic_opv`](Self::atomic_opv); `result` is writable and touched by nobody until
+    /// completion, and `result_handle` covers it or is NULL within the threshold of gets.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
+    pub unsafe fn atomic_fopv(
+        &self,
+        endpoint: EndpointRef,
+        local: *const u8,
+        result: *mut u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        result_handle: *mut Handle,
+        remote_handle: *const Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.functions().atomic_fopv)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                result.cast(),
+                remote,
+                local_handle,
+                result_handle,
+                remote_handle,
+                datatype as u32,
+                op as u32,
+                count,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
+    /// Compares the element at `remote` with the one at `compare`, writes the one at `local` if
+    /// they are equal, and fetches what was there to `result`. `local` and `compare` are copied
+    /// before the call returns.
+    ///
+    /// # Safety
+    /// `local` and `compare` are readable for one element; the rest as for
+    /// [`atomic_fopv`](Self::atomic_fopv).
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
+    pub unsafe fn atomic_cswapv(
+        &self,
+        endpoint: EndpointRef,
+        local: *const u8,
+        compare: *const u8,
+        result: *mut u8,
+        remote: u64,
+        result_handle: *mut Handle,
+        remote_handle: *const Handle,
+        datatype: Datatype,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for every pointer.
+        unsafe {
+            (self.functions().atomic_cswapv)(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast(),
+                compare.cast(),
+                result.cast(),
+                remote,
+                result_handle,
+                remote_handle,
+                datatype as u32,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The other side of the comparison: libfabric called directly, as tersely as it can be, with the
+//! same completion that the transport asks of the provider.
+
+use std::ffi::{CStr, CString, c_void};
+use std::ptr;
+
+use libfabric_sys as ffi;
+
+/// A raw endpoint with its queue. Lives to the end of the process: a measurement closes nothing.
+pub(crate) struct Raw {
+    domain: *mut ffi::fid_domain,
+    av: *mut ffi::fid_av,
+    ep: *mut ffi::fid_ep,
+    cq: *mut ffi::fid_cq,
+    /// Puts are plain writes (shm's direct path) rather than confirmed by the target.
+    plain: bool,
+    virtual_addresses: bool,
+    /// Reads the queue, without the library's checks.
+    read: unsafe extern "C" fn(*mut ffi::fid_cq, *mut c_void, usize) -> isize,
+    pub(crate) outstanding: u64,
+}
+
+/// A peer's region as the raw side names it.
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub(crate) peer: ffi::fi_addr_t,
+    pub(crate) address: u64,
+    pub(crate) key: u64,
+}
+
+fn check(call: &str, rc: i32) -> Result<(), String> {
+    if rc < 0 {
+        Err(format!("{call} returned {rc}"))
+    } else {
+        Ok(())
+    }
+}
+
+impl Raw {
+    pub(crate) fn open(provider: &str) -> Result<Raw, String> {
+        let name = CString::new(provider).map_err(|e| e.to_string())?;
+        let delivery = u64::from(ffi::FI_DELIVERY_COMPLETE);
+        // SAFETY: the calls follow their man pages in order: hints allocated by fi_dupinfo(NULL) with
+        // all attributes, objects opened parent first, everything bound before it is enabled.
+        unsafe {
+            let hints = ffi::fi_dupinfo(ptr::null());
+            (*hints).caps = u64::from(ffi::FI_RMA | ffi::FI_ATOMIC);
+            (*hints).mode = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
+            (*(*hints).ep_attr).type_ = ffi::FI_EP_RDM;
+            (*(*hints).domain_attr).mr_mode =
+                (ffi::FI_MR_VIRT_ADDR | ffi::FI_MR_ALLOCATED | ffi::FI_MR_PROV_KEY) as i32;
+            (*(*hints).domain_attr).threading = ffi::FI_THREAD_DOMAIN;
+            (*(*hints).tx_attr).op_flags = delivery;
+            (*(*hints).fabric_attr).prov_name = libc::strdup(name.as_ptr());
+            let mut info = ptr::null_mut();
+            let api = ffi::fi_version().min(ffi::version(1, 17));
+            check(
+                "fi_getinfo",
+                ffi::fi_getinfo(api, ptr::null(), ptr::null(), 0, hints, &mut info),
+            )?;
+            ffi::fi_freeinfo(hints);
+            if CStr::from_ptr((*(*info).fabric_attr).prov_name) != name.as_c_str() {
+                return Err(format!("fi_getinfo gave another provider than {provider}"));
+            }
+            (*(*info).tx_attr).op_flags = 0;
+            let virtual_addresses =
+                (*(*info).domain_attr).mr_mode as u32 & ffi::FI_MR_VIRT_ADDR != 0;
+            let (mut fabric, mut domain, mut av) =
+                (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+            let (mut ep, mut cq) = (ptr::null_mut(), ptr::null_mut());
+            check(
+                "fi_fabric",
+                ffi::fi_fabric((*info).fabric_attr, &mut fabric, ptr::null_mut()),
+            )?;
+            check("fi_domain", ffi::fi_domain(fabric, info, &mut domain))?;
+            let mut av_attr = ffi::fi_av_attr {
+                type_: ffi::FI_AV_MAP,
+                ..Default::default()
+            };
+            check("fi_av_open", ffi::fi_av_open(domain, &mut av_attr, &mut av))?;
+            let mut cq_attr = ffi::fi_cq_attr {
+                size: (*(*info).tx_attr).size.max(1024),
+                format: ffi::FI_CQ_FORMAT_CONTEXT,
+                ..Default::default()
+            };
+            check("fi_cq_open", ffi::fi_cq_open(domain, &mut cq_attr, &mut cq))?;
+            check("fi_endpoint", ffi::fi_endpoint(domain, info, &mut ep))?;
+            check("fi_ep_bind", ffi::fi_bind(ep.cast(), av.cast(), 0))?;
+            let both = u64::from(ffi::FI_TRANSMIT | ffi::FI_RECV);
+            check("fi_ep_bind", ffi::fi_bind(ep.cast(), cq.cast(), both))?;
+            check("fi_enable", ffi::fi_enable(ep.cast()))?;
+            let read = (*(*cq).ops).read.ok_or("the provider has no fi_cq_read")?;
+            Ok(Raw {
+                domain,
+                av,
+                ep,
+                cq,
+                plain: provider == "shm" && virtual_addresses,
+                virtual_addresses,
+                read,
+                outstanding: 0,
+            })
+        }
+    }
+
+    pub(crate) fn name(&self) -> Result<Vec<u8>, String> {
+        let mut name = vec![0u8; 256];
+        let mut len = name.len();
+        // SAFETY: a live endpoint and a buffer of `len` bytes.
+        check("fi_getname", unsafe {
+            ffi::fi_getname(self.ep, name.as_mut_ptr().cast(), &mut len)
+        })?;
+        name.truncate(len);
+        Ok(name)
+    }
+
+    pub(crate) fn connect(&self, name: &[u8]) -> Result<ffi::fi_addr_t, String> {
+        let mut address = 0;
+        // SAFETY: a live address vector; the name is one that a peer's fi_getname gave.
+        let n = unsafe { ffi::fi_av_insert(self.av, name.as_ptr().cast(), 1, &mut address, 0) };
+        if n == 1 {
+            Ok(address)
+        } else {
+            Err(format!("fi_av_insert returned {n}"))
+        }
+    }
+
+    /// Registers memory for the life of the process: its address or offset, and its key.
+    pub(crate) fn register(&self, base: *mut u8, len: usize) -> Result<(u64, u64), String> {
+        let iov = ffi::iovec {
+            iov_base: base.cast(),
+            iov_len: len,
+        };
+        let access = ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE;
+        let attr = ffi::fi_mr_attr {
+            mr_iov: &iov,
+            iov_count: 1,
+            access: u64::from(access),
+            requested_key: 1,
+            ..Default::default()
+        };
+        let mut mr = ptr::null_mut();
+        // SAFETY: a live domain; the caller keeps the memory to the end of the process.
+        check("fi_mr_regattr", unsafe {
+            ffi::fi_mr_regattr(self.domain, &attr, 0, &mut mr)
+        })?;
+        // SAFETY: a live region.
+        let key = unsafe { (*mr).key };
+        Ok((
+            if self.virtual_addresses {
+                base as u64
+            } else {
+                0
+            },
+            key,
+        ))
+    }
+
+    /// Posts one put, reading completions while the provider has no room.
+    #[inline]
+    pub(crate) fn put(&mut self, target: Target, local: *const u8, size: usize) {
+        loop {
+            // SAFETY: a live endpoint whose tables libfabric keeps; the buffers are the caller's.
+            let rc = unsafe {
+                let rma = &*(*self.ep).rma;
+                if self.plain {
+                    rma.write.map(|write| {
+                        write(
+                            self.ep,
+                            local.cast(),
+                            size,
+                            ptr::null_mut(),
+                            target.peer,
+                            target.address,
+                            target.key,
+                            ptr::null_mut(),
+                        )
+                    })
+                } else {
+                    let iov = ffi::iovec {
+                        iov_base: local.cast_mut().cast(),
+                        iov_len: size,
+                    };
+                    let rma_iov = ffi::fi_rma_iov {
+                        addr: target.address,
+                        len: size,
+                        key: target.key,
+                    };
+                    let message = ffi::fi_msg_rma {
+                        msg_iov: &iov,
+                        desc: ptr::null_mut(),
+                        iov_count: 1,
+                        addr: target.peer,
+                        rma_iov: &rma_iov,
+                        rma_iov_count: 1,
+                        context: ptr::null_mut(),
+                        data: 0,
+                    };
+                    let flags = u64::from(ffi::FI_COMPLETION | ffi::FI_DELIVERY_COMPLETE);
+                    rma.writemsg
+                        .map(|writemsg| writemsg(self.ep, &message, flags))
+                }
+            };
+            if rc == Some(0) {
+                self.outstanding += 1;
+                return;
+            }
+            self.poll();
+        }
+    }
+
+    /// Posts one get.
+    #[inline]
+    pub(crate) fn get(&mut self, target: Target, local: *mut u8, size: usize) {
+        loop {
+            // SAFETY: as for put.
+            let rc = unsafe {
+                (*(*self.ep).rma).read.map(|read| {
+                    read(
+                        self.ep,
+                        local.cast(),
+                        size,
+                        ptr::null_mut(),
+                        target.peer,
+                        target.address,
+                        target.key,
+                        ptr::null_mut(),
+                    )
+                })
+            };
+            if rc == Some(0) {
+                self.outstanding += 1;
+                return;
+            }
+            self.poll();
+        }
+    }
+
+    /// Reads completions once.
+    #[inline]
+    pub(crate) fn poll(&mut self) {
+        let mut entries = [ffi::fi_cq_entry::default(); 64];
+        // SAFETY: a live queue opened with this format, and room for 64 entries.
+        let n = unsafe { (self.read)(self.cq, entries.as_mut_ptr().cast(), 64) };
+        if n > 0 {
+            self.outstanding -= n as u64;
+        }
+    }
+
+    /// Reads completions until none is outstanding.
+    #[inline]
+    pub(crate) fn drain(&mut self) {
+        while self.outstanding > 0 {
+            self.poll();
+        }
+    }
+}

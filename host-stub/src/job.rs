@@ -175,14 +175,17 @@ impl Job {
         bootstrap.fence(&mut || {
             transport.progress();
         })?;
-        params.read(|registry| {
-            for warning in registry.warnings() {
-                tracing::warn!("{warning}");
-            }
-            for unknown in registry.unknown("btl_ofi_") {
-                tracing::warn!("{unknown}");
-            }
-        });
+        // Every rank has the same settings; one tells of them.
+        if bootstrap.rank() == 0 {
+            params.read(|registry| {
+                for warning in registry.warnings() {
+                    tracing::warn!("{warning}");
+                }
+                for unknown in registry.unknown("btl_ofi_") {
+                    tracing::warn!("{unknown}");
+                }
+            });
+        }
         Ok(Arc::new(Job {
             transport,
             others: transports,
@@ -266,8 +269,8 @@ impl Job {
         self.bootstrap.abort(code, message);
     }
 
-    /// Completes what this rank sent, waits for all ranks, and leaves the job in good order;
-    /// collective. Nothing is sent afterwards. The transport itself ends with the last reference
+    /// Completes what the calling thread sent, waits for all ranks, and leaves the job in good
+    /// order; collective. Other threads have flushed before, and nothing is sent afterwards. The transport itself ends with the last reference
     /// to it.
     pub fn finalize(&self) -> Result<(), JobError> {
         let flushed = self.transport.flush(None);

@@ -261,3 +261,56 @@ fn a_parameter_that_does_not_parse_is_a_usage_error() {
         }
     }
 }
+
+/// Descriptors open in this process, and its resident memory in kilobytes.
+fn held() -> (usize, u64) {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("read").count();
+    let status = std::fs::read_to_string("/proc/self/status").expect("read");
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok())
+        .expect("VmRSS");
+    (descriptors, resident)
+}
+
+/// Run in a process of its own, so that other tests' descriptors do not count.
+#[test]
+fn nothing_is_left_of_plugins_opened_and_closed() {
+    let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args([
+            "--exact",
+            "open_and_close",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env("OMPI_MCA_mca_base_param_files", "none");
+    let run = finish(&mut command, Duration::from_secs(120));
+    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+}
+
+#[test]
+#[ignore = "run by nothing_is_left_of_plugins_opened_and_closed"]
+fn open_and_close() {
+    let good = c_plugin(None);
+    let bad = c_plugin(Some("BAD_MODULE_MAJOR"));
+    let once = |path: &Path| {
+        let component = Component::open(open(path).expect("open")).expect("component");
+        // SAFETY: Multiple asks nothing of the caller.
+        let _ = unsafe { component.init(ThreadLevel::Multiple) };
+    };
+    for _ in 0..20 {
+        once(&good);
+        once(&bad);
+    }
+    let before = held();
+    for _ in 0..500 {
+        once(&good);
+        once(&bad);
+    }
+    let after = held();
+    assert_eq!(after.0, before.0, "descriptors");
+    assert!(after.1 < before.1 + 1024, "{before:?} became {after:?} kB");
+}

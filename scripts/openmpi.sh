@@ -1,0 +1,317 @@
+# Functions of `./dev openmpi`: build the component for the Open MPI that is installed, and run what shows that it
+# works. Sourced by `dev` with bash, at the root of the repository, under `set -euo pipefail`.
+#
+#   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
+#   openmpi_test_short    build, hello window, put, get and every atomic, mpi4py's test_rma with two ranks over shm
+#   openmpi_test          everything that the real clients show
+#   openmpi_bench         pairs of runs against the system's C component
+
+openmpi_dir=target/openmpi
+openmpi_failures=0
+
+openmpi_say() { printf '== %s\n' "$*"; }
+openmpi_die() { printf 'openmpi: %s\n' "$*" >&2; exit 1; }
+
+openmpi_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"
+    elif command -v sudo >/dev/null; then sudo "$@"
+    else openmpi_die "installing packages needs root: $*"
+    fi
+}
+
+# Installs Debian packages, those that are missing.
+openmpi_packages() {
+    local missing=() package
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    command -v apt-get >/dev/null || openmpi_die "please install: ${missing[*]} (no apt-get here to do it)"
+    openmpi_say "installing ${missing[*]}"
+    openmpi_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" \
+        >"$openmpi_dir/apt.log" 2>&1 || { tail -5 "$openmpi_dir/apt.log" >&2; openmpi_die "apt-get failed"; }
+}
+
+openmpi_setup() {
+    mkdir -p "$openmpi_dir/bin"
+    if ! command -v mpicc >/dev/null || ! mpicc --showme:incdirs >/dev/null 2>&1 || ! command -v mpirun >/dev/null; then
+        openmpi_packages openmpi-bin libopenmpi-dev libfabric-dev libclang-dev gcc
+    fi
+    openmpi_version=$(ompi_info --version | sed -n 's/^Open MPI v//p')
+    openmpi_series=${openmpi_version%.*}
+    openmpi_system=$(ompi_info --parsable --path pkglibdir | sed 's/.*://')
+    # mpirun refuses root unless told twice; in a container root is often all there is.
+    if [ "$(id -u)" -eq 0 ]; then
+        export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    fi
+}
+
+# Builds the component and lays it out alone in a folder of its own: Open MPI looks at every file there.
+openmpi_build() {
+    openmpi_setup
+    openmpi_say "building for Open MPI $openmpi_version"
+    MCA_BTL_OFI_SERIES=$openmpi_series cargo build --release -p mca-btl-ofi
+    openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/$openmpi_series"
+}
+
+# openmpi_lay_out LIBRARY FOLDER: copies the library under the name it was linked for.
+openmpi_lay_out() {
+    local soname
+    soname=$(readelf -d "$1" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+    mkdir -p "$2"
+    rm -f "$2"/*
+    cp "$1" "$2/$soname"
+    openmpi_component=$(cd "$2" && pwd)
+    openmpi_name=${soname#mca_btl_}
+    openmpi_name=${openmpi_name%.so}
+}
+
+openmpi_settings() {
+    cat <<END
+
+The component is $openmpi_component/mca_btl_$openmpi_name.so. To use it:
+
+  mpirun --mca mca_base_component_path $openmpi_component:$openmpi_system \\
+         --mca osc rdma,sm --mca btl self,vader,$openmpi_name ...
+
+The first setting puts our folder before the system's; the second chooses one-sided communication over BTLs and the
+BTLs. A provider other than the default choice: --mca opal_common_ofi_provider_include 'tcp;ofi_rxm'. On one node
+Open MPI prefers shared memory of its own; --mca btl_vader_single_copy_mechanism none leaves windows to this
+component. Which component is loaded: OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system ompi_info \\
+--param btl $openmpi_name --level 4 prints btl_${openmpi_name}_implementation.
+END
+}
+
+# openmpi_run PROVIDER RANKS [mpirun options] PROGRAM...: runs a program over the component, bound in time.
+openmpi_run() {
+    local provider=$1 ranks=$2
+    shift 2
+    timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none \
+        --mca mca_base_component_path "$openmpi_component:$openmpi_system" \
+        --mca osc rdma,sm --mca btl "self,vader,$openmpi_name" --mca btl_vader_single_copy_mechanism none \
+        --mca opal_common_ofi_provider_include "$provider" "$@"
+}
+
+openmpi_compile() {
+    local program=$1
+    shift
+    mpicc -std=gnu11 -O2 -Wall -Wextra -Wno-cast-function-type -pthread -o "$openmpi_dir/bin/$(basename "$program" .c)" \
+        "$program" "$@"
+}
+
+# openmpi_check NAME COMMAND...: runs a command, keeps its output, and prints one line.
+openmpi_check() {
+    local name=$1 log status=0
+    shift
+    log="$openmpi_dir/$(printf %s "$name" | tr -c 'a-zA-Z0-9\n' _).log"
+    local begin=$SECONDS
+    "$@" >"$log" 2>&1 || status=$?
+    if [ $status -eq 0 ]; then
+        printf 'ok    %s (%d s)\n' "$name" $((SECONDS - begin))
+    else
+        printf 'FAIL  %s (exit %d, %s)\n' "$name" "$status" "$log"
+        tail -15 "$log" | sed 's/^/      /'
+        openmpi_failures=$((openmpi_failures + 1))
+    fi
+}
+
+# A run that must end with the program's own line, and must have gone through the component.
+openmpi_program() {
+    local provider=$1 ranks=$2 program=$3 out
+    shift 3
+    out=$(openmpi_run "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_dir/bin/$program" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q "^$program: ok, $ranks ranks" <<<"$out" || return 1
+    # Each process says what it did when it ends; a program that moved nothing over the component shows nothing.
+    [ "$ranks" -eq 1 ] || grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
+}
+
+openmpi_programs() {
+    local provider=$1 ranks=$2 program
+    shift 2
+    for program in "$@"; do
+        openmpi_check "$program, $ranks ranks, $provider" openmpi_program "$provider" "$ranks" "$program"
+    done
+}
+
+openmpi_shows_itself() {
+    OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
+        ompi_info --param btl "$openmpi_name" --level 9 >"$openmpi_dir/ompi_info.txt" || return 1
+    cat "$openmpi_dir/ompi_info.txt"
+    local version
+    version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+    grep -q "MCA btl: $openmpi_name .*Component v$version" "$openmpi_dir/ompi_info.txt" &&
+        grep -q "btl_${openmpi_name}_implementation.*built for Open MPI $openmpi_version" "$openmpi_dir/ompi_info.txt" &&
+        grep -q "btl_${openmpi_name}_provider_include.*synonym of: opal_common_ofi_provider_include" "$openmpi_dir/ompi_info.txt"
+}
+
+# What a user gave by another source or name must arrive.
+openmpi_hears_parameters() {
+    local out
+    out=$(OMPI_MCA_btl_ofi_provider_include=shm OMPI_MCA_btl_ofi_num_cq_read=7 \
+        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
+        ompi_info --param btl "$openmpi_name" --level 9) || return 1
+    grep -E 'provider_include|num_cq_read' <<<"$out"
+    grep -q 'num_cq_read" (current value: "7", data source: environment' <<<"$out" &&
+        grep -q 'provider_include" (current value: "shm", data source: environment' <<<"$out"
+}
+
+# A provider that does not exist: the component steps aside with one line, and the program runs over others.
+openmpi_steps_aside() {
+    local out
+    out=$(openmpi_run no-such-provider 2 --mca osc rdma,sm,pt2pt "$openmpi_dir/bin/hello_window" 2>&1) || return 1
+    printf '%s\n' "$out"
+    grep -q 'hello_window: ok' <<<"$out" && grep -q 'steps aside.*no-such-provider' <<<"$out"
+}
+
+# A value that is not allowed is named, with the parameter and what is allowed.
+openmpi_names_bad_values() {
+    local out
+    out=$(openmpi_run shm 2 --mca btl_ofi_num_cq_read 0 --mca osc rdma,sm,pt2pt --mca btl self,vader,ofi \
+        "$openmpi_dir/bin/hello_window" 2>&1) || true
+    printf '%s\n' "$out"
+    grep -q 'btl_ofi_num_cq_read.*`0`' <<<"$out"
+}
+
+# Headers of another series, or of none: cargo says so, and nothing is built.
+openmpi_refuses_headers() {
+    local out
+    if out=$(MCA_BTL_OFI_SERIES=3.0 cargo build --release -p mca-btl-ofi 2>&1); then return 1; fi
+    grep -q 'MCA_BTL_OFI_SERIES asks for Open MPI 3.0' <<<"$out" || { printf '%s\n' "$out"; return 1; }
+    if out=$(MCA_BTL_OFI_OMPI_PREFIX=/nonexistent cargo build --release -p mca-btl-ofi 2>&1); then return 1; fi
+    grep -q "devel headers.*are not in /nonexistent" <<<"$out" || { printf '%s\n' "$out"; return 1; }
+}
+
+# A peer that is killed: a failure and a message within ten seconds.
+openmpi_survives_kill() {
+    local provider=$1 out begin=$SECONDS
+    shift
+    if out=$(OPENMPI_LIMIT=30 openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/killed_peer" 2>&1); then
+        printf '%s\n' "$out"
+        return 1
+    fi
+    printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
+    [ $((SECONDS - begin)) -le 10 ] && [ -n "$out" ] && ! grep -q 'never heard' <<<"$out"
+}
+
+# mpi4py from its source distribution, built against this Open MPI in an environment of its own (some minutes, once).
+openmpi_mpi4py() {
+    local version=4.1.0
+    openmpi_python=$openmpi_dir/mpi4py/bin/python
+    openmpi_mpi4py_tests=$openmpi_dir/mpi4py-$version/test/main.py
+    [ -f "$openmpi_mpi4py_tests" ] && "$openmpi_python" -c 'import mpi4py.MPI' 2>/dev/null && return
+    openmpi_say "building mpi4py $version (some minutes, once)"
+    [ -x "$openmpi_python" ] || python3 -m venv "$openmpi_dir/mpi4py" || return 1
+    "$openmpi_python" -m pip download -q --no-binary mpi4py --no-deps -d "$openmpi_dir" "mpi4py==$version" || return 1
+    tar -C "$openmpi_dir" -xf "$openmpi_dir/mpi4py-$version.tar.gz" || return 1
+    MPICC=mpicc CFLAGS=-O0 "$openmpi_python" -m pip install -q --no-binary mpi4py "$openmpi_dir/mpi4py-$version.tar.gz"
+}
+
+# openmpi_mpi4py_run PROVIDER RANKS TEST...: every rank must say OK, and skip nothing for lack of RMA.
+openmpi_mpi4py_run() {
+    local provider=$1 ranks=$2 tests=() name out
+    shift 2
+    for name in "$@"; do tests+=(-i "$name"); done
+    out=$(OPENMPI_LIMIT=300 openmpi_run "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" 2>&1) ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    # Lines of several ranks may run into one another, so that only what must not be there is looked for exactly.
+    ! grep -Eq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -q 'OK' <<<"$out"
+}
+
+openmpi_nwchem_energy() { sed -n 's/.*Total SCF energy = *\(-[0-9.]*\).*/\1/p'; }
+
+# NWChem over the component against NWChem over Open MPI's own transports, to 1e-8 Hartree. ARMCI's windows are made
+# over memory of its own, because MPI_Win_allocate on one node is plain shared memory.
+openmpi_nwchem() {
+    local provider=$1 ranks=$2 scratch=$openmpi_dir/nwchem input ours theirs
+    input=$(pwd)/tests/openmpi/water.nw
+    mkdir -p "$scratch"
+    theirs=$(cd "$scratch" && timeout 200 mpirun -n "$ranks" --oversubscribe --bind-to none nwchem.openmpi "$input" 2>&1 | openmpi_nwchem_energy)
+    ours=$(cd "$scratch" && OPENMPI_LIMIT=200 openmpi_run "$provider" "$ranks" -x ARMCI_USE_WIN_ALLOCATE=0 nwchem.openmpi "$input" 2>&1 |
+        tee "ours_$ranks.txt" | openmpi_nwchem_energy)
+    printf 'ours %s, Open MPI %s Hartree\n' "$ours" "$theirs"
+    [ -n "$ours" ] && [ -n "$theirs" ] && awk -v a="$ours" -v b="$theirs" 'BEGIN { d = a - b; exit !(d < 1e-8 && d > -1e-8) }'
+}
+
+openmpi_hello() {
+    openmpi_build
+    openmpi_compile tests/openmpi/hello_window.c
+    openmpi_say "a window between two processes, over shm"
+    openmpi_run shm 2 "$openmpi_dir/bin/hello_window"
+    openmpi_settings
+}
+
+openmpi_end() {
+    [ $openmpi_failures -eq 0 ] || openmpi_die "$openmpi_failures check(s) failed; their output is in $openmpi_dir/*.log"
+    openmpi_say "all checks passed"
+}
+
+openmpi_compile_tests() {
+    local program
+    for program in hello_window transfers atomics window_life threads passive_target killed_peer; do
+        openmpi_compile "tests/openmpi/$program.c"
+    done
+}
+
+openmpi_test_short() {
+    openmpi_build
+    openmpi_compile_tests
+    openmpi_programs shm 2 hello_window transfers atomics
+    openmpi_check "building mpi4py" openmpi_mpi4py
+    openmpi_check "mpi4py test_rma, 2 ranks, shm" openmpi_mpi4py_run shm 2 test_rma
+    openmpi_end
+}
+
+openmpi_test() {
+    local provider ranks
+    openmpi_build
+    openmpi_compile_tests
+    openmpi_check "ompi_info names the component" openmpi_shows_itself
+    openmpi_check "parameters arrive by their synonyms" openmpi_hears_parameters
+    openmpi_check "a provider list that matches nothing" openmpi_steps_aside
+    openmpi_check "a value that is not allowed" openmpi_names_bad_values
+    openmpi_check "headers of another series" openmpi_refuses_headers
+    for provider in shm 'tcp;ofi_rxm'; do
+        for ranks in 2 3; do
+            openmpi_programs "$provider" "$ranks" hello_window transfers atomics window_life threads
+        done
+        openmpi_check "a peer killed in an epoch, $provider" openmpi_survives_kill "$provider"
+        openmpi_check "a peer killed, mpirun looking away, $provider" openmpi_survives_kill "$provider" --enable-recovery
+    done
+    openmpi_programs sockets 2 hello_window transfers atomics
+    openmpi_programs shm 2 passive_target
+    openmpi_check "building mpi4py" openmpi_mpi4py
+    for provider in shm 'tcp;ofi_rxm'; do
+        for ranks in 1 2 3 4; do
+            openmpi_check "mpi4py, $ranks ranks, $provider" openmpi_mpi4py_run "$provider" "$ranks" test_rma test_rma_nb test_win
+        done
+    done
+    openmpi_packages libarmci-mpi-dev nwchem-openmpi
+    openmpi_compile tests/openmpi/armci.c -larmci-openmpi
+    for provider in shm 'tcp;ofi_rxm'; do
+        for ranks in 2 4; do
+            openmpi_check "ARMCI, $ranks ranks, $provider" openmpi_program "$provider" "$ranks" armci -x ARMCI_USE_WIN_ALLOCATE=0
+            openmpi_check "NWChem, $ranks ranks, $provider" openmpi_nwchem "$provider" "$ranks"
+        done
+    done
+    openmpi_end
+}
+
+openmpi_bench() {
+    openmpi_build
+    openmpi_compile benches/openmpi/rma_bench.c
+    python3 benches/openmpi/compare.py --program "$openmpi_dir/bin/rma_bench" --component "$openmpi_component" \
+        --system "$openmpi_system" --json target/bench/openmpi.json "$@"
+}
+
+# openmpi_command [test | short | bench ...]: what `./dev openmpi` calls.
+openmpi_command() {
+    case "${1:-}" in
+        '') openmpi_hello ;;
+        test) openmpi_test ;;
+        short) openmpi_test_short ;;
+        bench) shift; openmpi_bench "$@" ;;
+        *) openmpi_die "unknown: $1 (nothing, test, short or bench)" ;;
+    esac
+}

@@ -248,7 +248,12 @@ fn a_rank_may_abort_the_job() {
 fn rank_aborts() {
     let job = Job::init(JobOptions::default()).expect("init");
     if job.rank() == 1 {
-        job.abort(33, "out of biscuits");
+        // While another thread of this rank waits for the others.
+        std::thread::scope(|scope| {
+            scope.spawn(|| job.barrier());
+            std::thread::sleep(Duration::from_millis(200));
+            job.abort(33, "out of biscuits");
+        });
     }
     std::thread::sleep(LIMIT);
 }

@@ -87,7 +87,11 @@ pub struct Local {
     rank: u32,
     size: u32,
     job: String,
+    /// Held for a whole request and its reply.
     connection: Mutex<Connection>,
+    /// Held for one message; none once the job was left. Taken after `connection`, and alone by
+    /// an abort, which must get out while another thread waits in a fence.
+    sender: Mutex<Option<UnixStream>>,
     /// Items read once; what a rank published stays the same between fences.
     cache: Mutex<Cache>,
 }
@@ -101,30 +105,43 @@ impl Local {
             .set_read_timeout(Some(ANSWER_LIMIT))
             .and_then(|()| stream.set_write_timeout(Some(ANSWER_LIMIT)))
             .map_err(io("set a timeout"))?;
-        let mut connection = Connection {
-            stream: Some(stream),
-            input: Vec::new(),
-        };
-        connection.send(&Request::Hello {
-            rank: environment.rank,
-        })?;
-        match connection.receive("a welcome")? {
-            Reply::Welcome { size } if size == environment.size => {}
-            Reply::Welcome { size } => {
-                return Err(BootstrapError::Refused(format!(
-                    "the job has {size} ranks, but {SIZE_ENV} says {}",
-                    environment.size
-                )));
-            }
-            other => return Err(unexpected("welcome", &other)),
-        }
-        Ok(Local {
+        let sender = stream.try_clone().map_err(io("copy the socket"))?;
+        let local = Local {
             rank: environment.rank,
             size: environment.size,
             job: environment.job.clone(),
-            connection: Mutex::new(connection),
+            connection: Mutex::new(Connection {
+                stream: Some(stream),
+                input: Vec::new(),
+            }),
+            sender: Mutex::new(Some(sender)),
             cache: Mutex::new(HashMap::new()),
-        })
+        };
+        local.send(&Request::Hello {
+            rank: environment.rank,
+        })?;
+        let reply = local.lock().receive("a welcome")?;
+        match reply {
+            Reply::Welcome { size } if size == environment.size => Ok(local),
+            Reply::Welcome { size } => Err(BootstrapError::Refused(format!(
+                "the job has {size} ranks, but {SIZE_ENV} says {}",
+                environment.size
+            ))),
+            other => Err(unexpected("welcome", &other)),
+        }
+    }
+
+    fn send(&self, request: &Request) -> Result<(), BootstrapError> {
+        let name = request.name();
+        let frame = request.encode();
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stream = sender.as_ref().ok_or(BootstrapError::Left { what: name })?;
+        stream
+            .write_all(&frame)
+            .map_err(|source| BootstrapError::Io {
+                action: name,
+                source,
+            })
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
@@ -161,7 +178,7 @@ impl Bootstrap for Local {
     fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
         check_key(key)?;
         check_item(data)?;
-        self.lock().send(&Request::Put {
+        self.send(&Request::Put {
             key: key.to_owned(),
             data: data.to_vec(),
         })
@@ -180,7 +197,7 @@ impl Bootstrap for Local {
             return Ok(found.clone());
         }
         let mut connection = self.lock();
-        connection.send(&Request::Get {
+        self.send(&Request::Get {
             rank,
             key: key.to_owned(),
         })?;
@@ -200,7 +217,7 @@ impl Bootstrap for Local {
     ) -> Result<Vec<Vec<u8>>, BootstrapError> {
         check_item(data)?;
         let mut connection = self.lock();
-        connection.send(&Request::Gather {
+        self.send(&Request::Gather {
             data: data.to_vec(),
         })?;
         loop {
@@ -236,20 +253,18 @@ impl Bootstrap for Local {
             code,
             message: message.to_owned(),
         };
-        // Another thread may sit in a fence with the connection; then leaving with an exit code,
-        // which the caller does next, ends the job as well.
-        if let Ok(mut connection) = self.connection.try_lock()
-            && let Err(error) = connection.send(&request)
-        {
+        if let Err(error) = self.send(&request) {
+            // Leaving with an exit code, which the caller does next, ends the job as well.
             tracing::error!("cannot tell the launcher to end the job: {error}");
         }
     }
 
     fn finalize(&self) -> Result<(), BootstrapError> {
         let mut connection = self.lock();
-        connection.send(&Request::Leave)?;
+        self.send(&Request::Leave)?;
         let reply = connection.receive("a farewell")?;
         connection.stream = None;
+        *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match reply {
             Reply::Farewell => Ok(()),
             other => Err(unexpected("farewell", &other)),
@@ -264,20 +279,6 @@ struct Connection {
 }
 
 impl Connection {
-    fn send(&mut self, request: &Request) -> Result<(), BootstrapError> {
-        let name = request.name();
-        let mut stream = self
-            .stream
-            .as_ref()
-            .ok_or(BootstrapError::Left { what: name })?;
-        stream
-            .write_all(&request.encode())
-            .map_err(|source| BootstrapError::Io {
-                action: name,
-                source,
-            })
-    }
-
     /// Waits for a reply.
     fn receive(&mut self, what: &'static str) -> Result<Reply, BootstrapError> {
         loop {

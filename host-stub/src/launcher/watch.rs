@@ -84,16 +84,16 @@ impl Watch {
             for rank in &mut self.ranks {
                 ended |= rank.look().map_err(LaunchError::Wait)?;
             }
-            if !ended {
-                continue;
+            if ended {
+                // What an ended rank said last may still lie in its socket.
+                let events = server
+                    .poll(Duration::ZERO, None)
+                    .map_err(LaunchError::Wait)?;
+                if let Some(failure) = self.judge_events(events, guard.as_deref_mut()) {
+                    return Ok(Some(failure));
+                }
             }
-            // What an ended rank said last may still lie in its socket.
-            let events = server
-                .poll(Duration::ZERO, None)
-                .map_err(LaunchError::Wait)?;
-            if let Some(failure) = self.judge_events(events, guard.as_deref_mut()) {
-                return Ok(Some(failure));
-            }
+            // Also without a new end: ranks may begin to wait for one that ended long ago.
             if let Some(failure) = self.judge_ends(server) {
                 return Ok(Some(failure));
             }

@@ -90,6 +90,31 @@ impl Transport {
             status,
             &format!("process {} is gone: {why}", peer.proc),
         );
+        if self.policy.dead_peer_blocks && peer.tally.outstanding() > 0 {
+            self.give_up(peer.proc);
+        }
+    }
+
+    /// Gives every peer up, because the provider will complete nothing more.
+    #[cold]
+    fn give_up(&self, dead: u64) {
+        if self.broken.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let what = format!(
+            "operations outstanding at process {dead}, which is gone, block this provider's others; \
+             the module can no longer be used"
+        );
+        let all: Vec<NonNull<Endpoint>> = self
+            .lock_peers()
+            .known
+            .values()
+            .map(|p| NonNull::from(&**p))
+            .collect();
+        for endpoint in all {
+            self.fail_peer(endpoint, Status::FATAL, &what);
+        }
+        self.report_module(Status::FATAL, &what);
     }
 
     /// Runs a callback without counting the operation as done: the provider still holds it.

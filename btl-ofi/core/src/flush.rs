@@ -79,6 +79,7 @@ impl Transport {
             }
         }
         match self.last_failure.swap(0, Ordering::Relaxed) {
+            0 if self.broken.load(Ordering::Relaxed) => Status::FATAL,
             0 => Status::SUCCESS,
             code => Status(code),
         }

@@ -33,6 +33,8 @@ pub(crate) struct Policy {
     /// Whether a fetching atomic is only posted to a context that has nothing outstanding, and to a
     /// peer that has been read from before.
     pub(crate) fetch_alone: bool,
+    /// Whether operations left outstanding at a dead peer keep those to others from completing.
+    pub(crate) dead_peer_blocks: bool,
     /// Whether atomics from one origin to one target take effect in order.
     pub(crate) atomics_ordered: bool,
     /// One line for people.
@@ -83,6 +85,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         direct,
         bare: !claims_context,
         fetch_alone: mixes_fetches_up(&info.provider()),
+        dead_peer_blocks: answers_in_order(&info.provider()) || mixes_fetches_up(&info.provider()),
         updates_fetch: frees_twice(&info.provider()),
         atomics_ordered: ordered,
         text: format!("{puts}; {updates}; gets and fetches complete with their data"),
@@ -120,6 +123,12 @@ fn confirms(info: InfoRef<'_>) -> bool {
 /// and smr_progress_resp_entry), after which two operations share a buffer and the process crashes. A
 /// fetching atomic puts it back once.
 fn frees_twice(provider: &str) -> bool {
+    is_shm(provider)
+}
+
+/// shm reads the answers to its operations from one queue, and stops at the first that is not there
+/// yet (prov/shm, smr_progress_resp), so one that never comes holds up all after it.
+fn answers_in_order(provider: &str) -> bool {
     is_shm(provider)
 }
 

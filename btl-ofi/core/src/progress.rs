@@ -244,6 +244,9 @@ impl Transport {
             && let Some(endpoint) = NonNull::new(tag.endpoint())
         {
             self.fail_peer(endpoint, status, &what);
+        } else {
+            // The provider may have had no better word for it.
+            self.check_peers();
         }
         1
     }

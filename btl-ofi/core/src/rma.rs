@@ -153,6 +153,13 @@ impl Transport {
             }
         } else if status == Status::UNREACH {
             self.fail_peer(endpoint, status, "the provider refuses to send to it");
+        } else {
+            // Some providers have no better word for a lost connection than any error.
+            self.check_peers();
+            // SAFETY: the caller of post vouched for the endpoint.
+            if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
+                return gone;
+            }
         }
         status
     }

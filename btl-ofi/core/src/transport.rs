@@ -120,6 +120,8 @@ pub struct Transport {
     pub(crate) lost: AtomicU32,
     /// Set once a peer failed: from then on a flush of all asks each living peer.
     pub(crate) degraded: AtomicBool,
+    /// Set once no operation can complete any more.
+    pub(crate) broken: AtomicBool,
     /// The last failure of a peer, for the next flush of all.
     pub(crate) last_failure: AtomicI32,
     pub(crate) last_check: AtomicU64,
@@ -252,6 +254,7 @@ impl Transport {
             turn: AtomicU32::new(0),
             lost: AtomicU32::new(0),
             degraded: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
             last_failure: AtomicI32::new(0),
             last_check: AtomicU64::new(0),
             peer_check_ms: u64::from(options.peer_check_ms),

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod pair;
+
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 

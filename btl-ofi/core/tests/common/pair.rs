@@ -1,0 +1,186 @@
+//! A second process for tests that need one: the test's own program, started again as a target.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::ptr::{self, NonNull};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use btl_ofi::{Endpoint, Handle, Transport};
+use plugin_api::{Access, ThreadLevel};
+
+use super::{PATIENCE, open};
+
+const ROLE: &str = "BTL_OFI_TEST_PROVIDER";
+const PASSIVE: &str = "BTL_OFI_TEST_PASSIVE";
+/// Words of the target's window.
+pub(crate) const WORDS: usize = 16 * 1024;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    let digits = text.trim().as_bytes().chunks_exact(2);
+    digits
+        .map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap())
+        .collect()
+}
+
+/// The target's side, if this process was started as one; it does not return then. Each file of
+/// tests that starts targets has a test named `target_process` that calls this.
+pub(crate) fn serve_if_target() {
+    let Ok(provider) = std::env::var(ROLE) else {
+        return;
+    };
+    // shm exchanges names on first contact, for which both sides must progress once.
+    let passive_once_met = std::env::var_os(PASSIVE).is_some();
+    let mut met = false;
+    let t = open(&provider, ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; WORDS];
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    // SAFETY: the window lives to the end of the process.
+    let region = unsafe { t.register(window.as_mut_ptr().cast(), WORDS * 8, access) }.unwrap();
+    // SAFETY: a handle is 32 plain bytes.
+    let handle: [u8; 32] = unsafe { std::mem::transmute(region.handle()) };
+    let mut lines = BufReader::new(std::io::stdin()).lines();
+    let origin = unhex(&lines.next().unwrap().unwrap());
+    let _peer = t.connect(&origin, 1).unwrap();
+    println!("@{} {}", hex(t.address()), hex(&handle));
+    let (tell, hear) = mpsc::channel();
+    std::thread::spawn(move || lines.try_for_each(|l| tell.send(l.unwrap())));
+    loop {
+        let line = match hear.try_recv() {
+            Ok(line) => line,
+            Err(mpsc::TryRecvError::Disconnected) => break,
+            Err(mpsc::TryRecvError::Empty) => {
+                if !(passive_once_met && met) {
+                    t.progress();
+                }
+                std::thread::yield_now();
+                continue;
+            }
+        };
+        met = true;
+        let (first, last) = line.split_once(' ').unwrap();
+        let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
+        // No progress since the line arrived: what is seen now was there.
+        // SAFETY: the words are in the window; peers may write them, so the reads are volatile.
+        let seen = unsafe {
+            let w = window.as_ptr();
+            (
+                ptr::read_volatile(w.add(first)),
+                ptr::read_volatile(w.add(last)),
+            )
+        };
+        println!("@{} {}", seen.0, seen.1);
+        std::io::stdout().flush().unwrap();
+    }
+    // The rest of a test process would print its own lines; this one is done.
+    std::process::exit(0);
+}
+
+/// A target process, connected.
+pub(crate) struct Target<'a> {
+    t: &'a Transport,
+    pub(crate) child: Child,
+    to: Option<ChildStdin>,
+    hear: mpsc::Receiver<String>,
+    pub(crate) peer: NonNull<Endpoint>,
+    pub(crate) handle: Handle,
+}
+
+impl<'a> Target<'a> {
+    /// Starts one over the provider that `t` uses.
+    pub(crate) fn start(t: &'a Transport, provider: &str, passive: bool) -> Target<'a> {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([
+            "--exact",
+            "target_process",
+            "--nocapture",
+            "--test-threads",
+            "1",
+        ]);
+        command
+            .env(ROLE, provider)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if passive {
+            command.env(PASSIVE, "1");
+        }
+        let mut child = command.spawn().unwrap();
+        let to = child.stdin.take();
+        let from = child.stdout.take().unwrap();
+        let (tell, hear) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(from.take(1 << 24)).lines() {
+                // The harness prints its own lines before ours, without a newline of their own.
+                if let Some((_, answer)) = line.unwrap().split_once('@')
+                    && tell.send(answer.to_owned()).is_err()
+                {
+                    break;
+                }
+            }
+        });
+        let mut target = Target {
+            t,
+            child,
+            to,
+            hear,
+            peer: NonNull::dangling(),
+            handle: Handle::vacant(),
+        };
+        target.say(&hex(t.address()));
+        let hello = target.answer();
+        let (address, handle) = hello.split_once(' ').unwrap();
+        target.peer = t.connect(&unhex(address), 0).unwrap();
+        let bytes: [u8; 32] = unhex(handle).try_into().unwrap();
+        // SAFETY: a handle is 32 plain bytes.
+        target.handle = unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) };
+        target
+    }
+
+    fn say(&mut self, line: &str) {
+        writeln!(self.to.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// What the target sees in two words of its window, read without further progress.
+    pub(crate) fn sees(&mut self, first: usize, last: usize) -> (u64, u64) {
+        self.say(&format!("{first} {last}"));
+        let answer = self.answer();
+        let (a, b) = answer.split_once(' ').unwrap();
+        (a.parse().unwrap(), b.parse().unwrap())
+    }
+
+    fn answer(&self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Ok(line) = self.hear.try_recv() {
+                return line;
+            }
+            // The target may need us to answer it, connecting for instance.
+            self.t.progress();
+            assert!(Instant::now() < deadline, "the target does not answer");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets the target end by itself.
+    pub(crate) fn end(mut self) {
+        self.to = None;
+        let deadline = Instant::now() + PATIENCE;
+        while self.child.try_wait().unwrap().is_none() {
+            self.t.progress();
+            assert!(Instant::now() < deadline, "the target does not end");
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Target<'_> {
+    fn drop(&mut self) {
+        // Already over unless the test failed or killed it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,205 @@
+//! A peer that is killed with operations outstanding: each is reported once, flushes end, and the
+//! other peers are not affected.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, ErrorReport};
+use plugin_api::{Access, BtlAtomicOp, Handle, Module, OpFlags, Status, ThreadLevel};
+
+use common::pair::{Target, serve_if_target};
+use common::{PATIENCE, insist, open};
+
+#[test]
+fn target_process() {
+    serve_if_target();
+}
+
+#[derive(Default)]
+struct Seen {
+    succeeded: AtomicU32,
+    failed: AtomicU32,
+}
+
+unsafe extern "C" fn completed(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the tests pass a Seen that outlives the transport.
+    let seen = unsafe { &*context.cast::<Seen>() };
+    let count = if status == 0 {
+        &seen.succeeded
+    } else {
+        &seen.failed
+    };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+unsafe extern "C" fn reported(
+    _: *mut Module,
+    _: u32,
+    _: *mut plugin_api::Endpoint,
+    proc: u64,
+    status: i32,
+    info: *const c_char,
+    context: *mut c_void,
+) {
+    assert!(status < 0);
+    // SAFETY: the tests pass a list that outlives the transport; info is a C string.
+    let (reports, info) = unsafe { (&*context.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(info)) };
+    reports
+        .lock()
+        .unwrap()
+        .push(format!("{proc}: {}", info.to_string_lossy()));
+}
+
+fn survives(provider: &str) {
+    let t = open(provider, ThreadLevel::Single, &[]);
+    let reports: Mutex<Vec<String>> = Mutex::default();
+    t.on_error(Some(ErrorReport {
+        function: reported,
+        context: (&raw const reports).cast_mut().cast(),
+    }));
+    let mut target = Target::start(&t, provider, false);
+    let (peer, h) = (target.peer, target.handle);
+    let mine = t.connect(t.address(), 1).unwrap();
+    let mut word = 0u64;
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    // SAFETY: the word lives until the region is closed.
+    let region = unsafe { t.register((&raw mut word).cast(), 8, access) }.unwrap();
+    let (add, f, none) = (BtlAtomicOp::Add, OpFlags::empty(), ptr::null_mut());
+    let mut old = [0u64; 64];
+    let out = old.as_mut_ptr().cast::<c_void>();
+    for (peer, h) in [(peer, h), (mine, region.handle())] {
+        // SAFETY: buffers live to the end of the test.
+        insist(&t, || unsafe {
+            t.atomic_fop(peer, out, h.base(), none, &h, add, 1, f, None)
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS);
+    }
+
+    // Stopped first, so that what is posted now stays outstanding; then killed.
+    let pid = target.child.id() as libc::pid_t;
+    // SAFETY: our own child, not yet waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+    let stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(')').next().unwrap().trim().starts_with('T')
+    };
+    while !stopped() {
+        std::thread::yield_now();
+    }
+    let seen = Seen::default();
+    let with = Some(Completion {
+        function: completed,
+        context: (&raw const seen).cast_mut().cast(),
+        data: ptr::null_mut(),
+    });
+    let mut posted = 0;
+    for i in 0..20 {
+        // SAFETY: as above.
+        let status =
+            unsafe { t.atomic_fop(peer, out.add(8 * i), h.base(), none, &h, add, 1, f, with) };
+        match status {
+            Status::SUCCESS => posted += 1,
+            s => assert!(s.is_again(), "{s}"),
+        }
+    }
+    assert!(posted > 0);
+    target.child.kill().unwrap();
+    target.child.wait().unwrap();
+
+    let started = Instant::now();
+    let flushed = t.flush(None);
+    assert!(!flushed.is_ok(), "{provider}: {flushed}");
+    let deadline = Instant::now() + PATIENCE;
+    while seen.failed.load(Ordering::Relaxed) + seen.succeeded.load(Ordering::Relaxed) < posted {
+        t.progress();
+        assert!(
+            Instant::now() < deadline,
+            "{provider}: an operation is never reported"
+        );
+    }
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "{provider}: it takes too long"
+    );
+    assert!(seen.failed.load(Ordering::Relaxed) > 0);
+    // SAFETY: as above.
+    let refused = unsafe { t.atomic_fop(peer, out, h.base(), none, &h, add, 1, f, with) };
+    assert_eq!(
+        refused,
+        Status::UNREACH,
+        "{provider}: a peer that is gone is refused at once"
+    );
+    let said = reports.lock().unwrap().clone();
+    assert!(
+        said.iter().any(|r| r.starts_with("0: ")),
+        "{provider}: {said:?}"
+    );
+
+    let own = region.handle();
+    if matches!(provider, "shm" | "udp;ofi_rxd") {
+        // Their other operations wait behind the dead peer's: errors, not hangs.
+        // SAFETY: as above.
+        let refused = unsafe { t.atomic_fop(mine, out, own.base(), none, &own, add, 1, f, None) };
+        assert_eq!(refused, Status::FATAL, "{provider}");
+        assert_eq!(t.flush(None), Status::FATAL, "{provider}");
+    } else {
+        // The other peer goes on, and flushes of all no longer wait for the dead one.
+        for _ in 0..10 {
+            // SAFETY: as above.
+            insist(&t, || unsafe {
+                t.atomic_fop(mine, out, own.base(), none, &own, add, 1, f, None)
+            });
+            t.flush(None);
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+        assert_eq!(word, 11, "{provider}");
+    }
+    let counted = seen.failed.load(Ordering::Relaxed) + seen.succeeded.load(Ordering::Relaxed);
+    assert_eq!(
+        counted, posted,
+        "{provider}: each operation is reported once"
+    );
+    region.close().unwrap();
+    drop(target);
+    t.close().unwrap();
+}
+
+#[test]
+fn shm() {
+    survives("shm");
+}
+
+#[test]
+fn tcp_rxm() {
+    survives("tcp;ofi_rxm");
+}
+
+#[test]
+fn sockets() {
+    survives("sockets");
+}
+
+#[test]
+fn udp_rxd() {
+    survives("udp;ofi_rxd");
+}

@@ -5,6 +5,8 @@
 //! address (2), then the name and the address. Everything that comes in is checked, since it comes
 //! from another process.
 
+use libfabric_sys as ffi;
+
 use crate::liveness::ProcessId;
 
 const MAGIC: [u8; 4] = *b"BTLO";
@@ -110,6 +112,37 @@ impl Blob {
             address,
         })
     }
+
+    /// Checks that the endpoint's address has the form of `own`, the address of this process's
+    /// endpoint in the same format. A provider is not told how many bytes there are, reads as many as
+    /// the form asks for, and may be left with an address vector that takes no further address
+    /// (libfabric 1.17, after a socket address of an unknown family).
+    pub(crate) fn check_form(&self, own: &[u8]) -> Result<(), String> {
+        let address = self.address.as_slice();
+        match self.format {
+            ffi::FI_ADDR_STR => {
+                // Names differ in length, and end where C strings end.
+                if address.iter().position(|&byte| byte == 0) != Some(address.len() - 1) {
+                    return Err(String::from("its name does not end with its only NUL"));
+                }
+            }
+            _ if address.len() != own.len() => {
+                return Err(format!(
+                    "an endpoint address of {} bytes, this process has {}",
+                    address.len(),
+                    own.len()
+                ));
+            }
+            ffi::FI_SOCKADDR | ffi::FI_SOCKADDR_IN | ffi::FI_SOCKADDR_IN6 | ffi::FI_SOCKADDR_IB => {
+                let family = |bytes: &[u8]| bytes.get(..2).map(<[u8]>::to_vec);
+                if family(address) != family(own) {
+                    return Err(String::from("a socket address of another family"));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 struct Reader<'a> {
@@ -177,6 +210,37 @@ mod tests {
         let mut longer = whole.clone();
         longer.push(0);
         assert!(Blob::decode(&longer).is_err());
+    }
+
+    #[test]
+    fn addresses_of_another_form_are_refused() {
+        let of = |format, address: &[u8]| Blob {
+            format,
+            address: address.to_vec(),
+            ..sample()
+        };
+        let own = [2, 0, 31, 32, 127, 0, 0, 1];
+        for format in [ffi::FI_SOCKADDR, ffi::FI_SOCKADDR_IN] {
+            assert!(
+                of(format, &[2, 0, 1, 1, 9, 9, 9, 9])
+                    .check_form(&own)
+                    .is_ok()
+            );
+            assert!(
+                of(format, &[10, 0, 1, 1, 9, 9, 9, 9])
+                    .check_form(&own)
+                    .is_err()
+            );
+            assert!(of(format, &own[..7]).check_form(&own).is_err());
+            assert!(of(format, &own[..1]).check_form(&own).is_err());
+        }
+        let name = |bytes| of(ffi::FI_ADDR_STR, bytes).check_form(b"fi_shm://7\0");
+        assert!(name(b"fi_shm://12345\0").is_ok());
+        assert!(name(b"fi_shm://12345").is_err());
+        assert!(name(b"fi\0shm://12345\0").is_err());
+        let opaque = ffi::FI_ADDR_STR + 1;
+        assert!(of(opaque, &[1; 8]).check_form(&own).is_ok());
+        assert!(of(opaque, &[1; 9]).check_form(&own).is_err());
     }
 
     #[test]

@@ -356,12 +356,13 @@ impl Transport {
                 blob.format
             )));
         }
+        blob.check_form(&self.device.name()?).map_err(modex)?;
         peers
             .known
             .try_reserve(1)
             .map_err(|_| Error::OutOfMemory("another peer"))?;
         let mut address = ffi::FI_ADDR_NOTAVAIL;
-        // SAFETY: the blob's address bytes were checked to be there; the provider checks their form.
+        // SAFETY: the blob's address has the form, and so the bytes, that the provider reads.
         let inserted = unsafe {
             ffi::fi_av_insert(
                 self.device.av(),

@@ -111,3 +111,113 @@ unsafe fn list(array: *const *const c_char) -> Vec<Cow<'static, str>> {
         .map(|item| Cow::Owned(unsafe { text(item) }))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null;
+
+    use plugin_api::{ParamValue, ParamValueBits};
+
+    use super::*;
+
+    fn decl(kind: ParamKind, bits: ParamValueBits) -> ParamDecl {
+        ParamDecl {
+            name: c"btl_x_y".as_ptr(),
+            help: null(),
+            synonyms: null(),
+            allowed: null(),
+            default: ParamValue {
+                kind: kind as u32,
+                reserved: 0,
+                bits,
+            },
+            min: 1,
+            max: 0,
+            level: 3,
+            scope: 1,
+        }
+    }
+
+    fn converted(decl: &ParamDecl) -> Result<(Declaration, bool), String> {
+        // SAFETY: every string and array of these tests is static and terminated.
+        unsafe { declaration(decl) }
+    }
+
+    #[test]
+    fn every_kind_keeps_its_default() {
+        for (kind, bits, default) in [
+            (ParamKind::Int, ParamValueBits { i: -3 }, Value::Int(-3)),
+            (
+                ParamKind::UnsignedInt,
+                ParamValueBits { u: 7 },
+                Value::Unsigned(7),
+            ),
+            (
+                ParamKind::SizeT,
+                ParamValueBits { u: u64::MAX },
+                Value::Unsigned(u64::MAX),
+            ),
+            (ParamKind::Bool, ParamValueBits { u: 1 }, Value::Bool(true)),
+            (
+                ParamKind::Double,
+                ParamValueBits { d: 0.5 },
+                Value::Double(0.5),
+            ),
+            (
+                ParamKind::String,
+                ParamValueBits { s: c"a".as_ptr() },
+                Value::str("a"),
+            ),
+        ] {
+            let (declaration, unset) = converted(&decl(kind, bits)).expect("good");
+            assert_eq!(declaration.default, default);
+            assert_eq!(declaration.allowed, Allowed::Any);
+            assert!(!unset);
+        }
+    }
+
+    #[test]
+    fn words_and_an_unset_default_go_together() {
+        let words = [c"one".as_ptr(), c"two".as_ptr(), null()];
+        let synonyms = [c"opal_x_y".as_ptr(), null()];
+        let mut decl = decl(ParamKind::String, ParamValueBits { s: null() });
+        decl.allowed = words.as_ptr();
+        decl.synonyms = synonyms.as_ptr();
+        let (declaration, unset) = converted(&decl).expect("good");
+        assert!(unset);
+        assert_eq!(declaration.synonyms.as_ref(), ["opal_x_y"]);
+        let expected = ["one", "two", ""].map(Cow::Borrowed).to_vec();
+        assert_eq!(declaration.allowed, Allowed::OneOf(expected.into()));
+    }
+
+    #[test]
+    fn ranges_hold_for_numbers_only() {
+        for (kind, ranged) in [(ParamKind::Int, true), (ParamKind::Bool, false)] {
+            let mut decl = decl(kind, ParamValueBits { u: 1 });
+            (decl.min, decl.max) = (0, 9);
+            let allowed = converted(&decl).expect("good").0.allowed;
+            assert_eq!(allowed == Allowed::Range { min: 0, max: 9 }, ranged);
+        }
+    }
+
+    #[test]
+    fn what_breaks_the_contract_is_named() {
+        let good = || decl(ParamKind::Int, ParamValueBits { i: 0 });
+        let cases: [(fn(&mut ParamDecl), &str); 5] = [
+            (|d| d.level = 0, "level 0"),
+            (|d| d.level = 300, "level 300"),
+            (|d| d.scope = 7, "scope 7"),
+            (|d| d.default.kind = 99, "parameter kind 99"),
+            (|d| d.default.bits.i = 1 << 40, "no 32-bit int"),
+        ];
+        for (spoil, words) in cases {
+            let mut decl = good();
+            spoil(&mut decl);
+            let error = converted(&decl).expect_err(words);
+            assert!(
+                error.contains("btl_x_y") && error.contains(words),
+                "{error}"
+            );
+        }
+    }
+}

@@ -119,29 +119,27 @@ impl Blob {
     /// (libfabric 1.17, after a socket address of an unknown family).
     pub(crate) fn check_form(&self, own: &[u8]) -> Result<(), String> {
         let address = self.address.as_slice();
+        let family = |bytes: &[u8]| bytes.get(..2).map(<[u8]>::to_vec);
         match self.format {
-            ffi::FI_ADDR_STR => {
-                // Names differ in length, and end where C strings end.
-                if address.iter().position(|&byte| byte == 0) != Some(address.len() - 1) {
-                    return Err(String::from("its name does not end with its only NUL"));
-                }
+            // Names differ in length, and end where C strings end.
+            ffi::FI_ADDR_STR
+                if address.iter().position(|&byte| byte == 0) != Some(address.len() - 1) =>
+            {
+                Err(String::from("its name does not end with its only NUL"))
             }
-            _ if address.len() != own.len() => {
-                return Err(format!(
-                    "an endpoint address of {} bytes, this process has {}",
-                    address.len(),
-                    own.len()
-                ));
+            ffi::FI_ADDR_STR => Ok(()),
+            _ if address.len() != own.len() => Err(format!(
+                "an endpoint address of {} bytes, this process has {}",
+                address.len(),
+                own.len()
+            )),
+            ffi::FI_SOCKADDR | ffi::FI_SOCKADDR_IN | ffi::FI_SOCKADDR_IN6 | ffi::FI_SOCKADDR_IB
+                if family(address) != family(own) =>
+            {
+                Err(String::from("a socket address of another family"))
             }
-            ffi::FI_SOCKADDR | ffi::FI_SOCKADDR_IN | ffi::FI_SOCKADDR_IN6 | ffi::FI_SOCKADDR_IB => {
-                let family = |bytes: &[u8]| bytes.get(..2).map(<[u8]>::to_vec);
-                if family(address) != family(own) {
-                    return Err(String::from("a socket address of another family"));
-                }
-            }
-            _ => {}
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -120,6 +120,9 @@ mod tests {
 
     use super::*;
 
+    /// Spoils a good declaration.
+    type Spoil = fn(&mut ParamDecl);
+
     fn decl(kind: ParamKind, bits: ParamValueBits) -> ParamDecl {
         ParamDecl {
             name: c"btl_x_y".as_ptr(),
@@ -203,7 +206,7 @@ mod tests {
     #[test]
     fn what_breaks_the_contract_is_named() {
         let good = || decl(ParamKind::Int, ParamValueBits { i: 0 });
-        let cases: [(fn(&mut ParamDecl), &str); 5] = [
+        let cases: [(Spoil, &str); 5] = [
             (|d| d.level = 0, "level 0"),
             (|d| d.level = 300, "level 300"),
             (|d| d.scope = 7, "scope 7"),

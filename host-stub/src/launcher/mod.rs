@@ -2,7 +2,7 @@
 //!
 //! [`launch`] runs the ranks, serves the socket they find each other through, and ends the whole
 //! job when one of them fails. Afterwards nothing of the job is left: no process, no file in its
-//! private directory, no shared-memory segment. A [guard](guard) process does the same when the
+//! private directory, no shared-memory segment. A [guard] process does the same when the
 //! launcher itself is killed.
 
 mod client;

@@ -1,0 +1,73 @@
+//! Compiles the C programs of `c/`: the host and the plugin, each of ABI 1.0 and of the imagined 1.1,
+//! and the plugins that a loader must refuse. They lie in `OUT_DIR` under the names of
+//! `integration_tests::fixtures`.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a build script reports by panicking"
+)]
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The macros of `plugin.c` that make it a plugin to refuse.
+const BAD: [&str; 11] = [
+    "BAD_MAGIC",
+    "BAD_MAJOR",
+    "BAD_SIZE",
+    "BAD_ENTRY",
+    "BAD_MODULE_MAJOR",
+    "BAD_MODULE_ENTRY",
+    "BAD_ATTRIBUTES_SIZE",
+    "BAD_HANDLE_SIZE",
+    "NO_SYMBOL",
+    "NO_TABLE",
+    "REFUSES_HOST",
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed=c");
+    println!("cargo::rerun-if-changed=../plugin-api/include/btl_plugin.h");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    program(&out.join("host"), &[]);
+    program(&out.join("host-future"), &["FUTURE"]);
+    plugin(&out.join("libbtl_cma.so"), &[]);
+    plugin(&out.join("libbtl_cma-FUTURE.so"), &["FUTURE"]);
+    for bad in BAD {
+        plugin(&out.join(format!("libbtl_cma-{bad}.so")), &[bad]);
+    }
+}
+
+fn program(out: &Path, macros: &[&str]) {
+    compile("c/host.c", out, macros, &[], &["-ldl"]);
+}
+
+fn plugin(out: &Path, macros: &[&str]) {
+    let options = [
+        "-shared",
+        "-fPIC",
+        "-fvisibility=hidden",
+        // A table with a hole leaves a function without use.
+        "-Wno-unused-function",
+    ];
+    compile("c/plugin.c", out, macros, &options, &[]);
+}
+
+/// Compiles and links one file with every warning an error.
+fn compile(source: &str, out: &Path, macros: &[&str], options: &[&str], libraries: &[&str]) {
+    let mut command: Command = cc::Build::new().warnings(false).get_compiler().to_command();
+    command
+        .args(["-std=c11", "-O1", "-g", "-pthread"])
+        .args(["-Wall", "-Wextra", "-Werror"])
+        .args(options)
+        .args(macros.iter().map(|name| format!("-D{name}")))
+        .args(["-I", "../plugin-api/include", source, "-o"])
+        .arg(out)
+        .args(libraries);
+    let status = command
+        .status()
+        .unwrap_or_else(|error| panic!("{command:?} does not start: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}

@@ -1,0 +1,55 @@
+//! The files that tests run on.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The providers that every suite runs over.
+pub const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
+
+/// `libbtl_ofi.so`, built by cargo on the first call with the profile of the tests.
+pub fn ofi_plugin() -> &'static Path {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    PLUGIN.get_or_init(|| build("btl-ofi-plugin", "libbtl_ofi.so"))
+}
+
+/// The program or plugin of `c/` that the build script made under this name.
+pub fn c_program(name: &str) -> PathBuf {
+    let path = Path::new(env!("OUT_DIR")).join(name);
+    assert!(path.exists(), "the build script makes no {name}");
+    path
+}
+
+/// The plugin of `c/`; `variant` is a macro of `plugin.c`, or empty for the good one.
+pub fn c_plugin(variant: &str) -> PathBuf {
+    match variant {
+        "" => c_program("libbtl_cma.so"),
+        _ => c_program(&format!("libbtl_cma-{variant}.so")),
+    }
+}
+
+/// Builds a package and finds the file that it makes under `name`.
+fn build(package: &str, name: &str) -> PathBuf {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .args(["build", "--quiet", "--message-format=json", "-p", package]);
+    if !cfg!(debug_assertions) {
+        command.arg("--release");
+    }
+    let output = command.output().expect("cargo starts");
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["reason"] == "compiler-artifact")
+        .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
+        .filter_map(|file| file.as_str().map(PathBuf::from))
+        .find(|file| file.file_name().is_some_and(|file| file == name))
+        .unwrap_or_else(|| panic!("package {package} makes no {name}"))
+}

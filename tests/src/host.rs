@@ -1,0 +1,205 @@
+//! A host whose answers a test scripts.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::Mutex;
+
+use plugin_api::{
+    HostVtable, ParamDecl, ParamKind, ParamValue, ParamValueBits, Status, TableHeader, magic,
+};
+
+/// A host table and the state behind it. It must outlive the components that were given its table.
+pub struct TestHost {
+    table: HostVtable,
+    // Boxed: the table's context points to it.
+    state: Box<State>,
+}
+
+struct State {
+    settings: HashMap<String, CString>,
+    published: Mutex<HashMap<String, Vec<u8>>>,
+    peers: Mutex<HashMap<u64, Vec<u8>>>,
+    log: Mutex<Vec<String>>,
+}
+
+impl TestHost {
+    /// A host that answers each named parameter with a value; the names are those of the declaration
+    /// or of a synonym, the values as a user writes them.
+    pub fn new(settings: &[(&str, &str)]) -> Self {
+        let state = Box::new(State {
+            settings: settings
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), CString::new(*value).unwrap()))
+                .collect(),
+            published: Mutex::default(),
+            peers: Mutex::default(),
+            log: Mutex::default(),
+        });
+        let table = HostVtable {
+            header: TableHeader::of::<HostVtable>(magic::HOST),
+            context: (&raw const *state).cast_mut().cast(),
+            param_register: Some(param_register),
+            modex_put: Some(modex_put),
+            modex_get: Some(modex_get),
+            log: Some(log),
+        };
+        TestHost { table, state }
+    }
+
+    /// A host whose user asked for one provider of `libbtl_ofi.so`.
+    pub fn with_provider(provider: &str) -> Self {
+        Self::new(&[("btl_ofi_provider_include", provider)])
+    }
+
+    /// The table to hand to a plugin.
+    pub fn table(&self) -> *const HostVtable {
+        &self.table
+    }
+
+    /// What the plugin published, by key.
+    pub fn published(&self) -> HashMap<String, Vec<u8>> {
+        self.state.published.lock().unwrap().clone()
+    }
+
+    /// Makes `modex_get` give these bytes for a process, whatever the key. Other processes have
+    /// what this one published.
+    pub fn set_peer(&self, proc: u64, bytes: Vec<u8>) {
+        self.state.peers.lock().unwrap().insert(proc, bytes);
+    }
+
+    /// Takes the lines that were logged since the last call.
+    pub fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut *self.state.log.lock().unwrap())
+    }
+}
+
+/// The state behind a table's context.
+///
+/// # Safety
+/// `context` is that of a [`TestHost`] that lives.
+unsafe fn state<'a>(context: *mut c_void) -> &'a State {
+    // SAFETY: the caller vouches for it; State is only ever used through shared references.
+    unsafe { &*context.cast::<State>() }
+}
+
+unsafe extern "C" fn param_register(
+    context: *mut c_void,
+    decl: *const ParamDecl,
+    value: *mut ParamValue,
+) -> Status {
+    // SAFETY: the plugin passes back the context, and a declaration that is valid for the call.
+    let (state, decl) = unsafe { (state(context), &*decl) };
+    let mut names = vec![decl.name];
+    let mut synonym = decl.synonyms;
+    // SAFETY: the array of synonyms is NULL or ends with NULL.
+    while !synonym.is_null() && unsafe { !(*synonym).is_null() } {
+        // SAFETY: as for the loop's condition; one past an element that is not the last.
+        unsafe {
+            names.push(*synonym);
+            synonym = synonym.add(1);
+        }
+    }
+    let setting = names.into_iter().find_map(|name| {
+        // SAFETY: names are NUL-terminated.
+        let name = unsafe { CStr::from_ptr(name) }.to_str().ok()?;
+        state.settings.get(name)
+    });
+    let bits = match setting {
+        None => decl.default.bits,
+        Some(text) => match parse(decl.default.kind, text) {
+            Some(bits) => bits,
+            None => return Status::BAD_PARAM,
+        },
+    };
+    // SAFETY: `value` is writable for the call.
+    unsafe {
+        value.write(ParamValue {
+            kind: decl.default.kind,
+            reserved: 0,
+            bits,
+        });
+    }
+    Status::SUCCESS
+}
+
+/// A user's text as a value; the string stays where it is as long as the host.
+fn parse(kind: u32, text: &CString) -> Option<ParamValueBits> {
+    let word = text.to_str().ok()?;
+    Some(match ParamKind::try_from(kind).ok()? {
+        ParamKind::String => ParamValueBits { s: text.as_ptr() },
+        ParamKind::Int => ParamValueBits {
+            i: word.parse().ok()?,
+        },
+        ParamKind::Double => ParamValueBits {
+            d: word.parse().ok()?,
+        },
+        ParamKind::Bool => ParamValueBits {
+            u: u64::from(word.parse::<bool>().ok()?),
+        },
+        ParamKind::UnsignedInt | ParamKind::UnsignedLong | ParamKind::SizeT => ParamValueBits {
+            u: word.parse().ok()?,
+        },
+    })
+}
+
+unsafe extern "C" fn modex_put(
+    context: *mut c_void,
+    key: *const c_char,
+    data: *const c_void,
+    size: usize,
+) -> Status {
+    // SAFETY: the context is ours; the key is NUL-terminated, `data` readable for `size` bytes.
+    let (state, key, data) = unsafe {
+        (
+            state(context),
+            CStr::from_ptr(key),
+            std::slice::from_raw_parts(data.cast::<u8>(), size),
+        )
+    };
+    state
+        .published
+        .lock()
+        .unwrap()
+        .insert(key.to_string_lossy().into_owned(), data.to_vec());
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn modex_get(
+    context: *mut c_void,
+    proc: u64,
+    key: *const c_char,
+    data: *mut c_void,
+    capacity: usize,
+    size: *mut usize,
+) -> Status {
+    // SAFETY: the context is ours; the key is NUL-terminated.
+    let (state, key) = unsafe { (state(context), CStr::from_ptr(key)) };
+    let found = match state.peers.lock().unwrap().get(&proc) {
+        Some(bytes) => Some(bytes.clone()),
+        None => {
+            let published = state.published.lock().unwrap();
+            published.get(key.to_string_lossy().as_ref()).cloned()
+        }
+    };
+    let Some(found) = found else {
+        return Status::NOT_FOUND;
+    };
+    // SAFETY: `data` is writable for `capacity` bytes, `size` for a number.
+    unsafe {
+        std::ptr::copy_nonoverlapping(found.as_ptr(), data.cast(), found.len().min(capacity));
+        size.write(found.len());
+    }
+    Status::SUCCESS
+}
+
+unsafe extern "C" fn log(context: *mut c_void, _level: u32, line: *const c_char, size: usize) {
+    // SAFETY: the context is ours; `line` is readable for `size` bytes.
+    let (state, line) = unsafe {
+        (
+            state(context),
+            std::slice::from_raw_parts(line.cast::<u8>(), size),
+        )
+    };
+    let mut log = state.log.lock().unwrap();
+    log.push(String::from_utf8_lossy(line).into_owned());
+}

@@ -1,0 +1,184 @@
+//! The C host over both plugins, the C plugin under both hosts' versions.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use integration_tests::fixtures::{c_plugin, c_program, ofi_plugin};
+use integration_tests::process::{Outcome, run};
+
+/// Longer than the host's own limit, whose message is the better one.
+const LIMIT: Duration = Duration::from_secs(110);
+
+fn host(program: &str, arguments: &[&str], plugin: &Path, settings: &[&str]) -> Outcome {
+    run(
+        Command::new(c_program(program))
+            .args(arguments)
+            .arg(plugin)
+            .args(settings),
+        LIMIT,
+    )
+}
+
+/// Asserts that both processes counted their checks and none failed; gives what they said.
+fn passes(program: &str, plugin: &Path, settings: &[&str]) -> String {
+    let outcome = host(program, &[], plugin, settings);
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    for rank in 0..2 {
+        let counted = outcome
+            .stdout
+            .lines()
+            .find_map(|line| {
+                line.strip_prefix(&format!("rank {rank}: "))?
+                    .strip_suffix(" passed, 0 failed")
+            })
+            .unwrap_or_else(|| panic!("rank {rank} does not end with its count: {said}"));
+        let counted: u32 = counted.parse().unwrap();
+        assert!(counted > 1000, "rank {rank} checked too little: {said}");
+    }
+    outcome.stdout
+}
+
+#[test]
+fn c_host_over_c_plugin() {
+    // Callbacks wait for progress; operations complete at once; hardly anything may wait.
+    for depth in ["64", "0", "1"] {
+        passes(
+            "host",
+            &c_plugin(""),
+            &[&format!("btl_cma_queue_depth={depth}")],
+        );
+    }
+}
+
+#[test]
+fn newer_and_older_sides_work_together() {
+    for (program, minor) in [("host", 0), ("host-future", 1)] {
+        for (variant, plugin_minor) in [("", 0), ("FUTURE", 1)] {
+            let said = passes(program, &c_plugin(variant), &[]);
+            let line = format!("rank 0: host ABI 1.{minor}, plugin ABI 1.{plugin_minor}");
+            assert!(said.contains(&line), "{said}");
+        }
+    }
+    // And the plugin that users get, under a host that is newer than it.
+    passes(
+        "host-future",
+        ofi_plugin(),
+        &["btl_ofi_provider_include=shm"],
+    );
+}
+
+fn over_provider(provider: &str) {
+    let setting = format!("btl_ofi_provider_include={provider}");
+    let said = passes("host", ofi_plugin(), &[&setting]);
+    assert!(
+        said.contains(&format!("), provider {provider}, domain ")),
+        "{said}"
+    );
+}
+
+#[test]
+fn c_host_over_shm() {
+    over_provider("shm");
+}
+
+#[test]
+fn c_host_over_tcp() {
+    over_provider("tcp;ofi_rxm");
+}
+
+#[test]
+fn c_host_over_sockets() {
+    over_provider("sockets");
+}
+
+#[test]
+fn c_host_over_udp() {
+    over_provider("udp;ofi_rxd");
+}
+
+/// The partner kills itself; the host must learn of it, by a status or by the error callback.
+fn learns_of_the_end(plugin: &Path, settings: &[&str]) -> String {
+    let outcome = host("host", &["--gone"], plugin, settings);
+    assert!(outcome.status.success(), "{}", outcome.transcript());
+    outcome.stdout
+}
+
+#[test]
+fn c_host_learns_that_its_partner_is_gone() {
+    let said = learns_of_the_end(&c_plugin(""), &[]);
+    assert!(said.contains("error callback: process 1"), "{said}");
+    for provider in integration_tests::fixtures::PROVIDERS {
+        learns_of_the_end(
+            ofi_plugin(),
+            &[&format!("btl_ofi_provider_include={provider}")],
+        );
+    }
+}
+
+#[test]
+fn c_host_refuses_bad_plugins() {
+    for (variant, wanted) in [
+        (
+            "BAD_MAGIC",
+            "component table: wanted magic 0x31504d4f434c5442, found 0x31504d4f43505145",
+        ),
+        (
+            "BAD_MAJOR",
+            "component table: wanted ABI 1.x, found ABI 2.3",
+        ),
+        (
+            "BAD_SIZE",
+            "component table: wanted at least 80 bytes, found 72",
+        ),
+        (
+            "BAD_ENTRY",
+            "component table: wanted a function at byte 48, found NULL",
+        ),
+        (
+            "BAD_MODULE_MAJOR",
+            "module table: wanted ABI 1.x, found ABI 2.3",
+        ),
+        (
+            "BAD_MODULE_ENTRY",
+            "module table: wanted a function at byte 88, found NULL",
+        ),
+        (
+            "BAD_ATTRIBUTES_SIZE",
+            "attributes table: wanted at least 120 bytes, found 112",
+        ),
+        (
+            "NO_SYMBOL",
+            "wanted the function btl_plugin_entry_v1, found none",
+        ),
+        ("NO_TABLE", "component table: wanted a pointer, found NULL"),
+        ("REFUSES_HOST", "the entry returned -27"),
+    ] {
+        let plugin = c_plugin(variant);
+        let outcome = host("host", &[], &plugin, &[]);
+        let said = outcome.transcript();
+        assert_eq!(outcome.status.code(), Some(2), "{said}");
+        let line = format!("{}: {wanted}", plugin.display());
+        assert!(outcome.stderr.contains(&line), "{variant}: {said}");
+    }
+}
+
+#[test]
+fn a_parameter_that_does_not_parse_ends_the_run() {
+    let outcome = host("host", &[], &c_plugin(""), &["btl_cma_queue_depth=many"]);
+    assert_eq!(outcome.status.code(), Some(2));
+    assert!(
+        outcome
+            .stderr
+            .contains("btl_cma_queue_depth: \"many\" cannot be used"),
+        "{}",
+        outcome.transcript()
+    );
+}

@@ -1,0 +1,170 @@
+//! The Rust host's loader before every kind of file: what it takes, and what it says of the rest.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use host_stub::bootstrap::Singleton;
+use host_stub::loader::{Component, HostServices, LoadError, Plugin};
+use host_stub::params::Params;
+use integration_tests::fixtures::{c_plugin, c_program, ofi_plugin};
+use plugin_api::ThreadLevel;
+
+fn services() -> HostServices {
+    HostServices {
+        params: Arc::new(
+            Params::from_system(&[("btl_ofi_provider_include".into(), "shm".into())]).unwrap(),
+        ),
+        bootstrap: Arc::new(Singleton::new()),
+    }
+}
+
+/// Opens a plugin up to a module; the message of what went wrong.
+fn open(path: &Path) -> Result<(u16, u16), String> {
+    let text = |error: LoadError| error.to_string();
+    let plugin = Plugin::open(path, services()).map_err(text)?;
+    let abi = plugin.abi();
+    let component = Component::open(plugin).map_err(text)?;
+    assert!(!component.survey().map_err(text)?.is_empty());
+    // SAFETY: this thread alone calls.
+    let transports = unsafe { component.init(ThreadLevel::Single) }.map_err(text)?;
+    assert!(!transports.is_empty());
+    Ok(abi)
+}
+
+/// Asserts that the message names the file and contains each part.
+fn refused(path: &Path, parts: &[&str]) {
+    let message = match open(path) {
+        Ok(abi) => panic!("{} was taken as ABI {abi:?}", path.display()),
+        Err(message) => message,
+    };
+    println!("{message}");
+    for part in [path.to_str().unwrap()].iter().chain(parts) {
+        assert!(message.contains(part), "wanted `{part}` in: {message}");
+    }
+}
+
+fn file(name: &str, content: &[u8]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+#[test]
+fn takes_plugins_of_its_major() {
+    assert_eq!(open(&c_plugin("")), Ok((1, 0)));
+    assert_eq!(open(ofi_plugin()), Ok((1, 0)));
+}
+
+#[test]
+fn takes_a_newer_plugin_with_longer_tables() {
+    assert_eq!(open(&c_plugin("FUTURE")), Ok((1, 1)));
+}
+
+#[test]
+fn refuses_what_is_not_a_plugin_of_its_abi() {
+    refused(
+        &c_plugin("BAD_MAGIC"),
+        &[
+            "component table",
+            "wanted magic \"BTLCOMP1\"",
+            "found \"EQPCOMP1\"",
+        ],
+    );
+    refused(
+        &c_plugin("BAD_MAJOR"),
+        &["component table", "wanted ABI 1.x", "found ABI 2.3"],
+    );
+    refused(
+        &c_plugin("BAD_SIZE"),
+        &["component table", "wanted at least 80 bytes", "found 72"],
+    );
+    refused(
+        &c_plugin("BAD_ENTRY"),
+        &["component table", "`survey`", "found NULL"],
+    );
+    refused(
+        &c_plugin("NO_SYMBOL"),
+        &[
+            "wanted the exported function `btl_plugin_entry_v1`",
+            "found none",
+        ],
+    );
+    refused(
+        &c_plugin("NO_TABLE"),
+        &["component table", "wanted a pointer", "found NULL"],
+    );
+    refused(
+        &c_plugin("REFUSES_HOST"),
+        &["accept a host of ABI 1.0", "found TYPE_MISMATCH"],
+    );
+}
+
+#[test]
+fn refuses_modules_that_break_the_abi() {
+    refused(
+        &c_plugin("BAD_MODULE_MAJOR"),
+        &["module table", "wanted ABI 1.x", "found ABI 2.3"],
+    );
+    refused(
+        &c_plugin("BAD_MODULE_ENTRY"),
+        &["module table", "`flush`", "found NULL"],
+    );
+    refused(
+        &c_plugin("BAD_ATTRIBUTES_SIZE"),
+        &["attributes table", "wanted at least 120 bytes", "found 112"],
+    );
+    refused(
+        &c_plugin("BAD_HANDLE_SIZE"),
+        &["handle_size", "steps of 8", "found 36"],
+    );
+}
+
+#[test]
+fn refuses_files_that_are_no_shared_objects() {
+    let missing = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nowhere/libbtl_ofi.so");
+    refused(&missing, &["found no such file"]);
+    refused(
+        Path::new(env!("CARGO_TARGET_TMPDIR")),
+        &["found a directory"],
+    );
+    refused(&file("empty.so", b""), &["found an empty file"]);
+    refused(
+        &file("text.so", b"INPUT(libbtl_ofi.so)\n"),
+        &[
+            "wanted an ELF shared object",
+            "found a file that starts with \"INPUT(li\"",
+        ],
+    );
+    let whole = fs::read(c_plugin("")).unwrap();
+    refused(&file("truncated.so", &whole[..100]), &["found"]);
+    // A program that is linked as most are is an ELF shared object by its type; it has no entry, or
+    // the dynamic loader does not take it.
+    refused(&c_program("host"), &["found"]);
+    refused(
+        &file("object.o", &{
+            let mut relocatable = whole.clone();
+            relocatable[16] = 1;
+            relocatable
+        }),
+        &["an ELF object file that is not linked"],
+    );
+}
+
+#[test]
+fn a_shared_object_that_is_no_plugin_has_no_entry() {
+    // The C library: a shared object that is certainly there and certainly loads.
+    refused(
+        Path::new("/lib/x86_64-linux-gnu/libc.so.6"),
+        &[
+            "wanted the exported function `btl_plugin_entry_v1`",
+            "found none",
+        ],
+    );
+}

@@ -1,0 +1,135 @@
+//! What peers publish comes from elsewhere: truncated, random and altered bytes make no endpoint, or
+//! one whose operations fail, and never a crash.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
+
+use integration_tests::fixtures::{c_plugin, ofi_plugin};
+use integration_tests::host::TestHost;
+use integration_tests::random::Random;
+use integration_tests::session::Session;
+use plugin_api::{Endpoint, Status};
+
+/// The process whose address a test makes up.
+const STRANGER: u64 = 1;
+
+/// Offers `blob` as the stranger's address: the status, the endpoint, and whether the log says why
+/// there is none.
+fn add(session: &Session, host: &TestHost, blob: Vec<u8>) -> (Status, *mut Endpoint, bool) {
+    host.set_peer(STRANGER, blob);
+    let mut endpoint = null_mut();
+    // SAFETY: the module lives; there is one process and room for one endpoint.
+    let status =
+        unsafe { session.table.add_procs.unwrap()(session.module, 1, &STRANGER, &mut endpoint) };
+    let log = host.take_log();
+    log.iter().for_each(|line| println!("{line}"));
+    let explained = log
+        .iter()
+        .any(|line| line.contains("process 1 cannot be reached"));
+    (status, endpoint, explained)
+}
+
+fn remove(session: &Session, endpoint: *mut Endpoint) {
+    // SAFETY: the endpoint came from add_procs and is given back once.
+    let status = unsafe { session.table.del_procs.unwrap()(session.module, 1, &endpoint) };
+    assert_eq!(status, Status::SUCCESS);
+}
+
+/// A process without a usable address has no endpoint, and a line of the log says why. The status may
+/// be an error besides.
+fn refused(session: &Session, host: &TestHost, blob: Vec<u8>, what: &str) {
+    let (status, endpoint, explained) = add(session, host, blob.clone());
+    assert!(
+        endpoint.is_null() && explained,
+        "{what}: {status}, endpoint {endpoint:?} for {blob:02x?}"
+    );
+}
+
+fn malformed_addresses(plugin: &std::path::Path, host: &TestHost) {
+    // One at a time: a plugin that several hosts of a process use at once has one log.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let session = Session::new(plugin, host);
+    let published: Vec<Vec<u8>> = host.published().into_values().collect();
+    let [good] = &published[..] else {
+        panic!("wanted one published address, found {}", published.len());
+    };
+    let mut random = Random::new();
+    for length in 0..good.len() {
+        refused(&session, host, good[..length].to_vec(), "truncated");
+    }
+    for extra in [1, 7, 8, 100, 70_000] {
+        let mut long = good.clone();
+        long.extend(random.bytes(extra));
+        refused(&session, host, long, "too long");
+    }
+    for _ in 0..2000 {
+        let length = random.below(3 * good.len());
+        let bytes = random.bytes(length);
+        refused(&session, host, bytes, "random");
+    }
+    // A right start, so that what follows is looked at.
+    for _ in 0..2000 {
+        let mut bytes = good.clone();
+        let keep = 4 + random.below(good.len() - 4);
+        let length = bytes.len();
+        bytes.splice(keep.., random.bytes(length - keep));
+        altered(&session, host, bytes);
+    }
+    for at in 0..good.len() {
+        for value in [0, 1, 0x7f, 0x80, 0xff] {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            altered(&session, host, bytes);
+        }
+    }
+    let (status, endpoint, _) = add(&session, host, good.clone());
+    assert!(
+        status.is_ok() && !endpoint.is_null(),
+        "the good one: {status}"
+    );
+    remove(&session, endpoint);
+}
+
+/// An altered address may still be a possible one; then it has an endpoint that can be released.
+fn altered(session: &Session, host: &TestHost, blob: Vec<u8>) {
+    let (status, endpoint, explained) = add(session, host, blob.clone());
+    println!("{status} {endpoint:?} for {blob:02x?}");
+    if endpoint.is_null() {
+        assert!(explained, "no endpoint and no reason for {blob:02x?}");
+        return;
+    }
+    assert!(status.is_ok(), "{status} with an endpoint for {blob:02x?}");
+    remove(session, endpoint);
+}
+
+#[test]
+fn cma() {
+    malformed_addresses(&c_plugin(""), &TestHost::new(&[]));
+}
+
+#[test]
+fn shm() {
+    malformed_addresses(ofi_plugin(), &TestHost::with_provider("shm"));
+}
+
+#[test]
+fn tcp() {
+    malformed_addresses(ofi_plugin(), &TestHost::with_provider("tcp;ofi_rxm"));
+}
+
+#[test]
+fn sockets() {
+    malformed_addresses(ofi_plugin(), &TestHost::with_provider("sockets"));
+}
+
+#[test]
+fn udp() {
+    malformed_addresses(ofi_plugin(), &TestHost::with_provider("udp;ofi_rxd"));
+}

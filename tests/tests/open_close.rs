@@ -1,0 +1,190 @@
+//! A component that opens and closes, or fails to, leaves nothing behind: 1,000 times each, comparing
+//! descriptors, threads, resident memory and shared memory files.
+//!
+//! Each case runs in a process of its own, started by its test: what is counted is the process's.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::env;
+use std::process::Command;
+use std::ptr::null_mut;
+use std::time::Duration;
+
+use integration_tests::fixtures::ofi_plugin;
+use integration_tests::host::TestHost;
+use integration_tests::process::run;
+use integration_tests::session::{Loaded, Session};
+use integration_tests::usage;
+use plugin_api::{Status, ThreadLevel};
+
+/// Names the case that a child process runs.
+const CASE: &str = "OPEN_CLOSE_CASE";
+const ROUNDS: usize = 1000;
+/// Rounds before the first count: libraries load, and allocators fill their pools.
+const WARM_UP: usize = 50;
+/// Growth over all rounds that is the allocators' affair, bytes: less than what the smallest leak
+/// of each round would come to.
+const SLACK: usize = 16 * ROUNDS - 1;
+/// As [`SLACK`], for resident memory, which grows by whole pages.
+const RESIDENT_SLACK: usize = 512 * 1024;
+/// What libfabric's shm provider keeps of each endpoint until the process ends, bytes: a record of
+/// its name, so that a signal handler can remove its file.
+const SHM_RECORD: usize = 288;
+
+/// Runs this file's test `name` again in a process of its own, with its case.
+fn in_own_process(name: &str, case: &str) {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CASE, case)
+        // Freed memory goes back at once, so that what stays is what is held.
+        .env("MALLOC_TRIM_THRESHOLD_", "0")
+        .env("MALLOC_ARENA_MAX", "1")
+        // What a thread's cache holds would count as handed out.
+        .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+    let outcome = run(&mut command, Duration::from_secs(240));
+    assert!(outcome.status.success(), "{}", outcome.transcript());
+    for line in outcome
+        .stdout
+        .lines()
+        .filter(|line| line.contains("rounds:"))
+    {
+        println!("{line}");
+    }
+}
+
+/// Repeats a round and compares what the process holds before and after; `kept` is what a library
+/// is known to keep of each round, bytes.
+fn holds_no_more(kept: usize, round: impl Fn()) {
+    for _ in 0..WARM_UP {
+        round();
+    }
+    let descriptors = usage::descriptors();
+    let threads = usage::threads();
+    let files = usage::shared_memory_files();
+    let (allocated, resident) = (usage::allocated(), usage::resident());
+    for _ in 0..ROUNDS {
+        round();
+    }
+    let grown = usage::allocated().saturating_sub(allocated);
+    let resident_grown = usage::resident().saturating_sub(resident);
+    assert_eq!(usage::descriptors(), descriptors);
+    assert_eq!(usage::threads(), threads);
+    let own = std::process::id().to_string();
+    let left: Vec<String> = usage::shared_memory_files()
+        .into_iter()
+        .filter(|name| !files.contains(name) && name.contains(&own))
+        .collect();
+    assert_eq!(left, [""; 0], "left in /dev/shm");
+    println!(
+        "{ROUNDS} rounds: {} descriptors, {threads} threads, {allocated} bytes allocated, grown by \
+         {grown}, {} KiB resident, grown by {}",
+        descriptors.len(),
+        resident / 1024,
+        resident_grown / 1024
+    );
+    assert!(grown <= ROUNDS * kept + SLACK, "{grown} bytes leaked");
+    assert!(
+        resident_grown <= ROUNDS * kept + RESIDENT_SLACK,
+        "resident memory grew by {resident_grown} bytes"
+    );
+}
+
+/// Open, init, reach oneself, put, finalize, close.
+fn opens(provider: &str, kept: usize) {
+    let host = TestHost::with_provider(provider);
+    holds_no_more(kept, || {
+        let mut session = Session::new(ofi_plugin(), &host);
+        session.memory[0] = 7;
+        let (local, remote) = (session.local(0), session.remote(1));
+        let put = session.table.put.unwrap();
+        let status = loop {
+            // SAFETY: everything is the session's own, and the flush ends the operation.
+            let status = unsafe {
+                put(
+                    session.module,
+                    session.endpoint,
+                    local,
+                    remote,
+                    null_mut(),
+                    session.handle,
+                    8,
+                    0,
+                    255,
+                    None,
+                    null_mut(),
+                    null_mut(),
+                )
+            };
+            // The first operations on a connection find it half made.
+            if status != Status::TEMP_OUT_OF_RESOURCE {
+                break status;
+            }
+            session.progress();
+        };
+        assert!(status.is_ok(), "put: {status}");
+        assert!(session.flush().is_ok());
+        drop(session);
+        host.take_log();
+    });
+}
+
+/// Opens without a provider to be had, and with a parameter that cannot be.
+fn fails(settings: &[(&str, &str)], wanted: Status) {
+    let host = TestHost::new(settings);
+    let loaded = Loaded::open(ofi_plugin(), &host);
+    holds_no_more(0, || {
+        let status = match loaded.open_component(&host) {
+            Err(status) => status,
+            Ok(component) => {
+                // SAFETY: the component was just opened, and is closed once.
+                unsafe {
+                    let status = loaded.init(component, ThreadLevel::Single).unwrap_err();
+                    assert_eq!(loaded.component.close.unwrap()(component), Status::SUCCESS);
+                    status
+                }
+            }
+        };
+        assert_eq!(status, wanted);
+        host.take_log();
+    });
+}
+
+#[test]
+fn shm_opens_and_closes() {
+    match env::var(CASE).as_deref() {
+        Ok("shm") => opens("shm", SHM_RECORD),
+        _ => in_own_process("shm_opens_and_closes", "shm"),
+    }
+}
+
+#[test]
+fn sockets_opens_and_closes() {
+    match env::var(CASE).as_deref() {
+        Ok("sockets") => opens("sockets", 0),
+        _ => in_own_process("sockets_opens_and_closes", "sockets"),
+    }
+}
+
+#[test]
+fn an_unknown_provider_fails_to_open() {
+    match env::var(CASE).as_deref() {
+        Ok("unknown") => fails(
+            &[("btl_ofi_provider_include", "carrier-pigeon")],
+            Status::NOT_AVAILABLE,
+        ),
+        _ => in_own_process("an_unknown_provider_fails_to_open", "unknown"),
+    }
+}
+
+#[test]
+fn a_wrong_parameter_fails_to_open() {
+    match env::var(CASE).as_deref() {
+        Ok("parameter") => fails(&[("btl_ofi_num_cq_read", "many")], Status::BAD_PARAM),
+        _ => in_own_process("a_wrong_parameter_fails_to_open", "parameter"),
+    }
+}

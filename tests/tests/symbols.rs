@@ -1,0 +1,38 @@
+//! What the plugin's file shows to the dynamic linker.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::fs;
+
+use integration_tests::fixtures::{c_plugin, ofi_plugin};
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSymbol};
+
+/// The dynamic symbols that a shared object defines for others.
+fn exports(path: &std::path::Path) -> Vec<String> {
+    let bytes = fs::read(path).unwrap();
+    let file: ElfFile64 = ElfFile64::parse(&*bytes).unwrap();
+    let mut names: Vec<String> = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+        .map(|symbol| symbol.name().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_plugin_exports_its_entry_alone() {
+    assert_eq!(exports(ofi_plugin()), ["btl_plugin_entry_v1"]);
+}
+
+/// The list above would show a second symbol: the variant without the entry shows none.
+#[test]
+fn the_c_plugins_export_what_they_say() {
+    assert_eq!(exports(&c_plugin("")), ["btl_plugin_entry_v1"]);
+    assert_eq!(exports(&c_plugin("NO_SYMBOL")), [""; 0]);
+}

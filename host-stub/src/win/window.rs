@@ -75,7 +75,8 @@ pub struct Window {
     pub(super) types: TypeTable,
     pub(super) epochs: Epochs,
     pub(super) table: RmaTable,
-    pub(super) parts: ManuallyDrop<Parts>,
+    // Boxed: callbacks hold addresses of counts in it, and the window itself may be moved.
+    pub(super) parts: ManuallyDrop<Box<Parts>>,
     /// Whether the parts are still there.
     whole: bool,
 }
@@ -195,7 +196,7 @@ impl Window {
             types: TypeTable::of(&link.transport),
             epochs: Epochs::new(link.size),
             table: btl::TABLE,
-            parts: ManuallyDrop::new(Parts {
+            parts: ManuallyDrop::new(Box::new(Parts {
                 exposed,
                 control,
                 attached: Attached::default(),
@@ -203,7 +204,7 @@ impl Window {
                 slots: Slots::new(),
                 requests: RequestPool::default(),
                 sync: SyncState::default(),
-            }),
+            })),
             whole: true,
             link,
         })

@@ -1,0 +1,139 @@
+//! NULL through the component's functions and those of a module that move no bytes.
+
+use std::ffi::c_void;
+use std::path::Path;
+use std::ptr::{null, null_mut};
+
+use integration_tests::host::TestHost;
+use integration_tests::session::{ALL_ACCESS, Loaded, Session};
+use plugin_api::{AtomicKind, Handle, Provider, Stats, Status, SurveyFn};
+
+use crate::nulls::Null::{Allowed, Refused};
+use crate::nulls::nulls;
+use crate::{SUM, U64};
+
+pub(crate) fn component_functions(path: &Path, host: &TestHost) {
+    let loaded = Loaded::open(path, host);
+    let table = loaded.component;
+    unsafe extern "C" fn ignore(_context: *mut c_void, _provider: *const Provider) {}
+    let visit: SurveyFn = ignore;
+    let mut component = null_mut();
+    let mut modules = [null_mut(); 4];
+    let mut count = modules.len();
+    // SAFETY: every pointer is NULL, which the functions must refuse, or valid for the call.
+    unsafe {
+        assert!(!table.register_params.unwrap()(null()).is_ok());
+        assert!(!table.open.unwrap()(null(), &mut component).is_ok());
+        assert!(!table.open.unwrap()(host.table(), null_mut()).is_ok());
+        assert!(component.is_null());
+        let opened = loaded.open_component(host).unwrap();
+        assert!(!table.survey.unwrap()(null_mut(), Some(visit), null_mut()).is_ok());
+        assert!(!table.survey.unwrap()(opened, None, null_mut()).is_ok());
+        assert!(table.survey.unwrap()(opened, Some(visit), null_mut()).is_ok());
+        let init = table.init.unwrap();
+        assert!(!init(null_mut(), 0, modules.as_mut_ptr(), &mut count).is_ok());
+        assert!(!init(opened, 0, null_mut(), &mut count).is_ok());
+        assert!(!init(opened, 0, modules.as_mut_ptr(), null_mut()).is_ok());
+        for level in [4, 5, 255, u32::MAX] {
+            assert!(!init(opened, level, modules.as_mut_ptr(), &mut count).is_ok());
+        }
+        assert!(table.progress.unwrap()(null_mut()) < 0);
+        assert!(!table.close.unwrap()(null_mut()).is_ok());
+        assert_eq!(table.close.unwrap()(opened), Status::SUCCESS);
+    }
+}
+
+pub(crate) fn memory_functions(s: &mut Session) {
+    let (t, module) = (s.table, s.module);
+    let page = vec![0u64; 512];
+    let base: *mut c_void = page.as_ptr().cast_mut().cast();
+    let size = size_of_val(page.as_slice());
+    nulls(
+        s,
+        "register_mem",
+        &[Refused, Refused, Refused],
+        // SAFETY: each pointer is NULL, or valid for the call; what succeeds is undone.
+        |p| unsafe {
+            let mut handle: *mut Handle = null_mut();
+            let status = t.register_mem.unwrap()(
+                p.of(0, module),
+                null_mut(),
+                p.of(1, base),
+                size,
+                ALL_ACCESS,
+                p.of(2, &mut handle),
+            );
+            if status.is_ok() {
+                assert_eq!(t.deregister_mem.unwrap()(module, handle), Status::SUCCESS);
+            }
+            status
+        },
+    );
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "deregister_mem", &[Refused, Refused], |p| unsafe {
+        let mut handle: *mut Handle = null_mut();
+        let register = t.register_mem.unwrap();
+        assert!(register(module, null_mut(), base, size, ALL_ACCESS, &mut handle).is_ok());
+        let status = t.deregister_mem.unwrap()(p.of(0, module), p.of(1, handle));
+        if !status.is_ok() {
+            assert_eq!(t.deregister_mem.unwrap()(module, handle), Status::SUCCESS);
+        }
+        status
+    });
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "add_procs", &[Refused, Refused, Refused], |p| unsafe {
+        let mut endpoint = null_mut();
+        let status = t.add_procs.unwrap()(
+            p.of(0, module),
+            1,
+            p.constant(1, &0),
+            p.of(2, &mut endpoint),
+        );
+        if status.is_ok() {
+            assert_eq!(t.del_procs.unwrap()(module, 1, &endpoint), Status::SUCCESS);
+        }
+        status
+    });
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "del_procs", &[Refused, Refused], |p| unsafe {
+        let mut endpoint = null_mut();
+        assert!(t.add_procs.unwrap()(module, 1, &0, &mut endpoint).is_ok());
+        let status = t.del_procs.unwrap()(p.of(0, module), 1, p.constant(1, &endpoint));
+        if !status.is_ok() {
+            assert_eq!(t.del_procs.unwrap()(module, 1, &endpoint), Status::SUCCESS);
+        }
+        status
+    });
+    // SAFETY: a NULL endpoint in the list is one that could not be reached.
+    unsafe {
+        t.del_procs.unwrap()(module, 1, &null_mut());
+        assert!(t.del_procs.unwrap()(module, 0, null()).is_ok());
+        assert!(t.add_procs.unwrap()(module, 0, null(), null_mut()).is_ok());
+    }
+    let endpoint = s.endpoint;
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "flush", &[Refused, Allowed], |p| unsafe {
+        t.flush.unwrap()(p.of(0, module), p.of(1, endpoint))
+    });
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "register_error", &[Refused], |p| unsafe {
+        t.register_error.unwrap()(p.of(0, module), None, null_mut())
+    });
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "stats", &[Refused, Refused], |p| unsafe {
+        t.stats.unwrap()(p.of(0, module), p.of(1, &mut Stats::new()))
+    });
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "atomic_query", &[Refused, Refused], |p| unsafe {
+        let query = t.atomic_query.unwrap();
+        query(
+            p.of(0, module),
+            U64,
+            SUM,
+            AtomicKind::Fetch as u32,
+            p.of(1, &mut 0),
+        )
+    });
+    // SAFETY: NULL only.
+    unsafe { assert!(!t.finalize.unwrap()(null_mut()).is_ok()) };
+}

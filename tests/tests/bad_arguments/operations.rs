@@ -1,0 +1,173 @@
+//! NULL through the functions that move bytes.
+
+use std::ffi::c_void;
+use std::sync::atomic::AtomicUsize;
+
+use integration_tests::session::Session;
+
+use crate::nulls::Null::{Allowed, Refused};
+use crate::nulls::nulls;
+use crate::{ADD, NO_ORDER, SUM, U64};
+
+pub(crate) fn copy_functions(s: &mut Session, calls: &AtomicUsize) {
+    let (t, module, endpoint, handle) = (s.table, s.module, s.endpoint, s.handle);
+    let (local, remote) = (s.local(0), s.remote(8));
+    let copy = s.handle_copy();
+    let context: *mut c_void = (&raw const *calls).cast_mut().cast();
+    // Module, endpoint, local address, local handle, remote handle, callback, context, data.
+    let places = [
+        Refused, Refused, Refused, Allowed, Refused, Allowed, Allowed, Allowed,
+    ];
+    for (name, function) in [("put", t.put.unwrap()), ("get", t.get.unwrap())] {
+        // SAFETY: pointers are NULL or valid until the flush that follows each call.
+        nulls(s, name, &places, |p| unsafe {
+            function(
+                p.of(0, module),
+                p.of(1, endpoint),
+                p.of(2, local),
+                remote,
+                p.of(3, handle),
+                p.constant(4, copy.as_ptr().cast()),
+                8,
+                0,
+                NO_ORDER,
+                p.callback(5),
+                p.of(6, context),
+                p.of(7, context),
+            )
+        });
+    }
+}
+
+pub(crate) fn word_functions(s: &mut Session, calls: &AtomicUsize) {
+    let (t, module, endpoint, handle) = (s.table, s.module, s.endpoint, s.handle);
+    let (local, remote) = (s.local(0), s.remote(8));
+    let copy = s.handle_copy();
+    let context: *mut c_void = (&raw const *calls).cast_mut().cast();
+    let places = [Refused, Refused, Refused, Allowed, Allowed, Allowed];
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "atomic_op", &places, |p| unsafe {
+        t.atomic_op.unwrap()(
+            p.of(0, module),
+            p.of(1, endpoint),
+            remote,
+            p.constant(2, copy.as_ptr().cast()),
+            ADD,
+            1,
+            0,
+            NO_ORDER,
+            p.callback(3),
+            p.of(4, context),
+            p.of(5, context),
+        )
+    });
+    let places = [
+        Refused, Refused, Refused, Allowed, Refused, Allowed, Allowed, Allowed,
+    ];
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "atomic_fop", &places, |p| unsafe {
+        t.atomic_fop.unwrap()(
+            p.of(0, module),
+            p.of(1, endpoint),
+            p.of(2, local),
+            remote,
+            p.of(3, handle),
+            p.constant(4, copy.as_ptr().cast()),
+            ADD,
+            1,
+            0,
+            NO_ORDER,
+            p.callback(5),
+            p.of(6, context),
+            p.of(7, context),
+        )
+    });
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "atomic_cswap", &places, |p| unsafe {
+        t.atomic_cswap.unwrap()(
+            p.of(0, module),
+            p.of(1, endpoint),
+            p.of(2, local),
+            remote,
+            p.of(3, handle),
+            p.constant(4, copy.as_ptr().cast()),
+            0,
+            1,
+            0,
+            NO_ORDER,
+            p.callback(5),
+            p.of(6, context),
+            p.of(7, context),
+        )
+    });
+}
+
+pub(crate) fn typed_functions(s: &mut Session, calls: &AtomicUsize) {
+    let (t, module, endpoint, handle) = (s.table, s.module, s.endpoint, s.handle);
+    let (operand, compare, result) = (s.local(0), s.local(1), s.local(2));
+    let remote = s.remote(8);
+    let copy = s.handle_copy();
+    let context: *mut c_void = (&raw const *calls).cast_mut().cast();
+    let places = [
+        Refused, Refused, Refused, Allowed, Refused, Allowed, Allowed, Allowed,
+    ];
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "atomic_opv", &places, |p| unsafe {
+        t.atomic_opv.unwrap()(
+            p.of(0, module),
+            p.of(1, endpoint),
+            p.constant(2, operand),
+            remote,
+            p.of(3, handle),
+            p.constant(4, copy.as_ptr().cast()),
+            U64,
+            SUM,
+            1,
+            p.callback(5),
+            p.of(6, context),
+            p.of(7, context),
+        )
+    });
+    let places = [
+        Refused, Refused, Refused, Refused, Allowed, Allowed, Refused, Allowed, Allowed, Allowed,
+    ];
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "atomic_fopv", &places, |p| unsafe {
+        t.atomic_fopv.unwrap()(
+            p.of(0, module),
+            p.of(1, endpoint),
+            p.constant(2, operand),
+            p.of(3, result),
+            remote,
+            p.of(4, handle),
+            p.of(5, handle),
+            p.constant(6, copy.as_ptr().cast()),
+            U64,
+            SUM,
+            1,
+            p.callback(7),
+            p.of(8, context),
+            p.of(9, context),
+        )
+    });
+    let places = [
+        Refused, Refused, Refused, Refused, Refused, Allowed, Refused, Allowed, Allowed, Allowed,
+    ];
+    // SAFETY: each pointer is NULL, or valid until the flush that follows the call.
+    nulls(s, "atomic_cswapv", &places, |p| unsafe {
+        t.atomic_cswapv.unwrap()(
+            p.of(0, module),
+            p.of(1, endpoint),
+            p.constant(2, operand),
+            p.constant(3, compare),
+            p.of(4, result),
+            remote,
+            p.of(5, handle),
+            p.constant(6, copy.as_ptr().cast()),
+            U64,
+            p.callback(7),
+            p.of(8, context),
+            p.of(9, context),
+        )
+    });
+}

@@ -26,6 +26,7 @@ mod lock;
 pub mod log;
 mod modex;
 mod params;
+mod peers;
 mod policy;
 mod progress;
 mod record;

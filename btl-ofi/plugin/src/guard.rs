@@ -26,3 +26,10 @@ fn panicked(name: &'static str, payload: &(dyn std::any::Any + Send)) -> Status 
     tracing::error!("{name} panicked: {text}; close this module");
     Status::FATAL
 }
+
+/// Gives back the value of an `Option`, or answers BAD_PARAM from the function around it. The hot
+/// functions below check a handful of pointers each.
+macro_rules! need {
+    ($($value:expr),+) => { ($(match $value { Some(value) => value, None => return Status::BAD_PARAM }),+) };
+}
+pub(crate) use need;

@@ -1,17 +1,20 @@
 //! The module's table: each function converts, calls the transport, converts back.
 
+mod atomics;
+mod rma;
+
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use plugin_api::{
-    Access, AtomicKind, AtomicOp, Attributes, BtlAtomicOp, CompletionFn, Datatype, Endpoint,
-    ErrorFn, Handle, HostVtable, Module, ModuleVtable, OpFlags, Stats, Status, TableHeader, magic,
+    Access, Attributes, CompletionFn, Endpoint, ErrorFn, Handle, HostVtable, Module, ModuleVtable,
+    Stats, Status, TableHeader, magic,
 };
 use transport::{Completion, ErrorReport, HANDLE_SIZE, Transport};
 
 use crate::component::{MODEX_KEY, OfiComponent};
-use crate::guard::guarded;
+use crate::guard::{guarded, need};
 use crate::handles::Handles;
 
 /// Largest address blob that is read from a peer.
@@ -23,17 +26,17 @@ static TABLE: ModuleVtable = ModuleVtable {
     del_procs: Some(del_procs),
     register_mem: Some(register_mem),
     deregister_mem: Some(deregister_mem),
-    put: Some(put),
-    get: Some(get),
-    atomic_op: Some(atomic_op),
-    atomic_fop: Some(atomic_fop),
-    atomic_cswap: Some(atomic_cswap),
+    put: Some(rma::put),
+    get: Some(rma::get),
+    atomic_op: Some(atomics::atomic_op),
+    atomic_fop: Some(atomics::atomic_fop),
+    atomic_cswap: Some(atomics::atomic_cswap),
     flush: Some(flush),
     register_error: Some(register_error),
-    atomic_query: Some(atomic_query),
-    atomic_opv: Some(atomic_opv),
-    atomic_fopv: Some(atomic_fopv),
-    atomic_cswapv: Some(atomic_cswapv),
+    atomic_query: Some(atomics::atomic_query),
+    atomic_opv: Some(atomics::atomic_opv),
+    atomic_fopv: Some(atomics::atomic_fopv),
+    atomic_cswapv: Some(atomics::atomic_cswapv),
     stats: Some(stats),
     finalize: Some(finalize),
 };
@@ -342,211 +345,6 @@ unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) ->
     })
 }
 
-/// Gives back the value of an `Option`, or answers BAD_PARAM from the function around it. The hot
-/// functions below check a handful of pointers each.
-macro_rules! need {
-    ($($value:expr),+) => { ($(match $value { Some(value) => value, None => return Status::BAD_PARAM }),+) };
-}
-
-unsafe extern "C" fn put(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    size: usize,
-    _flags: u32,
-    _order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("put", || {
-        // SAFETY: by contract.
-        let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
-            remote(remote_handle)
-        });
-        if local_address.is_null() && size > 0 {
-            return Status::BAD_PARAM;
-        }
-        let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer readable until completion.
-        unsafe {
-            module.transport.put(
-                peer,
-                local_address,
-                remote_address,
-                local_handle,
-                &remote,
-                size,
-                completion,
-            )
-        }
-    })
-}
-
-unsafe extern "C" fn get(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    size: usize,
-    _flags: u32,
-    _order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("get", || {
-        // SAFETY: by contract.
-        let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
-            remote(remote_handle)
-        });
-        if local_address.is_null() && size > 0 {
-            return Status::BAD_PARAM;
-        }
-        let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
-        unsafe {
-            module.transport.get(
-                peer,
-                local_address,
-                remote_address,
-                local_handle,
-                &remote,
-                size,
-                completion,
-            )
-        }
-    })
-}
-
-unsafe extern "C" fn atomic_op(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    remote_address: u64,
-    remote_handle: *const Handle,
-    op: u32,
-    operand: u64,
-    flags: u32,
-    _order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("atomic_op", || {
-        // SAFETY: by contract.
-        let (module, peer, remote, op, flags) = need!(
-            unsafe { known(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            BtlAtomicOp::try_from(op).ok(),
-            OpFlags::from_bits(flags)
-        );
-        let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live.
-        unsafe {
-            module.transport.atomic_op(
-                peer,
-                remote_address,
-                &remote,
-                op,
-                operand,
-                flags,
-                completion,
-            )
-        }
-    })
-}
-
-unsafe extern "C" fn atomic_fop(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    op: u32,
-    operand: u64,
-    flags: u32,
-    _order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("atomic_fop", || {
-        // SAFETY: by contract.
-        let (module, peer, remote, local, op, flags) = need!(
-            unsafe { known(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            NonNull::new(local_address),
-            BtlAtomicOp::try_from(op).ok(),
-            OpFlags::from_bits(flags)
-        );
-        let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
-        unsafe {
-            module.transport.atomic_fop(
-                peer,
-                local.as_ptr(),
-                remote_address,
-                local_handle,
-                &remote,
-                op,
-                operand,
-                flags,
-                completion,
-            )
-        }
-    })
-}
-
-unsafe extern "C" fn atomic_cswap(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    compare: u64,
-    value: u64,
-    flags: u32,
-    _order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("atomic_cswap", || {
-        // SAFETY: by contract.
-        let (module, peer, remote, local, flags) = need!(
-            unsafe { known(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            NonNull::new(local_address),
-            OpFlags::from_bits(flags)
-        );
-        let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
-        unsafe {
-            module.transport.atomic_cswap(
-                peer,
-                local.as_ptr(),
-                remote_address,
-                local_handle,
-                &remote,
-                compare,
-                value,
-                flags,
-                completion,
-            )
-        }
-    })
-}
-
 unsafe extern "C" fn flush(module: *mut Module, endpoint: *mut Endpoint) -> Status {
     guarded("flush", || {
         // SAFETY: by contract.
@@ -574,185 +372,6 @@ unsafe extern "C" fn register_error(
             .on_error(callback.map(|function| ErrorReport { function, context }));
         Status::SUCCESS
     })
-}
-
-unsafe extern "C" fn atomic_query(
-    module: *mut Module,
-    datatype: u32,
-    op: u32,
-    kind: u32,
-    max_count: *mut usize,
-) -> Status {
-    guarded("atomic_query", || {
-        // SAFETY: by contract.
-        let (module, max_count, datatype, op, kind) = need!(
-            unsafe { known(module) },
-            NonNull::new(max_count),
-            Datatype::try_from(datatype).ok(),
-            AtomicOp::try_from(op).ok(),
-            AtomicKind::try_from(kind).ok()
-        );
-        let count = module.transport.atomic_count(kind, datatype, op);
-        // SAFETY: not NULL, and writable by contract.
-        unsafe { *max_count.as_ptr() = count.unwrap_or(0) };
-        count.map_or(Status::NOT_SUPPORTED, |_| Status::SUCCESS)
-    })
-}
-
-unsafe extern "C" fn atomic_opv(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *const c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    datatype: u32,
-    op: u32,
-    count: usize,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("atomic_opv", || {
-        // SAFETY: by contract.
-        let (module, peer, remote, datatype, op) = need!(
-            unsafe { known(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            Datatype::try_from(datatype).ok(),
-            AtomicOp::try_from(op).ok()
-        );
-        if local_address.is_null() && count > 0 {
-            return Status::BAD_PARAM;
-        }
-        let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the operands readable until completion.
-        unsafe {
-            module.transport.atomic_opv(
-                peer,
-                local_address,
-                remote_address,
-                local_handle,
-                &remote,
-                datatype,
-                op,
-                count,
-                completion,
-            )
-        }
-    })
-}
-
-unsafe extern "C" fn atomic_fopv(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *const c_void,
-    result_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    result_handle: *mut Handle,
-    remote_handle: *const Handle,
-    datatype: u32,
-    op: u32,
-    count: usize,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("atomic_fopv", || {
-        // SAFETY: by contract.
-        let (module, peer, remote, datatype, op) = need!(
-            unsafe { known(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            Datatype::try_from(datatype).ok(),
-            AtomicOp::try_from(op).ok()
-        );
-        if result_address.is_null() && count > 0 {
-            return Status::BAD_PARAM;
-        }
-        let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffers good until completion.
-        unsafe {
-            module.transport.atomic_fopv(
-                peer,
-                local_address,
-                result_address,
-                remote_address,
-                local_handle,
-                result_handle,
-                &remote,
-                datatype,
-                op,
-                count,
-                completion,
-            )
-        }
-    })
-}
-
-unsafe extern "C" fn atomic_cswapv(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *const c_void,
-    compare_address: *const c_void,
-    result_address: *mut c_void,
-    remote_address: u64,
-    result_handle: *mut Handle,
-    remote_handle: *const Handle,
-    datatype: u32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("atomic_cswapv", || {
-        // SAFETY: by contract.
-        let (module, peer, remote, datatype, result) = need!(
-            unsafe { known(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            Datatype::try_from(datatype).ok(),
-            NonNull::new(result_address)
-        );
-        if local_address.is_null() || compare_address.is_null() {
-            return Status::BAD_PARAM;
-        }
-        // SAFETY: by contract both hold one element.
-        let (value, compare) = unsafe {
-            (
-                element(local_address, datatype),
-                element(compare_address, datatype),
-            )
-        };
-        let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
-        unsafe {
-            module.transport.atomic_cswapv(
-                peer,
-                value,
-                compare,
-                result.as_ptr(),
-                remote_address,
-                result_handle,
-                &remote,
-                datatype,
-                completion,
-            )
-        }
-    })
-}
-
-/// The bytes of one element, in the low end of a word.
-///
-/// # Safety
-/// `address` holds an element of the type.
-unsafe fn element(address: *const c_void, datatype: Datatype) -> u64 {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the caller vouches for `size` bytes, of which there are at most eight.
-    unsafe {
-        ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), datatype.size());
-    }
-    u64::from_ne_bytes(bytes)
 }
 
 unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {

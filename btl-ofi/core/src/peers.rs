@@ -1,0 +1,159 @@
+//! Peers: made from the addresses that processes publish, found again, released.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Instant;
+
+use libfabric_sys as ffi;
+use plugin_api::Status;
+
+use crate::endpoint::Endpoint;
+use crate::error::{Doing, Error, check};
+use crate::modex::Blob;
+use crate::tally::Tally;
+use crate::transport::{CLOSE_PATIENCE, Transport};
+
+/// Peers by the host's number.
+#[derive(Default)]
+pub(crate) struct Peers {
+    pub(crate) known: HashMap<u64, Box<Endpoint>>,
+    /// Released while operations to them were still outstanding: a late completion may name them.
+    #[allow(clippy::vec_box, reason = "completions name them by address")]
+    retired: Vec<Box<Endpoint>>,
+}
+
+impl Transport {
+    /// Makes a peer from the bytes it published, or finds it if process `proc` is known. The
+    /// endpoint lives until the transport closes or as many [`disconnect`](Self::disconnect)s as
+    /// connects were made. This process itself is a peer like any other.
+    ///
+    /// # Errors
+    /// [`Error::Modex`] when the bytes are not an address, or one of another kind of endpoint;
+    /// the provider's refusal.
+    pub fn connect(&self, blob: &[u8], proc: u64) -> Result<NonNull<Endpoint>, Error> {
+        let mut peers = self.lock_peers();
+        if let Some(known) = peers.known.get_mut(&proc) {
+            known.connected.fetch_add(1, Ordering::Relaxed);
+            return Ok(NonNull::from(&mut **known));
+        }
+        let modex = |reason| Error::Modex { proc, reason };
+        let blob = Blob::decode(blob).map_err(modex)?;
+        let own = self.capabilities.provider.to_string_lossy();
+        if blob.provider != own {
+            return Err(modex(format!(
+                "it uses provider {}, this process {own}",
+                blob.provider
+            )));
+        }
+        if blob.virtual_addresses != self.virtual_addresses {
+            return Err(modex(String::from(
+                "one side addresses memory by virtual address, the other by offset",
+            )));
+        }
+        let format = self.device.info().raw().addr_format;
+        if blob.format != format {
+            return Err(modex(format!(
+                "address format {}, this process has {format}",
+                blob.format
+            )));
+        }
+        blob.check_form(&self.device.name()?).map_err(modex)?;
+        peers
+            .known
+            .try_reserve(1)
+            .map_err(|_| Error::OutOfMemory("another peer"))?;
+        let mut address = ffi::FI_ADDR_NOTAVAIL;
+        // SAFETY: the blob's address has the form, and so the bytes, that the provider reads.
+        let inserted = unsafe {
+            ffi::fi_av_insert(
+                self.device.av(),
+                blob.address.as_ptr().cast(),
+                1,
+                &mut address,
+                0,
+            )
+        };
+        check("fi_av_insert", inserted).doing(|| format!("adding process {proc}"))?;
+        if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
+            return Err(modex(String::from("the provider did not accept it")));
+        }
+        let here = self.node != 0 && blob.node == self.node;
+        let endpoint = Box::new(Endpoint {
+            address,
+            proc,
+            tally: Tally::new(),
+            lost: AtomicU32::new(0),
+            failed: AtomicI32::new(0),
+            connected: AtomicU32::new(1),
+            process: here.then_some(blob.process),
+            direct: self.policy.direct && here && reaches(&blob),
+            met: AtomicBool::new(false),
+        });
+        let entry = peers.known.entry(proc).insert_entry(endpoint);
+        Ok(NonNull::from(&mut **entry.into_mut()))
+    }
+
+    /// Releases an endpoint once; the last release waits for outstanding operations and removes it.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect) and has connects left.
+    pub unsafe fn disconnect(&self, endpoint: NonNull<Endpoint>) -> Status {
+        // SAFETY: the caller vouches for a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        {
+            let _peers = self.lock_peers();
+            if peer.connected.load(Ordering::Relaxed) > 1 {
+                peer.connected.fetch_sub(1, Ordering::Relaxed);
+                return Status::SUCCESS;
+            }
+        }
+        let flushed = self.flush_until(Some(peer), Some(Instant::now() + CLOSE_PATIENCE));
+        let mut peers = self.lock_peers();
+        let mut address = peer.address;
+        // SAFETY: the address came from this address vector.
+        let removed = check("fi_av_remove", unsafe {
+            ffi::fi_av_remove(self.device.av(), &mut address, 1)
+        });
+        if let Err(e) = removed {
+            tracing::warn!("removing process {}: {e}", peer.proc);
+        }
+        let outstanding = peer.tally.outstanding();
+        if let Some(gone) = peers.known.remove(&peer.proc)
+            && outstanding > 0
+        {
+            peers.retired.push(gone);
+        }
+        if flushed == Status::UNREACH {
+            Status::SUCCESS
+        } else {
+            flushed
+        }
+    }
+
+    pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether this process can read the peer's memory from outside, shown by reading a word the peer
+/// announced. The kernel asks the same permission for reading and for writing (man process_vm_writev).
+fn reaches(blob: &Blob) -> bool {
+    let mut seen = 0u64;
+    let local = libc::iovec {
+        iov_base: (&raw mut seen).cast(),
+        iov_len: size_of::<u64>(),
+    };
+    let remote = libc::iovec {
+        iov_base: blob.probe_address as *mut c_void,
+        iov_len: size_of::<u64>(),
+    };
+    let Ok(pid) = libc::pid_t::try_from(blob.process.pid) else {
+        return false;
+    };
+    // SAFETY: the local vector is a word of ours; the kernel checks the remote one.
+    let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
+    n == size_of::<u64>() as isize && seen == blob.probe_value
+}

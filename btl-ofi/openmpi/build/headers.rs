@@ -100,17 +100,26 @@ pub(crate) fn find() -> Result<Headers, String> {
         // 5.0's installation leaves out a few headers that its others include.
         late_dirs.push(PathBuf::from("c/stand_in_50"));
     }
-    if let Ok(wanted) = env::var(SERIES) {
-        if wanted != series.name() {
-            return Err(format!(
-                "{SERIES} asks for Open MPI {wanted}, but the headers in {} are of {version}; \
+    if let Ok(wanted) = env::var(SERIES)
+        && wanted != series.name()
+    {
+        return Err(format!(
+            "{SERIES} asks for Open MPI {wanted}, but the headers in {} are of {version}; \
                  name the other installation in {PREFIX}",
-                config.display()
-            ));
-        }
+            config.display()
+        ));
     }
-    let name_taken = lib_dirs.iter().any(|dir| holds_component(&dir.join("libopen-pal.so")));
-    Ok(Headers { series, version, include_dirs, late_dirs, lib_dirs, name_taken })
+    let name_taken = lib_dirs
+        .iter()
+        .any(|dir| holds_component(&dir.join("libopen-pal.so")));
+    Ok(Headers {
+        series,
+        version,
+        include_dirs,
+        late_dirs,
+        lib_dirs,
+        name_taken,
+    })
 }
 
 fn list(dirs: &[PathBuf]) -> String {
@@ -123,7 +132,10 @@ fn from_prefix(prefix: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let parent = prefix.parent().map(Path::to_path_buf);
     (
         vec![include.clone(), include.join("openmpi")],
-        [Some(prefix.join("lib")), parent].into_iter().flatten().collect(),
+        [Some(prefix.join("lib")), parent]
+            .into_iter()
+            .flatten()
+            .collect(),
     )
 }
 
@@ -149,7 +161,9 @@ fn from_mpicc() -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
 /// Adds the folders of PMIx in the root that the headers lie in, and returns that root's own include folders. 5.0's
 /// headers include those of PMIx, hwloc and libevent, which distributions package apart.
 fn beside(include_dirs: &mut Vec<PathBuf>) -> Vec<PathBuf> {
-    let Some(first) = include_dirs.first().cloned() else { return Vec::new() };
+    let Some(first) = include_dirs.first().cloned() else {
+        return Vec::new();
+    };
     let mut late = Vec::new();
     for dir in first.ancestors() {
         for name in ["pmix2/include", "pmix2/include/pmix"] {
@@ -157,7 +171,10 @@ fn beside(include_dirs: &mut Vec<PathBuf>) -> Vec<PathBuf> {
         }
         if dir.ends_with("usr") && dir != Path::new("/usr") {
             late.push(dir.join("include"));
-            late.push(dir.join("include").join(format!("{}-linux-gnu", env::consts::ARCH)));
+            late.push(
+                dir.join("include")
+                    .join(format!("{}-linux-gnu", env::consts::ARCH)),
+            );
         }
     }
     include_dirs.retain(|dir| dir.is_dir());
@@ -174,10 +191,17 @@ fn holds_component(library: &Path) -> bool {
 }
 
 fn version(config: &Path) -> Result<Version, String> {
-    let text = fs::read_to_string(config).map_err(|e| format!("{} cannot be read: {e}", config.display()))?;
+    let text = fs::read_to_string(config)
+        .map_err(|e| format!("{} cannot be read: {e}", config.display()))?;
     let number = |name: &str| -> Result<u32, String> {
         text.lines()
-            .filter_map(|line| line.strip_prefix("#define ")?.strip_prefix(name)?.trim().parse().ok())
+            .filter_map(|line| {
+                line.strip_prefix("#define ")?
+                    .strip_prefix(name)?
+                    .trim()
+                    .parse()
+                    .ok()
+            })
             .next()
             .ok_or_else(|| format!("{} does not define {name}", config.display()))
     };

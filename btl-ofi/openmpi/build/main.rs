@@ -25,7 +25,10 @@ fn main() {
         Ok(found) => found,
         Err(reason) if headers::asked_for() => panic!("\n\n{reason}\n"),
         Err(reason) => {
-            println!("cargo:warning=mca_btl_ofi.so is built empty: {}", one_line(&reason));
+            println!(
+                "cargo:warning=mca_btl_ofi.so is built empty: {}",
+                one_line(&reason)
+            );
             return;
         }
     };

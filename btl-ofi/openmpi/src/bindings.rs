@@ -11,6 +11,7 @@
     unsafe_op_in_unsafe_fn,
     clippy::all,
     clippy::undocumented_unsafe_blocks,
+    clippy::allow_attributes_without_reason,
     reason = "generated code mirrors the C names, and not all of it is used"
 )]
 

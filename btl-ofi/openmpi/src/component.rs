@@ -16,8 +16,8 @@ use crate::module::Module;
 use crate::params;
 use crate::series;
 
-/// The parameters' values between open and close.
-static OPTIONS: Mutex<Option<Options>> = Mutex::new(None);
+/// The parameters' values between register and close, or what is wrong with them.
+static OPTIONS: Mutex<Option<Result<Options, String>>> = Mutex::new(None);
 
 /// The structure that Open MPI finds by its symbol. In a cell because the host owns it from then on.
 #[repr(transparent)]
@@ -35,40 +35,39 @@ pub(crate) const NAME: &CStr = if cfg!(name_taken) { c"ofi_rs" } else { c"ofi" }
 /// Open MPI looks for exactly this symbol in `mca_btl_<name>.so`.
 #[cfg_attr(name_taken, unsafe(export_name = "mca_btl_ofi_rs_component"))]
 #[cfg_attr(not(name_taken), unsafe(export_name = "mca_btl_ofi_component"))]
-static COMPONENT: Exported =
-    Exported(UnsafeCell::new(ffi::mca_btl_base_component_3_0_0_t {
-        btl_version: ffi::mca_base_component_2_1_0_t {
-            mca_major_version: ffi::MCA_BASE_VERSION_MAJOR as c_int,
-            mca_minor_version: ffi::MCA_BASE_VERSION_MINOR as c_int,
-            mca_release_version: ffi::MCA_BASE_VERSION_RELEASE as c_int,
-            mca_project_name: name(c"opal"),
-            mca_project_major_version: ffi::OPAL_MAJOR_VERSION as c_int,
-            mca_project_minor_version: ffi::OPAL_MINOR_VERSION as c_int,
-            mca_project_release_version: ffi::OPAL_RELEASE_VERSION as c_int,
-            mca_type_name: name(c"btl"),
-            mca_type_major_version: series::BTL_INTERFACE.0,
-            mca_type_minor_version: series::BTL_INTERFACE.1,
-            mca_type_release_version: series::BTL_INTERFACE.2,
-            mca_component_name: name(NAME),
-            // Open MPI's own components bear its version here; ours is how `ompi_info` tells them apart.
-            mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
-            mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
-            mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
-            mca_open_component: Some(open),
-            mca_close_component: Some(close),
-            mca_query_component: None,
-            mca_register_component_params: Some(register),
-            mca_component_flags: 0,
-            reserved: [0; 28],
-        },
-        btl_data: ffi::mca_base_component_data_2_0_0_t {
-            // MCA_BASE_METADATA_PARAM_NONE: no checkpoints.
-            param_field: 0,
-            reserved: [0; 32],
-        },
-        btl_init: Some(init),
-        btl_progress: Some(progress),
-    }));
+static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::mca_btl_base_component_3_0_0_t {
+    btl_version: ffi::mca_base_component_2_1_0_t {
+        mca_major_version: ffi::MCA_BASE_VERSION_MAJOR as c_int,
+        mca_minor_version: ffi::MCA_BASE_VERSION_MINOR as c_int,
+        mca_release_version: ffi::MCA_BASE_VERSION_RELEASE as c_int,
+        mca_project_name: name(c"opal"),
+        mca_project_major_version: ffi::OPAL_MAJOR_VERSION as c_int,
+        mca_project_minor_version: ffi::OPAL_MINOR_VERSION as c_int,
+        mca_project_release_version: ffi::OPAL_RELEASE_VERSION as c_int,
+        mca_type_name: name(c"btl"),
+        mca_type_major_version: series::BTL_INTERFACE.0,
+        mca_type_minor_version: series::BTL_INTERFACE.1,
+        mca_type_release_version: series::BTL_INTERFACE.2,
+        mca_component_name: name(NAME),
+        // Open MPI's own components bear its version here; ours is how `ompi_info` tells them apart.
+        mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
+        mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
+        mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
+        mca_open_component: Some(open),
+        mca_close_component: Some(close),
+        mca_query_component: None,
+        mca_register_component_params: Some(register),
+        mca_component_flags: 0,
+        reserved: [0; 28],
+    },
+    btl_data: ffi::mca_base_component_data_2_0_0_t {
+        // MCA_BASE_METADATA_PARAM_NONE: no checkpoints.
+        param_field: 0,
+        reserved: [0; 32],
+    },
+    btl_init: Some(init),
+    btl_progress: Some(progress),
+}));
 
 /// A name in one of the structure's arrays, padded with zeros. A name that is too long does not compile.
 const fn name<const N: usize>(text: &CStr) -> [c_char; N] {
@@ -118,13 +117,18 @@ pub(crate) fn description() -> String {
 /// The version of the Open MPI that loaded this library.
 fn host_version() -> String {
     // SAFETY: libopen-pal of every series exports this constant NUL-terminated string.
-    unsafe { CStr::from_ptr((&raw const ffi::opal_version_string).cast()) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr((&raw const ffi::opal_version_string).cast()) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Whether the structures that this library was compiled with are those of the host.
 fn fits_host() -> Result<(), String> {
     let version = host_version();
-    if version.trim_start_matches(['v', ' ']).starts_with(series::VERSION_PREFIX) {
+    if version
+        .trim_start_matches(['v', ' '])
+        .starts_with(series::VERSION_PREFIX)
+    {
         return Ok(());
     }
     Err(format!(
@@ -134,37 +138,31 @@ fn fits_host() -> Result<(), String> {
     ))
 }
 
+/// Registers the parameters and reads them at once: another component may register the shared ones again later, and
+/// Open MPI then forgets what was given by a synonym.
+///
+/// A value that cannot be used makes the component step aside at `init`, with a line that names it. Failing here
+/// would end the whole program where a user asked for `ofi` among other transports.
 extern "C" fn register() -> c_int {
     guarded("register", Status::ERROR.0, || {
         if let Err(reason) = fits_host() {
             log::line(&reason);
             return Status::NOT_AVAILABLE.0;
         }
-        match params::register() {
-            Ok(()) => Status::SUCCESS.0,
-            Err(reason) => {
-                log::line(&reason);
-                Status::ERROR.0
-            }
+        if let Err(reason) = params::register() {
+            log::line(&reason);
+            return Status::ERROR.0;
         }
+        let options = params::resolve();
+        if let Ok(mut kept) = OPTIONS.lock() {
+            *kept = Some(options.map_err(|e| e.to_string()));
+        }
+        Status::SUCCESS.0
     })
 }
 
-/// Reads the parameters. A value that cannot be used makes the component step aside with a line that names it.
 extern "C" fn open() -> c_int {
-    guarded("open", Status::ERROR.0, || match params::resolve() {
-        Ok(options) => {
-            log::install(options.verbosity());
-            if let Ok(mut kept) = OPTIONS.lock() {
-                *kept = Some(options);
-            }
-            Status::SUCCESS.0
-        }
-        Err(e) => {
-            log::line(&format!("{e}; the component steps aside"));
-            Status::NOT_AVAILABLE.0
-        }
-    })
+    Status::SUCCESS.0
 }
 
 /// Nothing is left to wait for: finalising the module closed what it held.
@@ -189,16 +187,30 @@ unsafe extern "C" fn init(
         }
         // SAFETY: Open MPI passes the address of an int.
         unsafe { *count = 0 };
-        let Some(options) = OPTIONS.lock().ok().and_then(|kept| kept.clone()) else { return null_mut() };
+        let options = match OPTIONS.lock().ok().and_then(|kept| kept.clone()) {
+            Some(Ok(options)) => options,
+            Some(Err(reason)) => {
+                log::line(&format!("{reason}; the component steps aside"));
+                return null_mut();
+            }
+            None => return null_mut(),
+        };
+        log::install(options.verbosity());
         // Without MPI_THREAD_MULTIPLE calls still come from several threads, one at a time.
-        let level = if mpi_threads { ThreadLevel::Multiple } else { ThreadLevel::Serialized };
+        let level = if mpi_threads {
+            ThreadLevel::Multiple
+        } else {
+            ThreadLevel::Serialized
+        };
         let module = match Module::open(&options, level) {
             Ok(module) => module,
             Err(reason) => {
                 let said = if params::names_providers() { 0 } else { 1 };
                 log::verbose(said, || {
                     let reason = reason.lines().map(str::trim).collect::<Vec<_>>().join("; ");
-                    format!("the component steps aside, and Open MPI goes on with its other transports: {reason}")
+                    format!(
+                        "the component steps aside, and Open MPI goes on with its other transports: {reason}"
+                    )
                 });
                 return null_mut();
             }

@@ -28,5 +28,7 @@ fn report(function: &str, payload: &(dyn Any + Send)) {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("a panic without text");
-    log::line(&format!("{function} failed on an internal error: {text}; please report this"));
+    log::line(&format!(
+        "{function} failed on an internal error: {text}; please report this"
+    ));
 }

@@ -19,10 +19,19 @@ static VERBOSITY: AtomicI32 = AtomicI32::new(0);
 #[cold]
 pub(crate) fn line(text: &str) {
     // A NUL inside would cut the line short; none is expected.
-    let Ok(text) = CString::new(text.replace('\0', " ")) else { return };
+    let Ok(text) = CString::new(text.replace('\0', " ")) else {
+        return;
+    };
     // SAFETY: stream 0 is Open MPI's default, open while a component can run; each "%s" takes one NUL-terminated
     // string.
-    unsafe { ffi::opal_output(0, c"btl/%s: %s".as_ptr(), component::NAME.as_ptr(), text.as_ptr()) };
+    unsafe {
+        ffi::opal_output(
+            0,
+            c"btl/%s: %s".as_ptr(),
+            component::NAME.as_ptr(),
+            text.as_ptr(),
+        )
+    };
 }
 
 /// Writes a line when `btl_ofi_verbose` is at least `level`.
@@ -87,7 +96,11 @@ impl Visit for Text {
         // Writing to a String cannot fail.
         let _ = match field.name() {
             "message" => write!(self.0, "{value:?}"),
-            name => write!(self.0, "{}{name}={value:?}", if self.0.is_empty() { "" } else { ", " }),
+            name => write!(
+                self.0,
+                "{}{name}={value:?}",
+                if self.0.is_empty() { "" } else { ", " }
+            ),
         };
     }
 

@@ -61,11 +61,17 @@ impl Registrations {
         let name: *const c_char = CStr::as_ptr(c"grdma");
         // SAFETY: a NUL-terminated name; the resources are read during the call, except `reg_data`, which the caller
         // keeps in place.
-        let cache = unsafe { ffi::mca_rcache_base_module_create(name, transport.cast(), &raw mut resources) };
+        let cache = unsafe {
+            ffi::mca_rcache_base_module_create(name, transport.cast(), &raw mut resources)
+        };
         match NonNull::new(cache) {
             Some(cache) => Registrations::Cached(cache),
             None => {
-                log::verbose(1, || String::from("Open MPI has no registration cache; each registration is made anew"));
+                log::verbose(1, || {
+                    String::from(
+                        "Open MPI has no registration cache; each registration is made anew",
+                    )
+                });
                 Registrations::Direct
             }
         }
@@ -114,7 +120,10 @@ unsafe extern "C" fn reg_mem(
 }
 
 /// Called by the cache when a registration is unused and evicted, invalid, or not cacheable.
-unsafe extern "C" fn dereg_mem(_data: *mut c_void, registration: *mut ffi::mca_rcache_base_registration_t) -> c_int {
+unsafe extern "C" fn dereg_mem(
+    _data: *mut c_void,
+    registration: *mut ffi::mca_rcache_base_registration_t,
+) -> c_int {
     guarded("dereg_mem", Status::ERROR.0, || {
         let registration = registration.cast::<Registration>();
         // SAFETY: `reg_mem` initialised our part, and the cache gives each registration back once. A handle of
@@ -145,7 +154,9 @@ pub(crate) unsafe extern "C" fn register_mem(
 ) -> *mut ffi::mca_btl_base_registration_handle_t {
     guarded("register_mem", null_mut(), || {
         // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else { return null_mut() };
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return null_mut();
+        };
         let access = flags & Access::all().bits();
         match module.registrations() {
             Registrations::Cached(cache) => {
@@ -153,9 +164,14 @@ pub(crate) unsafe extern "C" fn register_mem(
                 // SAFETY: a live cache, whose functions Open MPI filled in.
                 let rc = unsafe {
                     match (*cache.as_ptr()).rcache_register {
-                        Some(register) => {
-                            register(cache.as_ptr(), base, size, 0, access as i32, &raw mut registration)
-                        }
+                        Some(register) => register(
+                            cache.as_ptr(),
+                            base,
+                            size,
+                            0,
+                            access as i32,
+                            &raw mut registration,
+                        ),
                         None => Status::NOT_SUPPORTED.0,
                     }
                 };
@@ -169,7 +185,11 @@ pub(crate) unsafe extern "C" fn register_mem(
                 let access = Access::from_bits_truncate(access);
                 // SAFETY: osc/rdma deregisters memory before it gives it back.
                 match unsafe { module.transport().register(base, size, access) } {
-                    Ok(region) => Box::into_raw(Box::new(Direct { handle: region.handle(), region })).cast(),
+                    Ok(region) => Box::into_raw(Box::new(Direct {
+                        handle: region.handle(),
+                        region,
+                    }))
+                    .cast(),
                     Err(e) => {
                         log::verbose(1, || format!("{e}"));
                         null_mut()
@@ -187,7 +207,9 @@ pub(crate) unsafe extern "C" fn deregister_mem(
 ) -> c_int {
     guarded("deregister_mem", Status::ERROR.0, || {
         // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else { return Status::BAD_PARAM.0 };
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return Status::BAD_PARAM.0;
+        };
         if handle.is_null() {
             return Status::BAD_PARAM.0;
         }

@@ -6,7 +6,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use btl_ofi::{Endpoint, HANDLE_SIZE, ErrorReport, Options, Transport, survey};
+use btl_ofi::{Endpoint, ErrorReport, HANDLE_SIZE, Options, Transport, survey};
 use mca_params::{Declaration, Value};
 use plugin_api::{AtomicFlags, ErrorFlags, ModuleFlags, OpFlags, Status, ThreadLevel};
 
@@ -123,7 +123,11 @@ pub(crate) fn register_common_parameters() -> Result<(), String> {
     // Informational until a provider is known; zero would make Open MPI take the atomics out of the flags.
     template.btl_atomic_flags = (AtomicFlags::all() - NOT_DECLARED).bits();
     for declared in Options::declarations() {
-        let number = declared.default.as_unsigned().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
+        let number = declared
+            .default
+            .as_unsigned()
+            .and_then(|n| u32::try_from(n).ok())
+            .unwrap_or(0);
         match declared.name.as_ref() {
             "btl_ofi_exclusivity" => template.btl_exclusivity = number,
             "btl_ofi_latency" => template.btl_latency = number,
@@ -136,7 +140,10 @@ pub(crate) fn register_common_parameters() -> Result<(), String> {
     // SAFETY: our exported component, and a module structure that stays in place.
     let rc = unsafe { ffi::mca_btl_base_param_register(component::base().cast_mut(), template) };
     if rc != Status::SUCCESS.0 {
-        return Err(format!("the parameters of every BTL could not be registered: {}", Status(rc)));
+        return Err(format!(
+            "the parameters of every BTL could not be registered: {}",
+            Status(rc)
+        ));
     }
     TEMPLATE.store(template, Ordering::Release);
     Ok(())
@@ -147,7 +154,9 @@ pub(crate) fn common_parameter(declared: &Declaration) -> Value {
     // Pairs with the store in `register_common_parameters`.
     let template = TEMPLATE.load(Ordering::Acquire);
     // SAFETY: NULL or leaked; the variable system writes to it only during registration.
-    unsafe { template.as_ref() }.map_or(declared.default.clone(), |template| params::field(template, declared))
+    unsafe { template.as_ref() }.map_or(declared.default.clone(), |template| {
+        params::field(template, declared)
+    })
 }
 
 impl Module {
@@ -182,7 +191,10 @@ impl Module {
         let module = Box::leak(module);
         let owner: *mut Module = module;
         module.transport().set_owner(owner.cast());
-        let report = ErrorReport { function: transport_error, context: owner.cast() };
+        let report = ErrorReport {
+            function: transport_error,
+            context: owner.cast(),
+        };
         module.transport().on_error(Some(report));
         // Pairs with `current`.
         CURRENT.store(owner, Ordering::Release);
@@ -247,7 +259,10 @@ impl Module {
             return;
         }
         let proc = self.peers().proc_of(endpoint);
-        let text = format!("btl/{}: {what}; ending the job", component::NAME.to_string_lossy());
+        let text = format!(
+            "btl/{}: {what}; ending the job",
+            component::NAME.to_string_lossy()
+        );
         let info = CString::new(text).unwrap_or_default();
         let callback = self.error.load(Ordering::Acquire);
         if !callback.is_null() {
@@ -255,7 +270,14 @@ impl Module {
             let callback = unsafe { transmute::<*mut c_void, ErrorCallback>(callback) };
             let btl = (&raw const self.btl).cast_mut();
             // SAFETY: Open MPI's function, with this module and a line that it prints during the call.
-            unsafe { callback(btl, ErrorFlags::FATAL.bits() as i32, proc, info.as_ptr().cast_mut()) };
+            unsafe {
+                callback(
+                    btl,
+                    ErrorFlags::FATAL.bits() as i32,
+                    proc,
+                    info.as_ptr().cast_mut(),
+                )
+            };
         } else {
             log::line(&format!("{what}; ending the job"));
             // SAFETY: a NUL-terminated message.
@@ -278,7 +300,10 @@ fn tell_choice(options: &Options) {
                     (None, true) => String::from("taken"),
                     (None, false) => String::from("usable, but not the first"),
                 };
-                log::line(&format!("provider {} on {}: {verdict}", candidate.name, candidate.domain));
+                log::line(&format!(
+                    "provider {} on {}: {verdict}",
+                    candidate.name, candidate.domain
+                ));
             }
         }
         Err(e) => log::line(&format!("{e}")),
@@ -291,7 +316,10 @@ fn publish(address: &[u8]) -> Result<(), String> {
     let rc = unsafe {
         ffi::mca_btl_ofi_host_modex_send(component::base(), address.as_ptr().cast(), address.len())
     };
-    Status(rc).ok().map(|_| ()).map_err(|status| format!("the address could not be published: {status}"))
+    Status(rc)
+        .ok()
+        .map(|_| ())
+        .map_err(|status| format!("the address could not be published: {status}"))
 }
 
 /// Fills in what the provider really offers, less what the user took away.
@@ -338,12 +366,16 @@ unsafe extern "C" fn transport_error(
 ) {
     guarded("transport_error", (), || {
         // SAFETY: `context` is the module that registered this function.
-        let Some(module) = (unsafe { context.cast::<Module>().as_ref() }) else { return };
+        let Some(module) = (unsafe { context.cast::<Module>().as_ref() }) else {
+            return;
+        };
         let text = if info.is_null() {
             Status(status).to_string()
         } else {
             // SAFETY: a NUL-terminated line, lent for the call.
-            unsafe { std::ffi::CStr::from_ptr(info) }.to_string_lossy().into_owned()
+            unsafe { std::ffi::CStr::from_ptr(info) }
+                .to_string_lossy()
+                .into_owned()
         };
         let _ = flags;
         // Fatal whatever the transport thinks of it: osc/rdma has no way to go on without a peer, and waits for
@@ -359,7 +391,9 @@ unsafe extern "C" fn register_error(
 ) -> c_int {
     guarded("register_error", Status::ERROR.0, || {
         // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else { return Status::BAD_PARAM.0 };
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return Status::BAD_PARAM.0;
+        };
         let pointer = callback.map_or(null_mut(), |f| f as *mut c_void);
         module.error.store(pointer, Ordering::Release);
         Status::SUCCESS.0
@@ -374,14 +408,19 @@ unsafe extern "C" fn dump(
 ) {
     guarded("dump", (), || {
         // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else { return };
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return;
+        };
         log::line(&counts(module.transport()));
         if !endpoint.is_null() {
             let proc = module.peers().proc_of(endpoint.cast());
             if !proc.is_null() {
                 // SAFETY: a process that Open MPI added and did not take back.
                 let name = unsafe { (*proc).proc_name };
-                log::line(&format!("endpoint {endpoint:p} is process {}.{}", name.jobid, name.vpid));
+                log::line(&format!(
+                    "endpoint {endpoint:p} is process {}.{}",
+                    name.jobid, name.vpid
+                ));
             }
         }
     });
@@ -406,11 +445,13 @@ fn counts(transport: &Transport) -> String {
 
 /// Ends the module. There is nothing to wait for: the C component sleeps for a second here.
 unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
-    guarded("finalize", Status::ERROR.0, || match NonNull::new(btl.cast::<Module>()) {
-        Some(module) => {
-            Module::end(module);
-            Status::SUCCESS.0
+    guarded("finalize", Status::ERROR.0, || {
+        match NonNull::new(btl.cast::<Module>()) {
+            Some(module) => {
+                Module::end(module);
+                Status::SUCCESS.0
+            }
+            None => Status::BAD_PARAM.0,
         }
-        None => Status::BAD_PARAM.0,
     })
 }

@@ -19,7 +19,14 @@ const PREFIX: &str = "btl_ofi_";
 const SHARED_PREFIX: &str = "opal_common_ofi_";
 
 /// Parameters that Open MPI registers for every BTL from the fields of a module, so that we must not.
-const OF_EVERY_BTL: [&str; 6] = ["exclusivity", "flags", "put_limit", "get_limit", "latency", "bandwidth"];
+const OF_EVERY_BTL: [&str; 6] = [
+    "exclusivity",
+    "flags",
+    "put_limit",
+    "get_limit",
+    "latency",
+    "bandwidth",
+];
 
 /// The variables of the last registration, in the order of the declarations; `None` for those of every BTL.
 static VARIABLES: Mutex<Vec<Option<Variable>>> = Mutex::new(Vec::new());
@@ -51,7 +58,10 @@ pub(crate) fn register() -> Result<(), String> {
         }
         let failed = || format!("parameter {} could not be registered", declared.name);
         let own = CString::new(own).map_err(|_| failed())?;
-        let shared = declared.synonyms.iter().find_map(|s| s.strip_prefix(SHARED_PREFIX));
+        let shared = declared
+            .synonyms
+            .iter()
+            .find_map(|s| s.strip_prefix(SHARED_PREFIX));
         let variable = match shared.and_then(|s| CString::new(s).ok()) {
             Some(shared) => with_shared_name(&shared, &own, declared),
             None => Variable::own(component, &own, declared),
@@ -59,7 +69,11 @@ pub(crate) fn register() -> Result<(), String> {
         let variable = variable.ok_or_else(failed)?;
         // Under a name of its own the component's parameters are known by those of `ofi` too, unless that component
         // is there to register them.
-        let usual = Name { framework: c"btl", component: c"ofi", variable: &own };
+        let usual = Name {
+            framework: c"btl",
+            component: c"ofi",
+            variable: &own,
+        };
         if component::NAME != c"ofi" && !usual.exists() {
             variable.synonym(&usual);
         }
@@ -69,22 +83,40 @@ pub(crate) fn register() -> Result<(), String> {
         *kept = variables;
     }
     let version = CString::new(component::description()).unwrap_or_default();
-    storage::version_string(component, c"implementation", c"What this component is, and for which Open MPI it was built", version);
+    storage::version_string(
+        component,
+        c"implementation",
+        c"What this component is, and for which Open MPI it was built",
+        version,
+    );
     module::register_common_parameters()
 }
 
 /// Registers the shared name as the variable and ours as its synonym, as `common/ofi` does for each of its users.
 fn with_shared_name(shared: &CStr, own: &CStr, declared: &Declaration) -> Option<Variable> {
-    let variable =
-        Variable::shared(&Name { framework: c"opal_common", component: c"ofi", variable: shared }, declared)?;
+    let variable = Variable::shared(
+        &Name {
+            framework: c"opal_common",
+            component: c"ofi",
+            variable: shared,
+        },
+        declared,
+    )?;
     variable
-        .synonym(&Name { framework: c"btl", component: component::NAME, variable: own })
+        .synonym(&Name {
+            framework: c"btl",
+            component: component::NAME,
+            variable: own,
+        })
         .then_some(variable)
 }
 
 /// Reads all values, as the command line, the environment and files set them.
 pub(crate) fn resolve() -> Result<Options, Error> {
-    let variables = VARIABLES.lock().map(|kept| kept.clone()).unwrap_or_default();
+    let variables = VARIABLES
+        .lock()
+        .map(|kept| kept.clone())
+        .unwrap_or_default();
     let mut at = 0;
     Options::resolve(|declared| {
         let variable = variables.get(at).copied().flatten();
@@ -96,7 +128,10 @@ pub(crate) fn resolve() -> Result<Options, Error> {
             None => module::common_parameter(declared),
         };
         if declared.name == "btl_ofi_provider_include" {
-            NAMED.store(value.as_str().is_some_and(|list| !list.trim().is_empty()), Ordering::Relaxed);
+            NAMED.store(
+                value.as_str().is_some_and(|list| !list.trim().is_empty()),
+                Ordering::Relaxed,
+            );
         }
         permitted(declared, value)
     })
@@ -117,17 +152,22 @@ fn permitted(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
         _ => None,
     };
     let inside = match (&declared.allowed, number) {
-        (Allowed::Range { min, max }, Some(n)) => (i128::from(*min)..=i128::from(*max)).contains(&n),
-        (Allowed::Min(min), Some(n)) => n >= i128::from(*min),
-        (Allowed::OneOf(words), None) => {
-            value.as_str().is_none_or(|text| words.iter().any(|word| word.eq_ignore_ascii_case(text)))
+        (Allowed::Range { min, max }, Some(n)) => {
+            (i128::from(*min)..=i128::from(*max)).contains(&n)
         }
+        (Allowed::Min(min), Some(n)) => n >= i128::from(*min),
+        (Allowed::OneOf(words), None) => value
+            .as_str()
+            .is_none_or(|text| words.iter().any(|word| word.eq_ignore_ascii_case(text))),
         _ => true,
     };
     if inside {
         return Ok(value);
     }
-    Err(Unusable(format!("`{value}` is not allowed; {}", declared.allowed_text())))
+    Err(Unusable(format!(
+        "`{value}` is not allowed; {}",
+        declared.allowed_text()
+    )))
 }
 
 /// A value that Open MPI keeps in a field of every BTL module.

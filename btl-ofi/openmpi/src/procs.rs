@@ -31,8 +31,12 @@ impl Name {
     fn number(self) -> u64 {
         // SAFETY: takes nothing; Open MPI set the own process before it loaded components.
         let own = unsafe { ffi::opal_proc_local_get() };
-        // SAFETY: NULL or this process.
-        let job = if own.is_null() { 0 } else { unsafe { Name::of(own) }.0 };
+        let job = if own.is_null() {
+            0
+        } else {
+            // SAFETY: not NULL, so this process.
+            unsafe { Name::of(own) }.0
+        };
         u64::from(self.0.wrapping_sub(job)) << 32 | u64::from(self.1)
     }
 }
@@ -49,7 +53,10 @@ struct Peer {
 impl Peers {
     /// The process behind an endpoint, or NULL.
     pub(crate) fn proc_of(&self, endpoint: *const Endpoint) -> *mut ffi::opal_proc_t {
-        let peer = self.0.values().find(|peer| peer.endpoint.as_ptr().cast_const() == endpoint);
+        let peer = self
+            .0
+            .values()
+            .find(|peer| peer.endpoint.as_ptr().cast_const() == endpoint);
         peer.map_or(null_mut(), |peer| peer.proc)
     }
 }
@@ -67,7 +74,10 @@ impl Published {
     /// # Safety
     /// `proc` is a process of Open MPI.
     unsafe fn by(proc: *const ffi::opal_proc_t) -> Result<Published, Status> {
-        let mut published = Published { data: null_mut(), size: 0 };
+        let mut published = Published {
+            data: null_mut(),
+            size: 0,
+        };
         // SAFETY: the caller's promise; both out pointers are valid for the call.
         let rc = unsafe {
             ffi::mca_btl_ofi_host_modex_recv(
@@ -109,7 +119,9 @@ pub(crate) unsafe extern "C" fn add_procs(
 ) -> c_int {
     guarded("add_procs", Status::ERROR.0, || {
         // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else { return Status::BAD_PARAM.0 };
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return Status::BAD_PARAM.0;
+        };
         if count == 0 {
             return Status::SUCCESS.0;
         }
@@ -117,8 +129,12 @@ pub(crate) unsafe extern "C" fn add_procs(
             return Status::BAD_PARAM.0;
         }
         // SAFETY: Open MPI passes arrays of `count` entries.
-        let (procs, endpoints) =
-            unsafe { (slice::from_raw_parts(procs, count), slice::from_raw_parts_mut(endpoints, count)) };
+        let (procs, endpoints) = unsafe {
+            (
+                slice::from_raw_parts(procs, count),
+                slice::from_raw_parts_mut(endpoints, count),
+            )
+        };
         for (i, (&proc, endpoint)) in procs.iter().zip(endpoints).enumerate() {
             // SAFETY: the entries are processes of Open MPI.
             let Some(peer) = (unsafe { peer(module, proc) }) else {
@@ -154,21 +170,34 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
     let published = match unsafe { Published::by(proc) } {
         Ok(published) => published,
         Err(status) => {
-            log::verbose(1, || format!("process {}.{} published no address: {status}", name.0, name.1));
+            log::verbose(1, || {
+                format!(
+                    "process {}.{} published no address: {status}",
+                    name.0, name.1
+                )
+            });
             return None;
         }
     };
     match module.transport().connect(published.bytes(), name.number()) {
         Ok(endpoint) => {
             // Two threads may add one process at once: both got the same endpoint, counted twice.
-            if module.peers().0.insert(name, Peer { endpoint, proc }).is_some() {
+            if module
+                .peers()
+                .0
+                .insert(name, Peer { endpoint, proc })
+                .is_some()
+            {
                 // SAFETY: connected twice, released once.
                 unsafe { module.transport().disconnect(endpoint) };
             }
             Some(endpoint)
         }
         Err(e) => {
-            log::line(&format!("process {}.{} cannot be reached: {e}", name.0, name.1));
+            log::line(&format!(
+                "process {}.{} cannot be reached: {e}",
+                name.0, name.1
+            ));
             None
         }
     }
@@ -183,7 +212,9 @@ pub(crate) unsafe extern "C" fn del_procs(
 ) -> c_int {
     guarded("del_procs", Status::ERROR.0, || {
         // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else { return Status::BAD_PARAM.0 };
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return Status::BAD_PARAM.0;
+        };
         if count == 0 {
             return Status::SUCCESS.0;
         }
@@ -202,7 +233,9 @@ pub(crate) unsafe extern "C" fn del_procs(
                 // SAFETY: connected when it was added, and out of the table now.
                 let status = unsafe { module.transport().disconnect(peer.endpoint) };
                 if !status.is_ok() {
-                    log::verbose(1, || format!("releasing process {}.{}: {status}", name.0, name.1));
+                    log::verbose(1, || {
+                        format!("releasing process {}.{}: {status}", name.0, name.1)
+                    });
                 }
             }
         }

@@ -31,7 +31,11 @@ type BtlHandle = *mut ffi::mca_btl_base_registration_handle_t;
 type BtlCallback = ffi::mca_btl_base_rdma_completion_fn_t;
 
 /// Open MPI's callback as the transport's: the transport passes back the module and endpoint that Open MPI knows.
-fn completion(callback: BtlCallback, context: *mut c_void, data: *mut c_void) -> Option<Completion> {
+fn completion(
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Option<Completion> {
     let callback = callback?;
     type Callback = unsafe extern "C" fn(
         Btl,
@@ -45,7 +49,11 @@ fn completion(callback: BtlCallback, context: *mut c_void, data: *mut c_void) ->
     // SAFETY: both are C functions of seven parameters that agree one by one, pointers of the same size and an int;
     // only what the pointers point to is named differently.
     let function = unsafe { transmute::<Callback, CompletionFn>(callback) };
-    Some(Completion { function, context, data })
+    Some(Completion {
+        function,
+        context,
+        data,
+    })
 }
 
 /// The call's arguments that every operation shares.
@@ -88,13 +96,26 @@ impl<'a> Call<'a> {
         if status == Status::COMPLETED {
             if let Some(callback) = callback {
                 // SAFETY: Open MPI's callback with the arguments of its call.
-                unsafe { callback(self.btl, self.endpoint.as_ptr().cast(), local.0, local.1, context, data, 0) };
+                unsafe {
+                    callback(
+                        self.btl,
+                        self.endpoint.as_ptr().cast(),
+                        local.0,
+                        local.1,
+                        context,
+                        data,
+                        0,
+                    )
+                };
             }
             return Status::SUCCESS.0;
         }
         // SAFETY: an endpoint that `add_procs` handed out, alive until `del_procs`.
         let process = unsafe { self.endpoint.as_ref() }.proc();
-        self.module.fail(self.endpoint.as_ptr(), &format!("a {what} to process {process} was refused: {status}"));
+        self.module.fail(
+            self.endpoint.as_ptr(),
+            &format!("a {what} to process {process} was refused: {status}"),
+        );
         status.0
     }
 }
@@ -116,7 +137,9 @@ pub(crate) unsafe extern "C" fn put(
 ) -> c_int {
     guarded("put", Status::ERROR.0, || {
         // SAFETY: Open MPI passes what it got from this module.
-        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else { return Status::BAD_PARAM.0 };
+        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
+            return Status::BAD_PARAM.0;
+        };
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps `size` bytes at `local` untouched until completion.
         let status = unsafe {
@@ -130,7 +153,14 @@ pub(crate) unsafe extern "C" fn put(
                 done,
             )
         };
-        call.settle("put", status, (local, local_handle), callback, context, data)
+        call.settle(
+            "put",
+            status,
+            (local, local_handle),
+            callback,
+            context,
+            data,
+        )
     })
 }
 
@@ -151,7 +181,9 @@ pub(crate) unsafe extern "C" fn get(
 ) -> c_int {
     guarded("get", Status::ERROR.0, || {
         // SAFETY: Open MPI passes what it got from this module.
-        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else { return Status::BAD_PARAM.0 };
+        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
+            return Status::BAD_PARAM.0;
+        };
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma leaves `size` bytes at `local` to the transport until completion.
         let status = unsafe {
@@ -165,7 +197,14 @@ pub(crate) unsafe extern "C" fn get(
                 done,
             )
         };
-        call.settle("get", status, (local, local_handle), callback, context, data)
+        call.settle(
+            "get",
+            status,
+            (local, local_handle),
+            callback,
+            context,
+            data,
+        )
     })
 }
 
@@ -185,16 +224,33 @@ pub(crate) unsafe extern "C" fn atomic_op(
 ) -> c_int {
     guarded("atomic_op", Status::ERROR.0, || {
         // SAFETY: Open MPI passes what it got from this module.
-        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else { return Status::BAD_PARAM.0 };
+        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
+            return Status::BAD_PARAM.0;
+        };
         let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
             return Status::NOT_SUPPORTED.0;
         };
         let done = completion(callback, context, data);
         // SAFETY: no local memory takes part.
         let status = unsafe {
-            call.module.transport().atomic_op(call.endpoint, remote, call.handle, op, operand, flags, done)
+            call.module.transport().atomic_op(
+                call.endpoint,
+                remote,
+                call.handle,
+                op,
+                operand,
+                flags,
+                done,
+            )
         };
-        call.settle("update", status, (null_mut(), null_mut()), callback, context, data)
+        call.settle(
+            "update",
+            status,
+            (null_mut(), null_mut()),
+            callback,
+            context,
+            data,
+        )
     })
 }
 
@@ -216,7 +272,9 @@ pub(crate) unsafe extern "C" fn atomic_fop(
 ) -> c_int {
     guarded("atomic_fop", Status::ERROR.0, || {
         // SAFETY: Open MPI passes what it got from this module.
-        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else { return Status::BAD_PARAM.0 };
+        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
+            return Status::BAD_PARAM.0;
+        };
         let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
             return Status::NOT_SUPPORTED.0;
         };
@@ -235,7 +293,14 @@ pub(crate) unsafe extern "C" fn atomic_fop(
                 done,
             )
         };
-        call.settle("fetching update", status, (local, local_handle), callback, context, data)
+        call.settle(
+            "fetching update",
+            status,
+            (local, local_handle),
+            callback,
+            context,
+            data,
+        )
     })
 }
 
@@ -257,8 +322,12 @@ pub(crate) unsafe extern "C" fn atomic_cswap(
 ) -> c_int {
     guarded("atomic_cswap", Status::ERROR.0, || {
         // SAFETY: Open MPI passes what it got from this module.
-        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else { return Status::BAD_PARAM.0 };
-        let Some(flags) = OpFlags::from_bits(flags as u32) else { return Status::NOT_SUPPORTED.0 };
+        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
+            return Status::BAD_PARAM.0;
+        };
+        let Some(flags) = OpFlags::from_bits(flags as u32) else {
+            return Status::NOT_SUPPORTED.0;
+        };
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma leaves 8 bytes at `local` to the transport until completion.
         let status = unsafe {
@@ -274,7 +343,14 @@ pub(crate) unsafe extern "C" fn atomic_cswap(
                 done,
             )
         };
-        call.settle("compare-and-swap", status, (local, local_handle), callback, context, data)
+        call.settle(
+            "compare-and-swap",
+            status,
+            (local, local_handle),
+            callback,
+            context,
+            data,
+        )
     })
 }
 
@@ -282,13 +358,18 @@ pub(crate) unsafe extern "C" fn atomic_cswap(
 pub(crate) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int {
     guarded("flush", Status::ERROR.0, || {
         // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else { return Status::BAD_PARAM.0 };
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return Status::BAD_PARAM.0;
+        };
         // SAFETY: an endpoint that `add_procs` handed out, alive until `del_procs`.
         let peer = unsafe { endpoint.cast::<Endpoint>().as_ref() };
         let status = module.transport().flush(peer);
         if !status.is_ok() && !status.is_again() {
             // osc/rdma does not look at what flush returns.
-            module.fail(endpoint.cast(), &format!("operations failed before a flush: {status}"));
+            module.fail(
+                endpoint.cast(),
+                &format!("operations failed before a flush: {status}"),
+            );
         }
         status.0
     })

@@ -115,7 +115,12 @@ impl Variable {
         let mut at: *const ffi::mca_base_var_storage_t = null();
         // SAFETY: the function writes the address of the variable's storage to the pointer it is given.
         let rc = unsafe {
-            ffi::mca_base_var_get_value(self.0, (&raw mut at).cast::<c_void>().cast(), null_mut(), null_mut())
+            ffi::mca_base_var_get_value(
+                self.0,
+                (&raw mut at).cast::<c_void>().cast(),
+                null_mut(),
+                null_mut(),
+            )
         };
         if rc != 0 || at.is_null() {
             return None;
@@ -147,7 +152,12 @@ unsafe fn text(at: *const c_char) -> String {
 }
 
 /// Registers a string that `ompi_info` prints and nobody can set.
-pub(crate) fn version_string(component: *const ffi::mca_base_component_t, variable: &CStr, help: &CStr, text: CString) {
+pub(crate) fn version_string(
+    component: *const ffi::mca_base_component_t,
+    variable: &CStr,
+    help: &CStr,
+    text: CString,
+) {
     // SAFETY: all-zero is a value of every field of the union.
     let storage = Box::leak(Box::new(unsafe { zeroed::<ffi::mca_base_var_storage_t>() }));
     // The variable system copies the string that it finds here.

@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# `./dev openmpi5`: the component under Debian 13's Open MPI 5.0, in a root of its own.
+#
+# Makes a minimal Debian 13 with debootstrap, builds the component on this machine against the headers in there, runs
+# the test programs and mpi4py's tests in there, and takes everything down again, also when interrupted. Needs root
+# (debootstrap, chroot and mounts) and about 1.2 GB. `--keep` leaves the root for the next run; `--clean` removes it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/openmpi.sh
+
+suite=trixie
+mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+root=$(pwd)/$openmpi_dir/$suite
+keep=no
+
+unmount() {
+    local at
+    # Deepest first; what is not mounted is passed over.
+    for at in dev/shm dev/pts dev proc; do
+        if mountpoint -q "$root/$at"; then umount "$root/$at" || umount -l "$root/$at"; fi
+    done
+}
+
+clean() {
+    unmount
+    # A mount that would not go must not be emptied.
+    if grep -q " $root/" /proc/mounts; then
+        openmpi_die "something is still mounted under $root; it was left in place"
+    fi
+    rm -rf --one-file-system "$root"
+}
+
+leave() {
+    local status=$?
+    if [ $keep = yes ]; then unmount; else clean; fi
+    exit $status
+}
+
+inside() {
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 chroot "$root" "$@"
+}
+
+make_root() {
+    if [ ! -x "$root/usr/bin/mpicc" ]; then
+        openmpi_say "a Debian $suite in $root"
+        clean
+        debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$openmpi_dir/debootstrap.log" 2>&1 ||
+            { tail -3 "$openmpi_dir/debootstrap.log" >&2; openmpi_die "debootstrap failed ($openmpi_dir/debootstrap.log)"; }
+        cp /etc/resolv.conf "$root/etc/"
+    fi
+    mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
+    mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
+    # Shared memory of its own, so that nothing of it stays behind on this machine.
+    mkdir -p "$root/dev/shm"
+    mountpoint -q "$root/dev/shm" || mount -t tmpfs tmpfs "$root/dev/shm"
+    if [ ! -x "$root/usr/bin/mpicc" ]; then
+        inside apt-get update >>"$openmpi_dir/debootstrap.log" 2>&1
+        inside apt-get install -y --no-install-recommends openmpi-bin libopenmpi-dev libfabric1 python3-mpi4py \
+            gcc libc6-dev >>"$openmpi_dir/debootstrap.log" 2>&1 || openmpi_die "apt-get failed ($openmpi_dir/debootstrap.log)"
+    fi
+}
+
+# Built on this machine: libfabric and the C library keep old programs running on new versions.
+build() {
+    local libdir
+    libdir=$(dirname "$(find "$root/usr/lib" -maxdepth 2 -name libopen-pal.so | head -1)")
+    openmpi_version=$(inside ompi_info --version | sed -n 's/^Open MPI v//p')
+    openmpi_say "building for Open MPI $openmpi_version"
+    MCA_BTL_OFI_SERIES=5.0 MCA_BTL_OFI_OMPI_PREFIX=$libdir/openmpi cargo build --release -p mca-btl-ofi
+    openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/5.0"
+    rm -rf "$root/work"
+    mkdir -p "$root/work"
+    cp -r "$openmpi_dir/5.0" "$root/work/component"
+    cp -r tests/openmpi "$root/work/tests"
+    # The folder of the other series, to show that it is refused.
+    if [ -d "$openmpi_dir/4.1" ]; then cp -r "$openmpi_dir/4.1" "$root/work/other"; fi
+}
+
+# run5 PROVIDER RANKS [options] PROGRAM...
+run5() {
+    local provider=$1 ranks=$2
+    shift 2
+    inside timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --map-by :oversubscribe --bind-to none \
+        --mca mca_base_component_path "${OPENMPI_COMPONENT:-/work/component}" --mca osc rdma,sm \
+        --mca btl "self,sm,$openmpi_name" --mca btl_sm_single_copy_mechanism none \
+        --mca opal_common_ofi_provider_include "$provider" "$@" 2>&1
+}
+
+program5() {
+    local provider=$1 ranks=$2 program=$3 out
+    out=$(run5 "$provider" "$ranks" --mca btl_ofi_verbose 1 "/work/bin/$program") || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aEq ' [1-9][0-9]* operations posted' <<<"$out"
+}
+
+mpi4py5() {
+    local provider=$1 ranks=$2 out
+    out=$(OPENMPI_LIMIT=300 run5 "$provider" "$ranks" python3 /work/mpi4py/test/main.py -v -f \
+        -i test_rma -i test_rma_nb -i test_win) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
+}
+
+shows_itself5() {
+    local out
+    out=$(inside env OMPI_MCA_mca_base_component_path=/work/component ompi_info --param btl "$openmpi_name" --level 9 2>&1)
+    printf '%s\n' "$out"
+    grep -aq "MCA btl: $openmpi_name (MCA v2.1.0, API v3.3.0" <<<"$out" &&
+        grep -aq "implementation.*built for Open MPI $openmpi_version" <<<"$out"
+}
+
+# A component of 4.1 must not be taken for one of 5.0.
+refuses_other_series() {
+    local out
+    out=$(inside env OMPI_MCA_mca_base_component_path=/work/other ompi_info --parsable 2>&1) || true
+    ! grep -aq 'btl:ofi:version.*component:0\.' <<<"$out"
+}
+
+# The tests of the mpi4py that the packages bring, from its source distribution.
+fetch_mpi4py() {
+    local version archive
+    version=$(inside python3 -c 'import mpi4py; print(mpi4py.__version__)')
+    archive=$openmpi_dir/mpi4py-$version.tar.gz
+    [ -f "$archive" ] || python3 -m pip download -q --no-binary mpi4py --no-deps -d "$openmpi_dir" "mpi4py==$version"
+    mkdir -p "$root/work/mpi4py"
+    tar -C "$root/work/mpi4py" --strip-components 1 -xf "$archive"
+}
+
+main() {
+    local provider ranks program
+    case "${1:-}" in
+        --clean) clean; return ;;
+        --keep) keep=yes ;;
+        '') ;;
+        *) openmpi_die "unknown: $1 (nothing, --keep or --clean)" ;;
+    esac
+    [ "$(id -u)" -eq 0 ] || openmpi_die "debootstrap and chroot need root: run this as root"
+    mkdir -p "$openmpi_dir"
+    command -v debootstrap >/dev/null || openmpi_packages debootstrap
+    trap leave EXIT
+    trap 'exit 130' INT TERM
+    make_root
+    build
+    inside sh -ec 'mkdir -p /work/bin; for p in hello_window transfers atomics window_life threads passive_target; do
+        mpicc -std=gnu11 -O2 -pthread -o /work/bin/$p /work/tests/$p.c; done'
+    openmpi_check "5.0: ompi_info names the component" shows_itself5
+    openmpi_check "5.0: a component of 4.1 is refused" refuses_other_series
+    for provider in shm 'tcp;ofi_rxm'; do
+        for ranks in 2 3; do
+            for program in hello_window transfers atomics window_life threads; do
+                openmpi_check "5.0: $program, $ranks ranks, $provider" program5 "$provider" "$ranks" "$program"
+            done
+        done
+    done
+    openmpi_check "5.0: passive_target, 2 ranks, shm" program5 shm 2 passive_target
+    fetch_mpi4py
+    for provider in shm 'tcp;ofi_rxm'; do
+        for ranks in 1 2 3 4; do
+            openmpi_check "5.0: mpi4py, $ranks ranks, $provider" mpi4py5 "$provider" "$ranks"
+        done
+    done
+    openmpi_end
+}
+
+main "$@"

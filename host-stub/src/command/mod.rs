@@ -1,5 +1,6 @@
 //! The `host-stub` program: its arguments, its exit codes, and how its errors are shown.
 
+pub mod bench;
 pub mod check;
 pub mod info;
 pub mod launch;
@@ -65,6 +66,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measures latency and rate of a call between two ranks.
+    Bench(bench::Bench),
     /// Checks every call, type, layout and epoch of windows against a model.
     Check(check::Check),
     /// Shows the plugin and every provider, accepted or with the reason for its refusal.
@@ -242,6 +245,7 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), CommandError> {
 /// Runs the command with this process's arguments.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Bench(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Info(command) => command.run().map(|exit| exit as u8),
         Command::Params(command) => command.run().map(|exit| exit as u8),

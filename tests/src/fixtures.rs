@@ -13,6 +13,12 @@ pub fn ofi_plugin() -> &'static Path {
     PLUGIN.get_or_init(|| build("btl-ofi-plugin", "libbtl_ofi.so"))
 }
 
+/// The `host-stub` program, built like [`ofi_plugin`].
+pub fn host_stub() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| build("host-stub", "host-stub"))
+}
+
 /// The program or plugin of `c/` that the build script made under this name.
 pub fn c_program(name: &str) -> PathBuf {
     let path = Path::new(env!("OUT_DIR")).join(name);

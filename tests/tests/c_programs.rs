@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{c_plugin, c_program, ofi_plugin};
+use integration_tests::fixtures::{c_plugin, c_program, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 
 /// Longer than the host's own limit, whose message is the better one.
@@ -55,6 +55,24 @@ fn c_host_over_c_plugin() {
             &c_plugin(""),
             &[&format!("btl_cma_queue_depth={depth}")],
         );
+    }
+}
+
+/// Windows over the C plugin: the Rust host's whole self-check, on one rank and on two.
+#[test]
+fn rust_host_over_c_plugin() {
+    for (variant, ranks, depth) in [("", "1", "64"), ("", "2", "0"), ("FUTURE", "2", "64")] {
+        let outcome = run(
+            Command::new(host_stub())
+                .args(["check", "--np", ranks, "--plugin"])
+                .arg(c_plugin(variant))
+                .args(["--mca", "btl_cma_queue_depth", depth]),
+            LIMIT,
+        );
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{said}");
+        assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");
+        assert!(outcome.stdout.contains("provider cma"), "{said}");
     }
 }
 

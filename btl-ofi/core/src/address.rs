@@ -76,6 +76,11 @@ impl Handle {
         self.length
     }
 
+    /// The provider's key.
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
     /// Where `size` bytes at the owner's virtual address `address` are for the provider: checked to
     /// lie inside the region, as an address where the provider uses virtual addresses, else as an
     /// offset from the base.

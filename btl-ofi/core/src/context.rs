@@ -80,6 +80,8 @@ pub(crate) struct State {
     pub(crate) pool: Pool,
     /// Operations of no bytes, complete as soon as progress is made.
     pub(crate) ready: Vec<Finished>,
+    /// An empty list to fill next, so that its memory is used again.
+    pub(crate) spare: Vec<Finished>,
     /// Error completions that named no operation. See `failure`.
     pub(crate) unattributed: u32,
     /// Polls without any completion while operations were outstanding.
@@ -88,6 +90,18 @@ pub(crate) struct State {
     pub(crate) completed: u64,
     pub(crate) failed: u64,
     pub(crate) again: u64,
+}
+
+impl State {
+    /// The operations that are ready, leaving the spare list in their place.
+    #[inline]
+    pub(crate) fn take_ready(&mut self) -> Vec<Finished> {
+        if self.ready.is_empty() {
+            return Vec::new();
+        }
+        let spare = std::mem::take(&mut self.spare);
+        std::mem::replace(&mut self.ready, spare)
+    }
 }
 
 /// One transmit context. Aligned so that two contexts never share a cache line.
@@ -148,6 +162,7 @@ impl Context {
         let state = State {
             pool: Pool::new(),
             ready: Vec::new(),
+            spare: Vec::new(),
             unattributed: 0,
             idle: 0,
             posted: 0,

@@ -29,6 +29,8 @@ pub struct Endpoint {
     pub(crate) process: Option<ProcessId>,
     /// Whether its memory is written from this side, so that a plain completion is enough.
     pub(crate) direct: bool,
+    /// Whether it is this process, and puts and gets to it are copies (`Policy::self_by_copy`).
+    pub(crate) copied: bool,
     /// Whether it has been read from, where fetching atomics need that (`Policy::fetch_alone`).
     pub(crate) met: AtomicBool,
 }

@@ -12,6 +12,7 @@ use plugin_api::Status;
 
 use crate::endpoint::Endpoint;
 use crate::error::{Doing, Error, check};
+use crate::liveness::ProcessId;
 use crate::modex::Blob;
 use crate::tally::Tally;
 use crate::transport::{CLOSE_PATIENCE, Transport};
@@ -90,6 +91,7 @@ impl Transport {
             connected: AtomicU32::new(1),
             process: here.then_some(blob.process),
             direct: self.policy.direct && here && reaches(&blob),
+            copied: self.policy.self_by_copy && here && blob.process == ProcessId::own(),
             met: AtomicBool::new(false),
         });
         let entry = peers.known.entry(proc).insert_entry(endpoint);

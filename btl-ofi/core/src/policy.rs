@@ -33,6 +33,10 @@ pub(crate) struct Policy {
     /// Whether a fetching atomic is only posted to a context that has nothing outstanding, and to a
     /// peer that has been read from before.
     pub(crate) fetch_alone: bool,
+    /// Largest put or get, whatever the provider says of itself.
+    pub(crate) largest: usize,
+    /// Whether puts and gets to this process itself are copies made here.
+    pub(crate) self_by_copy: bool,
     /// Whether operations left outstanding at a dead peer keep those to others from completing.
     pub(crate) dead_peer_blocks: bool,
     /// Whether atomics from one origin to one target take effect in order.
@@ -85,6 +89,12 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         direct,
         bare: !claims_context,
         fetch_alone: mixes_fetches_up(&info.provider()),
+        largest: if overruns(&info.provider()) {
+            info.tx_attr().inject_size
+        } else {
+            usize::MAX
+        },
+        self_by_copy: loses_itself(&info.provider()),
         dead_peer_blocks: answers_in_order(&info.provider()) || mixes_fetches_up(&info.provider()),
         updates_fetch: frees_twice(&info.provider()),
         atomics_ordered: ordered,
@@ -130,6 +140,18 @@ fn frees_twice(provider: &str) -> bool {
 /// yet (prov/shm, smr_progress_resp), so one that never comes holds up all after it.
 fn answers_in_order(provider: &str) -> bool {
     is_shm(provider)
+}
+
+/// rxd crashes when a process sends more than a packet to itself (1.17). Its progress is manual, so
+/// what peers do to this process's memory happens under the context's lock, and so do these copies.
+fn loses_itself(provider: &str) -> bool {
+    provider.ends_with("ofi_rxd")
+}
+
+/// rxd crashes when transfers of more than one packet go both ways between two processes (1.17), so
+/// they are kept to what it sends in one: its inject size.
+fn overruns(provider: &str) -> bool {
+    provider.ends_with("ofi_rxd")
 }
 
 /// rxd gives results of fetching atomics to the wrong operations as soon as two are outstanding

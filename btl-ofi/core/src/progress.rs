@@ -73,11 +73,7 @@ impl Transport {
         }
         state.completed += n as u64;
         state.idle = 0;
-        let ready = if state.ready.is_empty() {
-            Vec::new()
-        } else {
-            std::mem::take(&mut state.ready)
-        };
+        let ready = state.take_ready();
         drop(state);
 
         self.lower_bare(context, entries);
@@ -85,8 +81,7 @@ impl Transport {
         let finished =
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
         self.deliver(context, finished, Status::SUCCESS);
-        self.deliver(context, &ready, Status::SUCCESS);
-        n + ready.len()
+        n + self.deliver_ready(context, ready)
     }
 
     /// Counts operations without record as done, runs of one peer at once.
@@ -139,6 +134,18 @@ impl Transport {
         }
     }
 
+    /// Delivers what needed no provider, and gives the list back to be filled again.
+    #[inline]
+    fn deliver_ready(&self, context: &Context, mut ready: Vec<Finished>) -> usize {
+        let n = ready.len();
+        if n > 0 {
+            self.deliver(context, &ready, Status::SUCCESS);
+            ready.clear();
+            context.state.lock().spare = ready;
+        }
+        n
+    }
+
     /// What there is to do when the queue gave no completion.
     #[inline]
     fn poll_without_entry(
@@ -149,10 +156,9 @@ impl Transport {
     ) -> usize {
         if n == -(ffi::FI_EAGAIN as isize) || n == 0 {
             if !state.ready.is_empty() {
-                let ready = std::mem::take(&mut state.ready);
+                let ready = state.take_ready();
                 drop(state);
-                self.deliver(context, &ready, Status::SUCCESS);
-                return ready.len();
+                return self.deliver_ready(context, ready);
             }
             if context.tally.outstanding() == 0 {
                 return 0;

@@ -2,7 +2,7 @@
 //! provider has none.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +26,8 @@ pub(crate) struct Registrar {
     keys: Mutex<Keys>,
     generation: AtomicU32,
     live: AtomicU64,
+    /// The regions by their keys, where this process copies to itself (`Policy::self_by_copy`).
+    regions: Mutex<HashMap<u64, Handle>>,
 }
 
 /// Keys that we hand out: small, dense, and given out again only after the region that had one is
@@ -67,6 +69,7 @@ impl Registrar {
             }),
             generation: AtomicU32::new(0),
             live: AtomicU64::new(0),
+            regions: Mutex::new(HashMap::new()),
         }
     }
 
@@ -107,9 +110,12 @@ impl Registrar {
         match registered {
             Ok((mr, provider_key)) => {
                 self.live.fetch_add(1, Ordering::Relaxed);
+                let handle = Handle::new(address, length as u64, provider_key, generation);
+                let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+                regions.insert(provider_key, handle);
                 Ok(Region {
                     mr,
-                    handle: Handle::new(address, length as u64, provider_key, generation),
+                    handle,
                     key,
                     registrar: Arc::clone(self),
                 })
@@ -119,6 +125,12 @@ impl Registrar {
                 Err(e)
             }
         }
+    }
+
+    /// Whether a handle names a region of this process that lives now.
+    pub(crate) fn lives(&self, handle: &Handle) -> bool {
+        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        regions.get(&handle.key()) == Some(handle)
     }
 
     fn register_with_provider(
@@ -213,6 +225,16 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         // The key may go to another region once this one is closed, and not before.
+        {
+            let registrar = &self.registrar;
+            let mut regions = registrar
+                .regions
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if regions.get(&self.handle.key()) == Some(&self.handle) {
+                regions.remove(&self.handle.key());
+            }
+        }
         self.mr = None;
         self.registrar.return_key(self.key);
         self.registrar.live.fetch_sub(1, Ordering::Relaxed);

@@ -164,7 +164,7 @@ impl Transport {
         status
     }
 
-    /// Completes an operation of no bytes: at once without callback, else when progress is made.
+    /// Completes an operation that needs no provider: at once without callback, else when progress is made.
     #[cold]
     pub(crate) fn nothing(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
         // SAFETY: the caller of the operation vouched for the endpoint.
@@ -194,6 +194,38 @@ impl Transport {
             local_handle: caller.local_handle,
         });
         Status::SUCCESS
+    }
+
+    /// A put or get to this process itself, made by copying under the context's lock.
+    ///
+    /// # Safety
+    /// The local buffer is good for `size` bytes; `remote_address` lies in the handle's bounds.
+    #[cold]
+    unsafe fn copy(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: Caller,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+        put: bool,
+    ) -> Status {
+        if !self.registrar.lives(remote) {
+            return Status::PERM;
+        }
+        let local: *mut u8 = caller.local_address.cast();
+        let window: *mut u8 = ptr::with_exposed_provenance_mut(remote_address as usize);
+        let (from, to) = if put {
+            (local, window)
+        } else {
+            (window, local)
+        };
+        {
+            let _state = self.context().state.lock();
+            // SAFETY: the caller vouches for the local side; the other lies in a region that lives.
+            unsafe { ptr::copy(from, to, size) };
+        }
+        self.nothing(endpoint, caller)
     }
 
     /// Writes `size` bytes at `local` to `remote_address` in the peer's region `remote`.
@@ -234,6 +266,10 @@ impl Transport {
         }
         // SAFETY: the caller vouches for the endpoint.
         let peer = unsafe { endpoint.as_ref() };
+        if peer.copied {
+            // SAFETY: the bounds were checked; the buffer is the caller's.
+            return unsafe { self.copy(endpoint, caller, remote, remote_address, size, true) };
+        }
         let delivered = self.policy.delivered;
         // SAFETY: the endpoint is live; the buffers are the caller's until completion.
         unsafe {
@@ -310,7 +346,12 @@ impl Transport {
             return Status::VALUE_OUT_OF_BOUNDS;
         }
         // SAFETY: the caller vouches for the endpoint, whose address does not change.
-        let address = unsafe { endpoint.as_ref() }.address;
+        let peer = unsafe { endpoint.as_ref() };
+        if peer.copied {
+            // SAFETY: the bounds were checked; the buffer is the caller's.
+            return unsafe { self.copy(endpoint, caller, remote, remote_address, size, false) };
+        }
+        let address = peer.address;
         // SAFETY: the endpoint is live; the buffer is the caller's until completion. A read is
         // complete when its data is here, whatever the provider does at the target.
         unsafe {

@@ -89,7 +89,7 @@ impl Drop for Scratch {
 /// [`ThreadLevel::Multiple`], and from one at a time otherwise; callbacks run with no lock held.
 pub struct Transport {
     // Dropped first: what the provider might still write to or name must outlive it.
-    registrar: Arc<Registrar>,
+    pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
     pub(crate) contexts: Box<[Context]>,
     /// Where fetched values go that nobody wants. Written by the provider only, never read.
@@ -167,7 +167,7 @@ impl Transport {
             contexts.push(unsafe { Context::new(tx, cq, &provider, threaded)? });
         }
         let registrar = Arc::new(Registrar::new(Arc::clone(&device)));
-        let limit = info.ep_attr().max_msg_size;
+        let limit = info.ep_attr().max_msg_size.min(policy.largest);
         let narrow = |asked: u64| match asked {
             0 => limit,
             n => limit.min(usize::try_from(n).unwrap_or(usize::MAX)),

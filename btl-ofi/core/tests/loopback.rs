@@ -58,7 +58,8 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
 
     let mut source: Vec<u64> = (0..2048).map(|i| i * 0x0101_0101_0101).collect();
     let src = source.as_mut_ptr().cast::<c_void>();
-    for size in [1usize, 8, 9, 256, 4096, 16_384] {
+    let limit = t.capabilities().put_limit.min(t.capabilities().get_limit);
+    for size in [1usize, 8, 9, 256, 4096, 16_384].map(|n: usize| n.min(limit)) {
         // SAFETY: all buffers live to the end of the test.
         insist(&t, || unsafe {
             t.put(peer, src, at(0), none, &h, size, None)

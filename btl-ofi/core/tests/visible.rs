@@ -43,7 +43,7 @@ fn shows(provider: &str, passive: bool) {
     let base = h.base();
     let none = ptr::null_mut();
     let f = OpFlags::empty();
-    let mut data = vec![0u64; 8 * 1024];
+    let mut data = vec![0u64; (8 * 1024).min(t.capabilities().put_limit / 8)];
     for round in 1..=ROUNDS {
         let words = if round % 20 == 0 { data.len() } else { 1 };
         data[0] = round;

@@ -1,10 +1,11 @@
 //! How the processes of a job learn of each other: rank, size, published data, and a fence.
 //!
-//! [`from_environment`] finds what this process was started by: the [`local`] launcher, or nobody
-//! ([`Singleton`]). Nothing here knows the transport; whoever waits here is handed a function to
+//! [`from_environment`] finds what this process was started by: the [`local`] launcher, one with a
+//! server of PMIx ([`pmix`]), or nobody ([`Singleton`]). Nothing here knows the transport; whoever waits here is handed a function to
 //! call meanwhile, because a peer's operation may need this process's progress.
 
 pub mod local;
+pub mod pmix;
 pub mod protocol;
 mod singleton;
 
@@ -104,6 +105,59 @@ pub enum BootstrapError {
         /// The job's size.
         size: u32,
     },
+    /// libpmix, or a function of it, is not there.
+    #[error(
+        "PMIx: cannot open {file}: {source}; a launcher with PMIx started this process \
+         (PMIX_NAMESPACE is set): install libpmix (Debian: libpmix2, libpmix2t64), or name its \
+         folder in LD_LIBRARY_PATH"
+    )]
+    PmixLibrary {
+        /// The file.
+        file: &'static str,
+        /// What the dynamic loader said.
+        source: libloading::Error,
+    },
+    /// A call of libpmix failed.
+    #[error(
+        "PMIx: {call}{} returned {text} ({status})",
+        if .subject.is_empty() { String::new() } else { format!(" ({subject})") }
+    )]
+    Pmix {
+        /// The function.
+        call: &'static str,
+        /// What it was about; may be empty.
+        subject: String,
+        /// The status as `PMIx_Error_string` names it.
+        text: String,
+        /// The status.
+        status: i32,
+    },
+    /// The PMIx server says of the job what makes no sense.
+    #[error("PMIx: wanted {what}, found {found}")]
+    PmixJob {
+        /// What was wanted.
+        what: &'static str,
+        /// What it says.
+        found: String,
+    },
+    /// A published value has a type that nothing here publishes.
+    #[error("PMIx: {what}: wanted a number, a text or bytes, found PMIx's type {kind}")]
+    PmixType {
+        /// The key and its owner.
+        what: String,
+        /// The type's number.
+        kind: u16,
+    },
+    /// A rank published something else than was due.
+    #[error("PMIx: {key} of rank {rank}: {reason}")]
+    PmixValue {
+        /// Whose value.
+        rank: u32,
+        /// Its key.
+        key: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The job was left already.
     #[error("{what} after this process left the job")]
     Left {
@@ -115,7 +169,9 @@ pub enum BootstrapError {
 /// Joins the job that this process was started in, or makes one of its own.
 pub fn from_environment() -> Result<Arc<dyn Bootstrap>, BootstrapError> {
     Ok(match local::Environment::read()? {
+        // First, because the local launcher may itself run under another.
         Some(environment) => Arc::new(local::Local::join(&environment)?),
+        None if pmix::launched() => Arc::new(pmix::Pmix::join()?),
         None => Arc::new(Singleton::new()),
     })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{CommandError, Common, Exit, launch};
 use crate::bootstrap::local::Environment;
+use crate::bootstrap::pmix;
 use crate::job::{Job, JobError, JobOptions};
 use crate::launcher::LaunchOptions;
 
@@ -16,7 +17,7 @@ pub enum Place {
 }
 
 /// Makes this command a job of `ranks` ranks. Started by a launcher, this process is a rank and
-/// joins; otherwise it launches itself, with the same arguments, as many times. `None` means as
+/// joins (the local launcher, or one with PMIx, such as `mpirun`); otherwise it launches itself, with the same arguments, as many times. `None` means as
 /// many as there are: the launcher's, else one, in this process.
 pub fn place(
     common: &Common,
@@ -25,13 +26,21 @@ pub fn place(
 ) -> Result<Place, CommandError> {
     let launched = Environment::read().map_err(JobError::from)?;
     match (launched, ranks) {
-        (Some(environment), Some(ranks)) if ranks != environment.size => Err(CommandError::new(
-            Exit::Usage,
-            format!(
-                "--np {ranks} in a job of {} ranks: leave it out, or give the same number",
-                environment.size
-            ),
-        )),
+        (Some(environment), Some(ranks)) if ranks != environment.size => {
+            Err(other_size(ranks, environment.size))
+        }
+        // Only the server knows the size.
+        (None, wanted) if pmix::launched() => {
+            let job = Job::init(options)?;
+            match wanted {
+                Some(ranks) if ranks != job.size() => {
+                    let size = job.size();
+                    job.finalize()?;
+                    Err(other_size(ranks, size))
+                }
+                _ => Ok(Place::Rank(job)),
+            }
+        }
         (None, Some(ranks)) => {
             let program = std::env::current_exe()?;
             let mut launch = LaunchOptions::new(ranks, program);
@@ -46,4 +55,11 @@ pub fn place(
         }
         (Some(_), _) | (None, None) => Ok(Place::Rank(Job::init(options)?)),
     }
+}
+
+fn other_size(ranks: u32, size: u32) -> CommandError {
+    CommandError::new(
+        Exit::Usage,
+        format!("--np {ranks} in a job of {size} ranks: leave it out, or give the same number"),
+    )
 }

@@ -1,0 +1,317 @@
+//! libpmix, opened at run time, and its calls with lengths and errors in Rust's terms.
+//!
+//! Only this file calls the library.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::super::{BootstrapError, Progress};
+use super::abi;
+
+/// The file that is opened: the name under which PMIx 3, 4 and 5 are installed.
+const FILE: &str = "libpmix.so.2";
+
+/// The library's functions. The library is never closed: it runs a thread of its own.
+struct Functions {
+    init: abi::Init,
+    finalize: abi::Finalize,
+    put: abi::Put,
+    commit: abi::Commit,
+    fence_nb: abi::FenceNb,
+    get: abi::Get,
+    abort: abi::Abort,
+    error_string: abi::ErrorString,
+}
+
+impl Functions {
+    fn open() -> Result<Self, BootstrapError> {
+        let failed = |source| BootstrapError::PmixLibrary { file: FILE, source };
+        // SAFETY: the library's constructors ask nothing of whoever opens it.
+        let library = unsafe { Library::open(Some(FILE), RTLD_NOW | RTLD_LOCAL) };
+        let library = std::mem::ManuallyDrop::new(library.map_err(failed)?);
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: the PMIx standard gives the function this signature, which `abi` mirrors;
+                // the library is never closed.
+                unsafe { *library.get($name).map_err(failed)? }
+            };
+        }
+        Ok(Functions {
+            init: function!(b"PMIx_Init\0"),
+            finalize: function!(b"PMIx_Finalize\0"),
+            put: function!(b"PMIx_Put\0"),
+            commit: function!(b"PMIx_Commit\0"),
+            fence_nb: function!(b"PMIx_Fence_nb\0"),
+            get: function!(b"PMIx_Get\0"),
+            abort: function!(b"PMIx_Abort\0"),
+            error_string: function!(b"PMIx_Error_string\0"),
+        })
+    }
+
+    /// The library's functions, opened by the first who asks.
+    fn get() -> Result<&'static Self, BootstrapError> {
+        static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+        if let Some(functions) = FUNCTIONS.get() {
+            return Ok(functions);
+        }
+        let functions = Self::open()?;
+        Ok(FUNCTIONS.get_or_init(|| functions))
+    }
+
+    /// An error unless the status is a success.
+    fn check(
+        &self,
+        status: abi::Status,
+        call: &'static str,
+        subject: impl FnOnce() -> String,
+    ) -> Result<(), BootstrapError> {
+        if status == abi::SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: any number may be asked about; the answer is NULL or a constant text.
+        let text = unsafe {
+            let text = (self.error_string)(status);
+            if text.is_null() {
+                "an unknown status".to_owned()
+            } else {
+                CStr::from_ptr(text).to_string_lossy().into_owned()
+            }
+        };
+        Err(BootstrapError::Pmix {
+            call,
+            subject: subject(),
+            text,
+            status,
+        })
+    }
+}
+
+/// What the launcher or a rank published.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    Number(u32),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+/// A connection to the launcher's PMIx server. Any thread may call: the library hands every call
+/// to its own thread.
+pub(super) struct Client {
+    functions: &'static Functions,
+    me: abi::Proc,
+}
+
+/// Whom a published item belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Owner {
+    Job,
+    Rank(u32),
+}
+
+impl Client {
+    /// Opens the library and connects.
+    pub(super) fn connect() -> Result<Self, BootstrapError> {
+        let functions = Functions::get()?;
+        let mut me = abi::Proc::empty();
+        // SAFETY: `me` is writable; no directives are given.
+        let status = unsafe { (functions.init)(&mut me, std::ptr::null_mut(), 0) };
+        functions.check(status, "PMIx_Init", String::new)?;
+        Ok(Client { functions, me })
+    }
+
+    pub(super) fn rank(&self) -> u32 {
+        self.me.rank
+    }
+
+    /// The job's name as the launcher gives it.
+    pub(super) fn namespace(&self) -> String {
+        let bytes = self.me.nspace.iter().map(|byte| *byte as u8);
+        let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Publishes bytes under a key; the others see them after [`commit`](Self::commit) and a fence.
+    pub(super) fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
+        let name = text(key);
+        let mut value = abi::Value {
+            kind: abi::BYTE_OBJECT,
+            data: abi::Data { whole: [0; 3] },
+        };
+        value.data.bo = abi::ByteObject {
+            bytes: data.as_ptr().cast_mut().cast(),
+            size: data.len(),
+        };
+        // SAFETY: the key is terminated, and the value says where `data` is and how long; the
+        // library copies it before it returns, and writes to neither.
+        let status = unsafe { (self.functions.put)(abi::SCOPE_GLOBAL, name.as_ptr(), &mut value) };
+        self.functions
+            .check(status, "PMIx_Put", || format!("{key}, {} B", data.len()))
+    }
+
+    /// Sends to the server what was put.
+    pub(super) fn commit(&self) -> Result<(), BootstrapError> {
+        // SAFETY: it takes nothing.
+        let status = unsafe { (self.functions.commit)() };
+        self.functions.check(status, "PMIx_Commit", String::new)
+    }
+
+    /// Waits until every rank of the job is here.
+    pub(super) fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
+        let outcome = Arc::new(Outcome::default());
+        let shared = Arc::into_raw(Arc::clone(&outcome));
+        let none = std::ptr::null();
+        // SAFETY: no ranks means all of the job, no directives; `done` takes the reference given.
+        let status = unsafe {
+            (self.functions.fence_nb)(
+                none,
+                0,
+                none.cast(),
+                0,
+                Some(done),
+                shared.cast_mut().cast(),
+            )
+        };
+        if status != abi::SUCCESS {
+            // SAFETY: the callback is called only after a success; the reference is still ours.
+            drop(unsafe { Arc::from_raw(shared) });
+        }
+        if status == abi::OPERATION_SUCCEEDED {
+            return Ok(());
+        }
+        self.functions.check(status, "PMIx_Fence_nb", String::new)?;
+        // Pairs with the release in `done`: the status is read after it was written.
+        while !outcome.ended.load(Ordering::Acquire) {
+            progress();
+            // There may be more ranks than processors: whoever waits lets others run.
+            std::thread::yield_now();
+        }
+        let status = outcome.status.load(Ordering::Relaxed);
+        self.functions
+            .check(status, "PMIx_Fence_nb", || "when complete".to_owned())
+    }
+
+    /// What is known under a key; none if nothing. `anew` asks the owner's server, whatever was
+    /// read before: for what a rank put more than once.
+    pub(super) fn get(
+        &self,
+        owner: Owner,
+        key: &str,
+        anew: bool,
+    ) -> Result<Option<Item>, BootstrapError> {
+        let name = text(key);
+        let proc = abi::Proc {
+            nspace: self.me.nspace,
+            rank: match owner {
+                Owner::Job => abi::RANK_WILDCARD,
+                Owner::Rank(rank) => rank,
+            },
+        };
+        let refresh = abi::Info::on(abi::GET_REFRESH_CACHE);
+        let mut value = std::ptr::null_mut();
+        // SAFETY: the key is terminated; there is one directive, or its count is 0.
+        let status = unsafe {
+            (self.functions.get)(&proc, name.as_ptr(), &refresh, anew.into(), &mut value)
+        };
+        if status == abi::ERR_NOT_FOUND {
+            return Ok(None);
+        }
+        let subject = || match owner {
+            Owner::Job => format!("{key} of the job"),
+            Owner::Rank(rank) => format!("{key} of rank {rank}"),
+        };
+        self.functions.check(status, "PMIx_Get", subject)?;
+        if value.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: on success it is a value that the library made for this caller.
+        let item = unsafe { take(value) };
+        item.map(Some).map_err(|kind| BootstrapError::PmixType {
+            what: subject(),
+            kind,
+        })
+    }
+
+    /// Asks for the end of the job, and waits for the server's word.
+    pub(super) fn abort(&self, code: u8, message: &str) -> Result<(), BootstrapError> {
+        let message = text(message);
+        // SAFETY: the message is terminated; no ranks means all of the job.
+        let status = unsafe {
+            (self.functions.abort)(code.into(), message.as_ptr(), std::ptr::null_mut(), 0)
+        };
+        self.functions.check(status, "PMIx_Abort", String::new)
+    }
+
+    /// Leaves the job in good order.
+    pub(super) fn finalize(&self) -> Result<(), BootstrapError> {
+        // SAFETY: no directives.
+        let status = unsafe { (self.functions.finalize)(std::ptr::null(), 0) };
+        self.functions.check(status, "PMIx_Finalize", String::new)
+    }
+}
+
+/// How a fence ended.
+#[derive(Default)]
+struct Outcome {
+    status: AtomicI32,
+    ended: AtomicBool,
+}
+
+/// Called by the library's thread when a fence is complete.
+///
+/// # Safety
+/// `shared` is a reference counted for this call, of an [`Outcome`].
+unsafe extern "C" fn done(status: abi::Status, shared: *mut c_void) {
+    // SAFETY: as this function demands.
+    let outcome = unsafe { Arc::from_raw(shared.cast_const().cast::<Outcome>()) };
+    outcome.status.store(status, Ordering::Relaxed);
+    // Pairs with the acquire in `fence`.
+    outcome.ended.store(true, Ordering::Release);
+}
+
+/// A terminated text; what comes after a zero byte is left out.
+fn text(text: &str) -> CString {
+    let bytes = text.bytes().take_while(|byte| *byte != 0);
+    CString::new(bytes.collect::<Vec<u8>>()).unwrap_or_default()
+}
+
+/// Copies a value out and frees it; an error is a type that nobody asked for.
+///
+/// # Safety
+/// The library made the value and gave it away.
+unsafe fn take(value: *mut abi::Value) -> Result<Item, u16> {
+    // SAFETY: the type says which member is there; text and bytes are allocations of their own,
+    // NULL when empty, and the whole is one more, all made with malloc.
+    unsafe {
+        let kind = (*value).kind;
+        let item = match kind {
+            abi::UINT32 => Ok(Item::Number((*value).data.uint32)),
+            abi::STRING => {
+                let string: *mut c_char = (*value).data.string;
+                let text = if string.is_null() {
+                    String::new()
+                } else {
+                    CStr::from_ptr(string).to_string_lossy().into_owned()
+                };
+                libc::free(string.cast());
+                Ok(Item::Text(text))
+            }
+            abi::BYTE_OBJECT => {
+                let object = (*value).data.bo;
+                let bytes = if object.bytes.is_null() {
+                    Vec::new()
+                } else {
+                    std::slice::from_raw_parts(object.bytes.cast::<u8>(), object.size).to_vec()
+                };
+                libc::free(object.bytes.cast());
+                Ok(Item::Bytes(bytes))
+            }
+            // Whatever it points to is not known, and stays.
+            other => Err(other),
+        };
+        libc::free(value.cast());
+        item
+    }
+}

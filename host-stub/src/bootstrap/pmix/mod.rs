@@ -1,0 +1,227 @@
+//! A rank of a job that `mpirun`, `prterun`, `srun` or another launcher with a PMIx server started.
+//!
+//! libpmix is opened when such a launcher is found in the environment, and not linked. [`abi`] and
+//! [`client`] are its interface; [`exchange`] and [`published`] make of it what a [`Bootstrap`]
+//! gives.
+
+mod abi;
+mod client;
+mod exchange;
+mod nodes;
+mod published;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::protocol::{MAX_ITEM, check_item, check_key};
+use super::{Bootstrap, BootstrapError, Progress};
+use client::{Client, Item, Owner};
+use exchange::Exchange;
+use published::{Others, Own};
+
+/// The job's name, as its launcher gives it.
+pub const NAMESPACE_ENV: &str = "PMIX_NAMESPACE";
+/// This process's rank.
+pub const RANK_ENV: &str = "PMIX_RANK";
+/// Begins the names that hold the server's address, one for each version of the protocol.
+pub const SERVER_ENV: &str = "PMIX_SERVER_URI";
+
+/// How long the server may take to end the job before the caller goes on, and leaves by itself.
+const ABORT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Whether a launcher with a PMIx server started this process. One that the local launcher started
+/// inside of such a job is that launcher's all the same: look for that first.
+pub fn launched() -> bool {
+    is_launched(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
+}
+
+/// The same of given names of variables.
+fn is_launched(names: impl Iterator<Item = String>) -> bool {
+    let mut found = (false, false, false);
+    for name in names {
+        found.0 |= name == NAMESPACE_ENV;
+        found.1 |= name == RANK_ENV;
+        found.2 |= name.starts_with(SERVER_ENV);
+    }
+    found == (true, true, true)
+}
+
+/// A rank of a job with a PMIx server.
+pub struct Pmix {
+    client: Arc<Client>,
+    size: u32,
+    job: String,
+    nodes: Vec<u32>,
+    /// Held for a whole fence or exchange; before `own` and `others`.
+    exchange: Mutex<Exchange>,
+    own: Mutex<Own>,
+    others: Mutex<Others>,
+    left: AtomicBool,
+}
+
+impl Pmix {
+    /// Opens libpmix, connects to the server, and learns who is there.
+    pub fn join() -> Result<Self, BootstrapError> {
+        let client = Client::connect()?;
+        let size = match client.get(Owner::Job, abi::JOB_SIZE, false)? {
+            Some(Item::Number(size)) if size > client.rank() => size,
+            found => {
+                return Err(BootstrapError::PmixJob {
+                    what: "a size above this rank's number under pmix.job.size",
+                    found: format!("{found:?} for rank {}", client.rank()),
+                });
+            }
+        };
+        Ok(Pmix {
+            size,
+            job: job_name(&client.namespace()),
+            nodes: nodes::find(&client, size)?,
+            client: Arc::new(client),
+            exchange: Mutex::default(),
+            own: Mutex::default(),
+            others: Mutex::default(),
+            left: AtomicBool::new(false),
+        })
+    }
+
+    /// Refuses what comes after the end.
+    fn joined(&self, what: &'static str) -> Result<(), BootstrapError> {
+        if self.left.load(Ordering::Acquire) {
+            return Err(BootstrapError::Left { what });
+        }
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A job's name made of letters, digits and `-`.
+fn job_name(namespace: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = namespace.chars().map(allowed).collect();
+    format!("pmix-{name}")
+}
+
+impl Bootstrap for Pmix {
+    fn rank(&self) -> u32 {
+        self.client.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.size
+    }
+
+    fn job(&self) -> &str {
+        &self.job
+    }
+
+    fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
+        check_key(key)?;
+        check_item(data)?;
+        self.joined("put")?;
+        lock(&self.own).insert(key, data);
+        Ok(())
+    }
+
+    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
+        check_key(key)?;
+        self.joined("get")?;
+        if rank >= self.size {
+            return Err(BootstrapError::NoSuchRank {
+                rank,
+                size: self.size,
+            });
+        }
+        if rank == self.rank() {
+            return Ok(lock(&self.own).get(key));
+        }
+        lock(&self.others).get(&self.client, rank, key)
+    }
+
+    fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
+        let _exchange = lock(&self.exchange);
+        self.joined("fence")?;
+        if lock(&self.own).publish(&self.client)? {
+            self.client.commit()?;
+        }
+        self.client.fence(progress)?;
+        lock(&self.others).expire();
+        Ok(())
+    }
+
+    fn allgather(
+        &self,
+        data: &[u8],
+        progress: Progress<'_>,
+    ) -> Result<Vec<Vec<u8>>, BootstrapError> {
+        check_item(data)?;
+        let mut exchange = lock(&self.exchange);
+        self.joined("allgather")?;
+        // Sent with the exchange's first piece.
+        lock(&self.own).publish(&self.client)?;
+        let parts = exchange.run(&self.client, self.size, data, MAX_ITEM, progress)?;
+        lock(&self.others).expire();
+        Ok(parts)
+    }
+
+    fn node(&self, rank: u32) -> u32 {
+        // Nobody has a rank beyond these; it shares memory with none.
+        self.nodes.get(rank as usize).copied().unwrap_or(u32::MAX)
+    }
+
+    fn abort(&self, code: u8, message: &str) {
+        // Launchers print the message or do not; this one always reaches the user.
+        tracing::error!("ends the job with code {code}: {message}");
+        if self.left.load(Ordering::Acquire) {
+            return;
+        }
+        // A server that does not answer shall not keep a process that wants to go.
+        let (sender, answer) = channel();
+        let client = Arc::clone(&self.client);
+        let text = format!("rank {}: {message}\n", self.rank());
+        std::thread::spawn(move || sender.send(client.abort(code, &text)));
+        match answer.recv_timeout(ABORT_LIMIT) {
+            Ok(Ok(())) => {}
+            // Leaving with an exit code, which the caller does next, ends the job as well.
+            Ok(Err(error)) => tracing::error!("cannot tell the launcher to end the job: {error}"),
+            Err(_) => tracing::error!(
+                "the launcher did not answer PMIx_Abort within {} s",
+                ABORT_LIMIT.as_secs()
+            ),
+        }
+    }
+
+    fn finalize(&self) -> Result<(), BootstrapError> {
+        let _exchange = lock(&self.exchange);
+        self.joined("finalize")?;
+        // Nobody asks the library any more from here on, whatever it answers.
+        self.left.store(true, Ordering::Release);
+        let _others = lock(&self.others);
+        self.client.finalize()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launcher_is_known_by_all_of_its_variables() {
+        let all = ["PMIX_NAMESPACE", "PMIX_RANK", "PMIX_SERVER_URI41"];
+        let launched = |names: &[&str]| is_launched(names.iter().map(|name| (*name).to_owned()));
+        assert!(launched(&all));
+        assert!(!launched(&all[..2]));
+        assert!(!launched(&all[1..]));
+        assert!(!launched(&[all[0], all[2], "PMIX_RANKS"]));
+    }
+
+    #[test]
+    fn names_of_jobs_are_plain() {
+        assert_eq!(job_name("688848897"), "pmix-688848897");
+        assert_eq!(job_name("prterun-vm-17@1"), "pmix-prterun-vm-17-1");
+    }
+}

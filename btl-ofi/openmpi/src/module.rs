@@ -90,6 +90,10 @@ const _: () = assert!(
         || series::REMOTE_COMPLETION == ModuleFlags::RDMA_REMOTE_COMPLETION.bits()
 );
 
+/// osc/rdma divides transfers by the limits, but not the pieces of an accumulate: an eighth of its buffer, which is
+/// 32 KiB by default (osc_rdma_buffer_size).
+const SMALLEST_LIMIT: usize = 4096;
+
 /// Atomics that are never declared: osc/rdma would send 8-byte complex numbers as floating point, and its words of
 /// floating point through integer buffers. It does those under its lock instead.
 const NOT_DECLARED: AtomicFlags = AtomicFlags::FLOAT;
@@ -181,6 +185,17 @@ impl Module {
             Ok(transport) => transport,
             Err(e) => return Err(abandon(&module, e.to_string())),
         };
+        let offered = transport.capabilities();
+        if offered.put_limit.min(offered.get_limit) < SMALLEST_LIMIT {
+            let reason = format!(
+                "provider {} moves at most {} bytes at once; osc/rdma needs {SMALLEST_LIMIT}",
+                offered.provider.to_string_lossy(),
+                offered.put_limit.min(offered.get_limit)
+            );
+            let reason = abandon(&module, reason);
+            drop(transport);
+            return Err(reason);
+        }
         if let Err(reason) = publish(transport.address()) {
             let reason = abandon(&module, reason);
             drop(transport);

@@ -155,7 +155,7 @@ fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
     };
     let handle: Vec<u64> = handles[other]
         .chunks_exact(8)
-        .map(|c| word(c))
+        .map(word)
         .collect::<Result<_, _>>()?;
     let mut sides = Sides {
         transport: job.transport().clone(),

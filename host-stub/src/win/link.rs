@@ -1,6 +1,7 @@
 //! A window's view of the job and its transport: progress, waiting, and noticing failure.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plugin_api::Status;
 
@@ -8,10 +9,15 @@ use super::error::{WinError, WinResult};
 use crate::job::Job;
 use crate::loader::Transport;
 
-/// Visits of a wait loop between two yields of the processor, while nothing completes. Long enough
-/// for a peer that runs on another core to answer, short against a time slice, because the peer may
-/// need this core.
+/// Visits of a wait loop in which nothing completes before it yields the processor at each. Long
+/// enough for a peer that runs on another core to answer, short against a time slice, because the
+/// peer may need this core.
 const SPINS: u32 = 32;
+/// Yields in vain before a wait loop sleeps between its visits, where processes outnumber
+/// processors: what it waits for may be a thread that yielding alone does not let run for long.
+const YIELDS: u32 = 16;
+/// How long it sleeps; the system's timers make that some 50 microseconds.
+const NAP: Duration = Duration::from_micros(1);
 /// Visits of a wait loop between two looks at the job.
 const LOOKS: u32 = 1024;
 
@@ -25,6 +31,18 @@ pub(super) struct Link {
     /// has to wait for an earlier one. With several contexts threads use different paths to a
     /// target, and calls that are ordered between threads would not be on the way.
     pub(super) ordered: bool,
+    /// Whether this node has more ranks than processors.
+    pub(super) crowded: bool,
+}
+
+/// Whether the node of this rank has more ranks than processors.
+pub(super) fn is_crowded(job: &Job) -> bool {
+    let bootstrap = job.bootstrap();
+    let here = bootstrap.node(job.rank());
+    let ranks = (0..job.size())
+        .filter(|rank| bootstrap.node(*rank) == here)
+        .count();
+    std::thread::available_parallelism().is_ok_and(|processors| ranks > processors.get())
 }
 
 impl Link {
@@ -99,14 +117,15 @@ impl Waiter<'_> {
         if self.link.progress(self.call)? > 0 {
             self.idle = 0;
         } else {
-            self.idle += 1;
+            self.idle = self.idle.saturating_add(1);
         }
         self.visits = self.visits.wrapping_add(1);
-        if self.idle >= SPINS {
-            self.idle = 0;
+        if self.idle <= SPINS {
+            std::hint::spin_loop();
+        } else if self.idle <= SPINS + YIELDS || !self.link.crowded {
             std::thread::yield_now();
         } else {
-            std::hint::spin_loop();
+            std::thread::sleep(NAP);
         }
         if self.visits.is_multiple_of(LOOKS) {
             self.link.check(self.call)?;

@@ -11,7 +11,7 @@ use super::control::{Control, ControlPlan};
 use super::dynamic::{Attached, region_words};
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
-use super::link::Link;
+use super::link::{Link, is_crowded};
 use super::memory::Pages;
 use super::peer::{Offer, Peer, WindowKind, decode, encode};
 use super::pending::Pending;
@@ -132,6 +132,7 @@ impl Window {
             size: job.size() as usize,
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
                 && attributes.contexts <= 1,
+            crowded: is_crowded(job),
             job: Arc::clone(job),
             transport,
         };

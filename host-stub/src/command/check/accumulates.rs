@@ -51,39 +51,41 @@ impl Call {
     }
 }
 
-/// The tests of this file.
+/// The tests of this file. Each goes through every operation that is defined on its type.
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for call in Call::ALL {
         for datatype in Datatype::ALL {
-            for op in Op::ALL {
-                let defined = op.is_defined_on(*datatype) && (*op != Op::NoOp || call.fetches());
-                // The request forms share all but the counting with the plain ones.
-                let wanted = !call.is_request() || matches!(op, Op::Sum | Op::Replace);
-                if !defined || !wanted {
-                    continue;
-                }
-                let name = format!("{}/{}/{}", call.name(), type_name(*datatype), op);
-                cases.push(Case::new(name, move |context| {
-                    own_regions(context, call, *datatype, *op)
-                }));
-            }
+            let name = format!("{}/{}", call.name(), type_name(*datatype));
+            cases.push(Case::new(name, move |context| {
+                own_regions(context, call, *datatype)
+            }));
         }
     }
     for datatype in Datatype::ALL {
-        for op in Op::ALL.iter().filter(|op| op.is_defined_on(*datatype)) {
-            // Every order of these gives the same, so all ranks may update the same elements.
-            if !matches!(op, Op::Replace | Op::NoOp) {
-                let name = format!("concurrent/{}/{}", type_name(*datatype), op);
-                cases.push(Case::new(name, move |context| {
-                    common_region(context, *datatype, *op)
-                }));
-            }
-        }
+        let name = format!("concurrent/{}", type_name(*datatype));
+        cases.push(Case::new(name, move |context| {
+            common_region(context, *datatype)
+        }));
         let name = format!("order/{}", type_name(*datatype));
         cases.push(Case::new(name, move |context| order(context, *datatype)));
     }
     cases
+}
+
+/// Bytes of a region that one operation's elements take, with room to move by [`JITTER`].
+const SLOT: usize = COUNT * SPREAD * 8 + JITTER * 8;
+/// Elements by which operations' places vary.
+const JITTER: usize = 8;
+const _: () = assert!(SLOT * Op::ALL.len() <= REGION);
+
+/// The operations of a test, each with the place of its elements within a region.
+fn slots(datatype: Datatype, wanted: impl Fn(Op) -> bool) -> impl Iterator<Item = (Op, usize)> {
+    Op::ALL
+        .iter()
+        .enumerate()
+        .map(|(index, op)| (*op, index * SLOT))
+        .filter(move |(op, _)| op.is_defined_on(datatype) && wanted(*op))
 }
 
 /// Sets up typed elements in this rank's part of the window, and in the model of it.
@@ -91,23 +93,16 @@ pub(super) fn fill_typed(
     context: &Context<'_>,
     window: &Window,
     datatype: Datatype,
-    op: Op,
 ) -> Result<Vec<u8>, Failure> {
-    let bytes = initial_typed(context, context.rank, window.len(), datatype, op);
+    let bytes = initial_typed(context, context.rank, window.len(), datatype);
     window.write_local(0, &bytes)?;
     Ok(bytes)
 }
 
-/// What [`fill_typed`] sets up at a rank.
-fn initial_typed(
-    context: &Context<'_>,
-    rank: usize,
-    len: usize,
-    datatype: Datatype,
-    op: Op,
-) -> Vec<u8> {
+/// What [`fill_typed`] sets up at a rank: elements to which any operation may be applied.
+fn initial_typed(context: &Context<'_>, rank: usize, len: usize, datatype: Datatype) -> Vec<u8> {
     let mut random = Random::new(context.seed, context.name, 1 << 33 | rank as u64);
-    operands(datatype, op, len / datatype.size(), &mut random)
+    operands(datatype, Op::Prod, len / datatype.size(), &mut random)
 }
 
 /// Applies an operation to one element of a model of memory; returns what was there.
@@ -127,6 +122,7 @@ fn update(datatype: Datatype, op: Op, memory: &mut [u8], operand: &[u8]) -> Vec<
 
 /// One accumulate, as every rank can compute it.
 struct Plan {
+    op: Op,
     target: usize,
     displacement: usize,
     origin: Placed,
@@ -154,6 +150,7 @@ fn plan(
     let elements = origin.layout.extent() / datatype.size();
     let data = operands(datatype, op, elements, random);
     Ok(Plan {
+        op,
         target,
         displacement,
         origin,
@@ -164,7 +161,7 @@ fn plan(
 }
 
 /// Every origin updates elements that are its own, several times: results and order are exact.
-fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype, op: Op) -> Outcome {
+fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype) -> Outcome {
     let window = context.window;
     let mode = if call.is_request() {
         context.common().pick(&Mode::PASSIVE)
@@ -176,23 +173,18 @@ fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype, op: Op) ->
         let mut random = context.of_rank(rank);
         let mut plans = Vec::new();
         for target in context.targets(rank) {
-            let place = random.below(REGION / datatype.size() - COUNT * SPREAD);
-            let displacement = context.region(rank) + place * datatype.size();
-            for _ in 0..ROUNDS {
-                plans.push(plan(
-                    &mut random,
-                    target,
-                    displacement,
-                    datatype,
-                    op,
-                    count,
-                )?);
+            for (op, slot) in slots(datatype, |op| op != Op::NoOp || call.fetches()) {
+                let moved = random.below(JITTER) * datatype.size();
+                let place = context.region(rank) + slot + moved;
+                for _ in 0..ROUNDS {
+                    plans.push(plan(&mut random, target, place, datatype, op, count)?);
+                }
             }
         }
         Ok(plans)
     };
 
-    let mut wanted = fill_typed(context, window, datatype, op)?;
+    let mut wanted = fill_typed(context, window, datatype)?;
     let mut session = Session::open(context, window, mode)?;
     let mine = plans(context.rank)?;
     let mut results = Vec::new();
@@ -206,21 +198,17 @@ fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype, op: Op) ->
             layout: &plan.remote.layout,
         };
         let place = (plan.target, plan.displacement as u64);
+        let (origin, result) = ((from, &plan.origin), (into, &plan.result));
         match call {
-            Call::Accumulate => session.accumulate(from, &plan.origin, target, op)?,
+            Call::Accumulate => session.accumulate(from, &plan.origin, target, plan.op)?,
             Call::Raccumulate => {
-                requests.push(session.raccumulate(from, &plan.origin, target, op)?);
+                requests.push(session.raccumulate(from, &plan.origin, target, plan.op)?);
             }
-            Call::GetAccumulate => {
-                session.get_accumulate((from, &plan.origin), (into, &plan.result), target, op)?;
+            Call::GetAccumulate => session.get_accumulate(origin, result, target, plan.op)?,
+            Call::RgetAccumulate => {
+                requests.push(session.rget_accumulate(origin, result, target, plan.op)?);
             }
-            Call::RgetAccumulate => requests.push(session.rget_accumulate(
-                (from, &plan.origin),
-                (into, &plan.result),
-                target,
-                op,
-            )?),
-            Call::FetchAndOp => session.fetch_and_op(from, into, datatype, place, op)?,
+            Call::FetchAndOp => session.fetch_and_op(from, into, datatype, place, plan.op)?,
         }
         results.push(into);
     }
@@ -237,68 +225,95 @@ fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype, op: Op) ->
                 &mut wanted
             } else if rank == context.rank {
                 remote[plan.target].get_or_insert_with(|| {
-                    initial_typed(context, plan.target, window.len(), datatype, op)
+                    initial_typed(context, plan.target, window.len(), datatype)
                 })
             } else {
                 continue;
             };
-            let mut fetched = vec![0xee; plan.result.layout.extent()];
-            let places = plan.origin.ranges().zip(plan.remote.ranges());
-            for ((from, to), into) in places.zip(plan.result.ranges()) {
-                let to = to.start + plan.displacement..to.end + plan.displacement;
-                let old = update(datatype, op, &mut memory[to], &plan.data[from]);
-                fetched[into].copy_from_slice(&old);
-            }
+            let fetched = model(&plan, memory);
             if rank == context.rank && call.fetches() {
-                same("fetched", &session.bytes(results[index]), &fetched)?;
+                let what = format!("fetched by {}", plan.op);
+                same(&what, &session.bytes(results[index]), &fetched)?;
             }
         }
     }
-    context.verify(window, &wanted)
+    verify_slots(context, window, &wanted)
+}
+
+/// Applies a plan to a model of its target's memory; returns what its result buffer holds.
+fn model(plan: &Plan, memory: &mut [u8]) -> Vec<u8> {
+    let datatype = plan.remote.layout.datatype();
+    let mut fetched = vec![0xee; plan.result.layout.extent()];
+    let places = plan.origin.ranges().zip(plan.remote.ranges());
+    for ((from, to), into) in places.zip(plan.result.ranges()) {
+        let to = to.start + plan.displacement..to.end + plan.displacement;
+        let old = update(datatype, plan.op, &mut memory[to], &plan.data[from]);
+        fetched[into].copy_from_slice(&old);
+    }
+    fetched
+}
+
+/// Compares the window with the model; a difference is put down to its operation.
+fn verify_slots(context: &Context<'_>, window: &Window, wanted: &[u8]) -> Outcome {
+    let mut found = vec![0; wanted.len()];
+    window.read_local(0, &mut found)?;
+    for (origin, region) in wanted.chunks(REGION).enumerate() {
+        for (index, slot) in region.chunks(SLOT).enumerate() {
+            let at = origin * REGION + index * SLOT;
+            let op = Op::ALL.get(index).map_or("nothing", |op| op.name());
+            let what = format!("window of rank {}, region {origin}, {op}", context.rank);
+            same(&what, &found[at..at + slot.len()], slot)?;
+        }
+    }
+    Ok(())
 }
 
 /// All origins update the same elements at once.
-fn common_region(context: &Context<'_>, datatype: Datatype, op: Op) -> Outcome {
+fn common_region(context: &Context<'_>, datatype: Datatype) -> Outcome {
     let window = context.window;
     let mode = context.common().pick(&Mode::ALL);
+    // Every order of these gives the same.
+    let commutes = |op| !matches!(op, Op::Replace | Op::NoOp);
     let plans = |rank: usize| -> Result<Vec<(Plan, bool)>, Failure> {
         let mut random = context.of_rank(rank);
         let mut plans = Vec::new();
         for target in context.targets(rank) {
-            for _ in 0..ROUNDS {
-                let fetches = random.below(2) == 1;
-                plans.push((plan(&mut random, target, 0, datatype, op, COUNT)?, fetches));
+            for (op, slot) in slots(datatype, commutes) {
+                for _ in 0..ROUNDS {
+                    let fetches = random.below(2) == 1;
+                    let plan = plan(&mut random, target, slot, datatype, op, COUNT)?;
+                    plans.push((plan, fetches));
+                }
             }
         }
         Ok(plans)
     };
-    let mut wanted = fill_typed(context, window, datatype, op)?;
+    let mut wanted = fill_typed(context, window, datatype)?;
     let mut session = Session::open(context, window, mode)?;
     for (plan, fetches) in plans(context.rank)? {
         let from = session.buffer(&plan.data);
         let target = Target {
             rank: plan.target,
-            displacement: 0,
+            displacement: plan.displacement as u64,
             layout: &plan.remote.layout,
         };
         if fetches {
             let into = session.buffer(&vec![0; plan.result.layout.extent()]);
-            session.get_accumulate((from, &plan.origin), (into, &plan.result), target, op)?;
+            let (origin, result) = ((from, &plan.origin), (into, &plan.result));
+            session.get_accumulate(origin, result, target, plan.op)?;
         } else {
-            session.accumulate(from, &plan.origin, target, op)?;
+            session.accumulate(from, &plan.origin, target, plan.op)?;
         }
     }
     session.close()?;
     for rank in 0..context.size {
         for (plan, _) in plans(rank)? {
             if plan.target == context.rank {
-                for (from, to) in plan.origin.ranges().zip(plan.remote.ranges()) {
-                    update(datatype, op, &mut wanted[to], &plan.data[from]);
-                }
+                model(&plan, &mut wanted);
             }
         }
     }
-    context.verify(window, &wanted)
+    verify_slots(context, window, &wanted)
 }
 
 /// Operations that do not commute, from one origin to one target without a wait in between.
@@ -314,7 +329,7 @@ fn order(context: &Context<'_>, datatype: Datatype) -> Outcome {
         Op::Replace,
         Op::Min,
     ];
-    let mut wanted = fill_typed(context, window, datatype, Op::Sum)?;
+    let mut wanted = fill_typed(context, window, datatype)?;
     let target = (context.rank + 1) % context.size;
     let row = Placed::row(datatype, 3);
     let data = |rank: usize| -> Vec<Vec<u8>> {
@@ -356,7 +371,7 @@ fn order(context: &Context<'_>, datatype: Datatype) -> Outcome {
         (context.rank + context.size - 1) % context.size,
     );
     context.verify(window, &wanted)?;
-    let mut remote = initial_typed(context, target, window.len(), datatype, Op::Sum);
+    let mut remote = initial_typed(context, target, window.len(), datatype);
     for (result, wanted) in results.iter().zip(model(&mut remote, context.rank)) {
         same("fetched", &session.bytes(*result), &wanted)?;
     }

@@ -104,7 +104,7 @@ fn unaligned_origin(context: &Context<'_>) -> Outcome {
     let window = context.window;
     for datatype in Datatype::ALL {
         let row = Placed::row(*datatype, 5);
-        let mut wanted = fill_typed(context, window, *datatype, Op::Sum)?;
+        let mut wanted = fill_typed(context, window, *datatype)?;
         let before = wanted.clone();
         let at = context.region(context.rank);
         let data = operands(*datatype, Op::Sum, 5, &mut context.of_rank(context.rank));
@@ -332,7 +332,7 @@ fn large_accumulate(context: &Context<'_>) -> Outcome {
     const COUNT: usize = 5000;
     let datatype = Datatype::Int32;
     let window = Window::allocate(context.job, COUNT * 4, 4)?;
-    let mut wanted = fill_typed(context, &window, datatype, Op::Sum)?;
+    let mut wanted = fill_typed(context, &window, datatype)?;
     let row = Placed::row(datatype, COUNT);
     let data = |rank: usize| -> Result<Vec<u8>, Failure> {
         let mut random = context.of_rank(rank);

@@ -1,0 +1,423 @@
+//! Jobs that an unmodified `mpirun` started: how ranks meet through PMIx, talk, and come apart.
+//!
+//! Jobs on two nodes run on this machine: mpirun starts its second daemon through a program that
+//! takes the place of ssh. The tests named `rank_` are what each rank runs.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use common::{Finished, HOST_STUB, Place, c_plugin, finish, root};
+use host_stub::bootstrap::{self, Bootstrap};
+use host_stub::{Job, JobOptions};
+
+/// After this many seconds mpirun is told to end.
+const LIMIT: &str = "60";
+
+/// Where the ranks run.
+#[derive(Clone, Copy, PartialEq)]
+enum Nodes {
+    One,
+    /// The first half of the ranks on one, the others on the second.
+    Two,
+}
+
+/// A job under mpirun; none, with a word about it, on a machine without.
+struct Mpirun {
+    command: Command,
+    /// For mpirun's own files.
+    _place: Place,
+}
+
+impl Mpirun {
+    fn new(test: &str, ranks: u32, nodes: Nodes) -> Option<Self> {
+        if Command::new("mpirun").arg("--version").output().is_err() {
+            println!("skipped {test}: there is no mpirun (Debian: openmpi-bin)");
+            return None;
+        }
+        let place = Place::new(test);
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", LIMIT, "mpirun", "--oversubscribe"]);
+        command.args(["-n", &ranks.to_string()]);
+        if nodes == Nodes::Two {
+            let agent = place.0.join("agent");
+            std::fs::write(&agent, "#!/bin/sh\nshift\nexec /bin/sh -c \"$*\"\n").expect("write");
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&agent, mode).expect("set the mode");
+            command.arg("--host");
+            command.arg(format!("one:{0},two:{0}", ranks / 2));
+            command.args(["--mca", "plm_rsh_agent"]).arg(agent);
+        }
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if ["OMPI_", "PMIX_", "PRTE_", "HOST_STUB_"]
+                .iter()
+                .any(|start| text.starts_with(start))
+            {
+                command.env_remove(&name);
+            }
+        }
+        command
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("OMPI_MCA_mca_base_param_files", "none")
+            .env("FI_TCP_IFACE", "lo")
+            .env("TMPDIR", &place.0)
+            .stdin(Stdio::null());
+        Some(Mpirun {
+            command,
+            _place: place,
+        })
+    }
+
+    fn run<S: AsRef<OsStr>>(mut self, program: impl IntoIterator<Item = S>) -> Finished {
+        self.command.args(program);
+        finish(&mut self.command, Duration::from_secs(80))
+    }
+
+    /// Runs a `rank_` function of this file.
+    fn run_body(self, body: &str) -> Finished {
+        let this = std::env::current_exe().expect("this executable");
+        self.run([
+            this.as_os_str(),
+            "--exact".as_ref(),
+            body.as_ref(),
+            "--ignored".as_ref(),
+            "--nocapture".as_ref(),
+            "--test-threads=1".as_ref(),
+        ])
+    }
+}
+
+fn succeeded(run: &Finished) {
+    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+}
+
+/// The transport's plugin, built by the first test that needs it.
+fn ofi_plugin() -> PathBuf {
+    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
+    PLUGIN
+        .get_or_init(|| {
+            let mut build = Command::new(env!("CARGO"));
+            build
+                .args(["build", "-p", "btl-ofi-plugin", "--message-format=json"])
+                .current_dir(root());
+            if !cfg!(debug_assertions) {
+                build.arg("--release");
+            }
+            let output = build.output().expect("cargo");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{errors}");
+            String::from_utf8_lossy(&output.stdout)
+                .lines()
+                .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+                .flat_map(|message| {
+                    let files = message["filenames"].as_array().cloned();
+                    files.unwrap_or_default()
+                })
+                .filter_map(|file| file.as_str().map(PathBuf::from))
+                .find(|file| file.ends_with("libbtl_ofi.so"))
+                .expect("a build of the plugin names its file")
+        })
+        .clone()
+}
+
+/// Runs the tests of `check` whose names contain a text.
+fn check(test: &str, ranks: u32, nodes: Nodes, provider: &str, only: &str) {
+    let Some(mpirun) = Mpirun::new(test, ranks, nodes) else {
+        return;
+    };
+    let plugin = ofi_plugin();
+    let run = mpirun.run([
+        HOST_STUB.as_ref(),
+        "check".as_ref(),
+        "--plugin".as_ref(),
+        plugin.as_os_str(),
+        "--provider".as_ref(),
+        provider.as_ref(),
+        "--only".as_ref(),
+        only.as_ref(),
+    ]);
+    succeeded(&run);
+    let stdout = run.stdout();
+    assert!(stdout.contains(&format!(" {ranks} ranks")), "{stdout}");
+    assert!(stdout.contains(&format!("provider {provider}")), "{stdout}");
+    let end = stdout.lines().last().unwrap_or_default();
+    assert!(end.ends_with(" passed, 0 failed"), "{stdout}");
+    assert!(!end.starts_with("0 "), "{stdout}");
+}
+
+#[test]
+fn two_ranks_over_shm() {
+    check("two_ranks_over_shm", 2, Nodes::One, "shm", "put/");
+}
+
+#[test]
+fn four_ranks_over_shm() {
+    check("four_ranks_over_shm", 4, Nodes::One, "shm", "fence");
+}
+
+#[test]
+fn two_ranks_over_tcp() {
+    check("two_ranks_over_tcp", 2, Nodes::One, "tcp;ofi_rxm", "put/");
+}
+
+#[test]
+fn four_ranks_over_tcp() {
+    check("four_ranks_over_tcp", 4, Nodes::One, "tcp;ofi_rxm", "fence");
+}
+
+#[test]
+fn four_ranks_on_two_nodes_over_tcp() {
+    let test = "four_ranks_on_two_nodes_over_tcp";
+    check(test, 4, Nodes::Two, "tcp;ofi_rxm", "fence");
+}
+
+/// Joins the job of the environment, as [`Job`] does, but without a transport.
+fn join() -> std::sync::Arc<dyn Bootstrap> {
+    bootstrap::from_environment().expect("join")
+}
+
+#[test]
+fn ranks_tell_each_other_everything() {
+    let test = "ranks_tell_each_other_everything";
+    let Some(mpirun) = Mpirun::new(test, 4, Nodes::One) else {
+        return;
+    };
+    let run = mpirun.run_body("rank_tells_everything");
+    succeeded(&run);
+    assert_eq!(run.stdout().matches("on nodes [0, 0, 0, 0]").count(), 4);
+}
+
+#[test]
+fn ranks_on_two_nodes_tell_each_other_everything() {
+    let test = "ranks_on_two_nodes_tell_each_other_everything";
+    let Some(mpirun) = Mpirun::new(test, 4, Nodes::Two) else {
+        return;
+    };
+    let run = mpirun.run_body("rank_tells_everything");
+    succeeded(&run);
+    assert_eq!(run.stdout().matches("on nodes [0, 0, 1, 1]").count(), 4);
+}
+
+#[test]
+#[ignore = "a rank of ranks_tell_each_other_everything"]
+fn rank_tells_everything() {
+    let job = join();
+    let (rank, size) = (job.rank(), job.size());
+    assert_eq!(size, 4);
+    assert!(job.job().starts_with("pmix-"), "{}", job.job());
+    assert_eq!(job.get((rank + 1) % size, "card").expect("get"), None);
+
+    // Published twice, with other lengths, and read in between.
+    for round in 1..=3_usize {
+        let card = |rank: u32| vec![rank as u8 + round as u8; round * 9000 + rank as usize];
+        job.put("card", &card(rank)).expect("put");
+        if rank == 1 {
+            job.put("only", &[]).expect("put");
+        }
+        let mut waited = 0_u64;
+        job.fence(&mut || waited += 1).expect("fence");
+        for other in 0..size {
+            assert_eq!(job.get(other, "card").expect("get"), Some(card(other)));
+            let only = job.get(other, "only").expect("get");
+            assert_eq!(only, (other == 1).then(Vec::new));
+            assert_eq!(job.get(other, "absent").expect("get"), None);
+        }
+        // Nobody publishes anew before all have read.
+        job.fence(&mut || {}).expect("fence");
+    }
+    assert!(job.get(size, "card").is_err());
+    assert!(job.put("", &[]).is_err());
+
+    // Lengths that differ between ranks and from round to round; nothing, a piece's borders, all.
+    for (index, count) in [0, 1, 495, 496, 497, 2480, 2481, 40_000, 1 << 20, 3]
+        .into_iter()
+        .chain((0..60).map(|index| index * 7))
+        .enumerate()
+    {
+        let part = |rank: u32| {
+            let count = if (index as u32 + rank).is_multiple_of(3) {
+                0
+            } else {
+                count
+            };
+            let byte =
+                |place: usize| (place as u32).wrapping_mul(31) as u8 ^ (rank as u8 + index as u8);
+            (0..count).map(byte).collect::<Vec<u8>>()
+        };
+        let all = job.allgather(&part(rank), &mut || {}).expect("allgather");
+        assert_eq!(all.len(), 4);
+        for (other, found) in all.iter().enumerate() {
+            assert!(
+                *found == part(other as u32),
+                "exchange {index} of {count} bytes: rank {other}"
+            );
+        }
+    }
+    assert!(job.allgather(&vec![0; (1 << 20) + 1], &mut || {}).is_err());
+
+    let nodes: Vec<u32> = (0..size).map(|rank| job.node(rank)).collect();
+    println!("on nodes {nodes:?}");
+    job.fence(&mut || {}).expect("fence");
+    job.finalize().expect("finalize");
+    let late = job.fence(&mut || {}).expect_err("the job was left");
+    assert!(late.to_string().contains("left the job"), "{late}");
+}
+
+#[test]
+fn a_waiting_rank_makes_progress() {
+    let Some(mpirun) = Mpirun::new("a_waiting_rank_makes_progress", 2, Nodes::One) else {
+        return;
+    };
+    let run = mpirun.run_body("rank_waits");
+    succeeded(&run);
+}
+
+#[test]
+#[ignore = "a rank of a_waiting_rank_makes_progress"]
+fn rank_waits() {
+    let job = join();
+    let mut calls = 0_u64;
+    if job.rank() == 1 {
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    job.fence(&mut || calls += 1).expect("fence");
+    if job.rank() == 1 {
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    job.allgather(b"x", &mut || calls += 1).expect("allgather");
+    assert!(job.rank() == 1 || calls > 100, "{calls} calls");
+    job.finalize().expect("finalize");
+}
+
+#[test]
+fn a_rank_may_abort_the_job() {
+    let Some(mpirun) = Mpirun::new("a_rank_may_abort_the_job", 3, Nodes::One) else {
+        return;
+    };
+    let run = mpirun.run_body("rank_aborts");
+    assert_eq!(run.code(), Some(33), "{}{}", run.stdout(), run.stderr());
+    assert!(run.stderr().contains("out of biscuits"), "{}", run.stderr());
+    assert!(run.took < Duration::from_secs(30), "{:?}", run.took);
+}
+
+#[test]
+#[ignore = "a rank of a_rank_may_abort_the_job"]
+fn rank_aborts() {
+    let mut options = JobOptions::default();
+    options.plugin = Some(c_plugin(None));
+    let job = Job::init(options).expect("init");
+    if job.rank() == 1 {
+        // While another thread of this rank waits for the others.
+        std::thread::scope(|scope| {
+            scope.spawn(|| job.barrier());
+            std::thread::sleep(Duration::from_millis(200));
+            job.abort(33, "out of biscuits");
+        });
+    }
+    let _ = job.barrier();
+    std::thread::sleep(Duration::from_secs(50));
+}
+
+#[test]
+fn another_number_of_ranks_is_refused() {
+    let Some(mpirun) = Mpirun::new("another_number_of_ranks_is_refused", 2, Nodes::One) else {
+        return;
+    };
+    let plugin = c_plugin(None);
+    let run = mpirun.run([
+        HOST_STUB.as_ref(),
+        "check".as_ref(),
+        "--np".as_ref(),
+        "3".as_ref(),
+        "--plugin".as_ref(),
+        plugin.as_os_str(),
+    ]);
+    assert_eq!(run.code(), Some(2), "{}{}", run.stdout(), run.stderr());
+    let stderr = run.stderr();
+    assert!(stderr.contains("--np 3 in a job of 2 ranks"), "{stderr}");
+}
+
+#[test]
+fn the_local_launcher_inside_of_mpirun_is_its_own() {
+    let test = "the_local_launcher_inside_of_mpirun_is_its_own";
+    let Some(mut mpirun) = Mpirun::new(test, 1, Nodes::One) else {
+        return;
+    };
+    let this = std::env::current_exe().expect("this executable");
+    mpirun.command.args([HOST_STUB, "launch", "-n", "3", "--"]);
+    mpirun.command.arg(this);
+    let run = mpirun.run([
+        "--exact",
+        "rank_of_the_inner_job",
+        "--ignored",
+        "--nocapture",
+    ]);
+    succeeded(&run);
+    assert_eq!(
+        run.stdout().matches("of 3 ranks").count(),
+        3,
+        "{}",
+        run.stdout()
+    );
+}
+
+#[test]
+#[ignore = "a rank of the_local_launcher_inside_of_mpirun_is_its_own"]
+fn rank_of_the_inner_job() {
+    let job = join();
+    println!("of {} ranks", job.size());
+    job.fence(&mut || {}).expect("fence");
+    job.finalize().expect("finalize");
+}
+
+/// `host-stub check` as PMIx's variables say, without a server to match.
+fn pretended(name: &str, value: &str) -> Finished {
+    let mut command = common::host_stub(["check", "--plugin"]);
+    command
+        .arg(c_plugin(None))
+        .env("PMIX_NAMESPACE", "nobody")
+        .env("PMIX_RANK", "0")
+        .env("PMIX_SERVER_URI41", "nobody.0;tcp4://127.0.0.1:1")
+        .env(name, value);
+    finish(&mut command, Duration::from_secs(60))
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error() {
+    // SAFETY: opening libpmix runs constructors only, and they ask nothing.
+    if unsafe { libloading::Library::new("libpmix.so.2") }.is_err() {
+        println!("skipped: there is no libpmix.so.2 (Debian: libpmix2)");
+        return;
+    }
+    let run = pretended("PMIX_RANK", "0");
+    assert_eq!(run.code(), Some(5), "{}{}", run.stdout(), run.stderr());
+    assert!(
+        run.stderr().contains("PMIx_Init returned"),
+        "{}",
+        run.stderr()
+    );
+}
+
+#[test]
+fn a_missing_library_is_an_error_that_names_it() {
+    // A file of that name that is no library stands first where the loader looks.
+    let place = Place::new("no_libpmix");
+    std::fs::write(place.0.join("libpmix.so.2"), "not a library").expect("write");
+    let run = pretended("LD_LIBRARY_PATH", &place.0.to_string_lossy());
+    assert_eq!(run.code(), Some(5), "{}{}", run.stdout(), run.stderr());
+    let stderr = run.stderr();
+    assert!(stderr.contains("cannot open libpmix.so.2"), "{stderr}");
+    assert!(stderr.contains("PMIX_NAMESPACE"), "{stderr}");
+}

@@ -17,6 +17,8 @@ fn main() {
     println!("cargo:rerun-if-changed=c");
     println!("cargo:rerun-if-env-changed={}", headers::PREFIX);
     println!("cargo:rerun-if-env-changed={}", headers::SERIES);
+    // Where mpicc is looked for.
+    println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rustc-check-cfg=cfg(openmpi)");
     println!("cargo:rustc-check-cfg=cfg(name_taken)");
     println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\"))");

@@ -29,6 +29,8 @@ mod procs;
 mod rma;
 #[cfg(openmpi)]
 mod storage;
+#[cfg(openmpi)]
+mod template;
 
 #[cfg(series = "4.1")]
 #[path = "series_41.rs"]

@@ -1,31 +1,25 @@
 //! The one BTL module: its structure as Open MPI sees it, opened over the transport, and ended.
 
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::mem::{MaybeUninit, transmute, zeroed};
+use std::mem::{MaybeUninit, transmute};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use btl_ofi::{Endpoint, ErrorReport, HANDLE_SIZE, Options, Transport, survey};
-use mca_params::{Declaration, Value};
-use plugin_api::{AtomicFlags, ErrorFlags, ModuleFlags, OpFlags, Status, ThreadLevel};
+use btl_ofi::{Endpoint, ErrorReport, Options, Transport, survey};
+use plugin_api::{ErrorFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
 use crate::component;
 use crate::guard::guarded;
 use crate::log;
-use crate::memory::{self, Registrations};
-use crate::params;
-use crate::procs::{self, Peers};
-use crate::rma;
-use crate::series;
+use crate::memory::Registrations;
+use crate::procs::Peers;
+use crate::template::{FLAGS, NOT_DECLARED, functions};
 
 /// The module that lives, or NULL. Written by init and finalize (Release), read by progress (Acquire), so that
 /// progress never sees a module that is not fully made.
 static CURRENT: AtomicPtr<Module> = AtomicPtr::new(null_mut());
-
-/// Open MPI keeps the parameters of every BTL in a module's fields; this one exists from registration on.
-static TEMPLATE: AtomicPtr<ffi::mca_btl_base_module_t> = AtomicPtr::new(null_mut());
 
 /// Open MPI's function for errors.
 type ErrorCallback =
@@ -45,123 +39,9 @@ pub(crate) struct Module {
     failed: AtomicBool,
 }
 
-/// What is offered; a provider may offer less, and `btl_ofi_flags` may take away.
-const FLAGS: u32 = ModuleFlags::PUT.bits()
-    | ModuleFlags::GET.bits()
-    | ModuleFlags::ATOMIC_OPS.bits()
-    | ModuleFlags::ATOMIC_FOPS.bits()
-    | ModuleFlags::RDMA_FLUSH.bits()
-    | series::REMOTE_COMPLETION;
-
-/// Asserts that a bit has one meaning on both sides.
-macro_rules! same_bits {
-    ($($ours:expr => $theirs:ident,)*) => {
-        $(const _: () = assert!($ours.bits() == ffi::$theirs, stringify!($theirs));)*
-    };
-}
-
-same_bits! {
-    ModuleFlags::PUT => MCA_BTL_FLAGS_PUT,
-    ModuleFlags::GET => MCA_BTL_FLAGS_GET,
-    ModuleFlags::ATOMIC_OPS => MCA_BTL_FLAGS_ATOMIC_OPS,
-    ModuleFlags::ATOMIC_FOPS => MCA_BTL_FLAGS_ATOMIC_FOPS,
-    ModuleFlags::RDMA_FLUSH => MCA_BTL_FLAGS_RDMA_FLUSH,
-    ErrorFlags::FATAL => MCA_BTL_ERROR_FLAGS_FATAL,
-    AtomicFlags::ADD => MCA_BTL_ATOMIC_SUPPORTS_ADD,
-    AtomicFlags::AND => MCA_BTL_ATOMIC_SUPPORTS_AND,
-    AtomicFlags::OR => MCA_BTL_ATOMIC_SUPPORTS_OR,
-    AtomicFlags::XOR => MCA_BTL_ATOMIC_SUPPORTS_XOR,
-    AtomicFlags::LAND => MCA_BTL_ATOMIC_SUPPORTS_LAND,
-    AtomicFlags::LOR => MCA_BTL_ATOMIC_SUPPORTS_LOR,
-    AtomicFlags::LXOR => MCA_BTL_ATOMIC_SUPPORTS_LXOR,
-    AtomicFlags::SWAP => MCA_BTL_ATOMIC_SUPPORTS_SWAP,
-    AtomicFlags::MIN => MCA_BTL_ATOMIC_SUPPORTS_MIN,
-    AtomicFlags::MAX => MCA_BTL_ATOMIC_SUPPORTS_MAX,
-    AtomicFlags::WORD_32 => MCA_BTL_ATOMIC_SUPPORTS_32BIT,
-    AtomicFlags::FLOAT => MCA_BTL_ATOMIC_SUPPORTS_FLOAT,
-    AtomicFlags::CSWAP => MCA_BTL_ATOMIC_SUPPORTS_CSWAP,
-    AtomicFlags::GLOB => MCA_BTL_ATOMIC_SUPPORTS_GLOB,
-    OpFlags::WORD_32 => MCA_BTL_ATOMIC_FLAG_32BIT,
-    OpFlags::FLOAT => MCA_BTL_ATOMIC_FLAG_FLOAT,
-}
-
-const _: () = assert!(
-    series::REMOTE_COMPLETION == 0
-        || series::REMOTE_COMPLETION == ModuleFlags::RDMA_REMOTE_COMPLETION.bits()
-);
-
 /// osc/rdma divides transfers by the limits, but not the pieces of an accumulate: an eighth of its buffer, which is
 /// 32 KiB by default (osc_rdma_buffer_size).
 const SMALLEST_LIMIT: usize = 4096;
-
-/// Atomics that are never declared: osc/rdma would send 8-byte complex numbers as floating point, and its words of
-/// floating point through integer buffers. It does those under its lock instead.
-const NOT_DECLARED: AtomicFlags = AtomicFlags::FLOAT;
-
-/// A module structure with the functions, and everything else zero.
-fn functions() -> ffi::mca_btl_base_module_t {
-    // SAFETY: the structure holds numbers, pointers and optional functions, for all of which zero is a value.
-    let mut btl = unsafe { zeroed::<ffi::mca_btl_base_module_t>() };
-    btl.btl_component = component::exported();
-    btl.btl_add_procs = Some(procs::add_procs);
-    btl.btl_del_procs = Some(procs::del_procs);
-    btl.btl_finalize = Some(finalize);
-    btl.btl_put = Some(rma::put);
-    btl.btl_get = Some(rma::get);
-    btl.btl_atomic_op = Some(rma::atomic_op);
-    btl.btl_atomic_fop = Some(rma::atomic_fop);
-    btl.btl_atomic_cswap = Some(rma::atomic_cswap);
-    btl.btl_flush = Some(rma::flush);
-    btl.btl_register_mem = Some(memory::register_mem);
-    btl.btl_deregister_mem = Some(memory::deregister_mem);
-    btl.btl_register_error = Some(register_error);
-    btl.btl_dump = Some(dump);
-    btl.btl_registration_handle_size = HANDLE_SIZE;
-    btl
-}
-
-/// Registers the parameters that Open MPI registers for every BTL, with our defaults.
-pub(crate) fn register_common_parameters() -> Result<(), String> {
-    let mut template = functions();
-    template.btl_flags = FLAGS;
-    // Informational until a provider is known; zero would make Open MPI take the atomics out of the flags.
-    template.btl_atomic_flags = (AtomicFlags::all() - NOT_DECLARED).bits();
-    for declared in Options::declarations() {
-        let number = declared
-            .default
-            .as_unsigned()
-            .and_then(|n| u32::try_from(n).ok())
-            .unwrap_or(0);
-        match declared.name.as_ref() {
-            "btl_ofi_exclusivity" => template.btl_exclusivity = number,
-            "btl_ofi_latency" => template.btl_latency = number,
-            "btl_ofi_bandwidth" => template.btl_bandwidth = number,
-            _ => {}
-        }
-    }
-    // Leaked: the variable system keeps pointers to its fields.
-    let template = Box::leak(Box::new(template));
-    // SAFETY: our exported component, and a module structure that stays in place.
-    let rc = unsafe { ffi::mca_btl_base_param_register(component::base().cast_mut(), template) };
-    if rc != Status::SUCCESS.0 {
-        return Err(format!(
-            "the parameters of every BTL could not be registered: {}",
-            Status(rc)
-        ));
-    }
-    TEMPLATE.store(template, Ordering::Release);
-    Ok(())
-}
-
-/// The value of a parameter that Open MPI keeps in a field of the template.
-pub(crate) fn common_parameter(declared: &Declaration) -> Value {
-    // Pairs with the store in `register_common_parameters`.
-    let template = TEMPLATE.load(Ordering::Acquire);
-    // SAFETY: NULL or leaked; the variable system writes to it only during registration.
-    unsafe { template.as_ref() }.map_or(declared.default.clone(), |template| {
-        params::field(template, declared)
-    })
-}
 
 impl Module {
     /// Chooses a provider and opens it, publishes the address, and makes the structure for Open MPI.
@@ -400,7 +280,7 @@ unsafe extern "C" fn transport_error(
 }
 
 /// Sets the function that learns of errors.
-unsafe extern "C" fn register_error(
+pub(crate) unsafe extern "C" fn register_error(
     btl: *mut ffi::mca_btl_base_module_t,
     callback: ffi::mca_btl_base_module_error_cb_fn_t,
 ) -> c_int {
@@ -416,7 +296,7 @@ unsafe extern "C" fn register_error(
 }
 
 /// Prints a peer's or the module's counts.
-unsafe extern "C" fn dump(
+pub(crate) unsafe extern "C" fn dump(
     btl: *mut ffi::mca_btl_base_module_t,
     endpoint: *mut ffi::mca_btl_base_endpoint_t,
     _verbose: c_int,
@@ -459,7 +339,7 @@ fn counts(transport: &Transport) -> String {
 }
 
 /// Ends the module. There is nothing to wait for: the C component sleeps for a second here.
-unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
+pub(crate) unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
     guarded("finalize", Status::ERROR.0, || {
         match NonNull::new(btl.cast::<Module>()) {
             Some(module) => {

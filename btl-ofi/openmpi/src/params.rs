@@ -10,8 +10,8 @@ use mca_params::{Allowed, Declaration, Value};
 
 use crate::bindings as ffi;
 use crate::component;
-use crate::module;
 use crate::storage::{self, Name, Variable};
+use crate::template;
 
 /// What each parameter's name starts with; the rest is its name within the component.
 const PREFIX: &str = "btl_ofi_";
@@ -89,7 +89,7 @@ pub(crate) fn register() -> Result<(), String> {
         c"What this component is, and for which Open MPI it was built",
         version,
     );
-    module::register_common_parameters()
+    template::register_common_parameters()
 }
 
 /// Registers the shared name as the variable and ours as its synonym, as `common/ofi` does for each of its users.
@@ -125,7 +125,7 @@ pub(crate) fn resolve() -> Result<Options, Error> {
             Some(variable) => variable
                 .value(declared.kind)
                 .ok_or_else(|| Unusable(String::from("Open MPI does not know its value")))?,
-            None => module::common_parameter(declared),
+            None => template::common_parameter(declared),
         };
         if declared.name == "btl_ofi_provider_include" {
             NAMED.store(

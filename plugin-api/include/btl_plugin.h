@@ -21,7 +21,8 @@
  *   called concurrently with anything on the same component.
  *
  * Callbacks
- *   Completion and error callbacks run on the thread that called progress or flush, with no lock
+ *   Completion and error callbacks run on the thread that called progress, flush or an operation
+ *   (a plugin may complete earlier operations while it starts another, to make room), with no lock
  *   of the plugin held. They may call progress, put, get and every atomic; they may not call
  *   flush, del_procs, finalize or close.
  *

@@ -1,6 +1,6 @@
 //! A transmit context: where operations are posted, where they complete, and the lock over both.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use libfabric_sys as ffi;
 
@@ -9,16 +9,6 @@ use crate::lock::Lock;
 use crate::record::{Finished, Pool};
 use crate::tally::Tally;
 
-type Write = unsafe extern "C" fn(
-    *mut ffi::fid_ep,
-    *const std::ffi::c_void,
-    usize,
-    *mut std::ffi::c_void,
-    ffi::fi_addr_t,
-    u64,
-    u64,
-    *mut std::ffi::c_void,
-) -> isize;
 type Read = unsafe extern "C" fn(
     *mut ffi::fid_ep,
     *mut std::ffi::c_void,
@@ -66,7 +56,6 @@ type CqRead = unsafe extern "C" fn(*mut ffi::fid_cq, *mut std::ffi::c_void, usiz
 /// The provider's functions of the data path, read from its tables once and known to be there.
 #[derive(Clone, Copy)]
 pub(crate) struct Calls {
-    pub(crate) write: Write,
     pub(crate) read: Read,
     pub(crate) writemsg: WriteMsg,
     pub(crate) update: Update,
@@ -111,6 +100,8 @@ pub(crate) struct Context {
     pub(crate) cq: *mut ffi::fid_cq,
     pub(crate) calls: Calls,
     pub(crate) tally: Tally,
+    /// Transfers that were made directly, without the provider.
+    pub(crate) direct: AtomicU64,
     /// Set while callbacks of this context run, so that operations they issue do not recurse into
     /// delivering more.
     pub(crate) delivering: AtomicBool,
@@ -151,7 +142,6 @@ impl Context {
         // SAFETY: the caller vouches for live objects.
         let (rma, atomic, queue) = unsafe { ((*tx).rma, (*tx).atomic, (*cq).ops) };
         let calls = Calls {
-            write: entry!(rma, write, "fi_write"),
             read: entry!(rma, read, "fi_read"),
             writemsg: entry!(rma, writemsg, "fi_writemsg"),
             update: entry!(atomic, writemsg, "fi_atomicmsg"),
@@ -175,6 +165,7 @@ impl Context {
             cq,
             calls,
             tally: Tally::new(),
+            direct: AtomicU64::new(0),
             delivering: AtomicBool::new(false),
             state: Lock::new(state, threaded),
         })

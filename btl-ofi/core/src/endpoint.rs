@@ -1,5 +1,6 @@
 //! A peer as the transport sees it.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use libfabric_sys::fi_addr_t;
@@ -27,8 +28,8 @@ pub struct Endpoint {
     pub(crate) connected: AtomicU32,
     /// The process behind it, when it runs on this node.
     pub(crate) process: Option<ProcessId>,
-    /// Whether its memory is written from this side, so that a plain completion is enough.
-    pub(crate) direct: bool,
+    /// Its process, if puts and gets reach into that directly (`direct`).
+    pub(crate) direct: Option<NonZeroU32>,
     /// Whether it is this process, and puts and gets to it are copies (`Policy::self_by_copy`).
     pub(crate) copied: bool,
     /// Whether it has been read from, where fetching atomics need that (`Policy::fetch_alone`).

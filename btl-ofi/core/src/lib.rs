@@ -16,6 +16,7 @@ mod atomic_table;
 mod atomics;
 mod context;
 mod device;
+mod direct;
 mod endpoint;
 mod error;
 mod fabric;

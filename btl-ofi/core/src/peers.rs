@@ -1,7 +1,7 @@
 //! Peers: made from the addresses that processes publish, found again, released.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::time::Instant;
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
+use crate::direct;
 use crate::endpoint::Endpoint;
 use crate::error::{Doing, Error, check};
 use crate::liveness::ProcessId;
@@ -90,7 +91,8 @@ impl Transport {
             failed: AtomicI32::new(0),
             connected: AtomicU32::new(1),
             process: here.then_some(blob.process),
-            direct: self.policy.direct && here && reaches(&blob),
+            direct: NonZeroU32::new(blob.process.pid)
+                .filter(|_| self.policy.direct && here && reaches(&blob)),
             copied: self.policy.self_by_copy && here && blob.process == ProcessId::own(),
             met: AtomicBool::new(false),
         });
@@ -144,18 +146,8 @@ impl Transport {
 /// announced. The kernel asks the same permission for reading and for writing (man process_vm_writev).
 fn reaches(blob: &Blob) -> bool {
     let mut seen = 0u64;
-    let local = libc::iovec {
-        iov_base: (&raw mut seen).cast(),
-        iov_len: size_of::<u64>(),
-    };
-    let remote = libc::iovec {
-        iov_base: blob.probe_address as *mut c_void,
-        iov_len: size_of::<u64>(),
-    };
-    let Ok(pid) = libc::pid_t::try_from(blob.process.pid) else {
-        return false;
-    };
-    // SAFETY: the local vector is a word of ours; the kernel checks the remote one.
-    let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
-    n == size_of::<u64>() as isize && seen == blob.probe_value
+    let local = (&raw mut seen).cast();
+    // SAFETY: the local side is a word of ours.
+    let read = unsafe { direct::read(blob.process.pid, local, blob.probe_address, 8) };
+    read.is_ok() && seen == blob.probe_value
 }

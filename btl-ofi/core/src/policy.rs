@@ -2,7 +2,7 @@
 //!
 //! | path | asked of the provider | used for |
 //! | --- | --- | --- |
-//! | direct | a plain completion | puts of providers that write the target's memory from this side |
+//! | direct | nothing: the kernel copies (`direct`) | puts and gets over shm, to peers it reaches |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | puts and updates everywhere else |
 //! | returned | a plain completion | gets and fetching atomics: they have their data; updates over shm |
 //!
@@ -74,8 +74,8 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
     let ordered = crate::select::orders_atomics(info) || keeps_order_anyway(&info.provider());
     let puts = if direct {
-        "puts are written into the target's memory by this process where it may (cross-memory \
-         attach), else confirmed by the target (FI_DELIVERY_COMPLETE)"
+        "puts and gets are copied by the kernel where it may (cross-memory attach), else puts are \
+         confirmed by the target (FI_DELIVERY_COMPLETE)"
     } else {
         "puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
     };
@@ -114,9 +114,11 @@ fn keeps_order_anyway(provider: &str) -> bool {
     is_shm(provider)
 }
 
-/// Whether the provider may write a target's memory from the initiator. shm does, with virtual
-/// addresses and without asked-for ordering, by `process_vm_writev`; whether it works towards a
-/// particular peer is found out when that peer is connected.
+/// Whether puts and gets to peers on this node are made directly. shm makes them the same way
+/// itself, by `process_vm_writev`, and then tells the target in a command queue, for counters and
+/// completions there that nobody here uses; the queue costs more than the copy, and once it is full a
+/// target that makes no progress stops everything. Virtual addresses are what the copy needs. Whether
+/// it works towards a particular peer is found out when that peer is connected.
 fn writes_directly(info: InfoRef<'_>) -> bool {
     is_shm(&info.provider())
         && info.domain_attr().mr_mode as u32 & ffi::FI_MR_VIRT_ADDR != 0

@@ -9,6 +9,7 @@ use plugin_api::Status;
 
 use crate::address::Handle;
 use crate::context::Context;
+use crate::direct::{self, Refused};
 use crate::endpoint::Endpoint;
 use crate::error::status_of;
 use crate::record::{Completion, Finished, Record, Tag};
@@ -196,6 +197,44 @@ impl Transport {
         Status::SUCCESS
     }
 
+    /// What a transfer made directly means to its caller: it is over, one way or the other.
+    #[inline]
+    fn copied(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: Caller,
+        copied: Result<(), Refused>,
+    ) -> Status {
+        if let Err(Refused(errno)) = copied {
+            return self.not_copied(endpoint, errno);
+        }
+        let count = &self.context().direct;
+        if self.threaded {
+            count.fetch_add(1, Ordering::Relaxed);
+        } else {
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        match caller.completion {
+            None => Status::SUCCESS,
+            Some(_) => self.nothing(endpoint, caller),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn not_copied(&self, endpoint: NonNull<Endpoint>, errno: i32) -> Status {
+        match errno {
+            libc::ESRCH => {
+                let why = "its process no longer runs";
+                self.fail_peer(endpoint, Status::UNREACH, why);
+                Status::UNREACH
+            }
+            // The region's memory is no longer mapped there.
+            libc::EFAULT => Status::PERM,
+            errno => status_of(errno),
+        }
+    }
+
     /// A put or get to this process itself, made by copying under the context's lock.
     ///
     /// # Safety
@@ -270,22 +309,18 @@ impl Transport {
             // SAFETY: the bounds were checked; the buffer is the caller's.
             return unsafe { self.copy(endpoint, caller, remote, remote_address, size, true) };
         }
+        if let Some(pid) = peer.direct {
+            if let Some(status) = peer.failure() {
+                return status;
+            }
+            // SAFETY: the caller vouches for the buffer; the target's region lets itself be written.
+            let copied = unsafe { direct::write(pid.get(), local, remote_address, size) };
+            return self.copied(endpoint, caller, copied);
+        }
         let delivered = self.policy.delivered;
         // SAFETY: the endpoint is live; the buffers are the caller's until completion.
         unsafe {
             self.post(endpoint, caller, Needs::default(), |context, pointer, _| {
-                if peer.direct {
-                    return (context.calls.write)(
-                        context.tx,
-                        local,
-                        size,
-                        ptr::null_mut(),
-                        peer.address,
-                        target.address,
-                        target.key,
-                        pointer,
-                    );
-                }
                 let iov = ffi::iovec {
                     iov_base: local,
                     iov_len: size,
@@ -350,6 +385,14 @@ impl Transport {
         if peer.copied {
             // SAFETY: the bounds were checked; the buffer is the caller's.
             return unsafe { self.copy(endpoint, caller, remote, remote_address, size, false) };
+        }
+        if let Some(pid) = peer.direct {
+            if let Some(status) = peer.failure() {
+                return status;
+            }
+            // SAFETY: the caller vouches for the buffer.
+            let copied = unsafe { direct::read(pid.get(), local, remote_address, size) };
+            return self.copied(endpoint, caller, copied);
         }
         let address = peer.address;
         // SAFETY: the endpoint is live; the buffer is the caller's until completion. A read is

@@ -329,8 +329,9 @@ impl Transport {
         let mut stats = Stats::new();
         for context in &self.contexts {
             let state = context.state.lock();
-            stats.posted += state.posted;
-            stats.completed += state.completed;
+            let direct = context.direct.load(Ordering::Relaxed);
+            stats.posted += state.posted + direct;
+            stats.completed += state.completed + direct;
             stats.failed += state.failed;
             stats.again += state.again;
         }

@@ -259,12 +259,13 @@ impl Epochs {
                 state: "an exposure epoch (post)",
             });
         }
-        let mut from = vec![Access::None, Access::Fenced];
-        // A fence that ends no sequence of calls cannot follow calls.
-        if !assertion.contains(Assertion::NOPRECEDE) {
-            from.push(Access::Fence);
-        }
-        self.change(call, &from, Access::Changing)?;
+        let from: &[Access] = if assertion.contains(Assertion::NOPRECEDE) {
+            // A fence that ends no sequence of calls cannot follow calls.
+            &[Access::None, Access::Fenced]
+        } else {
+            &[Access::None, Access::Fenced, Access::Fence]
+        };
+        self.change(call, from, Access::Changing)?;
         let precede = !assertion.contains(Assertion::NOPRECEDE);
         let succeed = !assertion.contains(Assertion::NOSUCCEED);
         Ok(FencePlan {

@@ -131,7 +131,7 @@ impl Window {
         let started = (self.table.start)(self, group, assertion);
         match &started {
             Ok(()) => {
-                self.group().clone_from(&group.to_vec());
+                *self.group() = group.to_vec();
                 self.epochs.start_end(Some(group));
             }
             Err(_) => self.epochs.start_end(None),

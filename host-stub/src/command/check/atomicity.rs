@@ -9,7 +9,7 @@ use super::value::{Value, decode, encode};
 use crate::win::{Assertion, LockKind, Op, Target, type_name};
 
 /// Increments per rank: small enough for an 8-bit count of many ranks.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 4;
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {

@@ -238,7 +238,7 @@ fn reattach(context: &Context<'_>) -> Outcome {
 /// Several regions at once: each is reached, and no range may span two.
 fn several(context: &Context<'_>) -> Outcome {
     let window = Window::dynamic(context.job)?;
-    let memories: Vec<Memory> = (0..12).map(|_| Memory::new(&[0; 64])).collect();
+    let memories: Vec<Memory> = (0..6).map(|_| Memory::new(&[0; 64])).collect();
     let mut tables = Vec::new();
     for memory in &memories {
         // SAFETY: the memory lives until the window was freed.

@@ -101,8 +101,17 @@ impl Check {
     }
 
     fn run_rank(&self, job: &Arc<Job>) -> Result<u8, CommandError> {
-        let seed = self.agree_on_seed(job)?;
         let cases = self.cases();
+        if cases.is_empty() {
+            return Err(CommandError::new(
+                Exit::Usage,
+                format!(
+                    "--only {}: no test has that in its name",
+                    self.only.as_deref().unwrap_or_default()
+                ),
+            ));
+        }
+        let seed = self.agree_on_seed(job)?;
         let mut report = Report::start(
             job,
             seed,

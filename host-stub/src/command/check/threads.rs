@@ -7,7 +7,7 @@ use super::case::{Case, Context, Failure, Outcome, same};
 use super::random::Random;
 use crate::win::{Assertion, Layout, Op, Request, Target, Window};
 
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 20;
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {

@@ -94,14 +94,14 @@ pub(super) fn finish_local_key(
     key: Option<Registration>,
 ) -> WinResult<()> {
     let Some(key) = key else { return Ok(()) };
-    let flushed = window
-        .flush_pending(call, peer.rank, &peer.transfers)
-        .and_then(|()| window.flush_pending(call, peer.rank, &peer.accumulates));
-    if !(peer.transfers.is_idle() && peer.accumulates.is_idle()) {
+    let waited = window
+        .wait_pending(call, &peer.transfers)
+        .and_then(|()| window.wait_pending(call, &peer.accumulates));
+    if waited.is_err() {
         // The job failed while operations may still use it.
         std::mem::forget(key);
     }
-    flushed
+    waited
 }
 
 #[inline]

@@ -1,0 +1,111 @@
+//! Window calls allocate nothing once pools are warm: counted by the global allocator, over the C
+//! plugin, whose own memory is not Rust's. (What the transport allocates is counted beside it.)
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout as AllocLayout, System};
+use std::cell::Cell;
+
+use common::c_plugin;
+use host_stub::win::{Assertion, Datatype, Layout, Op, Request, Target, Window};
+use host_stub::{Job, JobOptions};
+
+thread_local! {
+    /// Allocations of this thread, so that other threads' do not count.
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count() {
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: AllocLayout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: AllocLayout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: AllocLayout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+const WORDS: usize = 64;
+
+/// Every call that transfers or updates, with a flush, and requests.
+fn calls(window: &Window, buffers: &mut [[u64; WORDS]; 2]) {
+    let row = Layout::contiguous(Datatype::Int64, WORDS / 4);
+    let gaps = Layout::strided(Datatype::Int64, WORDS / 8, 2, 4).expect("a layout");
+    let target = |layout| Target {
+        rank: 0,
+        displacement: 0,
+        layout,
+    };
+    let [from, into] = buffers;
+    let (from, into) = (
+        from.as_mut_ptr().cast::<u8>(),
+        into.as_mut_ptr().cast::<u8>(),
+    );
+    // SAFETY: the buffers hold the layouts, do not overlap, and are untouched until after the flush.
+    let requests = unsafe {
+        window.put(from, &row, target(&row)).expect("put");
+        window.put(from, &row, target(&gaps)).expect("strided put");
+        window.get(into, &gaps, target(&row)).expect("strided get");
+        window
+            .accumulate(from, &row, target(&row), Op::Sum)
+            .expect("accumulate");
+        window
+            .get_accumulate(from, &row, into, &row, target(&gaps), Op::Max)
+            .expect("get_accumulate");
+        window
+            .fetch_and_op(from, into, Datatype::Int64, 0, 0, Op::Sum)
+            .expect("fetch_and_op");
+        window
+            .compare_and_swap(from, from.add(8), into, Datatype::Int64, 0, 8)
+            .expect("compare_and_swap");
+        [
+            window.rput(from, &row, target(&row)).expect("rput"),
+            window.rget(into, &row, target(&row)).expect("rget"),
+        ]
+    };
+    Request::wait_all(requests).expect("wait");
+    window.flush(0).expect("flush");
+}
+
+#[test]
+fn calls_allocate_nothing_after_the_first() {
+    let mut options = JobOptions::default();
+    options.plugin = Some(c_plugin(None));
+    let job = Job::init(options).expect("a job of one");
+    let window = Window::allocate(&job, WORDS * 8, 1).expect("window");
+    let mut buffers = [[1; WORDS]; 2];
+    window.lock_all(Assertion::empty()).expect("lock_all");
+    calls(&window, &mut buffers);
+    let before = ALLOCATIONS.get();
+    for _ in 0..1000 {
+        calls(&window, &mut buffers);
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    window.unlock_all().expect("unlock_all");
+    window.free().expect("free");
+    job.finalize().expect("finalize");
+}

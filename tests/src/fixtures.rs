@@ -7,16 +7,15 @@ use std::sync::OnceLock;
 /// The providers that every suite runs over.
 pub const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
 
-/// `libbtl_ofi.so`, built by cargo on the first call with the profile of the tests.
+/// `libbtl_ofi.so`, built by cargo on the first call: with the profile of the tests, or with the
+/// release profile where `INTEGRATION_RELEASE` is set.
 pub fn ofi_plugin() -> &'static Path {
-    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN.get_or_init(|| build("btl-ofi-plugin", "libbtl_ofi.so"))
+    built("libbtl_ofi.so")
 }
 
 /// The `host-stub` program, built like [`ofi_plugin`].
 pub fn host_stub() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| build("host-stub", "host-stub"))
+    built("host-stub")
 }
 
 /// The program or plugin of `c/` that the build script made under this name.
@@ -34,13 +33,25 @@ pub fn c_plugin(variant: &str) -> PathBuf {
     }
 }
 
-/// Builds a package and finds the file that it makes under `name`.
-fn build(package: &str, name: &str) -> PathBuf {
+/// The file of this name among those that the packages under test make.
+fn built(name: &str) -> &'static Path {
+    static FILES: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    FILES
+        .get_or_init(build)
+        .iter()
+        .find(|file| file.file_name().is_some_and(|file| file == name))
+        .unwrap_or_else(|| panic!("no package makes {name}"))
+}
+
+/// Builds the plugin and the program together, so that their dependencies are compiled once, and
+/// gives the files that came out.
+fn build() -> Vec<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .args(["build", "--quiet", "--message-format=json", "-p", package]);
-    if !cfg!(debug_assertions) {
+        .args(["build", "--quiet", "--message-format=json"])
+        .args(["-p", "host-stub", "-p", "btl-ofi-plugin"]);
+    if !cfg!(debug_assertions) || std::env::var_os("INTEGRATION_RELEASE").is_some() {
         command.arg("--release");
     }
     let output = command.output().expect("cargo starts");
@@ -56,6 +67,5 @@ fn build(package: &str, name: &str) -> PathBuf {
         .filter(|message| message["reason"] == "compiler-artifact")
         .flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default())
         .filter_map(|file| file.as_str().map(PathBuf::from))
-        .find(|file| file.file_name().is_some_and(|file| file == name))
-        .unwrap_or_else(|| panic!("package {package} makes no {name}"))
+        .collect()
 }

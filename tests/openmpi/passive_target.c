@@ -29,7 +29,7 @@ static int ascending(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-    enum { N = 400, BIG = 1 << 20 };
+    enum { N = 4000, BIG = 1 << 20 };
     static double put[N], get[N];
     start(&argc, &argv, MPI_THREAD_SINGLE);
     double limit = argc > 1 ? atof(argv[1]) : 1000;

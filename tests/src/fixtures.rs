@@ -18,6 +18,11 @@ pub fn host_stub() -> &'static Path {
     built("host-stub")
 }
 
+/// The component for Open MPI; an empty library where Open MPI's headers are not installed.
+pub fn mpi_component() -> &'static Path {
+    built("libmca_btl_ofi.so")
+}
+
 /// The program or plugin of `c/` that the build script made under this name.
 pub fn c_program(name: &str) -> PathBuf {
     let path = Path::new(env!("OUT_DIR")).join(name);
@@ -43,14 +48,21 @@ fn built(name: &str) -> &'static Path {
         .unwrap_or_else(|| panic!("no package makes {name}"))
 }
 
-/// Builds the plugin and the program together, so that their dependencies are compiled once, and
+/// Builds plugin, program and component together, so that their dependencies are compiled once, and
 /// gives the files that came out.
 fn build() -> Vec<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .args(["build", "--quiet", "--message-format=json"])
-        .args(["-p", "host-stub", "-p", "btl-ofi-plugin"]);
+        .args([
+            "-p",
+            "host-stub",
+            "-p",
+            "btl-ofi-plugin",
+            "-p",
+            "mca-btl-ofi",
+        ]);
     if !cfg!(debug_assertions) || std::env::var_os("INTEGRATION_RELEASE").is_some() {
         command.arg("--release");
     }

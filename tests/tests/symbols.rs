@@ -8,7 +8,7 @@
 
 use std::fs;
 
-use integration_tests::fixtures::{c_plugin, ofi_plugin};
+use integration_tests::fixtures::{c_plugin, mpi_component, ofi_plugin};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol};
 
@@ -28,6 +28,19 @@ fn exports(path: &std::path::Path) -> Vec<String> {
 #[test]
 fn the_plugin_exports_its_entry_alone() {
     assert_eq!(exports(ofi_plugin()), ["btl_plugin_entry_v1"]);
+}
+
+/// Open MPI finds a component by one symbol of its name.
+#[test]
+fn the_component_exports_itself_alone() {
+    match &exports(mpi_component())[..] {
+        [] => println!("not looked at: the component is built empty without Open MPI's headers"),
+        [symbol] => assert!(
+            symbol.starts_with("mca_btl_") && symbol.ends_with("_component"),
+            "{symbol}"
+        ),
+        more => panic!("{more:?}"),
+    }
 }
 
 /// The list above would show a second symbol: the variant without the entry shows none.

@@ -1,0 +1,237 @@
+//! The environment that shapes the provider. Read when libfabric asks for providers and when a fabric
+//! is opened, so that one process can try many shapes one after another.
+//!
+//! | variable | meaning | default |
+//! | --- | --- | --- |
+//! | `LAB_MR_MODE` | registration modes required, names joined by `,` | none |
+//! | `LAB_MODE` | `CONTEXT`, `CONTEXT2`, both, or neither | neither |
+//! | `LAB_MR_KEY_SIZE` | bytes of a key | 8 |
+//! | `LAB_KEYS` | keys under PROV_KEY: `low`, `high`, or `random` | random |
+//! | `LAB_TX_CTX` | most transmit contexts of an endpoint | 1 |
+//! | `LAB_MAX_MSG` | largest message, bytes | 1 MiB |
+//! | `LAB_INJECT` | inject size, bytes | 64 |
+//! | `LAB_TX_SIZE` | operations that an endpoint takes at a time | 256 |
+//! | `LAB_ATOMIC_BYTES` | most bytes of one atomic | 512 |
+//! | `LAB_WITHOUT` | atomics not served: `kind:datatype:op` by libfabric's numbers, `*` for any | none |
+//! | `LAB_ORDER` | 1: atomics are ordered for who asks | 0 |
+//! | `LAB_PROGRESS` | `auto`: also offered under automatic progress | manual |
+//! | `LAB_FAULTS` | see [`Faults`] | none |
+
+use std::collections::HashMap;
+use std::env;
+
+use libfabric_sys as ffi;
+
+/// Names of registration modes.
+const MODES: [(&str, u32); 12] = [
+    ("BASIC", ffi::FI_MR_BASIC),
+    ("SCALABLE", ffi::FI_MR_SCALABLE),
+    ("LOCAL", ffi::FI_MR_LOCAL),
+    ("RAW", ffi::FI_MR_RAW),
+    ("VIRT_ADDR", ffi::FI_MR_VIRT_ADDR),
+    ("ALLOCATED", ffi::FI_MR_ALLOCATED),
+    ("PROV_KEY", ffi::FI_MR_PROV_KEY),
+    ("MMU_NOTIFY", ffi::FI_MR_MMU_NOTIFY),
+    ("RMA_EVENT", ffi::FI_MR_RMA_EVENT),
+    ("ENDPOINT", ffi::FI_MR_ENDPOINT),
+    ("HMEM", ffi::FI_MR_HMEM),
+    ("COLLECTIVE", ffi::FI_MR_COLLECTIVE),
+];
+
+/// How keys look that the provider chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// 0, 1, 2...
+    Low,
+    /// Down from the largest that is a key.
+    High,
+    /// Any 64 bits.
+    Random,
+}
+
+/// The provider's shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) mr_mode: u32,
+    pub(crate) mode: u64,
+    pub(crate) key_size: usize,
+    pub(crate) keys: Keys,
+    pub(crate) tx_contexts: usize,
+    pub(crate) max_message: usize,
+    pub(crate) inject: usize,
+    pub(crate) tx_size: usize,
+    pub(crate) atomic_bytes: usize,
+    pub(crate) without: Vec<[Option<u32>; 3]>,
+    pub(crate) ordered: bool,
+    pub(crate) auto_progress: bool,
+    pub(crate) faults: Faults,
+}
+
+/// Faults by script: `LAB_FAULTS=name=number,...`. Probabilities are per thousand. Equal seeds and
+/// equal calls give equal faults.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Faults {
+    /// `seed`.
+    pub(crate) seed: u64,
+    /// `again`: a post is turned away with FI_EAGAIN ...
+    pub(crate) again: u64,
+    /// `burst`: ... and up to so many after it.
+    pub(crate) burst: u64,
+    /// `error`: an operation fails ...
+    pub(crate) error: u64,
+    /// `errno`: ... with this libfabric error (default FI_EIO).
+    pub(crate) errno: i32,
+    /// `nth`: the n-th operation of a queue fails, whatever `error` says.
+    pub(crate) nth: u64,
+    /// `nameless`: an error completion carries no context.
+    pub(crate) nameless: u64,
+    /// `delay`: operations take up to so many reads of the queue.
+    pub(crate) delay: u64,
+    /// `reorder`: completions come in any order when not 0.
+    pub(crate) reorder: bool,
+    /// `nomem`: a registration is refused with FI_ENOMEM.
+    pub(crate) nomem: u64,
+    /// `keyrejected`: a registration is refused with FI_EKEYREJECTED.
+    pub(crate) keyrejected: u64,
+    /// `open`: this step of opening fails (name), ...
+    pub(crate) open: String,
+    /// `openerrno`: ... with this error (default FI_ENOMEM).
+    pub(crate) open_errno: i32,
+}
+
+fn number<T: std::str::FromStr>(name: &str, default: T) -> T {
+    let value = env::var(name).ok();
+    value.and_then(|v| v.trim().parse().ok()).unwrap_or(default)
+}
+
+fn words(name: &str) -> Vec<String> {
+    let value = env::var(name).unwrap_or_default();
+    let words = value.split(',').map(str::trim).filter(|w| !w.is_empty());
+    words.map(str::to_owned).collect()
+}
+
+impl Config {
+    /// Reads the environment. A word that means nothing is reported as a violation, since the test
+    /// would not test what it says.
+    pub(crate) fn from_environment() -> Config {
+        let mut mr_mode = 0;
+        for word in words("LAB_MR_MODE") {
+            match MODES.iter().find(|(name, _)| *name == word) {
+                Some((_, bit)) => mr_mode |= bit,
+                None => crate::report::violation(&format!("LAB_MR_MODE has no mode {word}")),
+            }
+        }
+        let mut mode = 0;
+        for word in words("LAB_MODE") {
+            match word.as_str() {
+                "CONTEXT" => mode |= u64::from(ffi::FI_CONTEXT),
+                "CONTEXT2" => mode |= u64::from(ffi::FI_CONTEXT2),
+                _ => crate::report::violation(&format!("LAB_MODE has no mode {word}")),
+            }
+        }
+        let without = words("LAB_WITHOUT").into_iter().map(|word| {
+            let mut parts = word.split(':').map(|part| part.parse().ok());
+            std::array::from_fn(|_| parts.next().flatten())
+        });
+        Config {
+            mr_mode,
+            mode,
+            key_size: number("LAB_MR_KEY_SIZE", 8),
+            keys: match env::var("LAB_KEYS").as_deref() {
+                Ok("low") => Keys::Low,
+                Ok("high") => Keys::High,
+                _ => Keys::Random,
+            },
+            tx_contexts: number("LAB_TX_CTX", 1),
+            max_message: number("LAB_MAX_MSG", 1 << 20),
+            inject: number("LAB_INJECT", 64),
+            tx_size: number("LAB_TX_SIZE", 256),
+            atomic_bytes: number("LAB_ATOMIC_BYTES", 512),
+            without: without.collect(),
+            ordered: number("LAB_ORDER", 0) != 0,
+            auto_progress: env::var("LAB_PROGRESS").is_ok_and(|v| v == "auto"),
+            faults: Faults::from_environment(),
+        }
+    }
+
+    fn has(&self, bits: u32) -> bool {
+        self.mr_mode & bits != 0
+    }
+
+    /// Whether memory is named by virtual address.
+    pub(crate) fn virtual_addresses(&self) -> bool {
+        self.has(ffi::FI_MR_BASIC | ffi::FI_MR_VIRT_ADDR)
+    }
+
+    /// Whether the provider chooses keys.
+    pub(crate) fn provider_keys(&self) -> bool {
+        self.has(ffi::FI_MR_BASIC | ffi::FI_MR_PROV_KEY)
+    }
+
+    /// Whether regions are bound and enabled before use.
+    pub(crate) fn bound_regions(&self) -> bool {
+        self.has(ffi::FI_MR_ENDPOINT)
+    }
+
+    /// Bytes of an operation's context that the provider owns.
+    pub(crate) fn context_bytes(&self) -> usize {
+        if self.mode & u64::from(ffi::FI_CONTEXT2) != 0 {
+            size_of::<ffi::fi_context2>()
+        } else if self.mode & u64::from(ffi::FI_CONTEXT) != 0 {
+            size_of::<ffi::fi_context>()
+        } else {
+            0
+        }
+    }
+
+    /// Whether an atomic is served; `kind` is 0 to update, 1 to fetch, 2 to compare.
+    pub(crate) fn serves(&self, kind: u32, datatype: u32, op: u32) -> bool {
+        let asked = [kind, datatype, op];
+        !self.without.iter().any(|pattern| {
+            let mut pairs = pattern.iter().zip(asked);
+            pairs.all(|(pattern, asked)| pattern.is_none_or(|p| p == asked))
+        })
+    }
+}
+
+impl Faults {
+    fn from_environment() -> Faults {
+        let words = words("LAB_FAULTS");
+        let pairs: HashMap<&str, &str> = words.iter().filter_map(|w| w.split_once('=')).collect();
+        let get = |name: &str| {
+            pairs
+                .get(name)
+                .and_then(|v| v.parse::<u64>().ok())
+                .unwrap_or(0)
+        };
+        let code = |name: &str, default: u32| match get(name) {
+            0 => default as i32,
+            code => i32::try_from(code).unwrap_or(default as i32),
+        };
+        Faults {
+            seed: get("seed"),
+            again: get("again"),
+            burst: get("burst"),
+            error: get("error"),
+            errno: code("errno", ffi::FI_EIO),
+            nth: get("nth"),
+            nameless: get("nameless"),
+            delay: get("delay"),
+            reorder: get("reorder") != 0,
+            nomem: get("nomem"),
+            keyrejected: get("keyrejected"),
+            open: pairs.get("open").map_or(String::new(), |s| (*s).to_owned()),
+            open_errno: code("openerrno", ffi::FI_ENOMEM),
+        }
+    }
+
+    /// 0, or the negative error with which a step of opening fails.
+    pub(crate) fn at_open(&self, step: &str) -> i32 {
+        if self.open == step {
+            crate::report::count(&crate::report::COUNTS.faults);
+            -self.open_errno
+        } else {
+            0
+        }
+    }
+}

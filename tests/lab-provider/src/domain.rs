@@ -1,0 +1,151 @@
+//! The domain: what regions, queues and endpoints are opened in.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libfabric_sys as ffi;
+
+use crate::arithmetic;
+use crate::config::Config;
+use crate::fabric::FabricObject;
+use crate::missing::Missing;
+use crate::object::{Object, fid, or_return};
+use crate::random::Random;
+use crate::{address, endpoint, queue, region};
+
+pub(crate) struct Domain {
+    fabric: &'static FabricObject,
+    pub(crate) config: &'static Config,
+    /// Tells the domains of a process apart.
+    pub(crate) number: u64,
+    /// For keys and registrations.
+    pub(crate) random: Mutex<Random>,
+    pub(crate) next_key: AtomicU64,
+    pub(crate) queues: AtomicU64,
+}
+
+pub(crate) type DomainObject = Object<ffi::fid_domain, Domain>;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+static FID: ffi::fi_ops = ffi::fi_ops {
+    size: size_of::<ffi::fi_ops>(),
+    close: Some(close),
+    bind: Missing::MISSING,
+    control: Missing::MISSING,
+    ops_open: Missing::MISSING,
+    tostr: Missing::MISSING,
+    ops_set: Missing::MISSING,
+};
+
+static OPS: ffi::fi_ops_domain = ffi::fi_ops_domain {
+    size: size_of::<ffi::fi_ops_domain>(),
+    av_open: Some(address::open),
+    cq_open: Some(queue::open),
+    endpoint: Some(endpoint::open),
+    scalable_ep: Some(endpoint::open_scalable),
+    cntr_open: Missing::MISSING,
+    poll_open: Missing::MISSING,
+    stx_ctx: Missing::MISSING,
+    srx_ctx: Missing::MISSING,
+    query_atomic: Some(query_atomic),
+    query_collective: Missing::MISSING,
+    endpoint2: Missing::MISSING,
+};
+
+static MR: ffi::fi_ops_mr = ffi::fi_ops_mr {
+    size: size_of::<ffi::fi_ops_mr>(),
+    reg: Missing::MISSING,
+    regv: Missing::MISSING,
+    regattr: Some(region::register),
+};
+
+/// Fails a step of opening when the script says so.
+pub(crate) fn step(domain: &DomainObject, name: &str) -> Result<(), c_int> {
+    match domain.inner.config.faults.at_open(name) {
+        0 => Ok(()),
+        code => Err(code),
+    }
+}
+
+pub(crate) unsafe extern "C" fn open(
+    fabric: *mut ffi::fid_fabric,
+    _info: *mut ffi::fi_info,
+    domain: *mut *mut ffi::fid_domain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: a fabric of ours.
+    let fabric: &FabricObject = or_return!(unsafe { Object::of(fabric, "fi_domain") });
+    let config = fabric.inner.config;
+    let rc = config.faults.at_open("domain");
+    if rc != 0 {
+        return rc;
+    }
+    fabric.depend();
+    let mut fid = fid(ffi::FI_CLASS_DOMAIN, &FID);
+    fid.context = context;
+    let object: &DomainObject = Object::place(
+        "domain",
+        ffi::fid_domain {
+            fid,
+            ops: ptr::from_ref(&OPS).cast_mut(),
+            mr: ptr::from_ref(&MR).cast_mut(),
+        },
+        Domain {
+            fabric,
+            config,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            random: Mutex::new(Random::new(config.faults.seed)),
+            next_key: AtomicU64::new(0),
+            queues: AtomicU64::new(0),
+        },
+    );
+    // SAFETY: the caller passes where to put the pointer.
+    unsafe { *domain = object.pointer() };
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
+    // SAFETY: the table belongs to domains only.
+    let domain: &DomainObject = or_return!(unsafe { Object::of(fid, "fi_close") });
+    let rc = domain.close();
+    if rc == 0 {
+        domain.inner.fabric.release();
+    }
+    rc
+}
+
+unsafe extern "C" fn query_atomic(
+    domain: *mut ffi::fid_domain,
+    datatype: ffi::fi_datatype,
+    op: ffi::fi_op,
+    attr: *mut ffi::fi_atomic_attr,
+    flags: u64,
+) -> c_int {
+    // SAFETY: the table belongs to domains only.
+    let domain: &DomainObject = or_return!(unsafe { Object::of(domain, "fi_query_atomic") });
+    let kind = match flags {
+        0 => 0,
+        ffi::FI_FETCH_ATOMIC => 1,
+        ffi::FI_COMPARE_ATOMIC => 2,
+        _ => return -(ffi::FI_EINVAL as c_int),
+    };
+    let config = domain.inner.config;
+    let Some(size) = arithmetic::size(datatype) else {
+        return -(ffi::FI_EOPNOTSUPP as c_int);
+    };
+    let fits = (op == ffi::FI_CSWAP) == (kind == 2)
+        && !(kind == 0 && op == ffi::FI_ATOMIC_READ)
+        && arithmetic::serves(datatype, op);
+    if !fits || !config.serves(kind, datatype, op) {
+        return -(ffi::FI_EOPNOTSUPP as c_int);
+    }
+    // SAFETY: the caller passes where to put the answer.
+    unsafe {
+        (*attr).size = size;
+        (*attr).count = config.atomic_bytes / size;
+    }
+    0
+}

@@ -1,0 +1,340 @@
+//! Endpoints: plain ones, scalable ones, and the contexts of those.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use libfabric_sys as ffi;
+
+use crate::address::{Name, VectorObject, give};
+use crate::domain::{self, DomainObject};
+use crate::missing::Missing;
+use crate::object::{Object, fid, or_return};
+use crate::operation::Operation;
+use crate::queue::QueueObject;
+use crate::report::violation;
+use crate::{atomics, rma};
+
+pub(crate) struct Endpoint {
+    pub(crate) domain: &'static DomainObject,
+    class: u32,
+    /// The scalable endpoint of a context.
+    parent: Option<&'static EndpointObject>,
+    /// Transmit contexts that a scalable endpoint was opened with.
+    contexts: usize,
+    bound: Mutex<Bound>,
+}
+
+#[derive(Default)]
+struct Bound {
+    vector: Option<&'static VectorObject>,
+    queue: Option<&'static QueueObject>,
+    /// Queues bound in any role.
+    queues: Vec<&'static QueueObject>,
+    selective: bool,
+    enabled: bool,
+}
+
+// SAFETY: objects are never freed, and guard their own state.
+unsafe impl Send for Bound {}
+
+pub(crate) type EndpointObject = Object<ffi::fid_ep, Endpoint>;
+
+static FID: ffi::fi_ops = ffi::fi_ops {
+    size: size_of::<ffi::fi_ops>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: Some(control),
+    ops_open: Missing::MISSING,
+    tostr: Missing::MISSING,
+    ops_set: Missing::MISSING,
+};
+
+static OPS: ffi::fi_ops_ep = ffi::fi_ops_ep {
+    size: size_of::<ffi::fi_ops_ep>(),
+    cancel: Missing::MISSING,
+    getopt: Missing::MISSING,
+    setopt: Missing::MISSING,
+    tx_ctx: Some(open_transmit),
+    rx_ctx: Some(open_receive),
+    rx_size_left: Missing::MISSING,
+    tx_size_left: Missing::MISSING,
+};
+
+static CM: ffi::fi_ops_cm = ffi::fi_ops_cm {
+    size: size_of::<ffi::fi_ops_cm>(),
+    setname: Missing::MISSING,
+    getname: Some(getname),
+    getpeer: Missing::MISSING,
+    connect: Missing::MISSING,
+    listen: Missing::MISSING,
+    accept: Missing::MISSING,
+    reject: Missing::MISSING,
+    shutdown: Missing::MISSING,
+    join: Missing::MISSING,
+};
+
+fn place(
+    domain: &'static DomainObject,
+    class: u32,
+    parent: Option<&'static EndpointObject>,
+    contexts: usize,
+) -> *mut ffi::fid_ep {
+    let kind = match class {
+        ffi::FI_CLASS_SEP => "scalable endpoint",
+        ffi::FI_CLASS_TX_CTX => "transmit context",
+        ffi::FI_CLASS_RX_CTX => "receive context",
+        _ => "endpoint",
+    };
+    match parent {
+        Some(parent) => parent.depend(),
+        None => domain.depend(),
+    }
+    let object: &EndpointObject = Object::place(
+        kind,
+        ffi::fid_ep {
+            fid: fid(class, &FID),
+            ops: ptr::from_ref(&OPS).cast_mut(),
+            cm: ptr::from_ref(&CM).cast_mut(),
+            msg: ptr::null_mut(),
+            rma: ptr::from_ref(&rma::OPS).cast_mut(),
+            tagged: ptr::null_mut(),
+            atomic: ptr::from_ref(&atomics::OPS).cast_mut(),
+            collective: ptr::null_mut(),
+        },
+        Endpoint {
+            domain,
+            class,
+            parent,
+            contexts,
+            bound: Mutex::new(Bound::default()),
+        },
+    );
+    object.pointer()
+}
+
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut ffi::fid_domain,
+    _info: *mut ffi::fi_info,
+    ep: *mut *mut ffi::fid_ep,
+    _context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: a domain of ours.
+    let domain: &DomainObject = or_return!(unsafe { Object::of(domain, "fi_endpoint") });
+    or_return!(domain::step(domain, "ep"));
+    // SAFETY: the caller passes where to put the pointer.
+    unsafe { *ep = place(domain, ffi::FI_CLASS_EP, None, 0) };
+    0
+}
+
+pub(crate) unsafe extern "C" fn open_scalable(
+    domain: *mut ffi::fid_domain,
+    info: *mut ffi::fi_info,
+    ep: *mut *mut ffi::fid_ep,
+    _context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: a domain of ours.
+    let domain: &DomainObject = or_return!(unsafe { Object::of(domain, "fi_scalable_ep") });
+    or_return!(domain::step(domain, "sep"));
+    // SAFETY: the caller passes an info with its attributes.
+    let contexts = unsafe { (*(*info).ep_attr).tx_ctx_cnt };
+    let most = domain.inner.config.tx_contexts;
+    if contexts > most || most < 2 {
+        violation(&format!(
+            "a scalable endpoint of {contexts} contexts, the provider has {most}"
+        ));
+        return -(ffi::FI_EINVAL as c_int);
+    }
+    // SAFETY: the caller passes where to put the pointer.
+    unsafe { *ep = place(domain, ffi::FI_CLASS_SEP, None, contexts) };
+    0
+}
+
+unsafe extern "C" fn open_transmit(
+    sep: *mut ffi::fid_ep,
+    index: c_int,
+    _attr: *mut ffi::fi_tx_attr,
+    ep: *mut *mut ffi::fid_ep,
+    _context: *mut c_void,
+) -> c_int {
+    // SAFETY: the table belongs to endpoints only.
+    let sep: &EndpointObject = or_return!(unsafe { Object::of(sep, "fi_tx_context") });
+    or_return!(domain::step(sep.inner.domain, "tx"));
+    let fits = usize::try_from(index).is_ok_and(|i| i < sep.inner.contexts);
+    if sep.inner.class != ffi::FI_CLASS_SEP || !fits {
+        violation(&format!(
+            "transmit context {index} of {}",
+            sep.inner.contexts
+        ));
+        return -(ffi::FI_EINVAL as c_int);
+    }
+    // SAFETY: the caller passes where to put the pointer.
+    unsafe { *ep = place(sep.inner.domain, ffi::FI_CLASS_TX_CTX, Some(sep), 0) };
+    0
+}
+
+unsafe extern "C" fn open_receive(
+    sep: *mut ffi::fid_ep,
+    index: c_int,
+    _attr: *mut ffi::fi_rx_attr,
+    ep: *mut *mut ffi::fid_ep,
+    _context: *mut c_void,
+) -> c_int {
+    // SAFETY: the table belongs to endpoints only.
+    let sep: &EndpointObject = or_return!(unsafe { Object::of(sep, "fi_rx_context") });
+    or_return!(domain::step(sep.inner.domain, "rx"));
+    if sep.inner.class != ffi::FI_CLASS_SEP || index != 0 {
+        violation(&format!("receive context {index} of 1"));
+        return -(ffi::FI_EINVAL as c_int);
+    }
+    // SAFETY: the caller passes where to put the pointer.
+    unsafe { *ep = place(sep.inner.domain, ffi::FI_CLASS_RX_CTX, Some(sep), 0) };
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
+    // SAFETY: the table belongs to endpoints only.
+    let ep: &EndpointObject = or_return!(unsafe { Object::of(fid, "fi_close") });
+    let rc = ep.close();
+    if rc != 0 {
+        return rc;
+    }
+    let bound = std::mem::take(&mut *ep.inner.lock());
+    if let Some(vector) = bound.vector {
+        vector.release();
+    }
+    for queue in bound.queues {
+        queue.inner.unbind(ep.pointer() as usize);
+        queue.release();
+    }
+    match ep.inner.parent {
+        Some(parent) => parent.release(),
+        None => ep.inner.domain.release(),
+    }
+    0
+}
+
+unsafe extern "C" fn bind(fid: *mut ffi::fid, to: *mut ffi::fid, flags: u64) -> c_int {
+    // SAFETY: the table belongs to endpoints only.
+    let ep: &EndpointObject = or_return!(unsafe { Object::of(fid, "fi_ep_bind") });
+    or_return!(domain::step(ep.inner.domain, "bind"));
+    let mut bound = ep.inner.lock();
+    if bound.enabled {
+        violation("binding an endpoint that is enabled");
+        return -(ffi::FI_EINVAL as c_int);
+    }
+    // SAFETY: the caller passes a live fid.
+    match unsafe { (*to).fclass } as u32 {
+        ffi::FI_CLASS_AV => {
+            // SAFETY: the class says that it is a vector.
+            let vector: &VectorObject = or_return!(unsafe { Object::of(to, "fi_ep_bind") });
+            vector.depend();
+            bound.vector = Some(vector);
+            0
+        }
+        ffi::FI_CLASS_CQ => {
+            // SAFETY: the class says that it is a queue.
+            let queue: &QueueObject = or_return!(unsafe { Object::of(to, "fi_ep_bind") });
+            queue.depend();
+            queue.inner.bind();
+            bound.queues.push(queue);
+            if flags & u64::from(ffi::FI_TRANSMIT) != 0 {
+                bound.queue = Some(queue);
+                bound.selective = flags & ffi::FI_SELECTIVE_COMPLETION != 0;
+            }
+            0
+        }
+        _ => -(ffi::FI_ENOSYS as c_int),
+    }
+}
+
+unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_void) -> c_int {
+    // SAFETY: the table belongs to endpoints only.
+    let ep: &EndpointObject = or_return!(unsafe { Object::of(fid, "fi_control") });
+    if command != ffi::FI_ENABLE as c_int {
+        return -(ffi::FI_ENOSYS as c_int);
+    }
+    or_return!(domain::step(ep.inner.domain, "enable"));
+    let mut bound = ep.inner.lock();
+    let vector = bound.vector.is_some() || ep.inner.parent.is_some_and(|p| p.inner.has_vector());
+    let queue = bound.queue.is_some()
+        || [ffi::FI_CLASS_SEP, ffi::FI_CLASS_RX_CTX].contains(&ep.inner.class);
+    if !vector || !queue {
+        violation("enabling an endpoint without address vector or queue");
+        return -(ffi::FI_EOPBADSTATE as c_int);
+    }
+    bound.enabled = true;
+    0
+}
+
+unsafe extern "C" fn getname(fid: *mut ffi::fid, out: *mut c_void, length: *mut usize) -> c_int {
+    // SAFETY: the table belongs to endpoints only.
+    let ep: &EndpointObject = or_return!(unsafe { Object::of(fid, "fi_getname") });
+    // SAFETY: the caller passes a buffer with its length.
+    unsafe { give(Name::own(ep.inner.domain.inner.number), out, length) }
+}
+
+impl Endpoint {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Bound> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_vector(&self) -> bool {
+        self.lock().vector.is_some()
+    }
+}
+
+/// Checks the endpoint and the peer, and hands an operation to the queue. `fill` makes the operation
+/// for the peer.
+///
+/// # Safety
+/// `ep` is an endpoint of ours; the buffers are the provider's, as the call's man page says.
+pub(crate) unsafe fn post(
+    ep: *mut ffi::fid_ep,
+    call: &str,
+    peer: ffi::fi_addr_t,
+    flags: u64,
+    fill: impl FnOnce(Name) -> Operation,
+) -> isize {
+    // SAFETY: the caller vouches for the endpoint.
+    let object: &EndpointObject = match unsafe { Object::of(ep, call) } {
+        Ok(object) => object,
+        Err(code) => return code as isize,
+    };
+    let endpoint = &object.inner;
+    let bound = endpoint.lock();
+    let (Some(queue), true) = (bound.queue, bound.enabled) else {
+        violation(&format!("{call} on an endpoint that is not enabled"));
+        return -(ffi::FI_EOPBADSTATE as isize);
+    };
+    let selective = bound.selective;
+    let vector = bound.vector;
+    drop(bound);
+    let vector = vector.or_else(|| endpoint.parent.and_then(|p| p.inner.lock().vector));
+    let Some(name) = vector.and_then(|v| v.inner.name(peer)) else {
+        violation(&format!(
+            "{call} to position {peer}, which holds no address"
+        ));
+        return -(ffi::FI_EINVAL as isize);
+    };
+    let mut operation = fill(name);
+    let config = endpoint.domain.inner.config;
+    if operation.length > config.max_message {
+        violation(&format!("{call} of {} bytes", operation.length));
+        return -(ffi::FI_EMSGSIZE as isize);
+    }
+    if flags & u64::from(ffi::FI_INJECT) != 0 {
+        operation.injected = true;
+        if operation.length > config.inject {
+            violation(&format!("{call} injects {} bytes", operation.length));
+            return -(ffi::FI_EINVAL as isize);
+        }
+    }
+    operation.delivered |= flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0;
+    if selective && flags & u64::from(ffi::FI_COMPLETION) == 0 {
+        operation.completes = false;
+    }
+    operation.endpoint = ep as usize;
+    // SAFETY: the caller vouches for the buffers.
+    unsafe { queue.inner.post(operation) }
+}

@@ -1,0 +1,171 @@
+//! What the provider offers for its user's hints. As the man page asks, an offer never needs more of
+//! its user than the hints allow, and lacks nothing that they ask for.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+
+use libfabric_sys as ffi;
+
+use crate::config::Config;
+
+const CAPS: u64 = (ffi::FI_RMA
+    | ffi::FI_ATOMIC
+    | ffi::FI_READ
+    | ffi::FI_WRITE
+    | ffi::FI_REMOTE_READ
+    | ffi::FI_REMOTE_WRITE) as u64;
+const OP_FLAGS: u64 = (ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION | ffi::FI_INJECT) as u64;
+const ATOMIC_ORDER: u64 =
+    ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
+/// Words of old, which are not joined with any other.
+const OLD: u32 = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
+
+const NO_DATA: c_int = -(ffi::FI_ENODATA as c_int);
+
+/// `fi_provider.getinfo`.
+pub(crate) unsafe extern "C" fn getinfo(
+    _version: u32,
+    _node: *const c_char,
+    _service: *const c_char,
+    _flags: u64,
+    hints: *const ffi::fi_info,
+    info: *mut *mut ffi::fi_info,
+) -> c_int {
+    let config = Config::from_environment();
+    // SAFETY: libfabric passes hints or NULL; `suits` reads them as the man page allows.
+    if !hints.is_null() && !unsafe { suits(&*hints, &config) } {
+        return NO_DATA;
+    }
+    // SAFETY: a NULL argument allocates an entry with all attributes; copying one copies them.
+    unsafe {
+        let entry = ffi::fi_dupinfo(ptr::null());
+        if entry.is_null() {
+            return -(ffi::FI_ENOMEM as c_int);
+        }
+        fill(&mut *entry, hints.as_ref(), &config);
+        *info = entry;
+    }
+    0
+}
+
+/// Whether the provider may offer itself.
+///
+/// # Safety
+/// Attribute pointers of the hints are good or NULL.
+unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
+    if hints.caps & !CAPS != 0 || config.mode & !hints.mode != 0 {
+        return false;
+    }
+    // SAFETY: the caller vouches for the attributes.
+    let (domain, ep, tx, rx) = unsafe {
+        (
+            hints.domain_attr.as_ref(),
+            hints.ep_attr.as_ref(),
+            hints.tx_attr.as_ref(),
+            hints.rx_attr.as_ref(),
+        )
+    };
+    let orders = if config.ordered { ATOMIC_ORDER } else { 0 };
+    let domain_suits = domain.is_none_or(|d| {
+        let automatic = [d.control_progress, d.data_progress].contains(&ffi::FI_PROGRESS_AUTO);
+        serves_mode(config.mr_mode, d.mr_mode as u32) && (config.auto_progress || !automatic)
+    });
+    let ep_suits = ep.is_none_or(|e| {
+        [ffi::FI_EP_UNSPEC, ffi::FI_EP_RDM].contains(&e.type_)
+            && e.max_msg_size <= config.max_message
+    });
+    let tx_suits = tx.is_none_or(|t| {
+        t.op_flags & !OP_FLAGS == 0
+            && t.msg_order & !orders == 0
+            && t.inject_size <= config.inject
+            && t.size <= config.tx_size
+            && t.iov_limit <= 1
+            && t.rma_iov_limit <= 1
+    });
+    let rx_suits = rx.is_none_or(|r| r.msg_order & !orders == 0);
+    domain_suits && ep_suits && tx_suits && rx_suits
+}
+
+/// Whether a user that serves the modes `allowed` may have a provider that requires `required`. One
+/// that knows only a word of old is offered only to who says that word and no other.
+fn serves_mode(required: u32, allowed: u32) -> bool {
+    if required & OLD != 0 || allowed & OLD != 0 {
+        return required == allowed;
+    }
+    required & !allowed == 0
+}
+
+unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &Config) {
+    // SAFETY: fi_allocinfo allocated each attribute; those of hints are good or NULL.
+    let (fabric, domain, ep, tx, rx) = unsafe {
+        (
+            &mut *entry.fabric_attr,
+            &mut *entry.domain_attr,
+            &mut *entry.ep_attr,
+            &mut *entry.tx_attr,
+            &mut *entry.rx_attr,
+        )
+    };
+    entry.caps = hints.map_or(0, |h| h.caps);
+    if entry.caps == 0 {
+        entry.caps = CAPS;
+    }
+    entry.mode = config.mode;
+    // A form that no other provider has; libfabric has no number for those.
+    entry.addr_format = ffi::FI_FORMAT_UNSPEC;
+    // SAFETY: strdup copies; fi_freeinfo frees.
+    unsafe {
+        fabric.name = libc::strdup(c"lab".as_ptr());
+        domain.name = libc::strdup(c"lab0".as_ptr());
+    }
+    // SAFETY: as above.
+    let (asked_domain, asked_tx) = unsafe {
+        (
+            hints.and_then(|h| h.domain_attr.as_ref()),
+            hints.and_then(|h| h.tx_attr.as_ref()),
+        )
+    };
+    domain.threading = match asked_domain.map_or(ffi::FI_THREAD_UNSPEC, |d| d.threading) {
+        ffi::FI_THREAD_UNSPEC => ffi::FI_THREAD_SAFE,
+        asked => asked,
+    };
+    let progress = if config.auto_progress {
+        ffi::FI_PROGRESS_AUTO
+    } else {
+        ffi::FI_PROGRESS_MANUAL
+    };
+    domain.control_progress = progress;
+    domain.data_progress = progress;
+    domain.resource_mgmt = ffi::FI_RM_ENABLED;
+    domain.av_type = ffi::FI_AV_MAP;
+    domain.mr_mode = config.mr_mode as c_int;
+    domain.mr_key_size = config.key_size;
+    domain.cq_cnt = 1024;
+    domain.ep_cnt = 1024;
+    domain.tx_ctx_cnt = 1024;
+    domain.rx_ctx_cnt = 1024;
+    domain.max_ep_tx_ctx = config.tx_contexts;
+    domain.max_ep_rx_ctx = 1;
+    domain.mr_iov_limit = 1;
+    domain.mr_cnt = 4096;
+    domain.mode = config.mode;
+    domain.caps = CAPS;
+    ep.type_ = ffi::FI_EP_RDM;
+    ep.protocol_version = 1;
+    ep.max_msg_size = config.max_message;
+    ep.tx_ctx_cnt = 1;
+    ep.rx_ctx_cnt = 1;
+    tx.caps = entry.caps;
+    tx.mode = config.mode;
+    tx.op_flags = asked_tx.map_or(0, |t| t.op_flags);
+    tx.msg_order = if config.ordered { ATOMIC_ORDER } else { 0 };
+    tx.inject_size = config.inject;
+    tx.size = config.tx_size;
+    tx.iov_limit = 1;
+    tx.rma_iov_limit = 1;
+    rx.caps = entry.caps;
+    rx.mode = config.mode;
+    rx.msg_order = tx.msg_order;
+    rx.size = config.tx_size;
+    rx.iov_limit = 1;
+}

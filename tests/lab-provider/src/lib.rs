@@ -1,0 +1,68 @@
+//! `lab`, a libfabric provider for tests. It presents any combination of registration modes, context
+//! modes and limits, fails on demand, and reports what its user does wrong.
+//!
+//! libfabric loads it from a directory in `FI_PROVIDER_PATH` under the name `liblab-fi.so`. It moves
+//! bytes between processes of one node with `process_vm_readv` and `process_vm_writev`, so targets
+//! need no progress of their own; everything happens when the initiator reads its completion queue.
+//! `config` lists the environment that shapes it. Only what a one-sided transport calls is served.
+//!
+//! Layers, lowest first: `report` and `config`; `regions` (what a process exposes) and `memory`
+//! (reaching it); `object` (the frame of every fid); one file per kind of fid.
+
+#![allow(
+    clippy::useless_conversion,
+    reason = "libfabric's flags have other integer types in other releases of its headers"
+)]
+
+mod address;
+mod arithmetic;
+mod atomics;
+mod config;
+mod domain;
+mod endpoint;
+mod fabric;
+mod info;
+mod memory;
+mod missing;
+mod object;
+mod operation;
+mod queue;
+mod random;
+mod region;
+mod regions;
+mod report;
+mod rma;
+
+use std::sync::OnceLock;
+
+use libfabric_sys as ffi;
+
+/// The provider's name.
+pub const NAME: &str = "lab";
+
+struct Provider(ffi::fi_provider);
+
+// SAFETY: libfabric owns the structure from when it loads the library, and serialises its use.
+unsafe impl Send for Provider {}
+// SAFETY: as for Send.
+unsafe impl Sync for Provider {}
+
+/// What libfabric asks of a library that it loads.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut ffi::fi_provider {
+    static PROVIDER: OnceLock<Provider> = OnceLock::new();
+    let provider = PROVIDER.get_or_init(|| {
+        Provider(ffi::fi_provider {
+            version: ffi::version(1, 0),
+            // SAFETY: fi_version takes nothing and returns a number. The interface used here is
+            // the same in every version that the bindings can be made from.
+            fi_version: unsafe { ffi::fi_version() },
+            name: c"lab".as_ptr(),
+            getinfo: Some(info::getinfo),
+            fabric: Some(fabric::open),
+            cleanup: Some(report::cleanup),
+            ..Default::default()
+        })
+    });
+    (&raw const provider.0).cast_mut()
+}

@@ -1,0 +1,101 @@
+//! The frame of every fid: what it is, whether it was closed, what still depends on it.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use libfabric_sys as ffi;
+
+use crate::report::{COUNTS, violation};
+
+/// One of libfabric's structures that begin with a `struct fid`, and what the provider keeps with it.
+#[repr(C)]
+pub(crate) struct Object<F, T> {
+    /// First, so that libfabric's pointer is also ours.
+    fid: UnsafeCell<F>,
+    kind: &'static str,
+    closed: AtomicBool,
+    /// Objects that must be closed before this one.
+    dependents: AtomicUsize,
+    pub(crate) inner: T,
+}
+
+impl<F, T> Object<F, T> {
+    /// Puts an object where it stays. Its memory is never given back: what its user does with it
+    /// after closing it must be seen, not crash.
+    pub(crate) fn place(kind: &'static str, fid: F, inner: T) -> &'static Object<F, T> {
+        COUNTS.open.fetch_add(1, Ordering::Relaxed);
+        Box::leak(Box::new(Object {
+            fid: UnsafeCell::new(fid),
+            kind,
+            closed: AtomicBool::new(false),
+            dependents: AtomicUsize::new(0),
+            inner,
+        }))
+    }
+
+    /// The object behind libfabric's pointer; reported and refused when it was closed.
+    ///
+    /// # Safety
+    /// `fid` points to the structure of an object made by [`place`](Self::place) with these types.
+    pub(crate) unsafe fn of<P>(fid: *mut P, call: &str) -> Result<&'static Object<F, T>, c_int> {
+        // SAFETY: the caller vouches for the type; objects are never freed.
+        let object = unsafe { &*fid.cast::<Object<F, T>>() };
+        if object.closed.load(Ordering::Relaxed) {
+            violation(&format!("{call} on a closed {}", object.kind));
+            return Err(-libc::EBADF);
+        }
+        Ok(object)
+    }
+
+    /// libfabric's pointer.
+    pub(crate) fn pointer(&self) -> *mut F {
+        self.fid.get()
+    }
+
+    pub(crate) fn depend(&self) {
+        self.dependents.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn release(&self) {
+        self.dependents.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Marks the object closed, unless others still depend on it.
+    pub(crate) fn close(&self) -> c_int {
+        let n = self.dependents.load(Ordering::Relaxed);
+        if n > 0 {
+            violation(&format!(
+                "closing a {} on which {n} open object(s) depend",
+                self.kind
+            ));
+            return -(ffi::FI_EBUSY as c_int);
+        }
+        if self.closed.swap(true, Ordering::Relaxed) {
+            violation(&format!("closing a {} twice", self.kind));
+            return -libc::EBADF;
+        }
+        COUNTS.open.fetch_sub(1, Ordering::Relaxed);
+        0
+    }
+}
+
+/// Unwraps a result in a function that answers with a negative error.
+macro_rules! or_return {
+    ($result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(code) => return code.into(),
+        }
+    };
+}
+pub(crate) use or_return;
+
+/// The `struct fid` of a new object.
+pub(crate) fn fid(class: u32, ops: &'static ffi::fi_ops) -> ffi::fid {
+    ffi::fid {
+        fclass: class as usize,
+        context: std::ptr::null_mut(),
+        ops: std::ptr::from_ref(ops).cast_mut(),
+    }
+}

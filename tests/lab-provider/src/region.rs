@@ -1,0 +1,210 @@
+//! Memory regions: keys, binding, enabling, in every mode.
+
+use std::ffi::{c_int, c_void};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libfabric_sys as ffi;
+
+use crate::config::{Config, Keys};
+use crate::domain::{Domain, DomainObject};
+use crate::endpoint::EndpointObject;
+use crate::missing::Missing;
+use crate::object::{Object, fid, or_return};
+use crate::regions::{self, Exposed, Refused};
+use crate::report::{COUNTS, count, violation};
+
+/// Draws of a random key before giving up.
+const DRAWS: u32 = 1000;
+
+pub(crate) struct Region {
+    domain: &'static DomainObject,
+    slot: usize,
+    key: u64,
+    bound: AtomicBool,
+    enabled: AtomicBool,
+}
+
+type RegionObject = Object<ffi::fid_mr, Region>;
+
+static FID: ffi::fi_ops = ffi::fi_ops {
+    size: size_of::<ffi::fi_ops>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: Some(control),
+    ops_open: Missing::MISSING,
+    tostr: Missing::MISSING,
+    ops_set: Missing::MISSING,
+};
+
+/// The largest key of the domain's size that is not taken for "no key yet".
+fn last_key(config: &Config) -> u64 {
+    match config.key_size {
+        0 | 8.. => ffi::FI_KEY_NOTAVAIL - 1,
+        bytes => (1 << (bytes * 8)) - 1,
+    }
+}
+
+/// A key of the provider's choice.
+fn draw(domain: &Domain) -> u64 {
+    let last = last_key(domain.config);
+    let next = || domain.next_key.fetch_add(1, Ordering::Relaxed) % last.max(1);
+    match domain.config.keys {
+        Keys::Low => next(),
+        Keys::High => last - next(),
+        Keys::Random => {
+            let mut random = domain.random.lock().unwrap_or_else(PoisonError::into_inner);
+            random.next() & last
+        }
+    }
+}
+
+/// The registration that the script refuses, as a negative error.
+fn fault(domain: &Domain) -> Option<c_int> {
+    let faults = &domain.config.faults;
+    let mut random = domain.random.lock().unwrap_or_else(PoisonError::into_inner);
+    let code = if random.per_mille(faults.nomem) {
+        ffi::FI_ENOMEM
+    } else if random.per_mille(faults.keyrejected) {
+        ffi::FI_EKEYREJECTED
+    } else {
+        return None;
+    };
+    count(&COUNTS.faults);
+    Some(-(code as c_int))
+}
+
+pub(crate) unsafe extern "C" fn register(
+    fid_: *mut ffi::fid,
+    attr: *const ffi::fi_mr_attr,
+    _flags: u64,
+    mr: *mut *mut ffi::fid_mr,
+) -> c_int {
+    // SAFETY: the table belongs to domains only.
+    let domain: &DomainObject = or_return!(unsafe { Object::of(fid_, "fi_mr_regattr") });
+    let config = domain.inner.config;
+    // SAFETY: the caller passes a complete attribute with its vector.
+    let (attr, iov) = unsafe { (&*attr, &*(*attr).mr_iov) };
+    let wrong = |what: &str| {
+        violation(what);
+        -(ffi::FI_EINVAL as c_int)
+    };
+    if attr.iov_count != 1 {
+        return wrong("registering other than one piece of memory");
+    }
+    if iov.iov_len == 0 {
+        return wrong("registering no bytes");
+    }
+    if !config.provider_keys() && attr.requested_key > last_key(config) {
+        violation(&format!(
+            "key {:#x} does not fit into {} bytes",
+            attr.requested_key, config.key_size
+        ));
+        return -(ffi::FI_EKEYREJECTED as c_int);
+    }
+    if let Some(code) = fault(&domain.inner) {
+        return code;
+    }
+    let mut exposed = Exposed {
+        domain: domain.inner.number,
+        key: attr.requested_key,
+        base: iov.iov_base as u64,
+        length: iov.iov_len as u64,
+        access: attr.access,
+        enabled: !config.bound_regions(),
+    };
+    let mut listed = Err(Refused::KeyTaken);
+    for _ in 0..DRAWS {
+        if config.provider_keys() {
+            exposed.key = draw(&domain.inner);
+        }
+        listed = regions::expose(&exposed);
+        if !(config.provider_keys() && matches!(listed, Err(Refused::KeyTaken))) {
+            break;
+        }
+    }
+    let slot = match listed {
+        Ok(slot) => slot,
+        Err(Refused::KeyTaken) if !config.provider_keys() => {
+            violation(&format!("key {:#x} is in use", exposed.key));
+            return -(ffi::FI_ENOKEY as c_int);
+        }
+        Err(_) => return -(ffi::FI_ENOMEM as c_int),
+    };
+    // Under FI_MR_ENDPOINT, a provider that chooses keys may know them late.
+    let late = config.bound_regions() && config.provider_keys();
+    domain.depend();
+    let object: &RegionObject = Object::place(
+        "memory region",
+        ffi::fid_mr {
+            fid: fid(ffi::FI_CLASS_MR, &FID),
+            mem_desc: std::ptr::null_mut::<c_void>(),
+            key: if late {
+                ffi::FI_KEY_NOTAVAIL
+            } else {
+                exposed.key
+            },
+        },
+        Region {
+            domain,
+            slot,
+            key: exposed.key,
+            bound: AtomicBool::new(false),
+            enabled: AtomicBool::new(exposed.enabled),
+        },
+    );
+    // SAFETY: the caller passes where to put the pointer.
+    unsafe { *mr = object.pointer() };
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
+    // SAFETY: the table belongs to regions only.
+    let region: &RegionObject = or_return!(unsafe { Object::of(fid, "fi_close") });
+    let rc = region.close();
+    if rc == 0 {
+        regions::withdraw(region.inner.slot);
+        region.inner.domain.release();
+    }
+    rc
+}
+
+unsafe extern "C" fn bind(fid: *mut ffi::fid, to: *mut ffi::fid, _flags: u64) -> c_int {
+    // SAFETY: the table belongs to regions only.
+    let region: &RegionObject = or_return!(unsafe { Object::of(fid, "fi_mr_bind") });
+    or_return!(crate::domain::step(region.inner.domain, "mrbind"));
+    // SAFETY: the caller passes a live fid.
+    let class = unsafe { (*to).fclass } as u32;
+    if ![ffi::FI_CLASS_EP, ffi::FI_CLASS_SEP].contains(&class) {
+        violation("binding a region to what is no endpoint");
+        return -(ffi::FI_EINVAL as c_int);
+    }
+    // SAFETY: the class says that it is an endpoint.
+    let _endpoint: &EndpointObject = or_return!(unsafe { Object::of(to, "fi_mr_bind") });
+    if !region.inner.domain.inner.config.bound_regions() {
+        violation("binding a region that need not be bound");
+    }
+    region.inner.bound.store(true, Ordering::Relaxed);
+    0
+}
+
+unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_void) -> c_int {
+    // SAFETY: the table belongs to regions only.
+    let region: &RegionObject = or_return!(unsafe { Object::of(fid, "fi_control") });
+    if command != ffi::FI_ENABLE as c_int {
+        return -(ffi::FI_ENOSYS as c_int);
+    }
+    or_return!(crate::domain::step(region.inner.domain, "mrenable"));
+    let r = &region.inner;
+    if !r.bound.load(Ordering::Relaxed) {
+        violation("enabling a region that is not bound");
+        return -(ffi::FI_EINVAL as c_int);
+    }
+    if r.enabled.swap(true, Ordering::Relaxed) {
+        violation("enabling a region twice");
+    }
+    // SAFETY: the object is live; its user reads the key only after this call.
+    unsafe { (*region.pointer()).key = r.key };
+    regions::enable(r.slot);
+    0
+}

@@ -1,0 +1,176 @@
+//! The list of regions that this process exposes, at an address that peers know, so that they look
+//! keys up in it without this process doing anything.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libfabric_sys as ffi;
+
+use crate::address::Name;
+use crate::memory;
+
+/// Most regions of a process at a time.
+const SLOTS: usize = 4096;
+
+/// One region. `domain` is written last when a region appears and first when it goes.
+#[repr(C)]
+struct Slot {
+    /// 0: the slot is free.
+    domain: AtomicU64,
+    key: AtomicU64,
+    base: AtomicU64,
+    length: AtomicU64,
+    access: AtomicU64,
+    /// Whether the region may be used (bound and enabled, where that is asked for).
+    enabled: AtomicU64,
+}
+
+const WORDS: usize = size_of::<Slot>() / 8;
+
+/// Slots in use lie below `high`.
+#[repr(C)]
+struct List {
+    high: AtomicU64,
+    slots: [Slot; SLOTS],
+}
+
+static LIST: List = List {
+    high: AtomicU64::new(0),
+    slots: [const {
+        Slot {
+            domain: AtomicU64::new(0),
+            key: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+            access: AtomicU64::new(0),
+            enabled: AtomicU64::new(0),
+        }
+    }; SLOTS],
+};
+
+static CHANGE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// The list's address in this process.
+pub(crate) fn place() -> u64 {
+    (&raw const LIST) as u64
+}
+
+/// A region to expose.
+#[derive(Clone, Copy)]
+pub(crate) struct Exposed {
+    pub(crate) domain: u64,
+    pub(crate) key: u64,
+    pub(crate) base: u64,
+    pub(crate) length: u64,
+    pub(crate) access: u64,
+    pub(crate) enabled: bool,
+}
+
+/// Why a region cannot be exposed.
+pub(crate) enum Refused {
+    KeyTaken,
+    Full,
+}
+
+/// Lists a region and says in which slot.
+pub(crate) fn expose(region: &Exposed) -> Result<usize, Refused> {
+    let _change = CHANGE.lock();
+    let high = LIST.high.load(Ordering::Relaxed) as usize;
+    let used = &LIST.slots[..high];
+    let taken = |s: &Slot| {
+        s.domain.load(Ordering::Relaxed) == region.domain
+            && s.key.load(Ordering::Relaxed) == region.key
+    };
+    if used.iter().any(taken) {
+        return Err(Refused::KeyTaken);
+    }
+    let free = used
+        .iter()
+        .position(|s| s.domain.load(Ordering::Relaxed) == 0);
+    let index = free.unwrap_or(high);
+    let slot = LIST.slots.get(index).ok_or(Refused::Full)?;
+    slot.key.store(region.key, Ordering::Relaxed);
+    slot.base.store(region.base, Ordering::Relaxed);
+    slot.length.store(region.length, Ordering::Relaxed);
+    slot.access.store(region.access, Ordering::Relaxed);
+    slot.enabled
+        .store(u64::from(region.enabled), Ordering::Relaxed);
+    // Pairs with the acquiring load in `find`; other processes see x86's and the kernel's order.
+    slot.domain.store(region.domain, Ordering::Release);
+    if index == high {
+        LIST.high.store(high as u64 + 1, Ordering::Release);
+    }
+    Ok(index)
+}
+
+/// Lets a region be used.
+pub(crate) fn enable(index: usize) {
+    LIST.slots[index].enabled.store(1, Ordering::Release);
+}
+
+/// Takes a region off the list.
+pub(crate) fn withdraw(index: usize) {
+    let _change = CHANGE.lock();
+    LIST.slots[index].domain.store(0, Ordering::Release);
+}
+
+/// Whether some region of this process covers any of these bytes.
+pub(crate) fn overlaps(base: u64, length: u64) -> bool {
+    let high = LIST.high.load(Ordering::Acquire) as usize;
+    LIST.slots[..high].iter().any(|s| {
+        let (b, l) = (
+            s.base.load(Ordering::Relaxed),
+            s.length.load(Ordering::Relaxed),
+        );
+        s.domain.load(Ordering::Acquire) != 0 && base < b + l && b < base + length
+    })
+}
+
+/// An access to check.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) address: u64,
+    pub(crate) length: u64,
+    pub(crate) key: u64,
+    /// `FI_REMOTE_READ`, `FI_REMOTE_WRITE` or both.
+    pub(crate) rights: u64,
+    pub(crate) virtual_addresses: bool,
+}
+
+/// Where the bytes of an access lie in the owner's memory; else what is wrong, with the error.
+pub(crate) fn find(name: &Name, access: &Access) -> Result<u64, (i32, String)> {
+    let lost = |code| (code, String::new());
+    let mut high = [0u64; 1];
+    memory::read(name.pid, name.regions, &mut high).map_err(lost)?;
+    let count = (high[0] as usize).min(SLOTS);
+    let mut words = vec![0u64; count * WORDS];
+    memory::read(name.pid, name.regions + 8, &mut words).map_err(lost)?;
+    let mut slots = words.chunks_exact(WORDS);
+    let found = slots.find(|s| s[0] == name.domain && s[1] == access.key);
+    let rejected = |why: String| (ffi::FI_EKEYREJECTED as i32, why);
+    let Some(&[_, key, base, length, rights, enabled]) = found else {
+        return Err(rejected(format!("key {:#x} names no region", access.key)));
+    };
+    if enabled == 0 {
+        return Err(rejected(format!(
+            "the region of key {key:#x} is not enabled"
+        )));
+    }
+    let offset = if access.virtual_addresses {
+        access.address.wrapping_sub(base)
+    } else {
+        access.address
+    };
+    if offset > length || access.length > length - offset {
+        return Err(rejected(format!(
+            "{} bytes at {:#x} lie outside the region of key {key:#x} ({length} bytes at {base:#x})",
+            access.length, access.address
+        )));
+    }
+    if rights & access.rights != access.rights {
+        return Err((
+            ffi::FI_EACCES as i32,
+            format!("the region of key {key:#x} does not allow this access"),
+        ));
+    }
+    Ok(base + offset)
+}

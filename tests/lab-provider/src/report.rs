@@ -1,0 +1,91 @@
+//! What the provider has to say: violations by its user, one line each, to the file `LAB_REPORT`
+//! (standard error without it), and counts, to `LAB_STATS`.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Things that happened since the library was loaded.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Operations accepted.
+    pub(crate) posted: AtomicU64,
+    /// Completions handed out.
+    pub(crate) completed: AtomicU64,
+    /// Error completions handed out.
+    pub(crate) failed: AtomicU64,
+    /// Operations still pending when their queue was closed.
+    pub(crate) discarded: AtomicU64,
+    /// Faults: posts turned away, operations failed, registrations and openings refused.
+    pub(crate) faults: AtomicU64,
+    /// Times that the user broke a rule.
+    pub(crate) violations: AtomicU64,
+    /// Objects that are open now.
+    pub(crate) open: AtomicI64,
+}
+
+pub(crate) static COUNTS: Counts = Counts {
+    posted: AtomicU64::new(0),
+    completed: AtomicU64::new(0),
+    failed: AtomicU64::new(0),
+    discarded: AtomicU64::new(0),
+    faults: AtomicU64::new(0),
+    violations: AtomicU64::new(0),
+    open: AtomicI64::new(0),
+};
+
+/// Adds one to a count.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn append(variable: &str, line: &str) -> bool {
+    let Some(path) = std::env::var_os(variable) else {
+        return false;
+    };
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        // One write per line, so that lines of several processes do not mix.
+        .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
+        .is_ok()
+}
+
+/// Reports that the user broke a rule.
+pub(crate) fn violation(what: &str) {
+    count(&COUNTS.violations);
+    let line = format!("lab: process {}: {what}", std::process::id());
+    if !append("LAB_REPORT", &line) {
+        eprintln!("{line}");
+    }
+}
+
+/// Writes the counts as one line of `name=value`.
+pub(crate) fn write_counts(event: &str) {
+    let n = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let c = &COUNTS;
+    append(
+        "LAB_STATS",
+        &format!(
+            "{event} pid={} posted={} completed={} failed={} discarded={} faults={} violations={} open={}",
+            std::process::id(),
+            n(&c.posted),
+            n(&c.completed),
+            n(&c.failed),
+            n(&c.discarded),
+            n(&c.faults),
+            n(&c.violations),
+            c.open.load(Ordering::Relaxed),
+        ),
+    );
+}
+
+/// libfabric's last call before it unloads the library: whatever is open now has leaked.
+pub(crate) unsafe extern "C" fn cleanup() {
+    let open = COUNTS.open.load(Ordering::Relaxed);
+    if open != 0 {
+        violation(&format!("{open} object(s) were never closed"));
+    }
+    write_counts("end");
+}

@@ -1,0 +1,111 @@
+//! Writes and reads.
+
+use std::ffi::c_void;
+
+use libfabric_sys as ffi;
+
+use crate::endpoint::post;
+use crate::missing::Missing;
+use crate::operation::{Operation, Work};
+use crate::report::violation;
+
+pub(crate) static OPS: ffi::fi_ops_rma = ffi::fi_ops_rma {
+    size: size_of::<ffi::fi_ops_rma>(),
+    read: Some(read),
+    readv: Missing::MISSING,
+    readmsg: Missing::MISSING,
+    write: Some(write),
+    writev: Missing::MISSING,
+    writemsg: Some(writemsg),
+    inject: Some(inject),
+    writedata: Missing::MISSING,
+    injectdata: Missing::MISSING,
+};
+
+unsafe extern "C" fn read(
+    ep: *mut ffi::fid_ep,
+    buffer: *mut c_void,
+    length: usize,
+    _desc: *mut c_void,
+    peer: ffi::fi_addr_t,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the arguments are those of fi_read.
+    unsafe {
+        post(ep, "fi_read", peer, 0, |name| Operation {
+            local: buffer as u64,
+            context: context as u64,
+            // A read is complete when its data is there.
+            delivered: true,
+            ..Operation::new(Work::Read, name, address, key, length)
+        })
+    }
+}
+
+unsafe extern "C" fn write(
+    ep: *mut ffi::fid_ep,
+    buffer: *const c_void,
+    length: usize,
+    _desc: *mut c_void,
+    peer: ffi::fi_addr_t,
+    address: u64,
+    key: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the arguments are those of fi_write.
+    unsafe {
+        post(ep, "fi_write", peer, 0, |name| Operation {
+            local: buffer as u64,
+            context: context as u64,
+            ..Operation::new(Work::Write, name, address, key, length)
+        })
+    }
+}
+
+unsafe extern "C" fn writemsg(
+    ep: *mut ffi::fid_ep,
+    message: *const ffi::fi_msg_rma,
+    flags: u64,
+) -> isize {
+    // SAFETY: the caller passes a complete message.
+    let message = unsafe { &*message };
+    if message.iov_count != 1 || message.rma_iov_count != 1 {
+        violation("fi_writemsg with other than one piece");
+        return -(ffi::FI_EINVAL as isize);
+    }
+    // SAFETY: both vectors have one element.
+    let (near, far) = unsafe { (&*message.msg_iov, &*message.rma_iov) };
+    if near.iov_len != far.len {
+        violation("fi_writemsg with pieces of different lengths");
+        return -(ffi::FI_EINVAL as isize);
+    }
+    // SAFETY: the arguments are those of fi_writemsg.
+    unsafe {
+        post(ep, "fi_writemsg", message.addr, flags, |name| Operation {
+            local: near.iov_base as u64,
+            context: message.context as u64,
+            ..Operation::new(Work::Write, name, far.addr, far.key, far.len)
+        })
+    }
+}
+
+unsafe extern "C" fn inject(
+    ep: *mut ffi::fid_ep,
+    buffer: *const c_void,
+    length: usize,
+    peer: ffi::fi_addr_t,
+    address: u64,
+    key: u64,
+) -> isize {
+    let flags = u64::from(ffi::FI_INJECT);
+    // SAFETY: the arguments are those of fi_inject_write.
+    unsafe {
+        post(ep, "fi_inject_write", peer, flags, |name| Operation {
+            local: buffer as u64,
+            completes: false,
+            ..Operation::new(Work::Write, name, address, key, length)
+        })
+    }
+}

@@ -1,6 +1,7 @@
 //! Copies between a caller's buffer, through its layout, and packed bytes.
 
-use super::layout::{Layout, Pieces};
+use super::layout::Layout;
+use super::pieces::Pieces;
 
 /// Copies the elements of `buffer` to `packed`, one after the other.
 ///

@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plugin_api::Access;
 
-use super::blocking::{Bounce, Remote};
+use super::blocking::Remote;
+use super::bounce::Bounce;
 use super::control::{REGIONS_VERSION, Word};
 use super::error::{WinError, WinResult};
 use super::peer::{Peer, WindowKind};

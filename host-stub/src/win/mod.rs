@@ -1,15 +1,17 @@
 //! Windows: memory of all ranks of a job, open to one-sided access, with MPI's semantics.
 //!
 //! A [`Window`] is made of the caller's memory, of its own, or of memory attached later. Public
-//! calls ([`calls`](self), synchronisation beside them) check their arguments and the epoch, then
-//! go through the functions that the window itself owns ([`RmaTable`]); those over the transport
+//! calls (`calls`, `sync_calls`) check their arguments and the epoch (`checked`, `epoch`), then go
+//! through the functions that the window itself owns ([`RmaTable`]); those over the transport
 //! are in `btl`. Synchronisation is made of one-sided operations on a control block per rank.
 //!
 //! Nothing here knows a provider; what differs between them is asked of the transport.
 
 mod blocking;
+mod bounce;
 mod btl;
 mod calls;
+mod checked;
 mod control;
 mod copy;
 mod dynamic;
@@ -21,6 +23,7 @@ mod memory;
 mod ops;
 mod peer;
 mod pending;
+mod pieces;
 mod request;
 mod slots;
 mod sync_calls;
@@ -30,13 +33,14 @@ mod window;
 
 pub use plugin_api::Datatype;
 
-pub use calls::Target;
+pub use checked::Target;
 pub use dynamic::MAX_REGIONS;
 pub use epoch::{Assertion, FencePlan, LockKind};
 pub use error::{WinError, WinResult};
-pub use layout::{Block, Layout, Piece, Pieces};
+pub use layout::{Block, Layout};
 pub use ops::{Op, combine, type_name};
 pub use peer::WindowKind;
+pub use pieces::{Piece, Pieces};
 pub use request::Request;
 pub use table::{CompareSwap, RequestRef, RmaTable, Transfer};
 pub use window::{FreeError, Window};

@@ -5,119 +5,14 @@
 //! two steps, `begin` and `end`, because they wait in between; while one is between its steps the
 //! state is "in a synchronisation call" and any other call is refused.
 
+mod state;
+
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bitflags::bitflags;
-
 use super::error::{WinError, WinResult};
-
-bitflags! {
-    /// What a caller promises about an epoch (MPI_MODE_*), so that work can be left out.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-    pub struct Assertion: u32 {
-        /// No conflicting lock is held or asked for, or: the matching post or start is known to
-        /// have been called. Of lock, lock_all, start and post.
-        const NOCHECK = 1;
-        /// The window's memory was not stored to locally since the last synchronisation. Of fence
-        /// and post.
-        const NOSTORE = 2;
-        /// The window's memory is not updated by puts or accumulates until the next
-        /// synchronisation. Of fence and post.
-        const NOPUT = 4;
-        /// This fence ends no sequence of communication calls. Of fence, on every rank alike.
-        const NOPRECEDE = 8;
-        /// This fence begins no sequence of communication calls. Of fence, on every rank alike.
-        const NOSUCCEED = 16;
-    }
-}
-
-/// How a target is locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockKind {
-    /// Alongside other shared locks.
-    Shared,
-    /// Alone.
-    Exclusive,
-}
-
-/// The access epoch that is open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Access {
-    None = 0,
-    /// A fence opened an epoch in which nothing was called yet, so another kind may still open.
-    Fenced = 1,
-    Fence = 2,
-    Started = 3,
-    Locked = 4,
-    LockedAll = 5,
-    /// A synchronisation call is between its two steps.
-    Changing = 6,
-}
-
-impl Access {
-    fn of(code: u8) -> Access {
-        match code {
-            0 => Access::None,
-            1 => Access::Fenced,
-            2 => Access::Fence,
-            3 => Access::Started,
-            4 => Access::Locked,
-            5 => Access::LockedAll,
-            _ => Access::Changing,
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Access::None => "no access epoch",
-            Access::Fenced => "a fence epoch without calls",
-            Access::Fence => "a fence epoch",
-            Access::Started => "a start epoch",
-            Access::Locked => "a lock epoch",
-            Access::LockedAll => "a lock_all epoch",
-            Access::Changing => "in a synchronisation call",
-        }
-    }
-}
-
-/// What this rank holds at one target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Held {
-    Nothing = 0,
-    Shared = 1,
-    Exclusive = 2,
-    /// A lock by assertion: nothing was taken, nothing is given back.
-    Unchecked = 3,
-    /// A lock call is waiting.
-    Acquiring = 4,
-    /// The target is in the group of a start.
-    Started = 5,
-}
-
-impl Held {
-    fn of(code: u8) -> Held {
-        match code {
-            0 => Held::Nothing,
-            1 => Held::Shared,
-            2 => Held::Exclusive,
-            3 => Held::Unchecked,
-            4 => Held::Acquiring,
-            _ => Held::Started,
-        }
-    }
-}
-
-/// What a fence found, which says what it has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FencePlan {
-    /// Operations of this rank must be completed.
-    pub complete: bool,
-    /// Ranks must meet.
-    pub meet: bool,
-}
+pub(super) use state::{Access, Held};
+pub use state::{Assertion, FencePlan, LockKind};
 
 /// The epochs of one window at one rank. Any thread may call.
 pub(super) struct Epochs {
@@ -332,20 +227,34 @@ impl Epochs {
         }
     }
 
-    /// What is held at `rank`, which stays held until [`unlock_end`](Self::unlock_end).
+    /// What is held at `rank`, taken from it: until [`unlock_end`](Self::unlock_end) no call to it
+    /// is allowed, and of two threads that unlock it one is refused.
     pub(super) fn unlock_begin(&self, rank: usize) -> WinResult<Held> {
         let call = "unlock";
-        match self.access() {
-            Access::Locked => match self.held(rank) {
-                Held::Nothing | Held::Acquiring => Err(WinError::LockState {
-                    call,
-                    rank,
-                    reason: "it is not locked",
-                }),
-                held => Ok(held),
-            },
-            state => self.misuse(call, state),
+        let state = self.access();
+        if state != Access::Locked {
+            return self.misuse(call, state);
         }
+        let held = self.held(rank);
+        let taken = self.is_held(rank)
+            && self.held.get(rank).is_some_and(|place| {
+                place
+                    .compare_exchange(
+                        held as u8,
+                        Held::Acquiring as u8,
+                        Ordering::AcqRel,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok()
+            });
+        if taken {
+            return Ok(held);
+        }
+        Err(WinError::LockState {
+            call,
+            rank,
+            reason: "it is not locked",
+        })
     }
 
     pub(super) fn unlock_end(&self, rank: usize) {
@@ -482,157 +391,4 @@ impl Epochs {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fence(epochs: &Epochs, assertion: Assertion) -> WinResult<FencePlan> {
-        let plan = epochs.fence_begin(assertion)?;
-        epochs.fence_end(assertion);
-        Ok(plan)
-    }
-
-    fn lock(epochs: &Epochs, rank: usize) -> WinResult<()> {
-        epochs.lock_begin(rank, 0)?;
-        epochs.lock_end(rank, Held::Shared);
-        Ok(())
-    }
-
-    #[test]
-    fn nothing_is_allowed_outside_an_epoch() {
-        let epochs = Epochs::new(2);
-        assert!(matches!(
-            epochs.check_access("put", 1),
-            Err(WinError::OutsideEpoch { rank: 1, .. })
-        ));
-        assert!(epochs.check_request("rput", 1).is_err());
-        assert!(epochs.check_flush("flush", None).is_err());
-        assert!(epochs.unlock_begin(0).is_err());
-        assert!(epochs.unlock_all_begin().is_err());
-        assert!(epochs.complete_begin().is_err());
-        assert!(epochs.check_exposed("wait").is_err());
-        assert!(epochs.free_begin().is_ok());
-    }
-
-    #[test]
-    fn a_fence_epoch_counts_only_once_something_is_called() {
-        let epochs = Epochs::new(2);
-        fence(&epochs, Assertion::empty()).unwrap();
-        lock(&epochs, 1).unwrap();
-        let held = epochs.unlock_begin(1).unwrap();
-        assert_eq!(held, Held::Shared);
-        epochs.unlock_end(1);
-        assert!(epochs.check_access("put", 1).is_err());
-
-        fence(&epochs, Assertion::empty()).unwrap();
-        epochs.check_access("put", 1).unwrap();
-        assert!(lock(&epochs, 1).is_err());
-        assert!(epochs.lock_all_begin().is_err());
-        assert!(epochs.start_begin().is_err());
-        assert!(epochs.post_begin(0).is_err());
-        assert!(epochs.check_request("rput", 1).is_err());
-        assert!(epochs.free_begin().is_err());
-        fence(&epochs, Assertion::NOSUCCEED).unwrap();
-        assert!(epochs.check_access("put", 1).is_err());
-    }
-
-    #[test]
-    fn fence_assertions_are_held_against_what_happened() {
-        let epochs = Epochs::new(2);
-        let plan = fence(&epochs, Assertion::NOPRECEDE).unwrap();
-        assert_eq!(
-            plan,
-            FencePlan {
-                complete: false,
-                meet: true
-            }
-        );
-        epochs.check_access("put", 1).unwrap();
-        assert!(fence(&epochs, Assertion::NOPRECEDE).is_err());
-        let plan = fence(&epochs, Assertion::NOSUCCEED).unwrap();
-        assert_eq!(
-            plan,
-            FencePlan {
-                complete: true,
-                meet: true
-            }
-        );
-        let both = Assertion::NOPRECEDE | Assertion::NOSUCCEED;
-        assert!(!fence(&epochs, both).unwrap().meet);
-        fence(&epochs, Assertion::NOPUT).unwrap();
-        assert!(epochs.refuses_puts());
-        fence(&epochs, Assertion::empty()).unwrap();
-        assert!(!epochs.refuses_puts());
-    }
-
-    #[test]
-    fn locks_cover_their_targets_only() {
-        let epochs = Epochs::new(3);
-        lock(&epochs, 1).unwrap();
-        lock(&epochs, 2).unwrap();
-        assert!(matches!(
-            epochs.check_access("get", 0),
-            Err(WinError::WrongTarget { rank: 0, .. })
-        ));
-        assert!(epochs.check_flush("flush", Some(0)).is_err());
-        epochs.check_flush("flush", Some(1)).unwrap();
-        epochs.check_request("rget", 2).unwrap();
-        assert!(matches!(lock(&epochs, 1), Err(WinError::LockState { .. })));
-        epochs.check_access("put", 1).unwrap();
-        assert!(epochs.fence_begin(Assertion::empty()).is_err());
-        epochs.unlock_begin(1).unwrap();
-        epochs.unlock_end(1);
-        assert!(epochs.unlock_begin(1).is_err());
-        epochs.check_access("put", 2).unwrap();
-        epochs.unlock_begin(2).unwrap();
-        epochs.unlock_end(2);
-        assert_eq!(epochs.access(), Access::None);
-    }
-
-    #[test]
-    fn a_lock_that_failed_leaves_no_trace() {
-        let epochs = Epochs::new(2);
-        epochs.lock_begin(1, 0).unwrap();
-        assert!(epochs.check_access("put", 1).is_err());
-        epochs.lock_end(1, Held::Nothing);
-        assert_eq!(epochs.access(), Access::None);
-        lock(&epochs, 1).unwrap();
-    }
-
-    #[test]
-    fn lock_all_excludes_every_other_access_epoch() {
-        let epochs = Epochs::new(2);
-        epochs.lock_all_begin().unwrap();
-        assert!(epochs.check_access("put", 1).is_err());
-        epochs.lock_all_end(Some(Held::Shared));
-        epochs.check_access("put", 1).unwrap();
-        epochs.check_flush("flush_all", None).unwrap();
-        assert!(lock(&epochs, 1).is_err());
-        assert!(epochs.lock_all_begin().is_err());
-        assert!(epochs.start_begin().is_err());
-        assert!(epochs.unlock_begin(1).is_err());
-        assert_eq!(epochs.unlock_all_begin().unwrap(), Held::Shared);
-        epochs.unlock_all_end();
-        assert!(epochs.check_access("put", 1).is_err());
-    }
-
-    #[test]
-    fn start_covers_its_group_and_post_may_overlap_it() {
-        let epochs = Epochs::new(3);
-        epochs.post_begin(0).unwrap();
-        assert!(epochs.post_begin(0).is_err());
-        epochs.start_begin().unwrap();
-        epochs.start_end(Some(&[1]));
-        epochs.check_access("put", 1).unwrap();
-        assert!(epochs.check_access("put", 2).is_err());
-        assert!(epochs.check_request("rput", 1).is_err());
-        assert!(epochs.check_flush("flush", Some(1)).is_err());
-        epochs.check_exposed("wait").unwrap();
-        assert!(epochs.fence_begin(Assertion::empty()).is_err());
-        epochs.complete_begin().unwrap();
-        epochs.complete_end(&[1]);
-        assert!(epochs.fence_begin(Assertion::empty()).is_err());
-        assert!(epochs.lock_begin(0, 0).is_err());
-        epochs.exposure_end();
-        fence(&epochs, Assertion::empty()).unwrap();
-    }
-}
+mod tests;

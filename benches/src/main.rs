@@ -16,7 +16,7 @@ use host_stub::job::{Job, JobOptions};
 use host_stub::launcher::{LaunchOptions, launch};
 use host_stub::loader::{EndpointRef, Transport};
 use indicatif::{ProgressBar, ProgressStyle};
-use plugin_api::{Access, Handle, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, Handle, OpFlags, Status, ThreadLevel};
 use serde::Serialize;
 
 use raw::{Raw, Target};
@@ -60,6 +60,7 @@ struct Row {
 enum Kind {
     Put,
     Get,
+    FetchAdd,
 }
 
 #[derive(Clone, Copy)]
@@ -231,6 +232,19 @@ impl Sides {
                         none.cast(),
                         none.cast(),
                     ),
+                    Kind::FetchAdd => self.transport.atomic_fop(
+                        self.peer,
+                        self.local,
+                        self.remote,
+                        none,
+                        handle,
+                        BtlAtomicOp::Add,
+                        1,
+                        OpFlags::empty(),
+                        None,
+                        none.cast(),
+                        none.cast(),
+                    ),
                 }
             };
             if status == Status::SUCCESS {
@@ -248,6 +262,7 @@ impl Sides {
         match kind {
             Kind::Put => self.raw.put(self.target, self.local, size),
             Kind::Get => self.raw.get(self.target, self.local, size),
+            Kind::FetchAdd => self.raw.fetch_add(self.target, self.local),
         }
     }
 
@@ -305,6 +320,8 @@ fn measure(arguments: &Arguments, sides: &mut Sides) -> Vec<Row> {
             plan.push((kind, Measure::Bandwidth, size));
         }
     }
+    plan.push((Kind::FetchAdd, Measure::Latency, 8));
+    plan.push((Kind::FetchAdd, Measure::Rate, 8));
     let bar = ProgressBar::new((plan.len() * arguments.rounds) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
         bar.set_style(style);
@@ -360,6 +377,7 @@ fn compare(
     let name = match kind {
         Kind::Put => "put",
         Kind::Get => "get",
+        Kind::FetchAdd => "fetch-add",
     };
     let (what, unit) = match measure {
         Measure::Latency => (format!("{name} {size} B latency"), "ns"),

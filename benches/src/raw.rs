@@ -236,6 +236,38 @@ impl Raw {
         }
     }
 
+    /// Posts one fetching add of 1 on a 64-bit word.
+    #[inline]
+    pub(crate) fn fetch_add(&mut self, target: Target, result: *mut u8) {
+        static ONE: u64 = 1;
+        loop {
+            // SAFETY: as for put; the operand lives for ever.
+            let rc = unsafe {
+                (*(*self.ep).atomic).readwrite.map(|readwrite| {
+                    readwrite(
+                        self.ep,
+                        (&raw const ONE).cast(),
+                        1,
+                        ptr::null_mut(),
+                        result.cast(),
+                        ptr::null_mut(),
+                        target.peer,
+                        target.address,
+                        target.key,
+                        ffi::FI_UINT64,
+                        ffi::FI_SUM,
+                        ptr::null_mut(),
+                    )
+                })
+            };
+            if rc == Some(0) {
+                self.outstanding += 1;
+                return;
+            }
+            self.poll();
+        }
+    }
+
     /// Reads completions once.
     #[inline]
     pub(crate) fn poll(&mut self) {

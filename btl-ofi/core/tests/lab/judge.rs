@@ -1,0 +1,461 @@
+//! The judge: random operations on a window, each compared with a model of what the window and the
+//! results must be.
+//!
+//! Between two flushes each operation has a slot of the window for itself, so any order of effects
+//! leads to the same end. An operation that is reported as failed may have happened or not; one that
+//! is not must have.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Transport};
+use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status};
+
+use super::Tally;
+use crate::common::PATIENCE;
+
+/// Words of a slot.
+pub(crate) const SLOT: usize = 8;
+
+type Words = [u64; SLOT];
+
+/// Reproducible randomness (SplitMix64).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    fn words(&mut self) -> Words {
+        std::array::from_fn(|_| self.next())
+    }
+}
+
+/// What a callback said.
+#[derive(Default)]
+struct Outcome {
+    calls: AtomicU32,
+    status: AtomicI32,
+}
+
+unsafe extern "C" fn note(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the judge passes an outcome that outlives the transport's use of it.
+    let outcome = unsafe { &*context.cast::<Outcome>() };
+    outcome.status.store(status, Ordering::Relaxed);
+    outcome.calls.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Operations without callback that the error function reported as failed.
+#[derive(Default)]
+pub(crate) struct Losses(AtomicU64);
+
+impl Losses {
+    /// The function to give to the transport.
+    pub(crate) fn report(&self) -> ErrorReport {
+        unsafe extern "C" fn hear(
+            _: *mut Module,
+            _: u32,
+            _: *mut plugin_api::Endpoint,
+            _: u64,
+            _: i32,
+            text: *const c_char,
+            context: *mut c_void,
+        ) {
+            // SAFETY: a string, and the counter that outlives the transport.
+            let (text, losses) = unsafe { (CStr::from_ptr(text), &*context.cast::<Losses>()) };
+            let text = text.to_string_lossy();
+            if let Some((n, _)) = text.split_once(" operation(s) to process") {
+                losses.0.fetch_add(n.parse().unwrap(), Ordering::Relaxed);
+            }
+        }
+        ErrorReport {
+            function: hear,
+            context: ptr::from_ref(self).cast_mut().cast(),
+        }
+    }
+}
+
+/// What an operation is about to do to its slot.
+struct Issued {
+    what: String,
+    slot: usize,
+    /// The slot afterwards.
+    then: Words,
+    /// What the result buffer must begin with.
+    fetched: Vec<u8>,
+    /// Operands and result; at fixed addresses until completion.
+    source: Box<Words>,
+    result: Box<Words>,
+    outcome: Option<Box<Outcome>>,
+    /// Refused at the post.
+    refused: Option<Status>,
+}
+
+/// One thread's share of a window.
+pub(crate) struct Judge<'a> {
+    pub(crate) t: &'a Transport,
+    pub(crate) peers: Vec<NonNull<Endpoint>>,
+    pub(crate) handle: Handle,
+    /// The slots that are this judge's.
+    pub(crate) slots: std::ops::Range<usize>,
+    pub(crate) dice: Dice,
+    /// Whether operations may fail.
+    pub(crate) faults: bool,
+    /// Whether some operations go without a callback.
+    pub(crate) bare: bool,
+    pub(crate) losses: &'a Losses,
+    pub(crate) tally: Tally,
+    pub(crate) model: HashMap<usize, Words>,
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+}
+
+fn arithmetic(op: BtlAtomicOp, a: u64, b: u64, narrow: bool) -> u64 {
+    let truth = u64::from;
+    let signed = |v: u64| {
+        if narrow {
+            i64::from(v as i32)
+        } else {
+            v as i64
+        }
+    };
+    match op {
+        BtlAtomicOp::Add => a.wrapping_add(b),
+        BtlAtomicOp::And => a & b,
+        BtlAtomicOp::Or => a | b,
+        BtlAtomicOp::Xor => a ^ b,
+        BtlAtomicOp::Land => truth(a != 0 && b != 0),
+        BtlAtomicOp::Lor => truth(a != 0 || b != 0),
+        BtlAtomicOp::Lxor => truth((a != 0) != (b != 0)),
+        BtlAtomicOp::Swap => b,
+        BtlAtomicOp::Min if signed(b) < signed(a) => b,
+        BtlAtomicOp::Max if signed(b) > signed(a) => b,
+        BtlAtomicOp::Min | BtlAtomicOp::Max => a,
+    }
+}
+
+/// `word` with its first four bytes (or all eight) replaced.
+fn replace(word: u64, value: u64, narrow: bool) -> u64 {
+    let mut new = word.to_ne_bytes();
+    if narrow {
+        new[..4].copy_from_slice(&(value as u32).to_ne_bytes());
+    } else {
+        new = value.to_ne_bytes();
+    }
+    u64::from_ne_bytes(new)
+}
+
+fn first(word: u64, narrow: bool) -> u64 {
+    if narrow {
+        u64::from(ptr_half(word))
+    } else {
+        word
+    }
+}
+
+fn ptr_half(word: u64) -> u32 {
+    let b = word.to_ne_bytes();
+    u32::from_ne_bytes([b[0], b[1], b[2], b[3]])
+}
+
+impl Judge<'_> {
+    fn place(&self, slot: usize) -> u64 {
+        self.handle.base() + (slot * SLOT * 8) as u64
+    }
+
+    fn actual(&self, slot: usize) -> Words {
+        let at = self.place(slot) as *const u64;
+        // SAFETY: the window lives as long as its region; other judges have other slots.
+        std::array::from_fn(|i| unsafe { ptr::read_volatile(at.add(i)) })
+    }
+
+    /// Runs epochs of operations, each ended by a flush and judged.
+    pub(crate) fn epochs(&mut self, count: usize) {
+        for slot in self.slots.clone() {
+            let now = self.actual(slot);
+            self.model.insert(slot, now);
+        }
+        for _ in 0..count {
+            let mut issued = Vec::new();
+            for slot in self.slots.clone() {
+                if self.dice.below(8) != 0 {
+                    let operation = self.issue(slot);
+                    issued.push(operation);
+                }
+                if self.dice.below(6) == 0 {
+                    self.t.progress();
+                }
+            }
+            let before = self.losses.0.load(Ordering::Relaxed);
+            let status = self.flush();
+            self.judge(&issued, status, before);
+        }
+    }
+
+    /// All peers at once, or one after another.
+    fn flush(&mut self) -> Status {
+        if self.dice.below(2) == 0 {
+            return self.t.flush(None);
+        }
+        let mut worst = Status::SUCCESS;
+        for peer in &self.peers {
+            // SAFETY: peers live until the transport closes.
+            let status = self.t.flush(Some(unsafe { peer.as_ref() }));
+            if status != Status::SUCCESS {
+                worst = status;
+            }
+        }
+        worst
+    }
+
+    /// Starts one random operation on a slot.
+    fn issue(&mut self, slot: usize) -> Issued {
+        let now = self.model[&slot];
+        let mut o = Issued {
+            what: String::new(),
+            slot,
+            then: now,
+            fetched: Vec::new(),
+            source: Box::new(self.dice.words()),
+            result: Box::new([0; SLOT]),
+            outcome: None,
+            refused: None,
+        };
+        if !self.bare || self.dice.below(2) == 0 {
+            o.outcome = Some(Box::default());
+        }
+        let completion = o.outcome.as_ref().map(|outcome| Completion {
+            function: note,
+            context: ptr::from_ref(&**outcome).cast_mut().cast(),
+            data: ptr::null_mut(),
+        });
+        let peer = self.dice.pick(&self.peers);
+        let (t, h, at, none) = (self.t, self.handle, self.place(slot), ptr::null_mut());
+        let source = o.source.as_mut_ptr().cast::<c_void>();
+        let result = o.result.as_mut_ptr().cast::<c_void>();
+        let narrow = self.dice.below(2) == 0;
+        let flags = if narrow {
+            OpFlags::WORD_32
+        } else {
+            OpFlags::empty()
+        };
+        let width = if narrow { 4 } else { 8 };
+        let op = self.dice.pick(BtlAtomicOp::ALL);
+        let operand = if narrow {
+            o.source[0] & 0xffff_ffff
+        } else {
+            o.source[0]
+        };
+        let old = first(now[0], narrow);
+        match self.dice.below(7) {
+            0 => {
+                let size = 1 + self.dice.below(SLOT * 8);
+                let mut then = bytes(&now);
+                then[..size].copy_from_slice(&bytes(&o.source[..])[..size]);
+                o.then = from_bytes(&then);
+                o.what = format!("put of {size}");
+                // SAFETY: buffers and peers outlive the flush.
+                o.refused =
+                    self.insist(|| unsafe { t.put(peer, source, at, none, &h, size, completion) });
+            }
+            1 => {
+                let size = 1 + self.dice.below(SLOT * 8);
+                o.fetched = bytes(&now)[..size].to_vec();
+                o.what = format!("get of {size}");
+                // SAFETY: as above.
+                o.refused =
+                    self.insist(|| unsafe { t.get(peer, result, at, none, &h, size, completion) });
+            }
+            2 => {
+                o.then[0] = replace(now[0], arithmetic(op, old, operand, narrow), narrow);
+                o.what = format!("{op:?} of {width}");
+                // SAFETY: as above.
+                o.refused = self.insist(|| unsafe {
+                    t.atomic_op(peer, at, &h, op, operand, flags, completion)
+                });
+            }
+            3 => {
+                o.then[0] = replace(now[0], arithmetic(op, old, operand, narrow), narrow);
+                o.fetched = now[0].to_ne_bytes()[..width].to_vec();
+                o.what = format!("fetching {op:?} of {width}");
+                // SAFETY: as above.
+                o.refused = self.insist(|| unsafe {
+                    t.atomic_fop(peer, result, at, none, &h, op, operand, flags, completion)
+                });
+            }
+            4 => {
+                let compare = if self.dice.below(2) == 0 {
+                    old
+                } else {
+                    old ^ 1
+                };
+                if compare == old {
+                    o.then[0] = replace(now[0], operand, narrow);
+                }
+                o.fetched = now[0].to_ne_bytes()[..width].to_vec();
+                o.what = format!("compare-swap of {width}");
+                // SAFETY: as above.
+                o.refused = self.insist(|| unsafe {
+                    t.atomic_cswap(
+                        peer, result, at, none, &h, compare, operand, flags, completion,
+                    )
+                });
+            }
+            kind => {
+                let (datatype, sum) = (Datatype::Uint64, AtomicOp::Sum);
+                let most = t.atomic_count(AtomicKind::Fetch, datatype, sum).unwrap();
+                let n = 1 + self.dice.below(most.min(SLOT));
+                for i in 0..n {
+                    o.then[i] = now[i].wrapping_add(o.source[i]);
+                }
+                o.what = format!("vector of {n}, kind {kind}");
+                if kind == 6 {
+                    o.fetched = bytes(&now[..n]);
+                }
+                // SAFETY: as above.
+                o.refused = self.insist(|| unsafe {
+                    if kind == 6 {
+                        t.atomic_fopv(
+                            peer, source, result, at, none, none, &h, datatype, sum, n, completion,
+                        )
+                    } else {
+                        t.atomic_opv(peer, source, at, none, &h, datatype, sum, n, completion)
+                    }
+                });
+            }
+        }
+        o
+    }
+
+    /// Posts until the provider takes the operation; what it is refused with otherwise.
+    fn insist(&self, mut post: impl FnMut() -> Status) -> Option<Status> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = post();
+            if status == Status::SUCCESS {
+                return None;
+            }
+            if !status.is_again() {
+                assert!(self.faults, "a post was refused: {status}");
+                return Some(status);
+            }
+            assert!(Instant::now() < deadline, "the provider takes nothing");
+            self.t.progress();
+        }
+    }
+
+    /// Compares every slot and result with the model, and takes over what a failed operation left.
+    fn judge(&mut self, issued: &[Issued], flushed: Status, losses_before: u64) {
+        let gone = flushed == Status::UNREACH || flushed == Status::FATAL;
+        if gone {
+            self.settle();
+        }
+        let reported = self.losses.0.load(Ordering::Relaxed) - losses_before;
+        let mut undone = 0;
+        for o in issued {
+            self.tally.checked += 1;
+            let (now, was) = (self.actual(o.slot), self.model[&o.slot]);
+            let may_fail = match (&o.outcome, o.refused) {
+                (_, Some(_)) => true,
+                (Some(outcome), None) => {
+                    let calls = outcome.calls.load(Ordering::Relaxed);
+                    if calls != 1 {
+                        self.tally.lost += 1;
+                        panic!("{}: {calls} callbacks (flush said {flushed})", o.what);
+                    }
+                    outcome.status.load(Ordering::Relaxed) != Status::SUCCESS.0
+                }
+                // Which of those without callback failed is not said, only how many.
+                (None, None) => flushed != Status::SUCCESS || reported > 0,
+            };
+            if may_fail {
+                assert!(self.faults, "{}: failed (flush said {flushed})", o.what);
+                let done = now == o.then && o.result_begins();
+                assert!(now == o.then || now == was, "{}: half done", o.what);
+                if !done && o.outcome.is_none() && o.refused.is_none() {
+                    undone += 1;
+                }
+                if o.outcome.is_some() || o.refused.is_some() {
+                    self.tally.failed += 1;
+                }
+                self.model.insert(o.slot, now);
+                continue;
+            }
+            assert_eq!(now, o.then, "{}: from {was:?}", o.what);
+            assert!(o.result_begins(), "{}: {:x?}", o.what, o.result);
+            self.model.insert(o.slot, now);
+        }
+        self.tally.failed += reported;
+        if !gone && undone > reported {
+            self.tally.lost += undone - reported;
+            panic!("{undone} operations without callback failed, {reported} were reported");
+        }
+        if !gone && reported > 0 {
+            assert_eq!(
+                flushed,
+                Status::ERROR,
+                "{reported} were lost, flush must say so"
+            );
+        }
+        for slot in self.slots.clone() {
+            assert_eq!(
+                self.actual(slot),
+                self.model[&slot],
+                "slot {slot} changed by itself"
+            );
+        }
+    }
+
+    /// A peer that was given up may still change what operations outstanding at it name: waits until
+    /// the provider holds none.
+    fn settle(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let stats = self.t.stats();
+            if stats.posted == stats.completed + stats.failed {
+                return;
+            }
+            assert!(Instant::now() < deadline, "operations never end: {stats:?}");
+            self.t.progress();
+        }
+    }
+}
+
+impl Issued {
+    fn result_begins(&self) -> bool {
+        bytes(&self.result[..]).starts_with(&self.fetched)
+    }
+}
+
+fn from_bytes(bytes: &[u8]) -> Words {
+    std::array::from_fn(|i| {
+        let word = &bytes[i * 8..i * 8 + 8];
+        u64::from_ne_bytes(word.try_into().unwrap())
+    })
+}

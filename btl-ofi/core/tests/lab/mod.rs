@@ -1,0 +1,219 @@
+//! Running the transport over the lab provider (`tests/lab-provider`), in processes of their own:
+//! libfabric looks for providers once per process.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+pub(crate) mod judge;
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use lab_fi as _;
+
+const ROLE: &str = "BTL_OFI_LAB_ROLE";
+const REPORT: &str = "LAB_REPORT";
+const STATS: &str = "LAB_STATS";
+
+/// What one or many runs came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Configurations that were run.
+    pub(crate) run: u64,
+    /// Configurations that the transport refused, as it should.
+    pub(crate) refused: u64,
+    /// Faults that the provider made.
+    pub(crate) faults: u64,
+    /// Operations checked against the model.
+    pub(crate) checked: u64,
+    /// Of those, reported as failed.
+    pub(crate) failed: u64,
+    /// Operations that were neither done nor reported, or reported twice.
+    pub(crate) lost: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, o: Tally) {
+        self.run += o.run;
+        self.refused += o.refused;
+        self.faults += o.faults;
+        self.checked += o.checked;
+        self.failed += o.failed;
+        self.lost += o.lost;
+    }
+}
+
+impl Tally {
+    /// Prints the line that a child's parent adds up.
+    pub(crate) fn tell(&self) {
+        println!(
+            "@tally {} {} {} {} {}",
+            self.run, self.refused, self.checked, self.failed, self.lost
+        );
+    }
+
+    /// Prints the summary of a matrix, past the harness's capture.
+    pub(crate) fn summary(&self, name: &str) {
+        use std::io::Write;
+        let line = format!(
+            "{name}: {} combinations run, {} refused, {} faults injected, {} operations checked \
+             ({} reported failed), lost: {}\n",
+            self.run, self.refused, self.faults, self.checked, self.failed, self.lost
+        );
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+    }
+}
+
+/// What this process was started to do, if it is a child.
+pub(crate) fn role() -> Option<String> {
+    env::var(ROLE).ok()
+}
+
+/// Gives the provider another shape. Only in a child, between two transports.
+pub(crate) fn shape(pairs: &[(&str, &str)]) {
+    let stale = env::vars().map(|(name, _)| name);
+    let stale = stale.filter(|n| n.starts_with("LAB_") && n != REPORT && n != STATS);
+    for name in stale.collect::<Vec<_>>() {
+        // SAFETY: a child runs one test, and between transports nothing else reads the environment.
+        unsafe { env::remove_var(name) };
+    }
+    for (name, value) in pairs {
+        // SAFETY: as above.
+        unsafe { env::set_var(format!("LAB_{name}"), value) };
+    }
+}
+
+/// Descriptors that this process has open.
+pub(crate) fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// A folder of its own that holds the provider under the name that libfabric looks for.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = env::temp_dir().join(format!("btl-ofi-lab-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let tests = env::current_exe().unwrap();
+        let built = tests.parent().unwrap().join("liblab_fi.so");
+        assert!(built.exists(), "{} was not built", built.display());
+        std::os::unix::fs::symlink(built, folder.join("liblab-fi.so")).unwrap();
+        Folder(folder)
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap_or_default()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn counts(line: &str) -> HashMap<&str, u64> {
+    let pairs = line.split(' ').filter_map(|word| word.split_once('='));
+    pairs
+        .filter_map(|(n, v)| Some((n, v.parse().ok()?)))
+        .collect()
+}
+
+fn command(test: &str, role: &str, folder: &Path) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+        .env(ROLE, role)
+        .env("FI_PROVIDER_PATH", folder)
+        .env(REPORT, folder.join("report"))
+        .env(STATS, folder.join("stats"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs `test` of this file in a process of its own with a role, for a bounded time, and insists
+/// that it passed, that the provider saw nothing wrong, and that everything was closed.
+pub(crate) fn child(test: &str, role: &str, limit: Duration) -> Tally {
+    let folder = Folder::new();
+    let mut child = command(test, role, &folder.0).spawn().unwrap();
+    let reader = |mut from: Box<dyn Read + Send>| {
+        thread::spawn(move || {
+            let mut text = String::new();
+            let _ = from.read_to_string(&mut text);
+            text
+        })
+    };
+    let out = reader(Box::new(child.stdout.take().unwrap()));
+    let err = reader(Box::new(child.stderr.take().unwrap()));
+    let deadline = Instant::now() + limit;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() >= deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            break None;
+        }
+        thread::sleep(Duration::from_millis(2));
+    };
+    let (out, err) = (out.join().unwrap(), err.join().unwrap());
+    let last = out
+        .lines()
+        .rfind(|l| l.contains("@at"))
+        .unwrap_or("(nothing)");
+    let Some(status) = status else {
+        panic!("{role}: not done in {limit:?}; last: {last}\n{err}");
+    };
+    assert!(
+        status.success(),
+        "{role}: {status}; last: {last}\n{out}\n{err}"
+    );
+    let report = folder.read("report");
+    assert_eq!(report, "", "{role}: the provider's user broke its rules");
+    let mut tally = Tally::default();
+    for line in out.lines() {
+        // The harness prints before our first line, without a newline of its own.
+        let Some((_, numbers)) = line.split_once("@tally ") else {
+            continue;
+        };
+        let n: Vec<u64> = numbers.split(' ').map(|n| n.parse().unwrap()).collect();
+        tally += Tally {
+            run: n[0],
+            refused: n[1],
+            checked: n[2],
+            failed: n[3],
+            lost: n[4],
+            faults: 0,
+        };
+    }
+    let stats = folder.read("stats");
+    let ends: Vec<_> = stats
+        .lines()
+        .filter(|l| l.starts_with("end "))
+        .map(counts)
+        .collect();
+    assert!(
+        !ends.is_empty(),
+        "{role}: the provider was not unloaded in order"
+    );
+    for end in ends {
+        assert_eq!((end["open"], end["violations"]), (0, 0), "{role}: {end:?}");
+        tally.faults += end["faults"];
+    }
+    assert!(
+        tally.run + tally.refused > 0,
+        "{role}: nothing was run\n{out}"
+    );
+    tally
+}

@@ -176,3 +176,166 @@ fn every_supported_mode() {
     assert_eq!(total.lost, 0);
     total.summary("modes");
 }
+
+/// The refusal of the present shape.
+fn refusal() -> String {
+    let include = Value::str("lab");
+    let o = options(&[("btl_ofi_provider_include", include)]);
+    match Transport::open(&o, ThreadLevel::Single) {
+        Ok(_) => panic!("it was opened"),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// Shapes that the transport does not serve, each refused with its name.
+#[test]
+fn refused_shapes() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    let bits = ["LOCAL", "RAW", "MMU_NOTIFY", "RMA_EVENT", "HMEM"];
+    for bit in bits {
+        for also in supported() {
+            // The words of old are joined with no others.
+            if ["BASIC", "SCALABLE"].contains(&also.as_str()) {
+                continue;
+            }
+            let mode = format!("{bit},{also}");
+            println!("@at {mode}");
+            shape(&[("MR_MODE", &mode)]);
+            let text = refusal();
+            assert!(
+                text.contains(&format!("lab: it requires FI_MR_{bit}")),
+                "{mode}: {text}"
+            );
+            tally.refused += 1;
+        }
+    }
+    let fetch = "fi_query_atomic refuses a fetching 64-bit sum";
+    let compare = "fi_query_atomic refuses a 64-bit compare-and-swap";
+    for (without, why) in [("1:*:*", fetch), ("*:7:2", fetch), ("2:7:*", compare)] {
+        shape(&[("WITHOUT", without)]);
+        let text = refusal();
+        assert!(text.contains(why), "{without}: {text}");
+        tally.refused += 1;
+    }
+    tally.tell();
+}
+
+#[test]
+fn every_unsupported_mode() {
+    let tally = child("refused_shapes", "refused", LIMIT);
+    assert_eq!(tally.refused, 5 * 16 + 3);
+    tally.summary("refusals");
+}
+
+/// Keys of one byte run out after 256, and one that is given back serves again.
+#[test]
+fn few_keys() {
+    if role().is_none() {
+        return;
+    }
+    shape(&[("MR_KEY_SIZE", "1")]);
+    let t = open("lab", ThreadLevel::Single, &[]);
+    let mut memory = vec![0u64; 257];
+    let base = memory.as_mut_ptr();
+    // SAFETY: the memory lives until the regions are closed.
+    let register = |i: usize| unsafe { t.register(base.add(i).cast(), 8, ALL) };
+    let mut regions: Vec<_> = (0..256).map(|i| register(i).unwrap()).collect();
+    let refused = register(256).err().unwrap();
+    assert_eq!(refused.status(), Status::OUT_OF_RESOURCE);
+    regions.swap_remove(100).close().unwrap();
+    regions.push(register(256).unwrap());
+    assert_eq!(register(0).err().unwrap().status(), Status::OUT_OF_RESOURCE);
+    drop(regions);
+    t.close().unwrap();
+    let tally = Tally {
+        run: 1,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn keys_run_out() {
+    child("few_keys", "keys", LIMIT);
+}
+
+/// Two processes: what is complete is there, though the target makes no progress.
+#[test]
+fn one_pair() {
+    let Some(mode) = role() else { return };
+    let contexts = Value::Int(4);
+    let mut tally = Tally::default();
+    for order in ["0", "1"] {
+        shape(&[
+            ("MR_MODE", &mode),
+            ("TX_CTX", "4"),
+            ("MODE", "CONTEXT2"),
+            ("ORDER", order),
+            ("FAULTS", "seed=3,delay=9,reorder=1,again=100,burst=5"),
+        ]);
+        let n = [("btl_ofi_num_contexts_per_module", contexts.clone())];
+        let t = open("lab", ThreadLevel::Single, &n);
+        let mut target = Target::start(&t, "lab", true);
+        let (peer, h, none) = (target.peer, target.handle, ptr::null_mut());
+        let (base, f) = (h.base(), OpFlags::empty());
+        let mut data = [0u64; 512];
+        for round in 1..=30 {
+            let words = if round % 5 == 0 { data.len() } else { 1 };
+            (data[0], data[words - 1]) = (round, round);
+            let source = data.as_mut_ptr().cast();
+            // SAFETY: the buffer outlives the flush.
+            insist(&t, || unsafe {
+                t.put(peer, source, base, none, &h, words * 8, None)
+            });
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            assert_eq!(target.sees(0, words - 1), (round, round), "{mode}: a put");
+            let mut old = [0u64; 32];
+            for result in &mut old {
+                let out = (&raw mut *result).cast();
+                let (at, add) = (base + 8 * 10_000, BtlAtomicOp::Add);
+                // SAFETY: as above.
+                unsafe {
+                    insist(&t, || {
+                        t.atomic_fop(peer, out, at, none, &h, add, 1, f, None)
+                    });
+                    insist(&t, || t.atomic_op(peer, at, &h, add, 1 << 32, f, None));
+                }
+            }
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            let mut seen = old.map(|v| v & 0xffff_ffff);
+            seen.sort_unstable();
+            let before = (round - 1) * 32;
+            assert_eq!(
+                seen,
+                std::array::from_fn(|i| before + i as u64),
+                "{mode}: fetches"
+            );
+            let sum = round * 32;
+            assert_eq!(
+                target.sees(10_000, 10_000).0,
+                sum << 32 | sum,
+                "{mode}: updates"
+            );
+            tally.checked += 65;
+        }
+        target.end();
+        // SAFETY: connected once.
+        assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
+        t.close().unwrap();
+        tally.run += 1;
+    }
+    tally.tell();
+}
+
+#[test]
+fn two_processes_in_every_mode() {
+    let mut total = Tally::default();
+    for mode in supported() {
+        total += child("one_pair", &mode, LIMIT);
+    }
+    assert_eq!((total.run, total.lost), (36, 0));
+    total.summary("modes between two processes");
+}

@@ -76,6 +76,8 @@ pub(crate) fn serve_if_target() {
         println!("@{} {}", seen.0, seen.1);
         std::io::stdout().flush().unwrap();
     }
+    drop(region);
+    t.close().unwrap();
     // The rest of a test process would print its own lines; this one is done.
     std::process::exit(0);
 }

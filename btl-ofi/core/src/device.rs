@@ -141,11 +141,14 @@ impl Device {
         })
         .doing(|| doing("the scalable endpoint"))?;
         bind(&sep, self.av.fid(), 0, doing)?;
+        // Kept here from now on, so that an error closes the contexts before what they belong to.
+        let of = sep.ptr();
+        self.endpoint = Some(sep);
         for index in 0..n {
             let cq = self.open_cq(doing)?;
             // SAFETY: a live scalable endpoint; the attribute is that of its info.
             let tx = Owned::open("fi_tx_context", |out| unsafe {
-                ffi::fi_tx_context(sep.ptr(), index as i32, (*raw).tx_attr, out)
+                ffi::fi_tx_context(of, index as i32, (*raw).tx_attr, out)
             })
             .doing(|| doing("a transmit context"))?;
             bind(&tx, cq.fid(), u64::from(ffi::FI_TRANSMIT), doing)?;
@@ -155,15 +158,16 @@ impl Device {
         }
         // SAFETY: as above.
         let rx = Owned::open("fi_rx_context", |out| unsafe {
-            ffi::fi_rx_context(sep.ptr(), 0, (*raw).rx_attr, out)
+            ffi::fi_rx_context(of, 0, (*raw).rx_attr, out)
         })
         .doing(|| doing("the receive context"))?;
         bind(&rx, self.queues[0].fid(), u64::from(ffi::FI_RECV), doing)?;
         enable(&rx, doing)?;
-        enable(&sep, doing)?;
         self.rx = Some(rx);
-        self.endpoint = Some(sep);
-        Ok(())
+        match &self.endpoint {
+            Some(sep) => enable(sep, doing),
+            None => Ok(()),
+        }
     }
 
     /// Where operations are posted and where they complete: one pair per transmit context.

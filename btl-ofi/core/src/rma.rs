@@ -59,9 +59,11 @@ impl Transport {
         }
         let context = self.context();
         let mut state = context.state.lock();
-        if needs.alone && context.tally.outstanding() > 0 {
+        // One lock hold covers the look and the raise below, so the bound is kept among threads too.
+        let most = if needs.alone { 1 } else { self.policy.depth };
+        if context.tally.outstanding() >= most {
             drop(state);
-            return self.not_alone(context);
+            return self.turned_away(context);
         }
         let tag = Tag::new(
             endpoint,
@@ -109,19 +111,21 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Counts operations as done in their context and at their peer.
+    /// Counts operations as done at their peer and in their context, in this order: whoever finds a
+    /// context without other operations than those it accounts for (`settle_unattributed`) must not
+    /// find others still counted at a peer.
     #[inline]
     pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
-        context.tally.lower(tag.context_slot(), n, self.threaded);
         // SAFETY: tags are made from endpoints that outlive their operations.
         let peer = unsafe { &*tag.endpoint() };
         peer.tally.lower(tag.endpoint_slot(), n, self.threaded);
+        context.tally.lower(tag.context_slot(), n, self.threaded);
     }
 
-    /// Turns an operation away because others are outstanding that the provider would confuse with it.
+    /// Turns an operation away because more are outstanding than the provider can hold beside it.
     #[cold]
     #[inline(never)]
-    fn not_alone(&self, context: &Context) -> Status {
+    fn turned_away(&self, context: &Context) -> Status {
         if !context.delivering.load(Ordering::Relaxed) {
             self.poll(context);
         }

@@ -83,6 +83,7 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
                     slots: i * share..(i + 1) * share,
                     dice: Dice(seed + i as u64),
                     faults: false,
+                    gone: false,
                     bare: true,
                     losses,
                     tally: Tally::default(),

@@ -125,6 +125,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) dice: Dice,
     /// Whether operations may fail.
     pub(crate) faults: bool,
+    /// Whether peers may be given up.
+    pub(crate) gone: bool,
     /// Whether some operations go without a callback.
     pub(crate) bare: bool,
     pub(crate) losses: &'a Losses,
@@ -203,6 +205,7 @@ impl Judge<'_> {
         }
         for _ in 0..count {
             let mut issued = Vec::new();
+            let before = self.losses.0.load(Ordering::Relaxed);
             for slot in self.slots.clone() {
                 if self.dice.below(8) != 0 {
                     let operation = self.issue(slot);
@@ -212,7 +215,6 @@ impl Judge<'_> {
                     self.t.progress();
                 }
             }
-            let before = self.losses.0.load(Ordering::Relaxed);
             let status = self.flush();
             self.judge(&issued, status, before);
         }
@@ -331,8 +333,8 @@ impl Judge<'_> {
                 let (datatype, sum) = (Datatype::Uint64, AtomicOp::Sum);
                 let most = t.atomic_count(AtomicKind::Fetch, datatype, sum).unwrap();
                 let n = 1 + self.dice.below(most.min(SLOT));
-                for i in 0..n {
-                    o.then[i] = now[i].wrapping_add(o.source[i]);
+                for (then, operand) in o.then.iter_mut().zip(&o.source[..n]) {
+                    *then = then.wrapping_add(*operand);
                 }
                 o.what = format!("vector of {n}, kind {kind}");
                 if kind == 6 {
@@ -373,7 +375,8 @@ impl Judge<'_> {
     /// Compares every slot and result with the model, and takes over what a failed operation left.
     fn judge(&mut self, issued: &[Issued], flushed: Status, losses_before: u64) {
         let gone = flushed == Status::UNREACH || flushed == Status::FATAL;
-        if gone {
+        assert!(self.gone || !gone, "no peer is gone, flush said {flushed}");
+        if self.gone {
             self.settle();
         }
         let reported = self.losses.0.load(Ordering::Relaxed) - losses_before;

@@ -19,6 +19,10 @@ use crate::params::Options;
 /// provider versions (Open MPI's btl/ofi refuses older ones too).
 const EFA_SOUND: u32 = ffi::version(112, 0);
 
+/// rxd stops for ever when some thousand operations are outstanding between two processes ("could not
+/// get tx entry"); half its window of 128 unacknowledged packets is as fast.
+const DEPTH_RXD: u32 = 64;
+
 /// What is asked of the provider for one module.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
@@ -30,6 +34,8 @@ pub(crate) struct Policy {
     pub(crate) bare: bool,
     /// Whether updates go as fetching atomics whose result is thrown away.
     pub(crate) updates_fetch: bool,
+    /// Most operations outstanding on one context.
+    pub(crate) depth: u32,
     /// Whether a fetching atomic is only posted to a context that has nothing outstanding, and to a
     /// peer that has been read from before.
     pub(crate) fetch_alone: bool,
@@ -88,6 +94,11 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
         direct,
         bare: !claims_context,
+        depth: if overruns(&info.provider()) {
+            DEPTH_RXD
+        } else {
+            u32::MAX
+        },
         fetch_alone: mixes_fetches_up(&info.provider()),
         largest: if overruns(&info.provider()) {
             info.tx_attr().inject_size

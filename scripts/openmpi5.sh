@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 . scripts/openmpi.sh
 
 suite=trixie
-mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+# The mirror that this machine's own packages come from, unless DEBIAN_MIRROR names another.
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -m1 '/debian/*$' || true)}
 root=$(pwd)/$openmpi_dir/$suite
 keep=no
 

@@ -70,12 +70,12 @@ build() {
     openmpi_say "building for Open MPI $openmpi_version"
     MCA_BTL_OFI_SERIES=5.0 MCA_BTL_OFI_OMPI_PREFIX=$libdir/openmpi cargo build --release -p mca-btl-ofi
     openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/5.0"
-    rm -rf "$root/work"
-    mkdir -p "$root/work"
-    cp -r "$openmpi_dir/5.0" "$root/work/component"
-    cp -r tests/openmpi "$root/work/tests"
+    rm -rf "$root/opt"
+    mkdir -p "$root/opt"
+    cp -r "$openmpi_dir/5.0" "$root/opt/component"
+    cp -r tests/openmpi "$root/opt/tests"
     # The folder of the other series, to show that it is refused.
-    if [ -d "$openmpi_dir/4.1" ]; then cp -r "$openmpi_dir/4.1" "$root/work/other"; fi
+    if [ -d "$openmpi_dir/4.1" ]; then cp -r "$openmpi_dir/4.1" "$root/opt/other"; fi
 }
 
 # run5 PROVIDER RANKS [options] PROGRAM...
@@ -83,21 +83,21 @@ run5() {
     local provider=$1 ranks=$2
     shift 2
     inside timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --map-by :oversubscribe --bind-to none \
-        --mca mca_base_component_path "${OPENMPI_COMPONENT:-/work/component}" --mca osc rdma,sm \
+        --mca mca_base_component_path "${OPENMPI_COMPONENT:-/opt/component}" --mca osc rdma,sm \
         --mca btl "self,sm,$openmpi_name" --mca btl_sm_single_copy_mechanism none \
         --mca opal_common_ofi_provider_include "$provider" "$@" 2>&1
 }
 
 program5() {
     local provider=$1 ranks=$2 program=$3 out
-    out=$(run5 "$provider" "$ranks" --mca btl_ofi_verbose 1 "/work/bin/$program") || { printf '%s\n' "$out"; return 1; }
+    out=$(run5 "$provider" "$ranks" --mca btl_ofi_verbose 1 "/opt/bin/$program") || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aEq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
 mpi4py5() {
     local provider=$1 ranks=$2 out
-    out=$(OPENMPI_LIMIT=300 run5 "$provider" "$ranks" python3 /work/mpi4py/test/main.py -v -f \
+    out=$(OPENMPI_LIMIT=300 run5 "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
         -i test_rma -i test_rma_nb -i test_win) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
@@ -105,7 +105,7 @@ mpi4py5() {
 
 shows_itself5() {
     local out
-    out=$(inside env OMPI_MCA_mca_base_component_path=/work/component ompi_info --param btl "$openmpi_name" --level 9 2>&1)
+    out=$(inside env OMPI_MCA_mca_base_component_path=/opt/component ompi_info --param btl "$openmpi_name" --level 9 2>&1)
     printf '%s\n' "$out"
     grep -aq "MCA btl: $openmpi_name (MCA v2.1.0, API v3.3.0" <<<"$out" &&
         grep -aq "implementation.*built for Open MPI $openmpi_version" <<<"$out"
@@ -114,7 +114,7 @@ shows_itself5() {
 # A component of 4.1 must not be taken for one of 5.0.
 refuses_other_series() {
     local out
-    out=$(inside env OMPI_MCA_mca_base_component_path=/work/other ompi_info --parsable 2>&1) || true
+    out=$(inside env OMPI_MCA_mca_base_component_path=/opt/other ompi_info --parsable 2>&1) || true
     ! grep -aq 'btl:ofi:version.*component:0\.' <<<"$out"
 }
 
@@ -124,8 +124,8 @@ fetch_mpi4py() {
     version=$(inside python3 -c 'import mpi4py; print(mpi4py.__version__)')
     archive=$openmpi_dir/mpi4py-$version.tar.gz
     [ -f "$archive" ] || python3 -m pip download -q --no-binary mpi4py --no-deps -d "$openmpi_dir" "mpi4py==$version"
-    mkdir -p "$root/work/mpi4py"
-    tar -C "$root/work/mpi4py" --strip-components 1 -xf "$archive"
+    mkdir -p "$root/opt/mpi4py"
+    tar -C "$root/opt/mpi4py" --strip-components 1 -xf "$archive"
 }
 
 main() {
@@ -143,8 +143,8 @@ main() {
     trap 'exit 130' INT TERM
     make_root
     build
-    inside sh -ec 'mkdir -p /work/bin; for p in hello_window transfers atomics window_life threads passive_target; do
-        mpicc -std=gnu11 -O2 -pthread -o /work/bin/$p /work/tests/$p.c; done'
+    inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics window_life threads passive_target; do
+        mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
     openmpi_check "5.0: ompi_info names the component" shows_itself5
     openmpi_check "5.0: a component of 4.1 is refused" refuses_other_series
     for provider in shm 'tcp;ofi_rxm'; do

@@ -1,7 +1,7 @@
 //! Waiting for what was issued before.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plugin_api::Status;
 
@@ -9,9 +9,11 @@ use crate::endpoint::Endpoint;
 use crate::tally::Tally;
 use crate::transport::Transport;
 
-/// Polls without completion before the processor is yielded: a peer may need it to complete us. An
-/// empty poll takes some 10 ns, and an answer over shm a microsecond, which a yield would double.
-const SPINS: u32 = 2000;
+/// How long to poll without completion before the processor is yielded: a peer may need it to complete
+/// us. An answer over shm takes about a microsecond, which a yield would double.
+const SPIN: Duration = Duration::from_micros(20);
+/// Polls between looks at the clock while spinning. A poll takes from 10 ns (shm) to 1 us (tcp).
+const LOOK: u32 = 32;
 /// Polls without completion after which the clock is looked at.
 const CLOCK: u32 = 1024;
 
@@ -98,6 +100,8 @@ impl Transport {
             return Status::SUCCESS;
         }
         let mut idle = 0u32;
+        let mut quiet_since: Option<Instant> = None;
+        let mut yielding = false;
         loop {
             let done = self.progress();
             if tally.settle(mark) {
@@ -108,12 +112,19 @@ impl Transport {
             }
             if done > 0 {
                 idle = 0;
+                quiet_since = None;
+                yielding = false;
                 continue;
             }
             idle = idle.wrapping_add(1);
             // No pause between polls: reading a queue is pause enough, and one more delays the answer.
-            if idle < SPINS {
-                continue;
+            if !yielding {
+                if !idle.is_multiple_of(LOOK)
+                    || quiet_since.get_or_insert_with(Instant::now).elapsed() < SPIN
+                {
+                    continue;
+                }
+                yielding = true;
             }
             std::thread::yield_now();
             if idle.is_multiple_of(CLOCK) {

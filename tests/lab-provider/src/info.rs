@@ -158,7 +158,8 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     tx.caps = entry.caps;
     tx.mode = config.mode;
     tx.op_flags = asked_tx.map_or(0, |t| t.op_flags);
-    tx.msg_order = if config.ordered { ATOMIC_ORDER } else { 0 };
+    // Nobody is given an order that was not asked for; `suits` saw that it can be given.
+    tx.msg_order = asked_tx.map_or(0, |t| t.msg_order);
     tx.inject_size = config.inject;
     tx.size = config.tx_size;
     tx.iov_limit = 1;

@@ -373,9 +373,14 @@ fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<
     let name = info.get().provider();
     let domain = info.get().domain();
     let mr_mode = info.get().domain_attr().mr_mode;
+    // The words of old are not joined with today's bits.
+    let allowed = match mr_mode as u32 {
+        old @ (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) => old,
+        bits => bits | SUPPORTED_MR,
+    };
     let op_flags = info.get().tx_attr().op_flags;
     let list = query(api, Some(&name), |h| {
-        ask(h, options, calling, mr_mode as u32 | SUPPORTED_MR, op_flags);
+        ask(h, options, calling, allowed, op_flags);
         h.tx.msg_order = ATOMIC_ORDER;
         h.rx.msg_order = ATOMIC_ORDER;
     })?;

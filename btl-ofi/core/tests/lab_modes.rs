@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use btl_ofi::Transport;
 use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_if_target};
 use common::{insist, open, options};
@@ -339,4 +339,57 @@ fn two_processes_in_every_mode() {
     }
     assert_eq!((total.run, total.lost), (36, 0));
     total.summary("modes between two processes");
+}
+
+/// Atomics from one origin take effect in the order of their posts where that was granted, though
+/// they complete in any order.
+#[test]
+fn one_order() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for mode in supported() {
+        for granted in [true, false] {
+            println!("@at {mode} {granted}");
+            shape(&[
+                ("MR_MODE", &mode),
+                ("ORDER", if granted { "1" } else { "0" }),
+                ("FAULTS", "seed=5,delay=9,reorder=1"),
+            ]);
+            let t = open("lab", ThreadLevel::Single, &[]);
+            let flags = t.capabilities().flags;
+            let ordered = flags.contains(ModuleFlags::ATOMICS_ORDERED);
+            assert_eq!(ordered, granted, "{mode}");
+            let peer = t.connect(t.address(), 0).unwrap();
+            let mut word = Box::new(0u64);
+            // SAFETY: the word lives until the region is closed.
+            let region = unsafe { t.register((&raw mut *word).cast(), 8, ALL) }.unwrap();
+            let (h, none, f) = (region.handle(), ptr::null_mut(), OpFlags::empty());
+            let mut old = [0u64; 100];
+            for (i, result) in old.iter_mut().enumerate() {
+                let out = (&raw mut *result).cast();
+                let (next, swap) = (i as u64 + 1, BtlAtomicOp::Swap);
+                // SAFETY: the results outlive the flush.
+                insist(&t, || unsafe {
+                    t.atomic_fop(peer, out, h.base(), none, &h, swap, next, f, None)
+                });
+            }
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            let in_order = old.iter().enumerate().all(|(i, &v)| v == i as u64);
+            assert_eq!(in_order, granted, "{mode}: {old:?}");
+            region.close().unwrap();
+            t.close().unwrap();
+            tally.run += 1;
+            tally.checked += 100;
+        }
+    }
+    tally.tell();
+}
+
+#[test]
+fn order_in_every_mode() {
+    let tally = child("one_order", "order", LIMIT);
+    assert_eq!(tally.run, 36);
+    tally.summary("order of atomics");
 }

@@ -111,8 +111,11 @@ impl Registrar {
             Ok((mr, provider_key)) => {
                 self.live.fetch_add(1, Ordering::Relaxed);
                 let handle = Handle::new(address, length as u64, provider_key, generation);
-                let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-                regions.insert(provider_key, handle);
+                // One of no bytes has no key with the provider.
+                if mr.is_some() {
+                    let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+                    regions.insert(provider_key, handle);
+                }
                 Ok(Region {
                     mr,
                     handle,

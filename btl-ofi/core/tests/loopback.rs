@@ -318,3 +318,29 @@ fn a_provider_that_does_not_exist_is_named() {
         "{text}"
     );
 }
+
+/// A region of no bytes has no key of the provider's, and must not stand in for one that has.
+#[test]
+fn an_empty_region_displaces_no_other() {
+    for provider in PROVIDERS {
+        let t = open(provider, ThreadLevel::Single, &[]);
+        let peer = t.connect(t.address(), 0).unwrap();
+        let mut word = 0u64;
+        let access = Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let at = (&raw mut word).cast::<c_void>();
+        // SAFETY: the word lives until the regions are closed.
+        let (region, empty) = unsafe { (t.register(at, 8, access), t.register(at, 0, access)) };
+        let (region, empty) = (region.unwrap(), empty.unwrap());
+        let (h, mut source, none) = (region.handle(), 7u64, ptr::null_mut());
+        let from = (&raw mut source).cast::<c_void>();
+        // SAFETY: both words outlive the flush.
+        insist(&t, || unsafe {
+            t.put(peer, from, h.base(), none, &h, 8, None)
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!(word, 7, "{provider}");
+        empty.close().unwrap();
+        region.close().unwrap();
+        t.close().unwrap();
+    }
+}

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use libfabric_sys::fi_context2;
-use plugin_api::{CompletionFn, Handle};
+use plugin_api::{CompletionFn, Handle, Module};
 
 use crate::endpoint::Endpoint;
 use crate::tally::Slot;
@@ -192,14 +192,17 @@ impl Pool {
     }
 
     /// Takes the callback out of a record that stays in use: its operation has been reported as
-    /// failed, and a late completion must not report it again. `None` if it has no callback.
+    /// failed, and a late completion must not report it again, neither to the callback nor as an
+    /// operation that has none. `None` if it has no callback.
     ///
     /// # Safety
     /// As for [`give_back`](Self::give_back).
     pub(crate) unsafe fn silence(&mut self, record: NonNull<Record>) -> Option<Finished> {
         // SAFETY: the caller vouches that the record is one of ours and in use.
         let r = unsafe { &mut *record.as_ptr() };
-        r.function.take().map(|function| Finished {
+        let function = r.function?;
+        r.function = Some(reported);
+        Some(Finished {
             tag: Tag(r.tag),
             function: Some(function),
             context: r.callback_context,
@@ -231,6 +234,18 @@ impl Pool {
             .map(NonNull::from)
             .collect()
     }
+}
+
+/// The callback of an operation whose own has run.
+unsafe extern "C" fn reported(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut Handle,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: i32,
+) {
 }
 
 impl Record {

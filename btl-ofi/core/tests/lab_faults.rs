@@ -12,13 +12,15 @@ mod common;
 mod lab;
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use btl_ofi::{Region, Transport};
+use btl_ofi::{Completion, Region, Transport};
 use mca_params::Value;
-use plugin_api::{Access, Status, ThreadLevel};
+use plugin_api::{Access, Module, Status, ThreadLevel};
 
+use common::pair::{Target, serve_if_target};
 use common::{open, options};
 use lab::judge::{Dice, Judge, Losses, SLOT};
 use lab::{Tally, child, descriptors, role, shape};
@@ -295,4 +297,133 @@ fn opening_fails_at_each_step() {
     let tally = child("steps_of_opening", "open", LIMIT);
     assert_eq!(tally.refused, 13 * 4 + 2);
     tally.summary("opening");
+}
+
+#[test]
+fn target_process() {
+    serve_if_target();
+}
+
+unsafe extern "C" fn count(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    _: i32,
+) {
+    // SAFETY: the test passes a counter that outlives the transport.
+    unsafe { &*context.cast::<AtomicUsize>() }.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A peer is killed with operations outstanding: each is reported once, flush says so, and what is
+/// posted then is refused or reported too.
+#[test]
+fn killed_peers() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for seed in 0..20 {
+        println!("@at {seed}");
+        let contexts = if seed % 2 == 0 { "1" } else { "4" };
+        let mode = if seed % 3 == 0 { "CONTEXT2" } else { "" };
+        let faults = format!("seed={seed},delay=30,reorder=1,again=50,burst=3");
+        shape(&[("TX_CTX", contexts), ("MODE", mode), ("FAULTS", &faults)]);
+        let n = Value::Int(contexts.parse().unwrap());
+        let t = open(
+            "lab",
+            ThreadLevel::Single,
+            &[("btl_ofi_num_contexts_per_module", n)],
+        );
+        let mut target = Target::start(&t, "lab", true);
+        let (peer, h, none) = (target.peer, target.handle, std::ptr::null_mut());
+        let calls: [AtomicUsize; 200] = std::array::from_fn(|_| AtomicUsize::new(0));
+        let mut refused = 0;
+        let mut word = 1u64;
+        for (i, calls) in calls.iter().enumerate() {
+            if i == 100 {
+                target.child.kill().unwrap();
+                target.child.wait().unwrap();
+            }
+            let completion = Some(Completion {
+                function: count,
+                context: std::ptr::from_ref(calls).cast_mut().cast(),
+                data: std::ptr::null_mut(),
+            });
+            let (from, at) = ((&raw mut word).cast(), h.base() + 8 * i as u64);
+            loop {
+                // SAFETY: the word and the counters outlive the transport.
+                let status = unsafe { t.put(peer, from, at, none, &h, 8, completion) };
+                if status.is_again() {
+                    t.progress();
+                    continue;
+                }
+                if status != Status::SUCCESS {
+                    assert_eq!(status, Status::UNREACH);
+                    refused += 1;
+                }
+                break;
+            }
+        }
+        assert_eq!(t.flush(None), Status::UNREACH);
+        assert_eq!(
+            t.flush(None),
+            Status::SUCCESS,
+            "a failure is reported by one flush"
+        );
+        let calls = calls.map(|c| c.load(Ordering::Relaxed));
+        assert!(calls.iter().all(|&c| c <= 1), "{calls:?}");
+        assert_eq!(calls.iter().sum::<usize>() + refused, 200, "{calls:?}");
+        drop(target);
+        t.close().unwrap();
+        tally.run += 1;
+        tally.checked += 200;
+    }
+    tally.tell();
+}
+
+#[test]
+fn peers_are_killed() {
+    let tally = child("killed_peers", "killed", LIMIT);
+    assert_eq!((tally.run, tally.lost), (20, 0));
+    tally.summary("killed peers");
+}
+
+/// A provider that takes nothing for ever: posts say "again", and nobody waits for what was never
+/// taken.
+#[test]
+fn nothing_is_taken() {
+    if role().is_none() {
+        return;
+    }
+    shape(&[("FAULTS", "seed=1,again=1000")]);
+    let t = open("lab", ThreadLevel::Single, &[]);
+    let peer = t.connect(t.address(), 0).unwrap();
+    let mut window = [0u64; 8];
+    let region = register(&t, &mut window);
+    let (h, mut word, none) = (region.handle(), 1u64, std::ptr::null_mut());
+    let from = (&raw mut word).cast();
+    for _ in 0..20_000 {
+        // SAFETY: the word outlives the transport.
+        let status = unsafe { t.put(peer, from, h.base(), none, &h, 8, None) };
+        assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE);
+    }
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    let stats = t.stats();
+    assert_eq!((stats.posted, stats.again), (0, 20_000));
+    region.close().unwrap();
+    t.close().unwrap();
+    let tally = Tally {
+        run: 1,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn again_for_ever() {
+    let tally = child("nothing_is_taken", "again", LIMIT);
+    assert!(tally.faults >= 20_000, "{tally:?}");
 }

@@ -89,7 +89,7 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
                     tally: Tally::default(),
                     model: HashMap::new(),
                 };
-                judge.epochs(6);
+                judge.epochs(4);
                 judge.tally
             })
         });

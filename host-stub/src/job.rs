@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use mca_params::{Allowed, Declaration, Kind, Level, Value};
 use plugin_api::{Status, ThreadLevel};
 
 use crate::bootstrap::{self, Bootstrap, BootstrapError};
@@ -98,6 +99,21 @@ fn cause(failure: &Option<Failure>) -> String {
         .map_or_else(String::new, |failure| format!(" ({failure})"))
 }
 
+/// How many ranks share a node, for trying on one machine what happens over several.
+pub static RANKS_PER_NODE: Declaration = Declaration::new(
+    "host_ranks_per_node",
+    Kind::Int,
+    Value::Int(0),
+)
+.help(
+    "Pretends that each node has this many ranks, in their order; 0 takes the nodes that there are",
+)
+.level(Level::DEV_ALL)
+.allowed(Allowed::Range {
+    min: 0,
+    max: i32::MAX as i64,
+});
+
 /// This process as a rank of a job, connected to every rank. Shared as an `Arc`; any thread may
 /// call, within the level of its [`JobOptions`].
 pub struct Job {
@@ -107,6 +123,8 @@ pub struct Job {
     endpoints: Vec<EndpointRef>,
     failure: Arc<FirstFailure>,
     params: Arc<Params>,
+    /// Ranks of a pretended node; 0 for none.
+    ranks_per_node: u32,
     bootstrap: Arc<dyn Bootstrap>,
 }
 
@@ -129,6 +147,11 @@ impl Job {
         params: Arc<Params>,
         bootstrap: Arc<dyn Bootstrap>,
     ) -> Result<Arc<Job>, JobError> {
+        let ranks_per_node = params
+            .declare(&RANKS_PER_NODE)?
+            .as_int()
+            .and_then(|ranks| u32::try_from(ranks).ok())
+            .unwrap_or(0);
         let path = options.plugin.unwrap_or_else(loader::default_path);
         let services = HostServices {
             params: Arc::clone(&params),
@@ -192,6 +215,7 @@ impl Job {
             endpoints,
             failure,
             params,
+            ranks_per_node,
             bootstrap,
         }))
     }
@@ -204,6 +228,15 @@ impl Job {
     /// Ranks of the job.
     pub fn size(&self) -> u32 {
         self.bootstrap.size()
+    }
+
+    /// The node of a rank: ranks with the same number share memory, unless something between them
+    /// (a container) keeps them apart. As the launcher says, or as [`RANKS_PER_NODE`] pretends.
+    pub fn node(&self, rank: u32) -> u32 {
+        match self.ranks_per_node {
+            0 => self.bootstrap.node(rank),
+            ranks => rank / ranks,
+        }
     }
 
     /// The transport that windows use: of the plugin's modules the one with the highest

@@ -6,6 +6,7 @@ use std::time::Duration;
 use plugin_api::Status;
 
 use super::error::{WinError, WinResult};
+use super::members::Members;
 use crate::job::Job;
 use crate::loader::Transport;
 
@@ -24,6 +25,8 @@ const LOOKS: u32 = 1024;
 /// The job and its transport.
 pub(super) struct Link {
     pub(super) job: Arc<Job>,
+    /// The ranks of the window.
+    pub(super) members: Members,
     pub(super) transport: Transport,
     pub(super) rank: usize,
     pub(super) size: usize,

@@ -12,6 +12,7 @@ use super::dynamic::{Attached, region_words};
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
 use super::link::{Link, is_crowded};
+use super::members::Members;
 use super::memory::Pages;
 use super::peer::{Offer, Peer, WindowKind, decode, encode};
 use super::pending::Pending;
@@ -19,7 +20,6 @@ use super::request::RequestPool;
 use super::slots::{SLOTS, Slots};
 use super::table::RmaTable;
 use super::types::TypeTable;
-use crate::job::Job;
 use crate::loader::Registration;
 
 /// This rank's memory in a window.
@@ -61,7 +61,7 @@ pub(super) struct Parts {
     pub(super) sync: SyncState,
 }
 
-/// Memory of every rank of a job, open to one-sided access by all of them.
+/// Memory of every rank of a group, open to one-sided access by all of them.
 ///
 /// Any thread may call, within the job's thread level. Buffers given to communication calls
 /// belong to them until the operation is complete: at the end of the epoch, at a flush, or when
@@ -82,19 +82,19 @@ pub struct Window {
 }
 
 impl Window {
-    /// Makes a window of the caller's memory. Collective; every rank may give another length and
+    /// Makes a window of the caller's memory over a job, or another group of ranks. Collective; every rank may give another length and
     /// displacement unit. [`WinError::Creation`] on every rank when some rank cannot take part.
     ///
     /// # Safety
     /// The memory is readable and writable, and stays so until the window was freed. While it is
     /// exposed it is touched only as MPI's rules for the epoch allow, and not through references.
     pub unsafe fn create(
-        job: &Arc<Job>,
+        over: impl Into<Members>,
         base: *mut u8,
         len: usize,
         unit: u32,
     ) -> WinResult<Window> {
-        Self::make(job, WindowKind::Create, unit, move || {
+        Self::make(over.into(), WindowKind::Create, unit, move || {
             if base.is_null() && len > 0 {
                 return Err(format!("its memory of {len} B is at the null address"));
             }
@@ -103,8 +103,8 @@ impl Window {
     }
 
     /// Makes a window of `len` zeroed bytes that it owns. Collective.
-    pub fn allocate(job: &Arc<Job>, len: usize, unit: u32) -> WinResult<Window> {
-        Self::make(job, WindowKind::Allocate, unit, move || {
+    pub fn allocate(over: impl Into<Members>, len: usize, unit: u32) -> WinResult<Window> {
+        Self::make(over.into(), WindowKind::Allocate, unit, move || {
             let pages = Pages::new(len).ok_or_else(|| format!("there is no memory of {len} B"))?;
             Ok((pages.base(), len, Some(pages)))
         })
@@ -112,28 +112,29 @@ impl Window {
 
     /// Makes a window without memory, to which each rank attaches some. Displacements are
     /// addresses in the target's process. Collective.
-    pub fn dynamic(job: &Arc<Job>) -> WinResult<Window> {
-        Self::make(job, WindowKind::Dynamic, 1, || {
+    pub fn dynamic(over: impl Into<Members>) -> WinResult<Window> {
+        Self::make(over.into(), WindowKind::Dynamic, 1, || {
             Ok((std::ptr::null_mut(), 0, None))
         })
     }
 
     fn make(
-        job: &Arc<Job>,
+        members: Members,
         kind: WindowKind,
         unit: u32,
         memory: impl FnOnce() -> Result<(*mut u8, usize, Option<Pages>), String>,
     ) -> WinResult<Window> {
-        let transport = job.transport().clone();
-        let attributes = job.transport().attributes();
+        let transport = members.job().transport().clone();
+        let attributes = members.job().transport().attributes();
         let handle_size = attributes.handle_size;
         let link = Link {
-            rank: job.rank() as usize,
-            size: job.size() as usize,
+            rank: members.rank(),
+            size: members.size(),
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
                 && attributes.contexts <= 1,
-            crowded: is_crowded(job),
-            job: Arc::clone(job),
+            crowded: is_crowded(members.job()),
+            job: Arc::clone(members.job()),
+            members,
             transport,
         };
         let regions = match kind {
@@ -165,7 +166,8 @@ impl Window {
             }),
             Err(reason) => Err(reason.clone()),
         };
-        let blobs = job
+        let blobs = link
+            .members
             .allgather(&encode(kind, &offer))
             .map_err(|error| WinError::Job {
                 call: "window creation",
@@ -174,8 +176,9 @@ impl Window {
         let mut peers = Vec::with_capacity(link.size);
         for (rank, blob) in blobs.iter().enumerate() {
             let offer = decode(rank, kind, handle_size, blob)?;
-            let endpoint = job
-                .endpoint(rank as u32)
+            let endpoint = link
+                .job
+                .endpoint(link.members.world_rank(rank))
                 .map_err(|error| WinError::Creation {
                     rank,
                     reason: error.to_string(),

@@ -186,8 +186,14 @@ pub(super) fn free(window: &Window) -> WinResult<()> {
     let mut outcome = flush_all(window, call);
     outcome = outcome.and(window.flush_pending(call, window.link.rank, &window.parts.sync.notices));
     // Out of band: a barrier of control words would still be under way when its words go.
-    outcome.and(window.link.job.barrier().map_err(|error| WinError::Job {
-        call,
-        reason: error.to_string(),
-    }))
+    outcome.and(
+        window
+            .link
+            .members
+            .barrier()
+            .map_err(|error| WinError::Job {
+                call,
+                reason: error.to_string(),
+            }),
+    )
 }

@@ -108,20 +108,25 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
                     passed_over: refusals,
                 });
             }
-            Err(why) => refusals.push((name, why)),
+            // One provider shows up once per address, each time refused for the same reason.
+            Err(why) => {
+                let refusal = (name, why);
+                if !refusals.contains(&refusal) {
+                    refusals.push(refusal);
+                }
+            }
         }
     }
     // Nothing fits: say of every provider why, those included that our own hints kept away.
-    let refusals = survey(options)?
-        .into_iter()
-        .map(|c| {
-            (
-                c.name,
-                c.refusal
-                    .unwrap_or_else(|| String::from("it failed just before")),
-            )
-        })
-        .collect();
+    let mut refusals = Vec::new();
+    for candidate in survey(options)? {
+        let why = candidate.refusal;
+        let why = why.unwrap_or_else(|| String::from("it failed just before"));
+        let refusal = (candidate.name, why);
+        if !refusals.contains(&refusal) {
+            refusals.push(refusal);
+        }
+    }
     let wanted = if options.include.is_empty() {
         String::new()
     } else {

@@ -6,6 +6,7 @@
 //! | `LAB_MR_MODE` | registration modes required, names joined by `,` | none |
 //! | `LAB_MODE` | `CONTEXT`, `CONTEXT2`, both, or neither | neither |
 //! | `LAB_MR_KEY_SIZE` | bytes of a key | 8 |
+//! | `LAB_REGIONS` | most registrations of a process at a time; one more is refused with FI_ENOMEM | 4096 |
 //! | `LAB_KEYS` | keys under PROV_KEY: `low`, `high`, or `random` | random |
 //! | `LAB_TX_CTX` | most transmit contexts of an endpoint | 1 |
 //! | `LAB_MAX_MSG` | largest message, bytes | 1 MiB |
@@ -55,6 +56,7 @@ pub(crate) struct Config {
     pub(crate) mr_mode: u32,
     pub(crate) mode: u64,
     pub(crate) key_size: usize,
+    pub(crate) regions: usize,
     pub(crate) keys: Keys,
     pub(crate) tx_contexts: usize,
     pub(crate) max_message: usize,
@@ -137,6 +139,7 @@ impl Config {
             mr_mode,
             mode,
             key_size: number("LAB_MR_KEY_SIZE", 8),
+            regions: number("LAB_REGIONS", usize::MAX),
             keys: match env::var("LAB_KEYS").as_deref() {
                 Ok("low") => Keys::Low,
                 Ok("high") => Keys::High,

@@ -118,7 +118,7 @@ pub(crate) unsafe extern "C" fn register(
         if config.provider_keys() {
             exposed.key = draw(&domain.inner);
         }
-        listed = regions::expose(&exposed);
+        listed = regions::expose(&exposed, config.regions);
         if !(config.provider_keys() && matches!(listed, Err(Refused::KeyTaken))) {
             break;
         }
@@ -129,7 +129,10 @@ pub(crate) unsafe extern "C" fn register(
             violation(&format!("key {:#x} is in use", exposed.key));
             return -(ffi::FI_ENOKEY as c_int);
         }
-        Err(_) => return -(ffi::FI_ENOMEM as c_int),
+        Err(_) => {
+            count(&COUNTS.faults);
+            return -(ffi::FI_ENOMEM as c_int);
+        }
     };
     // Under FI_MR_ENDPOINT, a provider that chooses keys may know them late.
     let late = config.bound_regions() && config.provider_keys();

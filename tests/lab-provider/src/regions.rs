@@ -71,8 +71,8 @@ pub(crate) enum Refused {
     Full,
 }
 
-/// Lists a region and says in which slot.
-pub(crate) fn expose(region: &Exposed) -> Result<usize, Refused> {
+/// Lists a region, of at most `most`, and says in which slot.
+pub(crate) fn expose(region: &Exposed, most: usize) -> Result<usize, Refused> {
     let _change = CHANGE.lock();
     let high = LIST.high.load(Ordering::Relaxed) as usize;
     let used = &LIST.slots[..high];
@@ -83,9 +83,11 @@ pub(crate) fn expose(region: &Exposed) -> Result<usize, Refused> {
     if used.iter().any(taken) {
         return Err(Refused::KeyTaken);
     }
-    let free = used
-        .iter()
-        .position(|s| s.domain.load(Ordering::Relaxed) == 0);
+    let is_free = |s: &Slot| s.domain.load(Ordering::Relaxed) == 0;
+    if used.iter().filter(|s| !is_free(s)).count() >= most {
+        return Err(Refused::Full);
+    }
+    let free = used.iter().position(is_free);
     let index = free.unwrap_or(high);
     let slot = LIST.slots.get(index).ok_or(Refused::Full)?;
     slot.key.store(region.key, Ordering::Relaxed);

@@ -7,8 +7,8 @@ use crate::log;
 
 /// Runs `body`; should it panic, reports where and returns `otherwise`.
 ///
-/// State that a panic may have left half-changed is unwind-safe enough here: after a panic the function fails, and
-/// osc/rdma ends the job on a failed transfer.
+/// State that a panic may have left half-changed is unwind-safe enough here: after a panic the function fails, and a
+/// failed operation ends the job (see [`rma`](crate::rma)).
 #[inline]
 pub(crate) fn guarded<T>(function: &str, otherwise: T, body: impl FnOnce() -> T) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {

@@ -101,6 +101,8 @@ impl Module {
         CURRENT.store(null_mut(), Ordering::Release);
         // SAFETY: from `open`, and ended once: Open MPI finalises a module once.
         let mut module = unsafe { Box::from_raw(module.as_ptr()) };
+        // What is in flight may name memory whose registration ends next.
+        module.transport().flush_for_close();
         module.registrations.close();
         // SAFETY: initialised since `open`, not used after.
         let transport = unsafe { module.transport.assume_init_read() };

@@ -6,7 +6,9 @@
 //! - Out of resource means "progress and try again". Every other error makes it loop for ever, so that such an error
 //!   first goes to the error callback, which ends the job with a message: [`settle`].
 //! - An atomic that the provider lacks must be NOT_SUPPORTED, on which osc/rdma takes its locked path; the flags of
-//!   single operations are never looked at before the call. The transport answers so.
+//!   single operations are never looked at before the call. The transport answers so. It is also the answer to an
+//!   atomic without a remote handle: 4.1.4 asks for a compare-and-swap on the own window like that, and does it
+//!   itself once it was told that it cannot be had.
 //! - A put with no request, handle or fragment has a NULL callback, and a local handle may be NULL wherever the
 //!   registration thresholds allow it (they always do: the transport refuses providers that need local handles).
 //! - Flush is called with a NULL endpoint, for all, and runs callbacks before it returns, since these touch requests
@@ -120,6 +122,30 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Runs an operation. Whatever went wrong before the transport could say so, a panic or a NULL where none may be, ends
+/// the job like any other failure; see the rules above.
+#[inline]
+fn operation(what: &str, btl: Btl, body: impl FnOnce() -> c_int) -> c_int {
+    let code = guarded(what, Status::ERROR.0, body);
+    if code != Status::SUCCESS.0 {
+        end_unless_again(what, btl, Status(code));
+    }
+    code
+}
+
+#[cold]
+#[inline(never)]
+fn end_unless_again(what: &str, btl: Btl, status: Status) {
+    if status.is_again() || status == Status::NOT_SUPPORTED {
+        return;
+    }
+    // SAFETY: Open MPI passes the module that `init` gave it.
+    if let Some(module) = unsafe { Module::of(btl) } {
+        // Said already where the transport refused: only the first report counts.
+        module.fail(null_mut(), &format!("a {what} was refused: {status}"));
+    }
+}
+
 /// Writes to a peer.
 pub(crate) unsafe extern "C" fn put(
     btl: Btl,
@@ -135,7 +161,7 @@ pub(crate) unsafe extern "C" fn put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    guarded("put", Status::ERROR.0, || {
+    operation("put", btl, || {
         // SAFETY: Open MPI passes what it got from this module.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::BAD_PARAM.0;
@@ -179,7 +205,7 @@ pub(crate) unsafe extern "C" fn get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    guarded("get", Status::ERROR.0, || {
+    operation("get", btl, || {
         // SAFETY: Open MPI passes what it got from this module.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::BAD_PARAM.0;
@@ -222,10 +248,10 @@ pub(crate) unsafe extern "C" fn atomic_op(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    guarded("atomic_op", Status::ERROR.0, || {
+    operation("update", btl, || {
         // SAFETY: Open MPI passes what it got from this module.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Status::BAD_PARAM.0;
+            return Status::NOT_SUPPORTED.0;
         };
         let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
             return Status::NOT_SUPPORTED.0;
@@ -270,10 +296,10 @@ pub(crate) unsafe extern "C" fn atomic_fop(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    guarded("atomic_fop", Status::ERROR.0, || {
+    operation("fetching update", btl, || {
         // SAFETY: Open MPI passes what it got from this module.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Status::BAD_PARAM.0;
+            return Status::NOT_SUPPORTED.0;
         };
         let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
             return Status::NOT_SUPPORTED.0;
@@ -320,10 +346,10 @@ pub(crate) unsafe extern "C" fn atomic_cswap(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    guarded("atomic_cswap", Status::ERROR.0, || {
+    operation("compare-and-swap", btl, || {
         // SAFETY: Open MPI passes what it got from this module.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Status::BAD_PARAM.0;
+            return Status::NOT_SUPPORTED.0;
         };
         let Some(flags) = OpFlags::from_bits(flags as u32) else {
             return Status::NOT_SUPPORTED.0;

@@ -176,6 +176,48 @@ openmpi_names_bad_values() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_num_cq_read.*`0`' <<<"$out"
 }
 
+# Loaded by a series that it was not built for: one line, no crash, and the program runs over others.
+openmpi_refuses_series() {
+    local out stand_in
+    stand_in=$(pwd)/$openmpi_dir/bin/other_series.so
+    cc -shared -fPIC -o "$stand_in" tests/openmpi/other_series.c || return 1
+    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" 2>&1) ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q 'hello_window: ok' <<<"$out" && grep -q 'built for Open MPI 4\.1\.x and steps aside.*loaded by 4\.0\.3' <<<"$out"
+}
+
+# Where Open MPI has no registration cache, memory is registered one by one.
+openmpi_without_cache() {
+    local out
+    out=$(openmpi_program shm 2 window_life --mca rcache '^grdma') || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q 'no registration cache' <<<"$out"
+}
+
+# openmpi_lab_program RANKS PROGRAM VARIABLE=VALUE...: over the provider of tests/lab-provider, shaped by variables,
+# which must have made faults and must not have seen its user do anything wrong.
+openmpi_lab_program() {
+    local ranks=$1 program=$2 lab out pass=() pair
+    shift 2
+    lab=$(pwd)/$openmpi_dir/lab
+    rm -f "$lab/report" "$lab/stats"
+    for pair in "$@"; do pass+=(-x "${pair%%=*}"); done
+    out=$(export FI_PROVIDER_PATH=$lab LAB_REPORT=$lab/report LAB_STATS=$lab/stats "$@"
+        openmpi_program lab "$ranks" "$program" -x FI_PROVIDER_PATH -x LAB_REPORT -x LAB_STATS "${pass[@]}") ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    cat "$lab/stats"
+    if [ -s "$lab/report" ]; then cat "$lab/report"; return 1; fi
+    [ "$(grep -c '^end .*faults=[1-9]' "$lab/stats")" -ge 1 ]
+}
+
+openmpi_lab() {
+    cargo build --release -p lab-provider || return 1
+    mkdir -p "$openmpi_dir/lab"
+    cp "${CARGO_TARGET_DIR:-target}/release/liblab_fi.so" "$openmpi_dir/lab/liblab-fi.so"
+}
+
 # Headers of another series, or of none: cargo says so, and nothing is built.
 openmpi_refuses_headers() {
     local out
@@ -229,6 +271,16 @@ openmpi_mpi4py_run() {
     ! grep -Eq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -q 'OK' <<<"$out"
 }
 
+# That the check before would notice: where windows cannot be had, mpi4py skips its tests, and the run must not pass.
+openmpi_mpi4py_notices() {
+    local out
+    if out=$(OPENMPI_OSC=none openmpi_mpi4py_run shm 1 test_rma); then
+        printf '%s\n' "$out"
+        return 1
+    fi
+    grep -q "skipped 'mpi-" <<<"$out" || { printf '%s\n' "$out"; return 1; }
+}
+
 openmpi_nwchem_energy() { sed -n 's/.*Total SCF energy = *\(-[0-9.]*\).*/\1/p'; }
 
 # NWChem over the component against NWChem over Open MPI's own transports, to 1e-8 Hartree. ARMCI's windows are made
@@ -259,7 +311,7 @@ openmpi_end() {
 
 openmpi_compile_tests() {
     local program
-    for program in hello_window transfers atomics window_life threads passive_target killed_peer; do
+    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room; do
         openmpi_compile "tests/openmpi/$program.c"
     done
 }
@@ -274,7 +326,7 @@ openmpi_test_short() {
 }
 
 openmpi_test() {
-    local provider ranks
+    local provider ranks program
     openmpi_build
     openmpi_compile_tests
     openmpi_check "ompi_info names the component" openmpi_shows_itself
@@ -288,6 +340,16 @@ openmpi_test() {
         done
         openmpi_check "a peer killed in an epoch, $provider" openmpi_survives_kill "$provider"
         openmpi_check "a peer killed, mpirun looking away, $provider" openmpi_ends_job "$provider"
+    done
+    openmpi_check "loaded by another series" openmpi_refuses_series
+    openmpi_check "without Open MPI's registration cache" openmpi_without_cache
+    openmpi_check "building the lab provider" openmpi_lab
+    for ranks in 2 3; do
+        openmpi_check "no room for registrations, $ranks ranks" openmpi_lab_program "$ranks" no_room LAB_REGIONS=6
+    done
+    for program in transfers atomics window_life; do
+        openmpi_check "$program, operations turned away" openmpi_lab_program 2 "$program" \
+            LAB_FAULTS=seed=7,again=300,burst=20,delay=5,reorder=1
     done
     openmpi_programs sockets 2 hello_window transfers atomics
     openmpi_programs shm 2 passive_target

@@ -51,7 +51,8 @@ type Compare = unsafe extern "C" fn(
     ffi::fi_op,
     *mut std::ffi::c_void,
 ) -> isize;
-type CqRead = unsafe extern "C" fn(*mut ffi::fid_cq, *mut std::ffi::c_void, usize) -> isize;
+pub(crate) type CqRead =
+    unsafe extern "C" fn(*mut ffi::fid_cq, *mut std::ffi::c_void, usize) -> isize;
 
 /// The provider's functions of the data path, read from its tables once and known to be there.
 #[derive(Clone, Copy)]
@@ -61,19 +62,20 @@ pub(crate) struct Calls {
     pub(crate) update: Update,
     pub(crate) fetch: Fetch,
     pub(crate) compare: Compare,
-    pub(crate) cq_read: CqRead,
 }
 
 /// What the lock of a context guards, besides the provider's own objects.
 pub(crate) struct State {
     pub(crate) pool: Pool,
+    /// The provider's `fi_cq_read`, while the provider may be called.
+    pub(crate) read: CqRead,
     /// Operations of no bytes, complete as soon as progress is made.
     pub(crate) ready: Vec<Finished>,
     /// An empty list to fill next, so that its memory is used again.
     pub(crate) spare: Vec<Finished>,
     /// Error completions that named no operation. See `failure`.
     pub(crate) unattributed: u32,
-    /// Polls without any completion while operations were outstanding.
+    /// Polls without any completion.
     pub(crate) idle: u32,
     pub(crate) posted: u64,
     pub(crate) completed: u64,
@@ -147,10 +149,10 @@ impl Context {
             update: entry!(atomic, writemsg, "fi_atomicmsg"),
             fetch: entry!(atomic, readwrite, "fi_fetch_atomic"),
             compare: entry!(atomic, compwrite, "fi_compare_atomic"),
-            cq_read: entry!(queue, read, "fi_cq_read"),
         };
         let state = State {
             pool: Pool::new(),
+            read: entry!(queue, read, "fi_cq_read"),
             ready: Vec::new(),
             spare: Vec::new(),
             unattributed: 0,

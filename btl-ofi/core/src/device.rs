@@ -1,12 +1,15 @@
 //! The libfabric objects of one module: fabric, domain, address vector, queues and endpoints.
 
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys as ffi;
 
-use crate::error::{Doing, Error};
+use crate::error::{CallError, Doing, Error};
 use crate::fabric::{Info, InfoRef, Owned};
+use crate::liveness::{self, ProcessId};
 use crate::params::Options;
+use crate::remains;
 
 /// Fewest entries of a completion queue; more when the provider takes more operations.
 const MIN_CQ_SIZE: usize = 1024;
@@ -17,16 +20,38 @@ const MAX_NAME: usize = 1024;
 /// dropped in order: contexts and endpoint before the queues and the vector they are bound to, those
 /// before the domain.
 pub(crate) struct Device {
-    /// The transmit contexts of a scalable endpoint; empty when the endpoint is its own.
-    contexts: Vec<Owned<ffi::fid_ep>>,
-    rx: Option<Owned<ffi::fid_ep>>,
-    endpoint: Option<Owned<ffi::fid_ep>>,
+    ends: Mutex<Ends>,
     /// One per transmit context.
     queues: Vec<Owned<ffi::fid_cq>>,
     av: Owned<ffi::fid_av>,
     domain: Owned<ffi::fid_domain>,
     fabric: Owned<ffi::fid_fabric>,
     info: Info,
+}
+
+/// What operations are posted to. Closed before everything else, and alone by
+/// [`Device::shut`].
+#[derive(Default)]
+struct Ends {
+    /// The transmit contexts of a scalable endpoint; empty when the endpoint is its own.
+    contexts: Vec<Owned<ffi::fid_ep>>,
+    rx: Option<Owned<ffi::fid_ep>>,
+    endpoint: Option<Owned<ffi::fid_ep>>,
+}
+
+impl Ends {
+    /// Closes them in order, and tells `note` how each went.
+    fn close(self, mut note: impl FnMut(&str, Result<(), CallError>)) {
+        for context in self.contexts {
+            note("a transmit context", context.close());
+        }
+        if let Some(rx) = self.rx {
+            note("the receive context", rx.close());
+        }
+        if let Some(endpoint) = self.endpoint {
+            note("the endpoint", endpoint.close());
+        }
+    }
 }
 
 // SAFETY: libfabric objects are not tied to a thread. Data calls on a lane's endpoint and queue are
@@ -38,9 +63,17 @@ unsafe impl Sync for Device {}
 
 impl Device {
     /// Opens everything for one provider. On an error, what was opened is closed again.
-    pub(crate) fn open(info: Info, options: &Options) -> Result<Device, Error> {
+    pub(crate) fn open(mut info: Info, options: &Options) -> Result<Device, Error> {
         let name = info.get().provider();
         let doing = |what: &str| format!("opening {what} of provider {name}");
+        let node = liveness::node();
+        if name == "shm"
+            && let Some(own) = remains::name(node, ProcessId::own())
+        {
+            remains::remove_all(node);
+            info.set_source(&format!("fi_shm://{own}"))
+                .doing(|| doing("the endpoint, naming it"))?;
+        }
         let raw = info.as_ptr();
 
         // SAFETY: the attribute came from fi_getinfo and lives in `info`.
@@ -69,9 +102,7 @@ impl Device {
         let most = info.get().domain_attr().max_ep_tx_ctx;
         let scalable = !options.disable_sep && options.contexts > 1 && most > 1;
         let mut device = Device {
-            contexts: Vec::new(),
-            rx: None,
-            endpoint: None,
+            ends: Mutex::default(),
             queues: Vec::new(),
             av,
             domain,
@@ -121,7 +152,7 @@ impl Device {
         )?;
         enable(&endpoint, doing)?;
         self.queues.push(cq);
-        self.endpoint = Some(endpoint);
+        self.ends_mut().endpoint = Some(endpoint);
         Ok(())
     }
 
@@ -143,7 +174,7 @@ impl Device {
         bind(&sep, self.av.fid(), 0, doing)?;
         // Kept here from now on, so that an error closes the contexts before what they belong to.
         let of = sep.ptr();
-        self.endpoint = Some(sep);
+        self.ends_mut().endpoint = Some(sep);
         for index in 0..n {
             let cq = self.open_cq(doing)?;
             // SAFETY: a live scalable endpoint; the attribute is that of its info.
@@ -154,7 +185,7 @@ impl Device {
             bind(&tx, cq.fid(), u64::from(ffi::FI_TRANSMIT), doing)?;
             enable(&tx, doing)?;
             self.queues.push(cq);
-            self.contexts.push(tx);
+            self.ends_mut().contexts.push(tx);
         }
         // SAFETY: as above.
         let rx = Owned::open("fi_rx_context", |out| unsafe {
@@ -163,25 +194,44 @@ impl Device {
         .doing(|| doing("the receive context"))?;
         bind(&rx, self.queues[0].fid(), u64::from(ffi::FI_RECV), doing)?;
         enable(&rx, doing)?;
-        self.rx = Some(rx);
-        match &self.endpoint {
+        let ends = self.ends_mut();
+        ends.rx = Some(rx);
+        match &ends.endpoint {
             Some(sep) => enable(sep, doing),
             None => Ok(()),
         }
     }
 
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ends_mut(&mut self) -> &mut Ends {
+        self.ends.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Where operations are posted and where they complete: one pair per transmit context.
-    pub(crate) fn lanes(&self) -> impl Iterator<Item = (*mut ffi::fid_ep, *mut ffi::fid_cq)> {
-        let alone = if self.contexts.is_empty() {
-            self.endpoint.as_ref()
+    pub(crate) fn lanes(&self) -> Vec<(*mut ffi::fid_ep, *mut ffi::fid_cq)> {
+        let ends = self.ends();
+        let alone = if ends.contexts.is_empty() {
+            ends.endpoint.as_ref()
         } else {
             None
         };
-        self.contexts
-            .iter()
-            .chain(alone)
-            .zip(&self.queues)
-            .map(|(tx, cq)| (tx.ptr(), cq.ptr()))
+        let posts = ends.contexts.iter().chain(alone);
+        let pairs = posts.zip(&self.queues);
+        pairs.map(|(tx, cq)| (tx.ptr(), cq.ptr())).collect()
+    }
+
+    /// Closes the endpoints alone, after which the provider touches no buffer. Nothing may be posted
+    /// meanwhile or afterwards.
+    pub(crate) fn shut(&self) {
+        let ends = std::mem::take(&mut *self.ends());
+        ends.close(|what, closed| {
+            if let Err(e) = closed {
+                tracing::warn!("closing {what}: {e}");
+            }
+        });
     }
 
     pub(crate) fn info(&self) -> InfoRef<'_> {
@@ -198,17 +248,18 @@ impl Device {
 
     /// What regions are bound to under `FI_MR_ENDPOINT`.
     pub(crate) fn endpoint(&self) -> Option<*mut ffi::fid> {
-        self.endpoint.as_ref().map(Owned::fid)
+        self.ends().endpoint.as_ref().map(Owned::fid)
     }
 
     pub(crate) fn is_scalable(&self) -> bool {
-        !self.contexts.is_empty()
+        !self.ends().contexts.is_empty()
     }
 
     /// This endpoint's address, for peers.
     pub(crate) fn name(&self) -> Result<Vec<u8>, Error> {
         let doing = || String::from("asking for this endpoint's address");
-        let Some(endpoint) = &self.endpoint else {
+        let ends = self.ends();
+        let Some(endpoint) = &ends.endpoint else {
             return Err(Error::Invalid {
                 what: "endpoint",
                 reason: String::from("not open"),
@@ -236,9 +287,7 @@ impl Device {
     /// Closes everything, children first, and reports the first refusal.
     pub(crate) fn close(self) -> Result<(), Error> {
         let Device {
-            contexts,
-            rx,
-            endpoint,
+            ends,
             queues,
             av,
             domain,
@@ -247,7 +296,7 @@ impl Device {
         } = self;
         let name = info.get().provider();
         let mut first = Ok(());
-        let mut note = |what: &str, result: Result<(), crate::error::CallError>| {
+        let mut note = |what: &str, result: Result<(), CallError>| {
             let result = result.doing(|| format!("closing {what} of provider {name}"));
             if first.is_ok() {
                 first = result;
@@ -255,15 +304,8 @@ impl Device {
                 tracing::warn!("{e}");
             }
         };
-        for context in contexts {
-            note("a transmit context", context.close());
-        }
-        if let Some(rx) = rx {
-            note("the receive context", rx.close());
-        }
-        if let Some(endpoint) = endpoint {
-            note("the endpoint", endpoint.close());
-        }
+        let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ends.close(&mut note);
         for cq in queues {
             note("a completion queue", cq.close());
         }

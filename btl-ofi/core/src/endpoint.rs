@@ -34,6 +34,8 @@ pub struct Endpoint {
     pub(crate) copied: bool,
     /// Whether it has been read from, where fetching atomics need that (`Policy::fetch_alone`).
     pub(crate) met: AtomicBool,
+    /// Whether its address was taken out of the provider's vector.
+    pub(crate) removed: AtomicBool,
 }
 
 const _: () = assert!(

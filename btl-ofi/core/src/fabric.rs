@@ -207,6 +207,31 @@ impl Info {
     pub(crate) fn as_ptr(&self) -> *mut ffi::fi_info {
         self.list.head
     }
+
+    /// Asks for an address of its own for the endpoints to be opened, in the form of a string.
+    pub(crate) fn set_source(&mut self, address: &str) -> Result<(), CallError> {
+        let length = address.len() + 1;
+        // fi_freeinfo frees it with free.
+        // SAFETY: a plain allocation.
+        let copy = unsafe { libc::malloc(length) }.cast::<u8>();
+        if copy.is_null() {
+            return Err(CallError {
+                call: "malloc",
+                code: ffi::FI_ENOMEM as i32,
+            });
+        }
+        // SAFETY: the copy has room for the text and its end; the entry is ours, and its address is
+        // NULL or from malloc.
+        unsafe {
+            ptr::copy_nonoverlapping(address.as_ptr(), copy, address.len());
+            copy.add(address.len()).write(0);
+            let info = &mut *self.list.head;
+            libc::free(info.src_addr);
+            info.src_addr = copy.cast();
+            info.src_addrlen = length;
+        }
+        Ok(())
+    }
 }
 
 /// Hints for `fi_getinfo`, with every attribute structure present.

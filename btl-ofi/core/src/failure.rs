@@ -1,17 +1,33 @@
 //! When operations or peers fail: each outstanding operation is reported once, and nobody waits for
 //! what will not come.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use libfabric_sys as ffi;
 use plugin_api::{ErrorFlags, Status};
 
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::record::{Finished, Tag};
+use crate::remains;
 use crate::transport::Transport;
+
+/// Why a peer is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// It is gone, or the provider says that it cannot be reached.
+    Lost,
+    /// It may come back.
+    Silent,
+}
+
+/// Stands in for the provider's reading of a queue that must do nothing more.
+unsafe extern "C" fn never_read(_: *mut ffi::fid_cq, _: *mut c_void, _: usize) -> isize {
+    -(ffi::FI_EAGAIN as isize)
+}
 
 impl Transport {
     /// Remembers that operations without callback failed, for the next flush, and reports it.
@@ -59,6 +75,18 @@ impl Transport {
     /// stay taken, because the provider may still write to them should the peer return.
     #[cold]
     pub(crate) fn fail_peer(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
+        self.fail(endpoint, Cause::Lost, status, why);
+    }
+
+    /// Gives up a peer that says nothing, and may yet come back: before anything is reported, the
+    /// provider is kept from touching the buffers of what is outstanding, for they are the caller's
+    /// again after that.
+    #[cold]
+    pub(crate) fn abandon_peer(&self, endpoint: NonNull<Endpoint>, why: &str) {
+        self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
+    }
+
+    fn fail(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
         let first = peer
@@ -68,8 +96,30 @@ impl Transport {
         if !first {
             return;
         }
+        if let Some(process) = peer.process {
+            // Nobody else may be left to do it: under mpirun no launcher of ours looks after it.
+            remains::remove(self.node, process);
+        }
         self.degraded.store(true, Ordering::Relaxed);
         self.last_failure.store(status.0, Ordering::Relaxed);
+        let others = match cause {
+            Cause::Lost => None,
+            Cause::Silent => self.cut_off(peer),
+        };
+        self.report_failed(endpoint, status, why);
+        match others {
+            Some(others) => self.report_broken(peer.proc, &others),
+            None if self.policy.dead_peer_blocks && peer.tally.outstanding() > 0 => {
+                self.give_up(peer.proc);
+            }
+            None => {}
+        }
+    }
+
+    /// Reports what is outstanding at a peer as failed, and that the peer is.
+    fn report_failed(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
         for context in &self.contexts {
             let silenced: Vec<Finished> = {
                 let mut state = context.state.lock();
@@ -90,9 +140,31 @@ impl Transport {
             status,
             &format!("process {} is gone: {why}", peer.proc),
         );
-        if self.policy.dead_peer_blocks && peer.tally.outstanding() > 0 {
-            self.give_up(peer.proc);
+    }
+
+    /// Sees to it that the provider no longer touches the buffers of what is outstanding at a peer. No
+    /// provider at hand can be made to drop the operations of one peer (removing its address does not),
+    /// so the endpoints are closed, and with them the ways to all others, which are returned. `None`
+    /// if nothing was outstanding.
+    fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
+        // Whoever posts has one of these, and has looked for the failure after taking it.
+        let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
+        if peer.tally.outstanding() == 0 || self.broken.load(Ordering::Relaxed) {
+            return None;
         }
+        let peers = self.lock_peers();
+        self.broken.store(true, Ordering::Relaxed);
+        let others = peers.known.values().filter(|p| {
+            p.failed
+                .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        });
+        let others = others.map(|p| NonNull::from(&**p)).collect();
+        for state in &mut guards {
+            state.read = never_read;
+        }
+        self.device.shut();
+        Some(others)
     }
 
     /// Gives every peer up, because the provider will complete nothing more.
@@ -101,19 +173,28 @@ impl Transport {
         if self.broken.swap(true, Ordering::Relaxed) {
             return;
         }
+        let others: Vec<NonNull<Endpoint>> = {
+            let peers = self.lock_peers();
+            let living = peers.known.values().filter(|p| {
+                p.failed
+                    .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            });
+            living.map(|p| NonNull::from(&**p)).collect()
+        };
+        self.report_broken(dead, &others);
+    }
+
+    /// Reports that the module is of no use any more, and what was outstanding at the `others`.
+    fn report_broken(&self, dead: u64, others: &[NonNull<Endpoint>]) {
         let what = format!(
-            "operations outstanding at process {dead}, which is gone, block this provider's others; \
+            "operations outstanding at process {dead}, which was given up, block this provider's others; \
              the module can no longer be used"
         );
-        let all: Vec<NonNull<Endpoint>> = self
-            .lock_peers()
-            .known
-            .values()
-            .map(|p| NonNull::from(&**p))
-            .collect();
-        for endpoint in all {
-            self.fail_peer(endpoint, Status::FATAL, &what);
+        for endpoint in others {
+            self.report_failed(*endpoint, Status::FATAL, &what);
         }
+        self.last_failure.store(Status::FATAL.0, Ordering::Relaxed);
         self.report_module(Status::FATAL, &what);
     }
 
@@ -130,50 +211,6 @@ impl Transport {
                     f.context,
                     f.data,
                     status.0,
-                );
-            }
-        }
-    }
-
-    /// Looks whether peers on this node that have operations outstanding still run, at most once an
-    /// interval.
-    #[cold]
-    pub(crate) fn check_peers_now_and_then(&self) {
-        let now = self.opened.elapsed().as_millis() as u64;
-        let last = self.last_check.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) < self.peer_check_ms {
-            return;
-        }
-        // Of several threads one looks.
-        let mine = self
-            .last_check
-            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
-        if mine {
-            self.check_peers();
-        }
-    }
-
-    /// Looks whether peers on this node that have operations outstanding still run.
-    #[cold]
-    pub(crate) fn check_peers(&self) {
-        let waiting: Vec<NonNull<Endpoint>> = {
-            let peers = self.lock_peers();
-            let all = peers.known.values();
-            all.filter(|p| p.failure().is_none() && p.process.is_some())
-                .map(|p| NonNull::from(&**p))
-                .collect()
-        };
-        for endpoint in waiting {
-            // SAFETY: endpoints live until the transport closes or they are released with nothing
-            // outstanding, which the host does not do while it flushes or progresses.
-            let peer = unsafe { endpoint.as_ref() };
-            if peer.process.is_some_and(|p| p.is_gone()) {
-                let pid = peer.process.map_or(0, |p| p.pid);
-                self.fail_peer(
-                    endpoint,
-                    Status::UNREACH,
-                    &format!("process id {pid} on this node no longer runs"),
                 );
             }
         }

@@ -14,7 +14,7 @@ use crate::transport::Transport;
 const SPIN: Duration = Duration::from_micros(20);
 /// Polls between looks at the clock while spinning. A poll takes from 10 ns (shm) to 1 us (tcp).
 const LOOK: u32 = 32;
-/// Polls without completion after which the clock is looked at.
+/// Polls after which the clock is looked at, completions or not: they may be another thread's.
 const CLOCK: u32 = 1024;
 
 impl Transport {
@@ -99,7 +99,7 @@ impl Transport {
         if tally.settle(mark) {
             return Status::SUCCESS;
         }
-        let mut idle = 0u32;
+        let (mut turns, mut idle) = (0u32, 0u32);
         let mut quiet_since: Option<Instant> = None;
         let mut yielding = false;
         loop {
@@ -109,6 +109,13 @@ impl Transport {
             }
             if let Some(status) = give_up() {
                 return status;
+            }
+            turns = turns.wrapping_add(1);
+            if turns.is_multiple_of(CLOCK) {
+                self.check_peers_now_and_then();
+                if deadline.is_some_and(|d| Instant::now() >= d) {
+                    return Status::TIMEOUT;
+                }
             }
             if done > 0 {
                 idle = 0;
@@ -127,12 +134,6 @@ impl Transport {
                 yielding = true;
             }
             std::thread::yield_now();
-            if idle.is_multiple_of(CLOCK) {
-                self.check_peers_now_and_then();
-                if deadline.is_some_and(|d| Instant::now() >= d) {
-                    return Status::TIMEOUT;
-                }
-            }
         }
     }
 }

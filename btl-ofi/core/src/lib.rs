@@ -4,7 +4,8 @@
 //! [`Transport`], publishes its [`address`](Transport::address), connects peers from theirs, registers
 //! memory, and then moves bytes. `select` decides which provider, `policy` what makes a completion
 //! visible at the target, `context` holds a lane to the provider with its lock, `rma` and `atomics`
-//! post operations, `progress` completes them, `flush` waits for them.
+//! post operations, `progress` completes them, `flush` waits for them. `watch` finds
+//! peers that are gone or silent, `failure` reports what was lost with them.
 
 #![allow(
     clippy::useless_conversion,
@@ -32,11 +33,13 @@ mod policy;
 mod progress;
 mod record;
 mod registration;
+mod remains;
 mod rma;
 mod select;
 mod sync;
 mod tally;
 mod transport;
+mod watch;
 
 pub use address::{HANDLE_SIZE, Handle};
 pub use endpoint::Endpoint;

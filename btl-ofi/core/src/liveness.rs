@@ -23,17 +23,37 @@ impl ProcessId {
         }
     }
 
-    /// Whether it is gone, or a zombie that will do nothing more. When `/proc` does not tell, it is
-    /// taken to live.
-    pub(crate) fn is_gone(self) -> bool {
+    /// What it does. When `/proc` does not tell, it is taken to run.
+    pub(crate) fn state(self) -> State {
         // SAFETY: signal 0 only asks whether the process exists.
         let missing = unsafe { libc::kill(self.pid as libc::pid_t, 0) } != 0
             && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
-        missing
-            || stat(self.pid).is_some_and(|s| {
-                matches!(s.state, b'Z' | b'X') || (self.started != 0 && s.started != self.started)
-            })
+        if missing {
+            return State::Gone;
+        }
+        match stat(self.pid) {
+            Some(s) if self.started != 0 && s.started != self.started => State::Gone,
+            Some(Stat {
+                state: b'Z' | b'X', ..
+            }) => State::Gone,
+            // By a signal, or by a debugger.
+            Some(Stat {
+                state: b'T' | b't', ..
+            }) => State::Stopped,
+            _ => State::Runs,
+        }
     }
+}
+
+/// What a process does, as far as others must know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It runs or waits.
+    Runs,
+    /// It was stopped, and may go on.
+    Stopped,
+    /// It no longer exists, or is a zombie that will do nothing more.
+    Gone,
 }
 
 /// A number that is the same for processes that share a kernel and a process-id namespace, and is
@@ -79,7 +99,7 @@ mod tests {
     fn this_process_lives() {
         let own = ProcessId::own();
         assert_ne!(own.started, 0);
-        assert!(!own.is_gone());
+        assert_eq!(own.state(), State::Runs);
         assert_ne!(node(), 0);
         assert_eq!(node(), node());
     }
@@ -91,7 +111,7 @@ mod tests {
             started: own.started.wrapping_add(1),
             ..own
         };
-        assert!(other.is_gone());
+        assert_eq!(other.state(), State::Gone);
     }
 
     #[test]
@@ -105,18 +125,30 @@ mod tests {
             pid,
             started: stat(pid).unwrap().started,
         };
-        assert!(!id.is_gone());
+        let eventually = |state| {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            while id.state() != state {
+                assert!(
+                    std::time::Instant::now() < deadline,
+                    "{:?}, not {state:?}",
+                    id.state()
+                );
+                std::thread::yield_now();
+            }
+        };
+        eventually(State::Runs);
+        for (signal, state) in [
+            (libc::SIGSTOP, State::Stopped),
+            (libc::SIGCONT, State::Runs),
+        ] {
+            // SAFETY: our own child, not yet waited for.
+            unsafe { libc::kill(pid as libc::pid_t, signal) };
+            eventually(state);
+        }
         child.kill().unwrap();
         // Not yet waited for: a zombie until `wait`, and gone after it.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while !id.is_gone() {
-            assert!(
-                std::time::Instant::now() < deadline,
-                "a killed child still counts as alive"
-            );
-            std::thread::yield_now();
-        }
+        eventually(State::Gone);
         child.wait().unwrap();
-        assert!(id.is_gone());
+        assert_eq!(id.state(), State::Gone);
     }
 }

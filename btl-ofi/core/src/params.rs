@@ -58,7 +58,7 @@ static PROGRESS_MODES: [Cow<'static, str>; 3] = [
     Cow::Borrowed("manual"),
 ];
 
-static DECLARATIONS: [Declaration; 17] = [
+static DECLARATIONS: [Declaration; 18] = [
     declare(
         "btl_ofi_mode",
         Kind::Int,
@@ -217,6 +217,19 @@ static DECLARATIONS: [Declaration; 17] = [
         "Milliseconds without any completion after which it is asked whether the peers on this \
          node that have operations outstanding still run.",
     ),
+    declare(
+        "btl_ofi_peer_timeout",
+        Kind::UnsignedInt,
+        Value::Unsigned(0),
+        Allowed::Range {
+            min: 0,
+            max: 86_400_000,
+        },
+        Level::TUNER_ALL,
+        "Milliseconds of silence after which a peer is given up: operations to it are outstanding \
+         and none completes, or its process on this node is stopped. 0 to wait for ever. Choose it \
+         longer than any peer computes without communicating.",
+    ),
 ];
 
 /// Which progress the provider is asked for.
@@ -245,6 +258,7 @@ pub struct Options {
     pub(crate) latency: u32,
     pub(crate) bandwidth: u32,
     pub(crate) peer_check_ms: u32,
+    pub(crate) peer_timeout_ms: u32,
     /// Set when the user chose a value for a parameter of the two-sided modes.
     pub(crate) rd_num_set: bool,
 }
@@ -325,6 +339,7 @@ impl Options {
             latency: unsigned("btl_ofi_latency")? as u32,
             bandwidth: unsigned("btl_ofi_bandwidth")? as u32,
             peer_check_ms: unsigned("btl_ofi_peer_check_interval")? as u32,
+            peer_timeout_ms: unsigned("btl_ofi_peer_timeout")? as u32,
             rd_num_set: int("btl_ofi_rd_num")? != 10,
         })
     }

@@ -12,11 +12,12 @@ use plugin_api::Status;
 
 use crate::direct;
 use crate::endpoint::Endpoint;
-use crate::error::{Doing, Error, check};
+use crate::error::{CallError, Doing, Error, check};
 use crate::liveness::ProcessId;
 use crate::modex::Blob;
 use crate::tally::Tally;
 use crate::transport::{CLOSE_PATIENCE, Transport};
+use crate::watch::Watches;
 
 /// Peers by the host's number.
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub(crate) struct Peers {
     /// Released while operations to them were still outstanding: a late completion may name them.
     #[allow(clippy::vec_box, reason = "completions name them by address")]
     retired: Vec<Box<Endpoint>>,
+    /// What the last look at them saw.
+    pub(crate) watches: Watches,
 }
 
 impl Transport {
@@ -42,6 +45,11 @@ impl Transport {
             return Ok(NonNull::from(&mut **known));
         }
         let modex = |reason| Error::Modex { proc, reason };
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(modex(String::from(
+                "the module can no longer be used, since a peer failed",
+            )));
+        }
         let blob = Blob::decode(blob).map_err(modex)?;
         let own = self.capabilities.provider.to_string_lossy();
         if blob.provider != own {
@@ -95,6 +103,7 @@ impl Transport {
                 .filter(|_| self.policy.direct && here && reaches(&blob)),
             copied: self.policy.self_by_copy && here && blob.process == ProcessId::own(),
             met: AtomicBool::new(false),
+            removed: AtomicBool::new(false),
         });
         let entry = peers.known.entry(proc).insert_entry(endpoint);
         Ok(NonNull::from(&mut **entry.into_mut()))
@@ -116,15 +125,11 @@ impl Transport {
         }
         let flushed = self.flush_until(Some(peer), Some(Instant::now() + CLOSE_PATIENCE));
         let mut peers = self.lock_peers();
-        let mut address = peer.address;
-        // SAFETY: the address came from this address vector.
-        let removed = check("fi_av_remove", unsafe {
-            ffi::fi_av_remove(self.device.av(), &mut address, 1)
-        });
-        if let Err(e) = removed {
+        if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
         let outstanding = peer.tally.outstanding();
+        peers.watches.forget(peer.proc);
         if let Some(gone) = peers.known.remove(&peer.proc)
             && outstanding > 0
         {
@@ -135,6 +140,19 @@ impl Transport {
         } else {
             flushed
         }
+    }
+
+    /// Takes a peer's address out of the provider's vector, if it is still there.
+    pub(crate) fn remove_address(&self, peer: &Endpoint) -> Result<(), CallError> {
+        if peer.removed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut address = peer.address;
+        // SAFETY: the address came from this address vector and is removed once.
+        check("fi_av_remove", unsafe {
+            ffi::fi_av_remove(self.device.av(), &mut address, 1)
+        })
+        .map(drop)
     }
 
     pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {

@@ -54,11 +54,12 @@ impl Transport {
     ) -> Status {
         // SAFETY: the caller vouches for a live endpoint.
         let peer = unsafe { endpoint.as_ref() };
+        let context = self.context();
+        let mut state = context.state.lock();
+        // Looked for under the lock: a peer is cut off with all of them held.
         if let Some(status) = peer.failure() {
             return status;
         }
-        let context = self.context();
-        let mut state = context.state.lock();
         // One lock hold covers the look and the raise below, so the bound is kept among threads too.
         let most = if needs.alone { 1 } else { self.policy.depth };
         if context.tally.outstanding() >= most {

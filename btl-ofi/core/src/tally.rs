@@ -28,6 +28,22 @@ pub(crate) struct Tally {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(u32);
 
+/// What is outstanding of the older of two phases. Nothing is added to it, so it grows less with every
+/// completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    phase: u32,
+    count: u32,
+}
+
+impl Backlog {
+    /// Whether something completed between `earlier` and this.
+    pub(crate) fn is_less_than(self, earlier: Backlog) -> bool {
+        // The phase advances only when the older one's operations are all done.
+        self.phase != earlier.phase || self.count < earlier.count
+    }
+}
+
 impl Tally {
     pub(crate) fn new() -> Self {
         Tally {
@@ -82,6 +98,15 @@ impl Tally {
     /// Operations outstanding in one slot.
     pub(crate) fn in_slot(&self, slot: Slot) -> u32 {
         self.outstanding[(slot & 1) as usize].load(Ordering::Acquire)
+    }
+
+    /// What is outstanding of the phase before the one that counts new operations.
+    pub(crate) fn backlog(&self) -> Backlog {
+        let phase = self.phase.load(Ordering::Acquire);
+        Backlog {
+            phase,
+            count: self.in_slot(phase.wrapping_add(1)),
+        }
     }
 
     fn drained(&self, slot: Slot) -> bool {
@@ -149,6 +174,27 @@ mod tests {
             t.lower(late, 1, true);
             assert!(t.settle(second));
             assert_eq!(t.outstanding(), 0);
+        });
+    }
+
+    #[test]
+    fn a_backlog_tells_progress_from_silence() {
+        model(|| {
+            let t = Tally::new();
+            let (a, b) = (t.raise(true), t.raise(true));
+            let mark = t.mark();
+            assert!(!t.settle(mark), "moves new operations to the other slot");
+            let before = t.backlog();
+            let c = t.raise(true);
+            assert!(!t.backlog().is_less_than(before), "nothing completed");
+            t.lower(a, 1, true);
+            assert!(t.backlog().is_less_than(before));
+            let before = t.backlog();
+            t.lower(b, 1, true);
+            assert!(t.settle(mark));
+            assert!(!t.settle(t.mark()));
+            assert!(t.backlog().is_less_than(before));
+            t.lower(c, 1, true);
         });
     }
 

@@ -113,7 +113,14 @@ pub struct Transport {
     /// The last failure of a peer, for the next flush of all.
     pub(crate) last_failure: AtomicI32,
     pub(crate) last_check: AtomicU64,
-    pub(crate) peer_check_ms: u64,
+    /// Milliseconds between two looks at the peers.
+    pub(crate) look_ms: u64,
+    /// Milliseconds of silence after which a peer is given up; 0 for never.
+    pub(crate) peer_timeout_ms: u64,
+    /// Whether peers to whom nothing is outstanding are looked for.
+    pub(crate) watch_idle: AtomicBool,
+    /// This process.
+    pub(crate) own: ProcessId,
     pub(crate) opened: Instant,
     pub(crate) peers: Mutex<Peers>,
     pub(crate) report: RwLock<Option<ErrorReport>>,
@@ -191,11 +198,11 @@ impl Transport {
             passed_over: chosen.passed_over,
         };
         let probe = Box::new(probe_value());
-        let node = liveness::node();
+        let (node, own) = (liveness::node(), ProcessId::own());
         let address = Blob {
             virtual_addresses: registrar.virtual_addresses,
             node,
-            process: ProcessId::own(),
+            process: own,
             probe_address: &raw const *probe as u64,
             probe_value: *probe,
             provider: provider.clone(),
@@ -245,7 +252,10 @@ impl Transport {
             broken: AtomicBool::new(false),
             last_failure: AtomicI32::new(0),
             last_check: AtomicU64::new(0),
-            peer_check_ms: u64::from(options.peer_check_ms),
+            look_ms: look_interval(options),
+            peer_timeout_ms: u64::from(options.peer_timeout_ms),
+            watch_idle: AtomicBool::new(false),
+            own,
             opened: Instant::now(),
             peers: Mutex::new(Peers::default()),
             report: RwLock::new(None),
@@ -394,6 +404,16 @@ fn flags(policy: &Policy, atomics: &AtomicTable) -> ModuleFlags {
         flags |= ModuleFlags::RDMA_PASSIVE_TARGET;
     }
     flags
+}
+
+/// Milliseconds between two looks at the peers: often enough that a time of silence is kept with a
+/// quarter to spare.
+fn look_interval(options: &Options) -> u64 {
+    let interval = u64::from(options.peer_check_ms);
+    match options.peer_timeout_ms {
+        0 => interval,
+        limit => interval.min(u64::from(limit).div_ceil(4)),
+    }
 }
 
 /// The link's speed in Mbit/s when the provider tells, else 0.

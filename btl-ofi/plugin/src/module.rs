@@ -92,6 +92,9 @@ impl OfiModule {
         unsafe {
             (*module).abi.attributes = &raw const (*module).attributes;
             (*module).transport.set_owner(module.cast());
+            // A host behind this table waits for signals of processes to whom it has nothing
+            // outstanding, and lets none end while others still wait.
+            (*module).transport.watch_idle_peers();
         }
         module
     }

@@ -43,9 +43,19 @@ fn is_named_after(name: &str, job: &str) -> bool {
         .is_some_and(|rest| rest.starts_with('-'))
 }
 
-/// The process in a name of the shm provider: `PID:DOMAIN:ENDPOINT` for an endpoint, followed by
-/// `_MESSAGE` for a message that is passed through a file of its own.
+/// The process in a name of the transport's files or the shm provider's: `btl_ofi.NODE.PID.STARTED`
+/// with anything after a `:` or a `.`, or `PID:DOMAIN:ENDPOINT` for an endpoint without such a name,
+/// followed by `_MESSAGE` for a message that is passed through a file of its own.
 fn pid_of(name: &str) -> Option<i32> {
+    if let Some(rest) = name.strip_prefix("btl_ofi.") {
+        let mut fields = rest.split([':', '.']);
+        let node = fields.next()?;
+        let pid = fields.next()?.parse().ok()?;
+        let started: Option<u32> = fields.next()?.parse().ok();
+        let hexadecimal = node.len() == 16 && node.bytes().all(|b| b.is_ascii_hexdigit());
+        return (hexadecimal && started.is_some()).then_some(pid);
+    }
+
     let number = |text: &str| -> Option<i32> {
         let canonical = !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_digit())
@@ -75,9 +85,14 @@ mod tests {
     fn only_exact_names_of_the_provider_match() {
         assert_eq!(pid_of("9547:0:1"), Some(9547));
         assert_eq!(pid_of("9547:0:1_12"), Some(9547));
+        assert_eq!(pid_of("btl_ofi.00112233445566aa.9547.81:0:1_3"), Some(9547));
+        assert_eq!(pid_of("btl_ofi.00112233445566aa.9547.81.words"), Some(9547));
         for other in [
             "9547",
             "9547:0",
+            "btl_ofi.00112233445566aa.x.81:0:1",
+            "btl_ofi.00112233445566aa.9547",
+            "btl_ofi.0011.9547.81:0:1",
             "9547:0:1:2",
             "9547:0:x",
             "x9547:0:1",

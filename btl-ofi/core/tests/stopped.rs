@@ -1,0 +1,383 @@
+//! A peer that is stopped: with a time set for it, it is given up, each operation to it is reported
+//! once, and nothing of it arrives any more should it come back. Without one, it is waited for.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, ErrorReport, Transport};
+use mca_params::Value;
+use plugin_api::{Access, BtlAtomicOp, Handle, Module, OpFlags, Status, ThreadLevel};
+
+use common::pair::{Target, serve_if_target};
+use common::{PATIENCE, insist, open};
+
+/// The time given to a peer, milliseconds.
+const LIMIT: u64 = 400;
+/// What words hold that nothing was fetched to.
+const UNTOUCHED: u64 = 0x5555_5555_5555_5555;
+const WORDS: usize = 64;
+
+#[test]
+fn target_process() {
+    serve_if_target();
+}
+
+#[derive(Default)]
+struct Seen {
+    succeeded: AtomicU32,
+    failed: AtomicU32,
+}
+
+impl Seen {
+    fn both(&self) -> u32 {
+        self.succeeded.load(Ordering::Relaxed) + self.failed.load(Ordering::Relaxed)
+    }
+}
+
+unsafe extern "C" fn completed(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the tests pass a Seen that outlives the transport.
+    let seen = unsafe { &*context.cast::<Seen>() };
+    let count = if status == 0 {
+        &seen.succeeded
+    } else {
+        &seen.failed
+    };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+unsafe extern "C" fn reported(
+    _: *mut Module,
+    _: u32,
+    _: *mut plugin_api::Endpoint,
+    proc: u64,
+    _: i32,
+    info: *const c_char,
+    context: *mut c_void,
+) {
+    // SAFETY: the tests pass a list that outlives the transport; info is a C string.
+    let (reports, info) = unsafe { (&*context.cast::<Mutex<Vec<String>>>(), CStr::from_ptr(info)) };
+    let text = format!("{proc}: {}", info.to_string_lossy());
+    reports.lock().unwrap().push(text);
+}
+
+fn signal(pid: u32, signal: i32) {
+    let pid = pid as libc::pid_t;
+    // SAFETY: our own child, not yet waited for.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    let stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(')').next().unwrap().trim().starts_with('T')
+    };
+    while stopped() != (signal == libc::SIGSTOP) {
+        std::thread::yield_now();
+    }
+}
+
+/// Posts fetches to the target into words of `out`; gives how many were taken.
+fn fetch(t: &Transport, target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u32 {
+    let with = Some(Completion {
+        function: completed,
+        context: ptr::from_ref(seen).cast_mut().cast(),
+        data: ptr::null_mut(),
+    });
+    let h = target.handle;
+    let mut posted = 0;
+    for (i, word) in out.iter_mut().enumerate() {
+        let word = ptr::from_mut(word).cast();
+        let none = ptr::null_mut();
+        // SAFETY: the words live to the end of the test.
+        let status = unsafe {
+            if i % 2 == 0 {
+                t.get(target.peer, word, h.base(), none, &h, 8, with)
+            } else {
+                let f = OpFlags::empty();
+                t.atomic_fop(
+                    target.peer,
+                    word,
+                    h.base(),
+                    none,
+                    &h,
+                    BtlAtomicOp::Add,
+                    1,
+                    f,
+                    with,
+                )
+            }
+        };
+        match status {
+            Status::SUCCESS => posted += 1,
+            s => assert!(s.is_again(), "{s}"),
+        }
+    }
+    posted
+}
+
+/// Makes first contact, which some providers need both sides for.
+fn acquaint(t: &Transport, target: &Target<'_>, out: &mut [u64]) {
+    let (peer, h, none, f) = (
+        target.peer,
+        target.handle,
+        ptr::null_mut(),
+        OpFlags::empty(),
+    );
+    let out = out.as_mut_ptr().cast();
+    // SAFETY: the words live to the end of the test.
+    insist(t, || unsafe {
+        t.atomic_fop(peer, out, h.base(), none, &h, BtlAtomicOp::Add, 1, f, None)
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+}
+
+fn given_up(provider: &str) {
+    let limit = Value::Unsigned(LIMIT);
+    let t = open(
+        provider,
+        ThreadLevel::Single,
+        &[("btl_ofi_peer_timeout", limit)],
+    );
+    let reports: Mutex<Vec<String>> = Mutex::default();
+    t.on_error(Some(ErrorReport {
+        function: reported,
+        context: (&raw const reports).cast_mut().cast(),
+    }));
+    let target = Target::start(&t, provider, false);
+    let (peer, h) = (target.peer, target.handle);
+    let mut out = vec![0u64; WORDS];
+    let seen = Seen::default();
+    acquaint(&t, &target, &mut out);
+    let before = fetch(&t, &target, &mut out, &seen);
+    assert_eq!(t.flush(None), Status::SUCCESS, "{provider}: while it runs");
+    assert_eq!(seen.succeeded.load(Ordering::Relaxed), before);
+
+    signal(target.child.id(), libc::SIGSTOP);
+    out.fill(UNTOUCHED);
+    let seen = Seen::default();
+    let posted = fetch(&t, &target, &mut out, &seen);
+    assert!(posted > 0, "{provider}");
+    let started = Instant::now();
+    let flushed = t.flush(None);
+    assert!(!flushed.is_ok(), "{provider}: {flushed}");
+    let deadline = Instant::now() + PATIENCE;
+    while seen.both() < posted {
+        t.progress();
+        assert!(
+            Instant::now() < deadline,
+            "{provider}: one is never reported"
+        );
+    }
+    assert!(
+        started.elapsed() < PATIENCE,
+        "{provider}: it takes too long"
+    );
+    assert!(seen.failed.load(Ordering::Relaxed) > 0, "{provider}");
+    // SAFETY: as above.
+    let refused = unsafe {
+        t.get(
+            peer,
+            out.as_mut_ptr().cast(),
+            h.base(),
+            ptr::null_mut(),
+            &h,
+            8,
+            None,
+        )
+    };
+    assert_eq!(refused, Status::UNREACH, "{provider}: refused from now on");
+    let said = reports.lock().unwrap().clone();
+    assert!(
+        said.iter()
+            .any(|r| r.starts_with("0: ") && r.contains("btl_ofi_peer_timeout")),
+        "{provider}: {said:?}"
+    );
+
+    // The buffers of what failed are the caller's again: whatever the peer does now, they stay as
+    // they are.
+    let kept = out.clone();
+    signal(target.child.id(), libc::SIGCONT);
+    let until = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < until {
+        t.progress();
+        std::thread::yield_now();
+    }
+    assert!(
+        out == kept,
+        "{provider}: a peer that came back wrote to a buffer"
+    );
+    assert_eq!(seen.both(), posted, "{provider}: each is reported once");
+    let status = t.flush(None);
+    assert!(
+        matches!(status, Status::SUCCESS | Status::FATAL),
+        "{provider}: {status}"
+    );
+    drop(target);
+    t.close().unwrap();
+}
+
+#[test]
+fn shm_gives_up() {
+    given_up("shm");
+}
+
+#[test]
+fn tcp_rxm_gives_up() {
+    given_up("tcp;ofi_rxm");
+}
+
+#[test]
+fn sockets_give_up() {
+    given_up("sockets");
+}
+
+#[test]
+fn udp_rxd_gives_up() {
+    given_up("udp;ofi_rxd");
+}
+
+/// Without a limit, and with one that is not reached, a stopped peer is waited for.
+fn waited_for(provider: &str, limit: u64) {
+    let limit = Value::Unsigned(limit);
+    let t = open(
+        provider,
+        ThreadLevel::Multiple,
+        &[("btl_ofi_peer_timeout", limit)],
+    );
+    let target = Target::start(&t, provider, false);
+    let mut out = vec![0u64; WORDS];
+    let seen = Seen::default();
+    fetch(&t, &target, &mut out, &seen);
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    signal(target.child.id(), libc::SIGSTOP);
+    let seen = Seen::default();
+    let posted = fetch(&t, &target, &mut out, &seen);
+    let pid = target.child.id();
+    std::thread::scope(|s| {
+        s.spawn(move || {
+            std::thread::sleep(Duration::from_millis(LIMIT));
+            signal(pid, libc::SIGCONT);
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
+    });
+    assert_eq!(seen.succeeded.load(Ordering::Relaxed), posted, "{provider}");
+    target.end();
+    t.close().unwrap();
+}
+
+#[test]
+fn without_a_limit_a_stopped_peer_is_waited_for() {
+    for provider in ["shm", "sockets"] {
+        waited_for(provider, 0);
+        waited_for(provider, 20 * LIMIT);
+    }
+}
+
+/// A pointer that a test's other thread may use.
+struct Shared<T>(T);
+
+// SAFETY: an endpoint may be used from any thread of a transport opened for that.
+unsafe impl<T> Sync for Shared<T> {}
+
+/// A flush for a dead peer ends although another thread's operations complete all the time.
+#[test]
+fn a_busy_thread_does_not_hide_a_dead_peer() {
+    let t = open("sockets", ThreadLevel::Multiple, &[]);
+    let mut target = Target::start(&t, "sockets", false);
+    let mine = Shared(t.connect(t.address(), 1).unwrap());
+    let mut window = 0u64;
+    // SAFETY: the word lives until the region is closed.
+    let region = unsafe { t.register((&raw mut window).cast(), 8, Access::all()) }.unwrap();
+    let h = region.handle();
+    let mut out = vec![0u64; WORDS];
+    let seen = Seen::default();
+    acquaint(&t, &target, &mut out);
+    fetch(&t, &target, &mut out, &seen);
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    signal(target.child.id(), libc::SIGSTOP);
+    let (stop, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let mine = &mine;
+            let mut word = 0u64;
+            while stop.load(Ordering::Relaxed) == 0 {
+                let at = ptr::from_mut(&mut word).cast();
+                // SAFETY: the word outlives the flush below.
+                insist(&t, || unsafe {
+                    t.get(mine.0, at, h.base(), ptr::null_mut(), &h, 8, None)
+                });
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+            // SAFETY: endpoints live as long as the transport.
+            t.flush(Some(unsafe { mine.0.as_ref() }));
+        });
+        let seen = Seen::default();
+        let posted = fetch(&t, &target, &mut out, &seen);
+        target.child.kill().unwrap();
+        target.child.wait().unwrap();
+        // SAFETY: as above.
+        t.flush(Some(unsafe { target.peer.as_ref() }));
+        stop.store(1, Ordering::Relaxed);
+        assert!(posted > 0 && seen.failed.load(Ordering::Relaxed) > 0);
+        assert_eq!(seen.both(), posted);
+    });
+    assert!(done.load(Ordering::Relaxed) > 0);
+    region.close().unwrap();
+    drop(target);
+    t.close().unwrap();
+}
+
+#[test]
+fn a_limit_lets_the_living_be() {
+    // Traffic goes on for several times the limit, and nobody is given up.
+    let limit = Value::Unsigned(LIMIT / 4);
+    let t = open(
+        "sockets",
+        ThreadLevel::Single,
+        &[("btl_ofi_peer_timeout", limit)],
+    );
+    let target = Target::start(&t, "sockets", false);
+    let mut out = vec![0u64; WORDS];
+    let until = Instant::now() + Duration::from_millis(LIMIT);
+    while Instant::now() < until {
+        let seen = Seen::default();
+        let h = target.handle;
+        // SAFETY: the words live to the end of the test.
+        insist(&t, || unsafe {
+            t.get(
+                target.peer,
+                out.as_mut_ptr().cast(),
+                h.base(),
+                ptr::null_mut(),
+                &h,
+                8,
+                None,
+            )
+        });
+        fetch(&t, &target, &mut out, &seen);
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        // Away for longer than the limit, with something outstanding or not.
+        fetch(&t, &target, &mut out, &seen);
+        std::thread::sleep(Duration::from_millis(LIMIT / 2));
+        assert_eq!(t.flush(None), Status::SUCCESS);
+    }
+    target.end();
+    t.close().unwrap();
+}

@@ -209,7 +209,12 @@ unsafe extern "C" fn init(
             Err(reason) => {
                 let said = if params::names_providers() { 0 } else { 1 };
                 log::verbose(said, || {
-                    let reason = reason.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+                    let reason = reason
+                        .lines()
+                        .map(str::trim)
+                        .collect::<Vec<_>>()
+                        .join("; ")
+                        .replace(":; ", ": ");
                     format!(
                         "the component steps aside, and Open MPI goes on with its other transports: {reason}"
                     )

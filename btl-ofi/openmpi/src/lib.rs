@@ -12,6 +12,8 @@
 #[cfg(openmpi)]
 mod bindings;
 #[cfg(openmpi)]
+mod common_ofi;
+#[cfg(openmpi)]
 mod component;
 #[cfg(openmpi)]
 mod guard;

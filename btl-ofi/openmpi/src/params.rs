@@ -9,6 +9,7 @@ use btl_ofi::{Error, Options};
 use mca_params::{Allowed, Declaration, Value};
 
 use crate::bindings as ffi;
+use crate::common_ofi;
 use crate::component;
 use crate::storage::{self, Name, Variable};
 use crate::template;
@@ -49,6 +50,7 @@ impl std::error::Error for Unusable {}
 /// Registers every parameter. The variable system resolves each value at once.
 pub(crate) fn register() -> Result<(), String> {
     let component = component::base();
+    let host_shares = common_ofi::register(component);
     let mut variables = Vec::new();
     for declared in Options::declarations() {
         let own = declared.name.strip_prefix(PREFIX).unwrap_or(&declared.name);
@@ -63,7 +65,7 @@ pub(crate) fn register() -> Result<(), String> {
             .iter()
             .find_map(|s| s.strip_prefix(SHARED_PREFIX));
         let variable = match shared.and_then(|s| CString::new(s).ok()) {
-            Some(shared) => with_shared_name(&shared, &own, declared),
+            Some(shared) => with_shared_name(&shared, &own, declared, !host_shares),
             None => Variable::own(component, &own, declared),
         };
         let variable = variable.ok_or_else(failed)?;
@@ -92,8 +94,14 @@ pub(crate) fn register() -> Result<(), String> {
     template::register_common_parameters()
 }
 
-/// Registers the shared name as the variable and ours as its synonym, as `common/ofi` does for each of its users.
-fn with_shared_name(shared: &CStr, own: &CStr, declared: &Declaration) -> Option<Variable> {
+/// Registers the shared name as the variable, unless the host has done so, and ours as its synonym, unless that is
+/// there, as `common/ofi` does for each of its users.
+fn with_shared_name(
+    shared: &CStr,
+    own: &CStr,
+    declared: &Declaration,
+    make_synonym: bool,
+) -> Option<Variable> {
     let variable = Variable::shared(
         &Name {
             framework: c"opal_common",
@@ -102,13 +110,12 @@ fn with_shared_name(shared: &CStr, own: &CStr, declared: &Declaration) -> Option
         },
         declared,
     )?;
-    variable
-        .synonym(&Name {
-            framework: c"btl",
-            component: component::NAME,
-            variable: own,
-        })
-        .then_some(variable)
+    let own = Name {
+        framework: c"btl",
+        component: component::NAME,
+        variable: own,
+    };
+    (!make_synonym && own.exists() || variable.synonym(&own)).then_some(variable)
 }
 
 /// Reads all values, as the command line, the environment and files set them.

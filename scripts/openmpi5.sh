@@ -62,6 +62,15 @@ make_root() {
     fi
 }
 
+# Sets `here` to the series of this machine's own Open MPI, and builds the component for it; empty without one.
+build_for_here() {
+    here=
+    if command -v mpicc >/dev/null && command -v ompi_info >/dev/null; then
+        openmpi_build
+        here=$openmpi_series system_here=$openmpi_system
+    fi
+}
+
 # Built on this machine: libfabric and the C library keep old programs running on new versions.
 build() {
     local libdir
@@ -75,7 +84,7 @@ build() {
     cp -r "$openmpi_dir/5.0" "$root/opt/component"
     cp -r tests/openmpi "$root/opt/tests"
     # The folder of the other series, to show that it is refused.
-    if [ -d "$openmpi_dir/4.1" ]; then cp -r "$openmpi_dir/4.1" "$root/opt/other"; fi
+    if [ "$here" = 4.1 ]; then cp -r "$openmpi_dir/4.1" "$root/opt/other"; fi
 }
 
 # run5 PROVIDER RANKS [options] PROGRAM...
@@ -111,11 +120,25 @@ shows_itself5() {
         grep -aq "implementation.*built for Open MPI $openmpi_version" <<<"$out"
 }
 
-# A component of 4.1 must not be taken for one of 5.0.
+# A component of 4.1 must not be taken for one of 5.0: programs run as if it were not there.
 refuses_other_series() {
     local out
+    inside test -f /opt/other/mca_btl_ofi.so || return 1
     out=$(inside env OMPI_MCA_mca_base_component_path=/opt/other ompi_info --parsable 2>&1) || true
-    ! grep -aq 'btl:ofi:version.*component:0\.' <<<"$out"
+    grep -a 'btl:ofi' <<<"$out" || true
+    ! grep -aq 'btl:ofi:version.*component:0\.' <<<"$out" || return 1
+    inside timeout 60 mpirun -n 2 --map-by :oversubscribe --bind-to none --mca mca_base_component_path /opt/other \
+        /opt/bin/hello_window
+}
+
+# And a component of 5.0 not for one of 4.1, by the Open MPI of this machine.
+refused_by_other_series() {
+    local out path=$(pwd)/$openmpi_dir/5.0:$system_here
+    out=$(OMPI_MCA_mca_base_component_path=$path ompi_info 2>&1) || true
+    grep -a 'btl' <<<"$out" || true
+    ! grep -aq 'btl: ofi_rs' <<<"$out" || return 1
+    timeout 60 mpirun -n 2 --oversubscribe --bind-to none --mca mca_base_component_path "$path" \
+        "$openmpi_dir/bin/hello_window"
 }
 
 # The tests of the mpi4py that the packages bring, from its source distribution.
@@ -142,11 +165,18 @@ main() {
     trap leave EXIT
     trap 'exit 130' INT TERM
     make_root
+    build_for_here
     build
     inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics window_life threads passive_target; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
     openmpi_check "5.0: ompi_info names the component" shows_itself5
-    openmpi_check "5.0: a component of 4.1 is refused" refuses_other_series
+    if [ "$here" = 4.1 ]; then
+        openmpi_compile tests/openmpi/hello_window.c
+        openmpi_check "5.0: a component of 4.1 is refused" refuses_other_series
+        openmpi_check "4.1: a component of 5.0 is refused" refused_by_other_series
+    else
+        openmpi_say "skipped, no Open MPI 4.1 on this machine: components of 4.1 and 5.0 under each other"
+    fi
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 2 3; do
             for program in hello_window transfers atomics window_life threads; do

@@ -167,6 +167,17 @@ openmpi_hears_parameters() {
     grep -q "btl/$openmpi_name: using tcp;ofi_rxm" <<<"$out"
 }
 
+# Without lists of the user's own: what is excluded by default is not taken, and each refusal is told with its reason.
+openmpi_honours_default_list() {
+    local out
+    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" 2>&1) ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q 'hello_window: ok' <<<"$out" &&
+        grep -q 'provider shm on shm: not taken: in btl_ofi_provider_exclude' <<<"$out" &&
+        grep -q 'provider tcp;ofi_rxm on .*: not taken: in btl_ofi_provider_exclude' <<<"$out"
+}
+
 # A provider that does not exist: the component steps aside with one line, and the program runs over others.
 openmpi_steps_aside() {
     local out
@@ -339,6 +350,7 @@ openmpi_test() {
     openmpi_compile_tests
     openmpi_check "ompi_info names the component" openmpi_shows_itself
     openmpi_check "parameters arrive by their synonyms" openmpi_hears_parameters
+    openmpi_check "the default list of excluded providers" openmpi_honours_default_list
     openmpi_check "a provider list that matches nothing" openmpi_steps_aside
     openmpi_check "a value that is not allowed" openmpi_names_bad_values
     openmpi_check "headers of another series" openmpi_refuses_headers

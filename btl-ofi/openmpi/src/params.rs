@@ -129,6 +129,8 @@ pub(crate) fn resolve() -> Result<Options, Error> {
         let variable = variables.get(at).copied().flatten();
         at += 1;
         let value = match variable {
+            // The default in force may be that of the component that registered a shared name first.
+            Some(variable) if variable.is_default() => declared.default.clone(),
             Some(variable) => variable
                 .value(declared.kind)
                 .ok_or_else(|| Unusable(String::from("Open MPI does not know its value")))?,

@@ -110,6 +110,15 @@ impl Variable {
         index >= 0
     }
 
+    /// Whether nobody set it.
+    pub(crate) fn is_default(self) -> bool {
+        let mut source = ffi::MCA_BASE_VAR_SOURCE_DEFAULT;
+        // SAFETY: the function writes where the value came from.
+        let rc =
+            unsafe { ffi::mca_base_var_get_value(self.0, null_mut(), &raw mut source, null_mut()) };
+        rc == 0 && source == ffi::MCA_BASE_VAR_SOURCE_DEFAULT
+    }
+
     /// The value, as the variable system resolved it from the command line, environment and files.
     pub(crate) fn value(self, kind: Kind) -> Option<Value> {
         let mut at: *const ffi::mca_base_var_storage_t = null();

@@ -283,7 +283,7 @@ openmpi_mpi4py_run() {
     local provider=$1 ranks=$2 tests=() name out
     shift 2
     for name in "$@"; do tests+=(-i "$name"); done
-    out=$(OPENMPI_LIMIT=300 openmpi_run "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" 2>&1) ||
+    out=$(OPENMPI_LIMIT=600 openmpi_run "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     # Lines of several ranks may run into one another, so that only what must not be there is looked for exactly.

@@ -83,6 +83,8 @@ build() {
     mkdir -p "$root/opt"
     cp -r "$openmpi_dir/5.0" "$root/opt/component"
     cp -r tests/openmpi "$root/opt/tests"
+    openmpi_lab
+    cp -r "$openmpi_dir/lab" "$root/opt/lab"
     # The folder of the other series, to show that it is refused.
     if [ "$here" = 4.1 ]; then cp -r "$openmpi_dir/4.1" "$root/opt/other"; fi
 }
@@ -104,9 +106,32 @@ program5() {
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aEq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
+# As openmpi_lab_program does it, inside.
+lab_program5() {
+    local ranks=$1 program=$2 out pass=() pair
+    shift 2
+    rm -f "$root"/opt/lab/report "$root"/opt/lab/stats
+    for pair in FI_PROVIDER_PATH=/opt/lab LAB_REPORT=/opt/lab/report LAB_STATS=/opt/lab/stats "$@"; do
+        pass+=(-x "$pair")
+    done
+    out=$(run5 lab "$ranks" --mca btl_ofi_verbose 1 "${pass[@]}" "/opt/bin/$program") || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    cat "$root/opt/lab/stats"
+    if [ -s "$root/opt/lab/report" ]; then cat "$root/opt/lab/report"; return 1; fi
+    grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -q '^end .*faults=[1-9]' "$root/opt/lab/stats"
+}
+
+# A peer that is killed: a failure and a message within ten seconds.
+survives_kill5() {
+    local provider=$1 out begin=$SECONDS
+    if out=$(OPENMPI_LIMIT=30 run5 "$provider" 2 /opt/bin/killed_peer); then printf '%s\n' "$out"; return 1; fi
+    printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
+    [ $((SECONDS - begin)) -le 10 ] && [ -n "$out" ] && ! grep -aq 'never heard' <<<"$out"
+}
+
 mpi4py5() {
     local provider=$1 ranks=$2 out
-    out=$(OPENMPI_LIMIT=300 run5 "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
+    out=$(OPENMPI_LIMIT=600 run5 "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
         -i test_rma -i test_rma_nb -i test_win) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
@@ -167,7 +192,8 @@ main() {
     make_root
     build_for_here
     build
-    inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics window_life threads passive_target; do
+    inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics window_life threads passive_target \
+            killed_peer no_room; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
     openmpi_check "5.0: ompi_info names the component" shows_itself5
     if [ "$here" = 4.1 ]; then
@@ -183,8 +209,14 @@ main() {
                 openmpi_check "5.0: $program, $ranks ranks, $provider" program5 "$provider" "$ranks" "$program"
             done
         done
+        openmpi_check "5.0: a peer killed in an epoch, $provider" survives_kill5 "$provider"
     done
     openmpi_check "5.0: passive_target, 2 ranks, shm" program5 shm 2 passive_target
+    openmpi_check "5.0: no room for registrations" lab_program5 2 no_room LAB_REGIONS=6
+    for program in transfers atomics window_life; do
+        openmpi_check "5.0: $program, operations turned away" lab_program5 2 "$program" \
+            LAB_FAULTS=seed=7,again=300,burst=20,delay=5,reorder=1
+    done
     fetch_mpi4py
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 1 2 3 4; do

@@ -130,7 +130,11 @@ pub struct Job {
 
 /// The first failure reported. Reading it costs one load, so waiting loops may look at it.
 #[derive(Default)]
-struct FirstFailure(OnceLock<Failure>);
+struct FirstFailure {
+    any: OnceLock<Failure>,
+    /// The first that means that some rank will never come.
+    lost: OnceLock<Failure>,
+}
 
 impl Job {
     /// Joins the job that this process was started in, or makes one of its own: bootstrap, plugin,
@@ -180,7 +184,10 @@ impl Job {
         transport
             .on_error(move |failure| {
                 tracing::error!("{failure}");
-                let _ = recorded.0.set(failure);
+                if failure.fatal || failure.status == Status::UNREACH {
+                    let _ = recorded.lost.set(failure.clone());
+                }
+                let _ = recorded.any.set(failure);
             })
             .ok()
             .map_err(|status| TransportError {
@@ -188,6 +195,9 @@ impl Job {
                 subject: loader::Subject::Module,
                 status,
             })?;
+
+        let known = Arc::clone(&failure);
+        bootstrap.give_up_when(Box::new(move || known.lost.get().map(Failure::to_string)));
 
         // The addresses that init published become visible here.
         bootstrap.fence(&mut || {
@@ -293,7 +303,7 @@ impl Job {
     /// is gone. Cheap enough to look at in a waiting loop.
     #[inline]
     pub fn failed(&self) -> Option<&Failure> {
-        self.failure.0.get()
+        self.failure.any.get()
     }
 
     /// Ends the whole job with an exit code; to be called when this process cannot go on, which

@@ -55,6 +55,7 @@ fn replies() -> Vec<Reply> {
             parts: vec![vec![], vec![1], vec![2; 40]],
         },
         Reply::Farewell,
+        Reply::Lost { rank: 2 },
         Reply::Refused {
             message: "no".into(),
         },
@@ -150,7 +151,7 @@ fn another_greeting_and_another_version_are_told_apart() {
     body[9] = 99;
     let error = Request::decode(&body).expect_err("version").to_string();
     assert!(
-        error.contains("version 99") && error.contains("version 1"),
+        error.contains("version 99") && error.contains("version 2"),
         "{error}"
     );
     body[1] = b'X';

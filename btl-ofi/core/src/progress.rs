@@ -14,7 +14,7 @@ use crate::params::MAX_CQ_READ;
 use crate::record::{Finished, Record, Tag};
 use crate::transport::Transport;
 
-/// Polls of a context without completion after which the clock is looked at: rare enough to cost
+/// Polls of a context without completion, in a row or not, after which the clock is looked at: rare enough to cost
 /// nothing, and often enough for a host that sleeps some 50 us between polls.
 const IDLE_CHECK: u32 = 1 << 10;
 
@@ -70,7 +70,6 @@ impl Transport {
             recorded += 1;
         }
         state.completed += n as u64;
-        state.idle = 0;
         let ready = state.take_ready();
         drop(state);
 

@@ -5,13 +5,13 @@ use std::io::{Error, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::protocol::{
     MAX_RANKS, MAX_REPLY, ProtocolError, Reply, Request, body_length, check_item, check_key,
 };
-use super::{Bootstrap, BootstrapError, Progress};
+use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
 
 /// Path of the launcher's socket.
 pub const SOCKET_ENV: &str = "HOST_STUB_SOCKET";
@@ -94,6 +94,7 @@ pub struct Local {
     sender: Mutex<Option<UnixStream>>,
     /// Items read once; what a rank published stays the same between fences.
     cache: Mutex<Cache>,
+    lost: OnceLock<Lost>,
 }
 
 impl Local {
@@ -113,9 +114,11 @@ impl Local {
             connection: Mutex::new(Connection {
                 stream: Some(stream),
                 input: Vec::new(),
+                abandoned: None,
             }),
             sender: Mutex::new(Some(sender)),
             cache: Mutex::new(HashMap::new()),
+            lost: OnceLock::new(),
         };
         local.send(&Request::Hello {
             rank: environment.rank,
@@ -217,6 +220,10 @@ impl Bootstrap for Local {
     ) -> Result<Vec<Vec<u8>>, BootstrapError> {
         check_item(data)?;
         let mut connection = self.lock();
+        if let Some(reason) = connection.abandoned.clone() {
+            return Err(BootstrapError::GaveUp { reason });
+        }
+        let mut patience = Patience::new(&self.lost);
         self.send(&Request::Gather {
             data: data.to_vec(),
         })?;
@@ -236,12 +243,20 @@ impl Bootstrap for Local {
                 }
                 Some(other) => return Err(unexpected("gathered", &other)),
                 None => {
+                    if let Err(error) = patience.check() {
+                        connection.abandoned = Some(error.to_string());
+                        return Err(error);
+                    }
                     progress();
                     // There may be more ranks than processors: whoever waits lets others run.
                     std::thread::yield_now();
                 }
             }
         }
+    }
+
+    fn give_up_when(&self, lost: Lost) {
+        let _ = self.lost.set(lost);
     }
 
     fn node(&self, _rank: u32) -> u32 {
@@ -262,7 +277,11 @@ impl Bootstrap for Local {
     fn finalize(&self) -> Result<(), BootstrapError> {
         let mut connection = self.lock();
         self.send(&Request::Leave)?;
-        let reply = connection.receive("a farewell")?;
+        let mut reply = connection.receive("a farewell")?;
+        // The answer to an exchange that was given up may have come meanwhile.
+        if connection.abandoned.is_some() && matches!(reply, Reply::Gathered { .. }) {
+            reply = connection.receive("a farewell")?;
+        }
         connection.stream = None;
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match reply {
@@ -276,6 +295,8 @@ struct Connection {
     /// None once the job was left.
     stream: Option<UnixStream>,
     input: Vec<u8>,
+    /// Why an exchange was given up; its answer may still come, so there can be no other.
+    abandoned: Option<String>,
 }
 
 impl Connection {
@@ -321,6 +342,8 @@ impl Connection {
         self.input.drain(..4 + length);
         match reply? {
             Reply::Refused { message } => Err(BootstrapError::Refused(message)),
+            Reply::Lost { .. } if self.abandoned.is_some() => self.take(),
+            Reply::Lost { rank } => Err(BootstrapError::Lost { rank }),
             reply => Ok(Some(reply)),
         }
     }

@@ -9,13 +9,47 @@ pub mod pmix;
 pub mod protocol;
 mod singleton;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 pub use protocol::{MAX_ITEM, ProtocolError};
 pub use singleton::Singleton;
 
 /// Called over and over while this process waits for others.
 pub type Progress<'a> = &'a mut dyn FnMut();
+
+/// Says why some rank will never come, once that is known.
+pub type Lost = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// How long a wait goes on after the reason to give it up is known: what it waits for may be on its
+/// way, sent before the rank in question ended in good order.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// A wait for other ranks, and its end when one of them is lost.
+struct Patience<'a> {
+    lost: Option<&'a Lost>,
+    since: Option<Instant>,
+}
+
+impl<'a> Patience<'a> {
+    fn new(lost: &'a OnceLock<Lost>) -> Self {
+        Patience {
+            lost: lost.get(),
+            since: None,
+        }
+    }
+
+    /// To be asked at every visit in which what is waited for was not there.
+    fn check(&mut self) -> Result<(), BootstrapError> {
+        let Some(reason) = self.lost.and_then(|lost| lost()) else {
+            return Ok(());
+        };
+        if self.since.get_or_insert_with(Instant::now).elapsed() < LAST_WORDS {
+            return Ok(());
+        }
+        Err(BootstrapError::GaveUp { reason })
+    }
+}
 
 /// The processes of a job, and what they tell each other out of band. Any thread may call;
 /// [`fence`](Self::fence) and [`allgather`](Self::allgather) are collective, so every rank calls
@@ -49,6 +83,12 @@ pub trait Bootstrap: Send + Sync {
         data: &[u8],
         progress: Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, BootstrapError>;
+
+    /// Has waits for other ranks end with [`BootstrapError::GaveUp`] once `lost` gives a reason: a
+    /// rank is gone, or silent for too long. Taken once; later ones are ignored.
+    fn give_up_when(&self, lost: Lost) {
+        let _ = lost;
+    }
 
     /// The node a rank runs on: ranks with the same number share memory.
     fn node(&self, rank: u32) -> u32;
@@ -157,6 +197,18 @@ pub enum BootstrapError {
         key: String,
         /// What is wrong with it.
         reason: &'static str,
+    },
+    /// A rank has ended, and what was waited for needs it.
+    #[error("rank {rank} has ended, and the other ranks wait for it no longer")]
+    Lost {
+        /// The rank.
+        rank: u32,
+    },
+    /// The wait is over because a rank will never come.
+    #[error("gave up waiting for the other ranks: {reason}")]
+    GaveUp {
+        /// How that is known.
+        reason: String,
     },
     /// The job was left already.
     #[error("{what} after this process left the job")]

@@ -25,6 +25,10 @@ pub struct Launch {
     #[arg(long)]
     tag_output: bool,
 
+    /// Lets the other ranks go on when one fails: whoever waits for it gets an error.
+    #[arg(long)]
+    enable_recovery: bool,
+
     /// The program and its arguments.
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -40,6 +44,7 @@ impl Launch {
         let mut options = LaunchOptions::new(self.ranks, program);
         options.arguments = arguments.to_vec();
         options.tag_output = self.tag_output;
+        options.recovery = self.enable_recovery;
         run(&self.common, options)
     }
 }

@@ -59,6 +59,9 @@ pub struct LaunchOptions {
     pub environment: Vec<(OsString, OsString)>,
     /// Parameters set above every other source, in every rank.
     pub settings: Vec<Setting>,
+    /// Whether the other ranks go on when one fails. Whoever waits for it, or begins to, gets an
+    /// error; the job ends with the last rank, and its outcome tells of the first failure.
+    pub recovery: bool,
     /// Whether each line that a rank prints starts with its rank.
     pub tag_output: bool,
     /// The program that cleans up when the launcher is killed: one that runs [`guard::run`] for
@@ -78,6 +81,7 @@ impl LaunchOptions {
             arguments: Vec::new(),
             environment: Vec::new(),
             settings: Vec::new(),
+            recovery: false,
             tag_output: false,
             guard: None,
             interrupts: None,

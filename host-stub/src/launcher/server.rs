@@ -85,6 +85,8 @@ pub struct Server {
     exchange: Vec<Option<Vec<u8>>>,
     /// Ranks whose connection ended without a word, and when.
     lost: Vec<(u32, Instant)>,
+    /// The first rank that ended and will take part in no exchange.
+    gone: Option<u32>,
 }
 
 impl Server {
@@ -101,6 +103,7 @@ impl Server {
             published: vec![0; size],
             exchange: vec![None; size],
             lost: Vec::new(),
+            gone: None,
         })
     }
 
@@ -110,6 +113,11 @@ impl Server {
             .get(rank as usize)
             .copied()
             .unwrap_or(Membership::Absent)
+    }
+
+    /// Tells every rank that waits for the others in an exchange, or will, that one has ended.
+    pub fn lose(&mut self, rank: u32) {
+        self.gone.get_or_insert(rank);
     }
 
     /// The ranks that wait for the others in an exchange.
@@ -395,6 +403,17 @@ impl Server {
 
     /// Answers an exchange in which every rank has taken part.
     fn finish_exchange(&mut self, events: &mut Vec<Event>) {
+        if let Some(rank) = self.gone {
+            for index in 0..self.clients.len() {
+                let waits = self.clients[index]
+                    .rank
+                    .is_some_and(|waiting| self.exchange[waiting as usize].take().is_some());
+                if waits && !self.clients[index].closing {
+                    self.reply(index, &Reply::Lost { rank });
+                }
+            }
+            return;
+        }
         if self.exchange.iter().any(Option::is_none) {
             return;
         }

@@ -65,12 +65,13 @@ impl Watch {
             }
             self.ranks.push(rank);
         }
+        let mut first = None;
         loop {
             let interrupts = options.interrupts.as_ref();
             let events = server
                 .poll(TICK, interrupts.map(Interrupts::descriptor))
                 .map_err(LaunchError::Wait)?;
-            if let Some(failure) = self.judge_events(events, guard.as_deref_mut()) {
+            if let Some(failure) = self.judge_events(events, options, guard.as_deref_mut()) {
                 return Ok(Some(failure));
             }
             if let Some(signal) = interrupts.and_then(Interrupts::take) {
@@ -89,16 +90,23 @@ impl Watch {
                 let events = server
                     .poll(Duration::ZERO, None)
                     .map_err(LaunchError::Wait)?;
-                if let Some(failure) = self.judge_events(events, guard.as_deref_mut()) {
+                if let Some(failure) = self.judge_events(events, options, guard.as_deref_mut()) {
                     return Ok(Some(failure));
                 }
             }
             // Also without a new end: ranks may begin to wait for one that ended long ago.
-            if let Some(failure) = self.judge_ends(server) {
-                return Ok(Some(failure));
+            if let Some(mut failure) = self.judge_ends(server) {
+                if !options.recovery {
+                    failure.message += "; ended the job";
+                    return Ok(Some(failure));
+                }
+                if let Some(rank) = failure.rank {
+                    server.lose(rank);
+                }
+                first.get_or_insert(failure);
             }
             if self.ranks.iter().all(|rank| rank.end().is_some()) {
-                return Ok(None);
+                return Ok(first);
             }
         }
     }
@@ -106,6 +114,7 @@ impl Watch {
     fn judge_events(
         &mut self,
         events: Vec<Event>,
+        options: &LaunchOptions,
         mut guard: Option<&mut Guard>,
     ) -> Option<Failure> {
         for event in events {
@@ -132,6 +141,10 @@ impl Watch {
                             "rank {rank} asked for the end of the job (code {code}): {message}"
                         ),
                     });
+                }
+                // That of a rank that ended is told by its process, if the job is to go on.
+                Event::Broken { rank, reason } if options.recovery => {
+                    tracing::warn!("rank {rank}: {reason}");
                 }
                 Event::Broken { rank, reason } => {
                     return Some(Failure {
@@ -165,11 +178,7 @@ impl Watch {
             return Some(Failure {
                 code: end.code(),
                 rank: Some(rank.number()),
-                message: format!(
-                    "rank {} (process {}) {end}; ended the job",
-                    rank.number(),
-                    rank.pid()
-                ),
+                message: format!("rank {} (process {}) {end}", rank.number(), rank.pid()),
             });
         }
         let waiting = server.waiting();
@@ -186,10 +195,7 @@ impl Watch {
             return Some(Failure {
                 code: BROKEN_JOB,
                 rank: Some(number),
-                message: format!(
-                    "rank {number} (process {}) {reason}; ended the job",
-                    rank.pid()
-                ),
+                message: format!("rank {number} (process {}) {reason}", rank.pid()),
             });
         }
         None

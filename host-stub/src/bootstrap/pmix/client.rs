@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::super::{BootstrapError, Progress};
+use super::super::{BootstrapError, Lost, Patience, Progress};
 use super::abi;
 
 /// The file that is opened: the name under which PMIx 3, 4 and 5 are installed.
@@ -159,7 +159,11 @@ impl Client {
     }
 
     /// Waits until every rank of the job is here.
-    pub(super) fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
+    pub(super) fn fence(
+        &self,
+        progress: Progress<'_>,
+        lost: &OnceLock<Lost>,
+    ) -> Result<(), BootstrapError> {
         let outcome = Arc::new(Outcome::default());
         let shared = Arc::into_raw(Arc::clone(&outcome));
         let none = std::ptr::null();
@@ -183,7 +187,9 @@ impl Client {
         }
         self.functions.check(status, "PMIx_Fence_nb", String::new)?;
         // Pairs with the release in `done`: the status is read after it was written.
+        let mut patience = Patience::new(lost);
         while !outcome.ended.load(Ordering::Acquire) {
+            patience.check()?;
             progress();
             // There may be more ranks than processors: whoever waits lets others run.
             std::thread::yield_now();

@@ -8,8 +8,9 @@
 //! - A server (4.2, store `ds21`) loses a key whose value changes its length. So every value of a key
 //!   is as long as the first, filled up.
 
-use super::super::{BootstrapError, Progress};
+use super::super::{BootstrapError, Lost, Progress};
 use super::client::{Client, Item, Owner};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Round and length of the whole contribution.
@@ -66,6 +67,7 @@ impl Exchange {
         data: &[u8],
         limit: usize,
         progress: Progress<'_>,
+        lost: &OnceLock<Lost>,
     ) -> Result<Vec<Vec<u8>>, BootstrapError> {
         let mut parts = vec![Vec::new(); size as usize];
         let mut totals = vec![0; size as usize];
@@ -87,7 +89,7 @@ impl Exchange {
             }
             // Also sends what else was put before.
             client.commit()?;
-            client.fence(progress)?;
+            client.fence(progress, lost)?;
             for (rank, (part, total)) in parts.iter_mut().zip(&mut totals).enumerate() {
                 if offset > 0 && *total <= offset {
                     continue;

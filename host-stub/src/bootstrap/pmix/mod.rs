@@ -12,11 +12,11 @@ mod published;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::protocol::{MAX_ITEM, check_item, check_key};
-use super::{Bootstrap, BootstrapError, Progress};
+use super::{Bootstrap, BootstrapError, Lost, Progress};
 use client::{Client, Item, Owner};
 use exchange::Exchange;
 use published::{Others, Own};
@@ -59,6 +59,7 @@ pub struct Pmix {
     own: Mutex<Own>,
     others: Mutex<Others>,
     left: AtomicBool,
+    lost: OnceLock<Lost>,
 }
 
 impl Pmix {
@@ -83,6 +84,7 @@ impl Pmix {
             own: Mutex::default(),
             others: Mutex::default(),
             left: AtomicBool::new(false),
+            lost: OnceLock::new(),
         })
     }
 
@@ -148,7 +150,7 @@ impl Bootstrap for Pmix {
         if lock(&self.own).publish(&self.client)? {
             self.client.commit()?;
         }
-        self.client.fence(progress)?;
+        self.client.fence(progress, &self.lost)?;
         lock(&self.others).expire();
         Ok(())
     }
@@ -163,9 +165,20 @@ impl Bootstrap for Pmix {
         self.joined("allgather")?;
         // Sent with the exchange's first piece.
         lock(&self.own).publish(&self.client)?;
-        let parts = exchange.run(&self.client, self.size, data, MAX_ITEM, progress)?;
+        let parts = exchange.run(
+            &self.client,
+            self.size,
+            data,
+            MAX_ITEM,
+            progress,
+            &self.lost,
+        )?;
         lock(&self.others).expire();
         Ok(parts)
+    }
+
+    fn give_up_when(&self, lost: Lost) {
+        let _ = self.lost.set(lost);
     }
 
     fn node(&self, rank: u32) -> u32 {

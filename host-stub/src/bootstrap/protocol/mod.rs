@@ -15,7 +15,7 @@ pub use error::ProtocolError;
 const MAGIC: u64 = u64::from_le_bytes(*b"HSTBRANK");
 
 /// Raised with every change of the messages.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Longest key, bytes.
 pub const MAX_KEY: usize = 256;
@@ -93,6 +93,11 @@ pub enum Reply {
     },
     /// To [`Request::Leave`].
     Farewell,
+    /// To [`Request::Gather`] when a rank has ended and will take part no more.
+    Lost {
+        /// Which.
+        rank: u32,
+    },
     /// To anything that cannot be served; the connection ends.
     Refused {
         /// Why.
@@ -250,6 +255,7 @@ impl Reply {
             Reply::Value { .. } => "value",
             Reply::Gathered { .. } => "gathered",
             Reply::Farewell => "farewell",
+            Reply::Lost { .. } => "lost",
             Reply::Refused { .. } => "refused",
         }
     }
@@ -280,6 +286,10 @@ impl Reply {
                 }
             }
             Reply::Farewell => out.u8(4),
+            Reply::Lost { rank } => {
+                out.u8(6);
+                out.u32(*rank);
+            }
             Reply::Refused { message } => {
                 out.u8(5);
                 out.text(message);
@@ -324,6 +334,9 @@ impl Reply {
             4 => Reply::Farewell,
             5 => Reply::Refused {
                 message: input.text("reason")?,
+            },
+            6 => Reply::Lost {
+                rank: input.u32("rank")?,
             },
             code => {
                 return Err(ProtocolError::UnknownCode {

@@ -20,6 +20,11 @@ impl Random {
         Random(seed)
     }
 
+    /// The sequence of this seed.
+    pub fn from_seed(seed: u64) -> Self {
+        Random(seed)
+    }
+
     /// The next 64 bits.
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

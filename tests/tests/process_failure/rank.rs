@@ -1,0 +1,255 @@
+//! What each rank of a run does: epochs of one kind without end, until a call fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use host_stub::win::{Assertion, Datatype, Layout, LockKind, Op, Target, Window};
+use host_stub::{Job, JobOptions};
+use integration_tests::random::Random;
+use integration_tests::usage;
+
+use crate::run::{FATE, KIND, SEED};
+
+type Failed = Box<dyn std::error::Error>;
+
+/// Bytes of a rank's window: enough for transfers that providers cut into pieces.
+const SIZE: usize = 1 << 17;
+/// Steps within which a rank may signal itself.
+const STEPS: u64 = 40;
+/// Microseconds within which a rank may be signalled.
+const DELAY: u64 = 60_000;
+
+/// Microseconds of a clock that all processes share.
+pub(crate) fn clock() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
+}
+
+/// One line, whole, at once: another thread or a signal may end the process right after it.
+fn say(text: &str) {
+    let line = format!("@{text}\n");
+    // SAFETY: the bytes are there; standard output is the launcher's pipe.
+    unsafe { libc::write(1, line.as_ptr().cast(), line.len()) };
+}
+
+/// The end that the seed has for this run.
+struct End {
+    signal: i32,
+    /// The step before which the rank signals itself; none if a thread does, at any moment.
+    step: Option<u64>,
+    delay: Duration,
+}
+
+impl End {
+    fn of(seed: u64, fate: &str) -> (u64, End) {
+        let mut random = Random::from_seed(seed);
+        let victim = random.word();
+        let signal = if fate == "Killed" {
+            libc::SIGKILL
+        } else {
+            libc::SIGSTOP
+        };
+        let inside = random.word() % 2 == 0;
+        let end = End {
+            signal,
+            step: (!inside).then(|| random.word() % STEPS),
+            delay: Duration::from_micros(random.word() % DELAY),
+        };
+        (victim, end)
+    }
+
+    fn strike(&self) {
+        say(&format!("signal {}", clock()));
+        // SAFETY: a signal to this process.
+        unsafe { libc::kill(libc::getpid(), self.signal) };
+    }
+}
+
+/// A rank between its start and its error.
+struct Rank {
+    job: Arc<Job>,
+    rank: usize,
+    size: usize,
+    step: u64,
+    end: Option<End>,
+    random: Random,
+    /// Origins and results. Never freed: an operation that was given up may still name them.
+    buffer: &'static mut [u8],
+}
+
+impl Rank {
+    /// Between two calls: where a victim may signal itself.
+    fn pause(&mut self) {
+        if let Some(end) = &self.end
+            && end.step == Some(self.step)
+        {
+            end.strike();
+        }
+        self.step += 1;
+    }
+
+    fn another(&mut self) -> usize {
+        (self.rank + 1 + self.random.below(self.size - 1)) % self.size
+    }
+
+    /// A few operations on a rank, small and large, with and without result.
+    fn operate(&mut self, window: &Window, rank: usize) -> Result<(), Failed> {
+        for _ in 0..1 + self.random.below(3) {
+            self.pause();
+            let large = self.random.below(4) == 0;
+            let layout = Layout::contiguous(Datatype::Uint8, if large { SIZE / 2 } else { 8 });
+            let target = Target {
+                rank,
+                displacement: 64,
+                layout: &layout,
+            };
+            let half = self.buffer.as_mut_ptr();
+            // SAFETY: the buffer lives to the end of the process; its halves are only written by
+            // operations, and nobody looks.
+            unsafe {
+                let result = half.add(SIZE / 2);
+                match self.random.below(3) {
+                    0 => window.put(half, &layout, target)?,
+                    1 => window.get(result, &layout, target)?,
+                    _ => {
+                        window.fetch_and_op(half, result, Datatype::Uint64, rank, 0, Op::Sum)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn epoch(&mut self, kind: &str, window: &Window) -> Result<(), Failed> {
+        let none = Assertion::empty();
+        let other = self.another();
+        match kind {
+            "fence" => {
+                self.operate(window, other)?;
+                self.pause();
+                window.fence(none)?;
+            }
+            "post-start-complete-wait" => {
+                let all: Vec<usize> = (0..self.size).filter(|r| *r != self.rank).collect();
+                self.pause();
+                window.post(&all, none)?;
+                self.pause();
+                window.start(&all, none)?;
+                self.operate(window, other)?;
+                window.complete()?;
+                self.pause();
+                window.wait()?;
+            }
+            "lock shared" | "lock exclusive" => {
+                let kind = if kind == "lock shared" {
+                    LockKind::Shared
+                } else {
+                    LockKind::Exclusive
+                };
+                self.pause();
+                window.lock(kind, other, none)?;
+                self.operate(window, other)?;
+                self.pause();
+                window.unlock(other)?;
+            }
+            "lock_all and flush" => {
+                self.pause();
+                window.lock_all(none)?;
+                for _ in 0..3 {
+                    let other = self.another();
+                    self.operate(window, other)?;
+                    self.pause();
+                    window.flush(other)?;
+                }
+                window.flush_all()?;
+                self.pause();
+                window.unlock_all()?;
+            }
+            "window creation" => {
+                self.pause();
+                let another = Window::allocate(&self.job, 4096, 1)?;
+                self.pause();
+                another.free()?;
+            }
+            "barrier" => {
+                self.pause();
+                self.job.barrier()?;
+            }
+            other => panic!("no epochs of kind {other}"),
+        }
+        Ok(())
+    }
+
+    fn until_error(&mut self, kind: &str) -> Failed {
+        let window = match Window::allocate(&self.job, SIZE, 1) {
+            Ok(window) => window,
+            Err(error) => return error.into(),
+        };
+        let rest = |rank: &mut Rank| -> Result<(), Failed> {
+            if kind == "fence" {
+                window.fence(Assertion::empty())?;
+            }
+            loop {
+                rank.epoch(kind, &window)?;
+            }
+        };
+        match rest(self) {
+            Ok(()) => "the epochs ended".into(),
+            Err(error) => error,
+        }
+        // The window is dropped without being freed, as its documentation has it after a failure.
+    }
+}
+
+/// Runs this process's part.
+pub(crate) fn run() {
+    let variable = |name| std::env::var(name).unwrap();
+    let (kind, fate) = (variable(KIND), variable(FATE));
+    let seed: u64 = variable(SEED).parse().unwrap();
+    let open = usage::descriptors().len();
+    let job = Job::init(JobOptions::default()).expect("init");
+    let (rank, size) = (job.rank() as usize, job.size() as usize);
+    let (victim, end) = End::of(seed, &fate);
+    let victim = victim as usize % size;
+    say(&format!("ready {rank} {}", std::process::id()));
+    let struck = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        if rank == victim && end.step.is_none() {
+            let End { signal, delay, .. } = end;
+            let struck = &struck;
+            scope.spawn(move || {
+                std::thread::sleep(delay);
+                struck.store(true, Ordering::Relaxed);
+                End {
+                    signal,
+                    step: None,
+                    delay,
+                }
+                .strike();
+            });
+        }
+        let mut part = Rank {
+            job: Arc::clone(&job),
+            rank,
+            size,
+            step: 0,
+            end: (rank == victim).then_some(end),
+            random: Random::from_seed(seed ^ ((rank as u64 + 1) << 32)),
+            buffer: Box::leak(vec![0; SIZE].into_boxed_slice()),
+        };
+        let error = part.until_error(&kind);
+        let text = error.to_string().replace('\n', " ");
+        say(&format!("error {rank} {} {text}", clock()));
+    });
+    // Leaving cannot go well, and must not hang either.
+    let left = job.finalize().is_err();
+    drop(job);
+    let leaked = usage::descriptors().len().saturating_sub(open);
+    say(&format!("left {rank} {left} {leaked}"));
+}

@@ -1,0 +1,257 @@
+//! One run: a job whose ranks go on when one fails, watched from outside to its very end.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use integration_tests::fixtures::{host_stub, ofi_plugin};
+use integration_tests::usage::shared_memory_files;
+
+use crate::Fate;
+
+pub(crate) const KIND: &str = "CHAOS_KIND";
+pub(crate) const FATE: &str = "CHAOS_FATE";
+pub(crate) const SEED: &str = "CHAOS_RUN_SEED";
+
+/// Ranks of a job.
+const RANKS: usize = 3;
+/// Milliseconds after which a silent peer is given up, where ranks are stopped.
+const TIMEOUT: &str = "600";
+/// In this time the next thing must happen, on a machine that is busy with much else.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is tried.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) fate: Fate,
+    pub(crate) kind: &'static str,
+    pub(crate) provider: &'static str,
+    pub(crate) seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) signals: usize,
+    pub(crate) errors: usize,
+    pub(crate) returned: usize,
+    pub(crate) lost: usize,
+    pub(crate) slowest: Duration,
+}
+
+impl Seen {
+    pub(crate) fn add(&mut self, other: &Seen) {
+        self.signals += other.signals;
+        self.errors += other.errors;
+        self.returned += other.returned;
+        self.lost += other.lost;
+        self.slowest = self.slowest.max(other.slowest);
+    }
+}
+
+/// The lines that ranks say, and what is known from them.
+struct Watch {
+    lines: Receiver<String>,
+    log: Vec<String>,
+    pids: HashMap<usize, i32>,
+    signalled: Option<u64>,
+    errors: HashMap<usize, u64>,
+    left: HashMap<usize, usize>,
+}
+
+impl Watch {
+    /// Takes lines until `done`; false if that takes too long, or all have ended before.
+    fn until(&mut self, done: impl Fn(&Watch) -> bool) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while !done(self) {
+            let wait = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(wait) {
+                Ok(line) => self.take(line),
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, line: String) {
+        // The harness of the rank prints its own lines before ours, without a newline.
+        if let Some((_, said)) = line.split_once('@') {
+            let mut words = said.split(' ');
+            let what = words.next().unwrap_or_default();
+            let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+            match (what, number(), number()) {
+                ("ready", Some(rank), Some(pid)) => {
+                    self.pids.insert(rank as usize, pid as i32);
+                }
+                ("signal", Some(at), _) => self.signalled = Some(at),
+                ("error", Some(rank), Some(at)) => {
+                    self.errors.insert(rank as usize, at);
+                }
+                ("left", Some(rank), _) => {
+                    let leaked = said.rsplit(' ').next().and_then(|n| n.parse().ok());
+                    self.left.insert(rank as usize, leaked.unwrap_or(0));
+                }
+                _ => {}
+            }
+        }
+        self.log.push(line);
+    }
+
+    /// The rank that was signalled, once everybody else has told of an error.
+    fn victim(&self) -> Option<usize> {
+        let mut silent = (0..RANKS).filter(|rank| !self.left.contains_key(rank));
+        silent.next().filter(|_| silent.next().is_none())
+    }
+}
+
+fn relay(from: impl Read + Send + 'static, to: std::sync::mpsc::Sender<String>) {
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines() {
+            let Ok(line) = line else { break };
+            if to.send(line).is_err() {
+                break;
+            }
+        }
+    });
+}
+
+/// Runs a case, and panics with all that was said unless everything is as it must be.
+pub(crate) fn run(case: &Case) -> Seen {
+    let place = std::env::temp_dir().join(format!(
+        "chaos-{}-{:?}",
+        std::process::id(),
+        thread::current().id()
+    ));
+    std::fs::create_dir_all(&place).unwrap();
+    let timeout = match case.fate {
+        Fate::Killed => "0",
+        Fate::Stopped => TIMEOUT,
+    };
+    let mut child = Command::new(host_stub())
+        .args(["launch", "-n", &RANKS.to_string(), "--enable-recovery"])
+        .arg("--plugin")
+        .arg(ofi_plugin())
+        .args(["--provider", case.provider])
+        .args(["--mca", "btl_ofi_peer_timeout", timeout, "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "rank_that_fails_or_survives", "--ignored"])
+        .args(["--nocapture", "--test-threads=1"])
+        .env("XDG_RUNTIME_DIR", &place)
+        .env("OMPI_MCA_mca_base_param_files", "none")
+        .envs(["FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE"].map(|name| (name, "lo")))
+        .env(KIND, case.kind)
+        .env(FATE, format!("{:?}", case.fate))
+        .env(SEED, case.seed.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (sender, lines) = channel();
+    relay(child.stdout.take().unwrap(), sender.clone());
+    relay(child.stderr.take().unwrap(), sender);
+    let mut watch = Watch {
+        lines,
+        log: Vec::new(),
+        pids: HashMap::new(),
+        signalled: None,
+        errors: HashMap::new(),
+        left: HashMap::new(),
+    };
+    let mut wrong = Vec::new();
+    if !watch.until(|w| w.left.len() == RANKS - 1) {
+        wrong.push(String::from("not every survivor gets an error"));
+    }
+    let mut returned = 0;
+    if case.fate == Fate::Stopped
+        && let Some(pid) = watch.victim().and_then(|victim| watch.pids.get(&victim))
+    {
+        // SAFETY: a rank of this run; the launcher has not reaped it.
+        unsafe { libc::kill(*pid, libc::SIGCONT) };
+        if watch.until(|w| w.left.len() == RANKS) {
+            returned = 1;
+        } else {
+            wrong.push(String::from("the rank that came back gets no error"));
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        match child.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if !wrong.is_empty() || Instant::now() > deadline => {
+                wrong.push(String::from("the job does not end"));
+                // SAFETY: our own child, not yet waited for. It ends its ranks.
+                unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+                break child.wait().ok();
+            }
+            None => thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    while watch.until(|_| false) {}
+    let code = status.and_then(|s| s.code());
+    let expected = match case.fate {
+        Fate::Killed => 137,
+        // Nobody leaves the job in good order.
+        Fate::Stopped => 5,
+    };
+    if code != Some(expected) {
+        wrong.push(format!(
+            "the launcher ended with {status:?}, not {expected}"
+        ));
+    }
+    wrong.extend(left_behind(&watch, &place));
+    let struck = watch.signalled.unwrap_or(u64::MAX);
+    for (rank, at) in &watch.errors {
+        if *at < struck {
+            wrong.push(format!("rank {rank} failed before anything happened"));
+        }
+    }
+    let _ = std::fs::remove_dir_all(&place);
+    assert!(
+        wrong.is_empty(),
+        "{case:?}: {}; repeat it with CHAOS_SEED={}\n{}",
+        wrong.join("; "),
+        case.seed,
+        watch.log.join("\n")
+    );
+    let survivors = RANKS - 1;
+    let errors = watch.errors.len() - returned;
+    let slowest = watch.errors.values().map(|at| at.saturating_sub(struck));
+    Seen {
+        signals: usize::from(watch.signalled.is_some()),
+        errors,
+        returned,
+        lost: survivors.saturating_sub(errors),
+        // One that came back learns late, of course.
+        slowest: if returned == 0 {
+            Duration::from_micros(slowest.max().unwrap_or(0))
+        } else {
+            let mut all: Vec<u64> = slowest.collect();
+            all.sort_unstable();
+            all.pop();
+            Duration::from_micros(all.pop().unwrap_or(0))
+        },
+    }
+}
+
+/// What is still there of a job that has ended.
+fn left_behind(watch: &Watch, place: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let files = shared_memory_files();
+    for (rank, pid) in &watch.pids {
+        // A zombie has an entry too.
+        if Path::new(&format!("/proc/{pid}")).exists() {
+            found.push(format!("process {pid} of rank {rank} is still there"));
+        }
+        let named = |name: &&String| name.split([':', '.']).any(|part| *part == pid.to_string());
+        found.extend(files.iter().filter(named).map(|f| format!("/dev/shm/{f}")));
+    }
+    for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+        found.push(entry.path().display().to_string());
+    }
+    found
+}

@@ -7,6 +7,7 @@ use mca_params::{Allowed, Declaration, Kind, Level, Value};
 use plugin_api::{Status, ThreadLevel};
 
 use crate::bootstrap::{self, Bootstrap, BootstrapError};
+use crate::comm::{CommError, Hooks, Registry};
 use crate::loader::{
     self, Component, EndpointRef, Failure, HostServices, LoadError, Plugin, Transport,
     TransportError,
@@ -81,6 +82,9 @@ pub enum JobError {
         /// The job's size.
         size: u32,
     },
+    /// The world could not be freed in good order.
+    #[error(transparent)]
+    Comm(#[from] CommError),
     /// Something sent did not arrive.
     #[error("rank {rank}: flush before leaving the job returned {status}{}", cause(.failure))]
     Flush {
@@ -126,6 +130,7 @@ pub struct Job {
     /// Ranks of a pretended node; 0 for none.
     ranks_per_node: u32,
     bootstrap: Arc<dyn Bootstrap>,
+    comms: Registry,
 }
 
 /// The first failure reported. Reading it costs one load, so waiting loops may look at it.
@@ -227,6 +232,7 @@ impl Job {
             params,
             ranks_per_node,
             bootstrap,
+            comms: Registry::default(),
         }))
     }
 
@@ -278,6 +284,17 @@ impl Job {
         &self.bootstrap
     }
 
+    /// Where layers register to see communicators come and go.
+    pub fn comm_hooks(&self) -> &Hooks {
+        &self.comms.hooks
+    }
+
+    /// What this process keeps for its communicators.
+    #[inline]
+    pub(crate) fn comms(&self) -> &Registry {
+        &self.comms
+    }
+
     /// The parameters of this process.
     pub fn params(&self) -> &Arc<Params> {
         &self.params
@@ -312,10 +329,14 @@ impl Job {
         self.bootstrap.abort(code, message);
     }
 
-    /// Completes what the calling thread sent, waits for all ranks, and leaves the job in good
-    /// order; collective. Other threads have flushed before, and nothing is sent afterwards. The transport itself ends with the last reference
+    /// Frees the world, completes what the calling thread sent, waits for all ranks, and leaves the
+    /// job in good order; collective. Other threads have flushed before, and nothing is sent afterwards. The transport itself ends with the last reference
     /// to it.
     pub fn finalize(&self) -> Result<(), JobError> {
+        let ended = match self.comms.take_world() {
+            Some(world) => world.end(),
+            None => Ok(()),
+        };
         let flushed = self.transport.flush(None);
         // The others are not made to wait for ever because of a failure here.
         self.barrier()?;
@@ -324,7 +345,8 @@ impl Job {
             rank: self.rank(),
             status,
             failure: self.failed().cloned(),
-        })
+        })?;
+        Ok(ended?)
     }
 }
 

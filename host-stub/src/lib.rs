@@ -3,6 +3,8 @@
 //! - [`loader`] opens a plugin, checks it, and wraps its functions.
 //! - [`bootstrap`] tells the processes of a job of each other; [`launcher`] starts them.
 //! - [`job`] puts the two together: a process as a rank, connected to all others.
+//! - [`comm`] is groups of its ranks, with hooks for layers; [`coll`] what they do collectively.
+//! - `mailbox` carries small messages made of puts, `schedule` runs collectives over them.
 //! - [`win`] is one-sided communication in terms of windows.
 //! - [`params`] and [`log`] are the plugin's and the host's settings and messages.
 //! - [`command`] is the `host-stub` program.
@@ -10,12 +12,17 @@
 //! A window belongs to a job, a job holds a transport, a transport keeps its plugin loaded.
 
 pub mod bootstrap;
+pub mod coll;
+pub mod comm;
 pub mod command;
 pub mod job;
 pub mod launcher;
 pub mod loader;
 pub mod log;
+mod mailbox;
 pub mod params;
+mod schedule;
 pub mod win;
 
+pub use comm::Comm;
 pub use job::{Job, JobError, JobOptions};

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 /// Zeroed, page-aligned memory, freed on drop. Peers may write it at any time, so nothing here
 /// makes a reference to its contents.
-pub(super) struct Pages {
+pub(crate) struct Pages {
     base: NonNull<u8>,
     layout: AllocLayout,
 }
@@ -20,7 +20,7 @@ const ALIGNMENT: usize = 4096;
 
 impl Pages {
     /// `len` bytes (at least one page); `None` when there is no such memory.
-    pub(super) fn new(len: usize) -> Option<Pages> {
+    pub(crate) fn new(len: usize) -> Option<Pages> {
         let layout = AllocLayout::from_size_align(len.max(1), ALIGNMENT)
             .ok()?
             .pad_to_align();
@@ -30,7 +30,7 @@ impl Pages {
     }
 
     #[inline]
-    pub(super) fn base(&self) -> *mut u8 {
+    pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 }

@@ -13,10 +13,10 @@ use crate::loader::EndpointRef;
 
 /// A copy of a peer's registration handle, at an 8-byte aligned address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HandleCopy(Box<[u64]>);
+pub(crate) struct HandleCopy(Box<[u64]>);
 
 impl HandleCopy {
-    pub(super) fn new(bytes: &[u8]) -> HandleCopy {
+    pub(crate) fn new(bytes: &[u8]) -> HandleCopy {
         HandleCopy(
             bytes
                 .chunks(8)
@@ -30,7 +30,7 @@ impl HandleCopy {
     }
 
     #[inline]
-    pub(super) fn as_ptr(&self) -> *const Handle {
+    pub(crate) fn as_ptr(&self) -> *const Handle {
         self.0.as_ptr().cast()
     }
 }

@@ -1,6 +1,8 @@
 //! What the tests of the loader, the launcher and jobs share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod ranks;
+
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,0 +1,3 @@
+//! Collectives of communicators.
+
+pub(crate) mod algorithms;

@@ -1,0 +1,190 @@
+//! A communicator: who is in it, and its end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::error::{CommError, CommResult};
+use super::group::Group;
+use super::hooks::Seen;
+use crate::job::Job;
+use crate::schedule::{Engine, Scope};
+
+pub(super) struct Inner {
+    job: Arc<Job>,
+    scope: Arc<Scope>,
+    /// Set once, after the last step of its creation.
+    seen: OnceLock<Seen>,
+    freed: AtomicBool,
+}
+
+/// Ranks of a job with a context of their own, in which their collectives and agreements are told
+/// from all others. Clones are the same communicator. Any thread may call, within the job's level;
+/// collective calls are made by every rank in the same order.
+///
+/// It is ended by [`free`](Self::free), which every rank calls; one that is dropped without it
+/// keeps its context for ever.
+#[derive(Clone)]
+pub struct Comm(pub(super) Arc<Inner>);
+
+impl Comm {
+    /// A communicator whose hooks have not run.
+    pub(super) fn bare(job: &Arc<Job>, members: Vec<u32>, me: usize, context: u16) -> Comm {
+        Comm(Arc::new(Inner {
+            job: Arc::clone(job),
+            scope: Arc::new(Scope::new(members, me, context)),
+            seen: OnceLock::new(),
+            freed: AtomicBool::new(false),
+        }))
+    }
+
+    /// Runs the create hooks; collective over the new communicator.
+    pub(super) fn complete(self, seen: Seen) -> CommResult<Comm> {
+        let created = seen.create(&self);
+        match created {
+            Ok(()) => {
+                let _ = self.0.seen.set(seen);
+                Ok(self)
+            }
+            Err(error) => {
+                self.0.freed.store(true, Ordering::Release);
+                self.job().comms().contexts.release(self.context());
+                Err(error)
+            }
+        }
+    }
+
+    /// This process's rank.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.0.scope.rank()
+    }
+
+    /// Ranks.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.0.scope.size()
+    }
+
+    /// The job.
+    #[inline]
+    pub fn job(&self) -> &Arc<Job> {
+        &self.0.job
+    }
+
+    /// The job rank of a rank.
+    pub fn job_rank(&self, rank: usize) -> CommResult<u32> {
+        let members = self.0.scope.members();
+        members.get(rank).copied().ok_or(CommError::BadArgument {
+            call: "job_rank",
+            reason: format!("no rank {rank} in a communicator of {}", members.len()),
+        })
+    }
+
+    /// The ranks, as a group.
+    pub fn group(&self) -> Group {
+        Group::of_members(self.0.scope.members())
+    }
+
+    /// The node of a rank: ranks with the same number share memory.
+    pub fn node(&self, rank: usize) -> CommResult<u32> {
+        Ok(self.job().node(self.job_rank(rank)?))
+    }
+
+    /// Whether all ranks share one node.
+    pub fn is_one_node(&self) -> bool {
+        let members = self.0.scope.members();
+        let node = |member: &u32| self.job().node(*member);
+        members.iter().all(|m| node(m) == node(&members[0]))
+    }
+
+    /// The number by which messages of this communicator are told from others; the same on every
+    /// rank, and no other communicator of a rank has it at the same time.
+    pub fn context(&self) -> u16 {
+        self.0.scope.context()
+    }
+
+    /// Whether both are the same communicator.
+    pub fn is_same(&self, other: &Comm) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Whether it was freed.
+    pub fn is_freed(&self) -> bool {
+        self.0.freed.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn scope(&self) -> &Arc<Scope> {
+        &self.0.scope
+    }
+
+    /// The engine that runs its collectives.
+    #[inline]
+    pub(crate) fn engine(&self, call: &'static str) -> CommResult<&Engine> {
+        if self.0.freed.load(Ordering::Acquire) {
+            return Err(CommError::Freed { call });
+        }
+        self.any_engine(call)
+    }
+
+    /// As [`engine`](Self::engine), for a communicator that is being freed.
+    #[inline]
+    pub(super) fn any_engine(&self, call: &'static str) -> CommResult<&Engine> {
+        // No communicator is made before the engine; this is for the type.
+        self.0.job.comms().engine().ok_or(CommError::Freed { call })
+    }
+
+    /// Ends the communicator: collective. Waits until the collectives under way have ended and
+    /// every rank is here, then runs the destroy hooks from the lowest layer to the highest. All
+    /// clones are freed with it. The world is freed when the job is left, and not before.
+    pub fn free(self) -> CommResult<()> {
+        if self.context() == 0 {
+            return Err(CommError::BadArgument {
+                call: "free",
+                reason: "the world lasts as long as the job".to_owned(),
+            });
+        }
+        self.end()
+    }
+
+    /// Frees any communicator.
+    pub(crate) fn end(self) -> CommResult<()> {
+        let call = "free";
+        if self.0.freed.swap(true, Ordering::SeqCst) {
+            return Err(CommError::Freed { call });
+        }
+        let engine = self.any_engine(call)?;
+        engine.drain(self.job(), self.scope());
+        let met = self.exchange(&[]).map(drop);
+        let hooked = match self.0.seen.get() {
+            Some(seen) => seen.destroy(&self),
+            None => Ok(()),
+        };
+        if met.is_ok() {
+            // Not where ranks may still send with that number.
+            self.job().comms().contexts.release(self.context());
+        }
+        met.and(hooked)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !*self.freed.get_mut() && self.seen.get().is_some() {
+            tracing::warn!(
+                context = self.scope.context(),
+                "a communicator was dropped without being freed; its context stays in use"
+            );
+        }
+    }
+}
+
+impl std::fmt::Debug for Comm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Comm")
+            .field("context", &self.context())
+            .field("rank", &self.rank())
+            .field("members", &self.0.scope.members())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,283 @@
+//! How communicators are made.
+
+use std::sync::Arc;
+
+use super::communicator::Comm;
+use super::context::{MASK, lowest_common};
+use super::error::{CommError, CommResult};
+use super::exchange::exchange;
+use super::group::Group;
+use crate::job::Job;
+use crate::schedule::{Engine, Scope};
+
+/// The color of ranks that want no new communicator.
+pub const UNDEFINED: Option<u32> = None;
+
+/// What a rank says when a communicator is made.
+struct Wish {
+    color: Option<u32>,
+    key: i64,
+    /// What this rank cannot take part for.
+    refusal: String,
+}
+
+impl Comm {
+    /// All ranks of the job. The first call is collective, and makes it; later ones give the same.
+    pub fn world(job: &Arc<Job>) -> CommResult<Comm> {
+        job.comms().world(job, || {
+            let members: Vec<u32> = (0..job.size()).collect();
+            let world = Comm::bare(job, members, job.rank() as usize, 0);
+            let seen = job.comms().hooks.snapshot();
+            world.compare_layers(&seen.shape())?;
+            world.complete(seen)
+        })
+    }
+
+    /// A communicator of this process alone. Not collective.
+    pub fn alone(job: &Arc<Job>) -> CommResult<Comm> {
+        let world = Comm::world(job)?;
+        let group = Group::of_members(&[job.rank()]);
+        world.create_from_group(&group, 0)
+    }
+
+    /// The same ranks with another context; collective.
+    pub fn dup(&self) -> CommResult<Comm> {
+        let made = self.make(
+            "dup",
+            Wish {
+                color: Some(0),
+                key: 0,
+                refusal: String::new(),
+            },
+        )?;
+        made.ok_or_else(|| lost("dup"))
+    }
+
+    /// A communicator for each color, its ranks in the order of their keys, and of the ranks here
+    /// where keys are equal; none for ranks whose color is [`UNDEFINED`]. Collective.
+    pub fn split(&self, color: Option<u32>, key: i64) -> CommResult<Option<Comm>> {
+        self.make(
+            "split",
+            Wish {
+                color,
+                key,
+                refusal: String::new(),
+            },
+        )
+    }
+
+    /// A communicator for each node (MPI_Comm_split_type with MPI_COMM_TYPE_SHARED). Collective.
+    pub fn split_by_node(&self, key: i64) -> CommResult<Comm> {
+        let node = self.node(self.rank())?;
+        self.split(Some(node), key)?
+            .ok_or_else(|| lost("split_by_node"))
+    }
+
+    /// A communicator of the group's ranks, in its order, all of them of this communicator; none
+    /// for others. Collective over this communicator; every rank gives the same group, or disjoint
+    /// groups are given by their own ranks.
+    pub fn create(&self, group: &Group) -> CommResult<Option<Comm>> {
+        let strangers = group.difference(&self.group());
+        let refusal = match strangers.job_ranks().first() {
+            Some(stranger) => format!("job rank {stranger} of its group is not in the parent"),
+            None => String::new(),
+        };
+        let mine = self.job().rank();
+        let position = group.rank_of(mine);
+        self.make(
+            "create",
+            Wish {
+                // Its first member names a group among disjoint ones.
+                color: position.and_then(|_| group.job_ranks().first().copied()),
+                key: position.unwrap_or(0) as i64,
+                refusal,
+            },
+        )
+    }
+
+    /// A communicator of the group's ranks, made by them alone: collective over the group, which
+    /// lies in this communicator. Groups with a rank in common that are being made at the same time
+    /// by several threads are told apart by `tag`.
+    pub fn create_from_group(&self, group: &Group, tag: u32) -> CommResult<Comm> {
+        let call = "create_from_group";
+        let engine = self.engine(call)?;
+        let refuse = |reason: String| CommError::BadArgument { call, reason };
+        if let Some(stranger) = group.difference(&self.group()).job_ranks().first() {
+            return Err(refuse(format!(
+                "job rank {stranger} of the group is not in the parent"
+            )));
+        }
+        let Some(me) = group.rank_of(self.job().rank()) else {
+            return Err(refuse("this process is not in the group".to_owned()));
+        };
+        if tag >= crate::mailbox::Header::SEQUENCES {
+            return Err(refuse(format!("tag {tag} has more than 24 bits")));
+        }
+        let members = group.job_ranks().to_vec();
+        let scope = Arc::new(Scope::new(members, me, self.context()));
+        let wish = Wish {
+            color: Some(0),
+            key: 0,
+            refusal: String::new(),
+        };
+        let made = self.agree(engine, &scope, Some(tag), &wish)?;
+        made.ok_or_else(|| lost(call))
+    }
+
+    fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
+        let engine = self.engine(call)?;
+        self.agree(engine, self.scope(), None, &wish)
+    }
+
+    /// Agrees with the ranks of a scope on the members and the context of new communicators, and
+    /// makes this rank's.
+    fn agree(
+        &self,
+        engine: &Engine,
+        scope: &Arc<Scope>,
+        group: Option<u32>,
+        wish: &Wish,
+    ) -> CommResult<Option<Comm>> {
+        let registry = self.job().comms();
+        let seen = registry.hooks.snapshot();
+        let parent = scope.context();
+        registry.contexts.queue(parent);
+        let agreed = loop {
+            let mask = registry.contexts.offer(parent);
+            let blob = encode(wish, mask.as_ref(), &seen.shape());
+            let said = exchange(self.job(), engine, scope, group, &blob);
+            let decided = said.and_then(|all| decide(&all));
+            if mask.is_some() {
+                let number = decided.as_ref().ok().and_then(|d| d.context);
+                // A number is taken only where a communicator will have it.
+                let number = number.filter(|_| wish.color.is_some());
+                registry.contexts.settle(number);
+            }
+            match decided {
+                // It was another thread's turn at some rank.
+                Ok(Decided { again: true, .. }) => std::thread::yield_now(),
+                Ok(decided) => break Ok(decided),
+                Err(error) => break Err(error),
+            }
+        };
+        registry.contexts.leave(parent);
+        let Decided {
+            context, mut wants, ..
+        } = agreed?;
+        let Some(context) = context else {
+            return Err(CommError::Creation {
+                rank: scope.rank(),
+                reason: "no context number is free at all ranks; free some communicators"
+                    .to_owned(),
+            });
+        };
+        if wish.color.is_none() {
+            return Ok(None);
+        }
+        wants.retain(|want| want.0 == wish.color);
+        wants.sort_by_key(|(_, key, rank)| (*key, *rank));
+        let members: Vec<u32> = wants
+            .iter()
+            .map(|(_, _, rank)| scope.job_rank(*rank) as u32)
+            .collect();
+        let me = wants.iter().position(|want| want.2 == scope.rank());
+        let me = me.ok_or_else(|| lost("communicator creation"))?;
+        Comm::bare(self.job(), members, me, context)
+            .complete(seen)
+            .map(Some)
+    }
+
+    /// Makes sure that all ranks have registered the same layers.
+    fn compare_layers(&self, shape: &[u8]) -> CommResult<()> {
+        let all = self.exchange(shape)?;
+        same_layers(all.iter().map(Vec::as_slice))
+    }
+}
+
+/// An answer without this rank in it.
+fn lost(call: &'static str) -> CommError {
+    CommError::Job {
+        call,
+        reason: "the ranks' answers do not contain this one".to_owned(),
+    }
+}
+
+struct Decided {
+    context: Option<u16>,
+    again: bool,
+    /// Color, key and rank.
+    wants: Vec<(Option<u32>, i64, usize)>,
+}
+
+/// color (8), key (8), whether there is a mask (8), mask, length of refusal (8), refusal, layers.
+fn encode(wish: &Wish, mask: Option<&[u8; MASK]>, layers: &[u8]) -> Vec<u8> {
+    let color = wish.color.map_or(u64::MAX, u64::from);
+    let mut blob = Vec::with_capacity(32 + MASK + layers.len());
+    blob.extend_from_slice(&color.to_le_bytes());
+    blob.extend_from_slice(&wish.key.to_le_bytes());
+    blob.extend_from_slice(&u64::from(mask.is_some()).to_le_bytes());
+    blob.extend_from_slice(mask.unwrap_or(&[0; MASK]));
+    blob.extend_from_slice(&(wish.refusal.len() as u64).to_le_bytes());
+    blob.extend_from_slice(wish.refusal.as_bytes());
+    blob.extend_from_slice(layers);
+    blob
+}
+
+fn decide(all: &[Vec<u8>]) -> CommResult<Decided> {
+    let mut wants = Vec::with_capacity(all.len());
+    let mut layers = Vec::with_capacity(all.len());
+    let mut again = false;
+    for (rank, blob) in all.iter().enumerate() {
+        let short = || CommError::Creation {
+            rank,
+            reason: format!("it sent {} B that are no wish", blob.len()),
+        };
+        let word = |at: usize| {
+            blob.get(at..at + 8)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map(u64::from_le_bytes)
+                .ok_or_else(short)
+        };
+        let refusal = usize::try_from(word(24 + MASK)?).unwrap_or(usize::MAX);
+        let rest = &blob[32 + MASK..];
+        let (refusal, shape) = rest.split_at_checked(refusal).ok_or_else(short)?;
+        if !refusal.is_empty() {
+            return Err(CommError::Creation {
+                rank,
+                reason: String::from_utf8_lossy(refusal).into_owned(),
+            });
+        }
+        again |= word(16)? == 0;
+        wants.push((u32::try_from(word(0)?).ok(), word(8)? as i64, rank));
+        layers.push(shape);
+    }
+    same_layers(layers.into_iter())?;
+    let masks = all.iter().map(|blob| &blob[24..24 + MASK]);
+    Ok(Decided {
+        context: lowest_common(masks).filter(|_| !again),
+        again,
+        wants,
+    })
+}
+
+fn same_layers<'a>(shapes: impl Iterator<Item = &'a [u8]>) -> CommResult<()> {
+    let mut first = None;
+    for (rank, shape) in shapes.enumerate() {
+        let first = *first.get_or_insert(shape);
+        if shape != first {
+            let name = |shape: &[u8]| -> Vec<u32> {
+                let words = shape.as_chunks::<4>().0.iter();
+                words.map(|word| u32::from_le_bytes(*word)).collect()
+            };
+            return Err(CommError::Creation {
+                rank,
+                reason: format!(
+                    "it has create hooks of layers {:?}, rank 0 of {:?}; every rank registers the same",
+                    name(shape),
+                    name(first)
+                ),
+            });
+        }
+    }
+    Ok(())
+}

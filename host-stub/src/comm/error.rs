@@ -1,0 +1,106 @@
+//! Everything a communicator or a collective can refuse or fail with.
+
+use crate::win::Op;
+use plugin_api::Datatype;
+
+/// What a layer's hook can fail with.
+pub type HookError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a communicator's call did not do what was asked. Mistakes of the caller are found before
+/// anything is sent.
+#[non_exhaustive]
+#[derive(Debug, thiserror::Error)]
+pub enum CommError {
+    /// An argument.
+    #[error("{call}: {reason}")]
+    BadArgument {
+        /// The call.
+        call: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The operation is not defined on the datatype, or not for reductions.
+    #[error("{call}: operation {op} is not defined on datatype {datatype:?} in a reduction")]
+    InvalidOperation {
+        /// The call.
+        call: &'static str,
+        /// The operation.
+        op: Op,
+        /// The element type.
+        datatype: Datatype,
+    },
+    /// The communicator was freed.
+    #[error("{call} on a communicator that was freed")]
+    Freed {
+        /// The call.
+        call: &'static str,
+    },
+    /// Creation failed at some rank; every rank learns of it.
+    #[error("communicator creation failed on rank {rank}: {reason}")]
+    Creation {
+        /// The rank, in the communicator over which the creation ran.
+        rank: usize,
+        /// Its reason.
+        reason: String,
+    },
+    /// The ranks did not call for the same thing; found in the checking mode.
+    #[error("{call}: the ranks do not agree. {reason}")]
+    Mismatch {
+        /// The call here.
+        call: &'static str,
+        /// What differs, and at which ranks.
+        reason: String,
+    },
+    /// A rank sent another amount than this one waits for.
+    #[error(
+        "{call}: rank {rank} sent {sent} B where {wanted} B were due; counts and types of the ranks \
+         differ (OMPI_MCA_host_check=1 says how)"
+    )]
+    Length {
+        /// The call.
+        call: &'static str,
+        /// The sender.
+        rank: usize,
+        /// What it sent, bytes.
+        sent: usize,
+        /// What was due, bytes.
+        wanted: usize,
+    },
+    /// A rank cannot be reached any more.
+    #[error("{call}: rank {rank} is gone or cannot be reached: {reason}")]
+    Peer {
+        /// The call.
+        call: &'static str,
+        /// The rank.
+        rank: usize,
+        /// What the transport says.
+        reason: String,
+    },
+    /// The job failed while the call waited.
+    #[error("{call} gave up waiting: {reason}")]
+    Job {
+        /// The call.
+        call: &'static str,
+        /// What the job reports.
+        reason: String,
+    },
+    /// An earlier failure left the communicator of no use.
+    #[error("{call}: the communicator failed before: {reason}")]
+    Broken {
+        /// The call.
+        call: &'static str,
+        /// The failure.
+        reason: String,
+    },
+    /// A layer's hook failed when the communicator was freed; it was freed all the same.
+    #[error("freeing a communicator: the destroy hook of layer {layer} failed: {reason}")]
+    DestroyHook {
+        /// The layer.
+        layer: u32,
+        /// Its reason.
+        reason: String,
+    },
+}
+
+/// What calls on communicators return.
+pub type CommResult<T> = Result<T, CommError>;

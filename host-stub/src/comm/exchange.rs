@@ -1,0 +1,68 @@
+//! What ranks of a communicator tell each other to make things: bytes of any length, from each to
+//! all. Not for speed.
+
+use std::sync::Arc;
+
+use super::communicator::Comm;
+use super::error::CommResult;
+use crate::coll::algorithms;
+use crate::job::Job;
+use crate::schedule::{Engine, Plane, Scope};
+
+impl Comm {
+    /// Gives every rank what each rank gave, in the order of the ranks; collective over this
+    /// communicator and no other rank. Also a barrier: no rank returns before all have called.
+    pub fn exchange(&self, data: &[u8]) -> CommResult<Vec<Vec<u8>>> {
+        let engine = self.any_engine("exchange")?;
+        exchange(self.job(), engine, self.scope(), None, data)
+    }
+}
+
+/// The same over a scope, among its control messages or, numbered, those of a group.
+pub(super) fn exchange(
+    job: &Job,
+    engine: &Engine,
+    scope: &Arc<Scope>,
+    group: Option<u32>,
+    data: &[u8],
+) -> CommResult<Vec<Vec<u8>>> {
+    let size = scope.size();
+    let gather = |mine: &[u8], all: &mut [u8]| {
+        let block = mine.len();
+        let sequence = match group {
+            Some(number) => (Plane::Group, number),
+            None => (Plane::Control, scope.next(Plane::Control)),
+        };
+        let (from, into) = (mine.as_ptr(), all.as_mut_ptr());
+        // SAFETY: both buffers are borrowed until the wait is over, which is when the collective
+        // is; a failed one is not waited for any longer than its buffers are used here, except by
+        // gets already under way, which a peer's failure leaves to the transport.
+        let ticket = unsafe {
+            engine.start_numbered("exchange", scope, sequence, |plan| {
+                algorithms::allgather_bruck(plan, from, into, block);
+            })
+        }?;
+        engine.wait(job, ticket)
+    };
+    let mut lengths = vec![0; 8 * size];
+    gather(&(data.len() as u64).to_ne_bytes(), &mut lengths)?;
+    let lengths: Vec<usize> = lengths
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|word| usize::try_from(u64::from_ne_bytes(*word)).unwrap_or(usize::MAX))
+        .collect();
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    if longest == 0 {
+        return Ok(vec![Vec::new(); size]);
+    }
+    let mut mine = data.to_vec();
+    mine.resize(longest, 0);
+    let mut all = vec![0; longest * size];
+    gather(&mine, &mut all)?;
+    Ok(all
+        .chunks(longest)
+        .zip(lengths)
+        .map(|(block, len)| block[..len.min(longest)].to_vec())
+        .collect())
+}

@@ -1,0 +1,111 @@
+//! Where the parts of a rank's region lie. The same on every rank of a job.
+
+use super::packing::GROUP;
+
+/// Most bytes that a rank spends on its region, as far as the smallest rings allow.
+const BUDGET: usize = 8 << 20;
+const SLOTS: [usize; 2] = [8, 4];
+const SLOT_BYTES: [usize; 2] = [1024, 512];
+
+/// The plan of the regions of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    ranks: usize,
+    /// Slots of a ring; at most 128, so that a byte counts them.
+    pub(super) slots: usize,
+    /// Bytes of a slot, a multiple of 8.
+    pub(super) slot_bytes: usize,
+}
+
+impl Layout {
+    /// For `ranks` ranks, over a transport whose puts take at most `put_limit` bytes.
+    pub(super) fn new(ranks: usize, put_limit: usize) -> Layout {
+        let most = put_limit / 8 * 8;
+        let sizes = SLOTS
+            .into_iter()
+            .flat_map(|slots| SLOT_BYTES.map(|bytes| (slots, bytes)));
+        let mut layout = Layout {
+            ranks,
+            slots: SLOTS[1],
+            slot_bytes: SLOT_BYTES[1].min(most),
+        };
+        for (slots, bytes) in sizes {
+            let candidate = Layout {
+                ranks,
+                slots,
+                slot_bytes: bytes.min(most),
+            };
+            if candidate.bytes() <= BUDGET {
+                layout = candidate;
+                break;
+            }
+        }
+        layout
+    }
+
+    /// Payload bytes of a message.
+    pub(super) fn capacity(&self) -> usize {
+        (self.slot_bytes / 8).saturating_sub(1) * GROUP
+    }
+
+    /// A slot of the ring that `from` writes, in words.
+    pub(super) fn inbox(&self, from: usize, slot: usize) -> usize {
+        (from * self.slots + slot) * (self.slot_bytes / 8)
+    }
+
+    /// The slot in which a message to `to` is made, in words.
+    pub(super) fn staging(&self, to: usize, slot: usize) -> usize {
+        self.inbox(self.ranks + to, slot)
+    }
+
+    /// The word in whose first byte `by` says how much it has taken.
+    pub(super) fn credit(&self, by: usize) -> usize {
+        self.inbox(2 * self.ranks, 0) + by
+    }
+
+    /// The word from which this rank tells `to` how much it has taken.
+    pub(super) fn given(&self, to: usize) -> usize {
+        self.credit(self.ranks) + to
+    }
+
+    /// The word to which a look at `to` reads.
+    pub(super) fn look(&self, to: usize) -> usize {
+        self.given(self.ranks) + to
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.look(self.ranks) * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_do_not_overlap() {
+        let layout = Layout::new(5, usize::MAX);
+        assert_eq!((layout.slots, layout.slot_bytes), (8, 1024));
+        let slot = layout.slot_bytes / 8;
+        assert_eq!(layout.inbox(0, 0), 0);
+        assert!(layout.inbox(4, 7) + slot <= layout.staging(0, 0));
+        assert!(layout.staging(4, 7) + slot <= layout.credit(0));
+        assert!(layout.credit(4) < layout.given(0));
+        assert!(layout.given(4) < layout.look(0));
+        assert_eq!(layout.look(4) * 8 + 8, layout.bytes());
+    }
+
+    #[test]
+    fn many_ranks_get_smaller_rings() {
+        let few = Layout::new(4, usize::MAX);
+        let many = Layout::new(2000, usize::MAX);
+        assert!(many.slots < few.slots && many.slot_bytes < few.slot_bytes);
+    }
+
+    #[test]
+    fn slots_keep_to_the_put_limit() {
+        let layout = Layout::new(4, 203);
+        assert_eq!(layout.slot_bytes, 200);
+        assert_eq!(layout.capacity(), 24 * 7);
+    }
+}

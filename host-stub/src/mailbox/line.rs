@@ -1,0 +1,397 @@
+//! The mailbox of one rank: its region, and the state of the rings between it and every other.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use plugin_api::{Access, ModuleFlags, Status};
+
+use super::header::Header;
+use super::layout::Layout;
+use super::packing::{all_there, pack, pack_bytes, unpack, unpack_bytes, words_of};
+use super::track::{Track, track_done};
+use crate::loader::{EndpointRef, Registration, Transport, TransportError};
+use crate::win::memory::Pages;
+use crate::win::peer::HandleCopy;
+
+/// Why there is no mailbox.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum MailboxError {
+    #[error("there is no memory of {0} B for mailboxes")]
+    Memory(usize),
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    #[error("mailboxes need {wanted} of the transport; {provider} has {found}")]
+    Unfit {
+        provider: String,
+        wanted: &'static str,
+        found: String,
+    },
+    #[error("the mailbox card of rank {rank} has {found} B, wanted {wanted}")]
+    Card {
+        rank: usize,
+        found: usize,
+        wanted: usize,
+    },
+}
+
+/// What this rank knows of the rings between it and another.
+struct Line {
+    endpoint: EndpointRef,
+    /// Where the other's region begins in its process.
+    base: u64,
+    handle: HandleCopy,
+    /// Messages sent.
+    sent: u64,
+    /// Messages that the other is known to have taken.
+    taken_there: u64,
+    /// Messages taken here.
+    taken: u64,
+    /// Messages that the other was told are taken.
+    told: u64,
+    /// Puts from the staging slots, one track each.
+    staged: Box<[Track]>,
+    /// The put that tells what was taken.
+    telling: Box<Track>,
+    /// The get that sees whether the other is still there.
+    looking: Box<Track>,
+}
+
+/// The mailbox of this rank, and its ways to those of the others. One caller at a time.
+pub(crate) struct Mailbox {
+    transport: Transport,
+    me: usize,
+    layout: Layout,
+    // Before `pages`: fields drop in this order, and a registration must not outlive its memory.
+    registration: Option<Registration>,
+    pages: Option<Pages>,
+    base: *mut AtomicU64,
+    lines: Vec<Line>,
+}
+
+// SAFETY: `base` points into `pages`, which belong to the mailbox; the rest is Send.
+unsafe impl Send for Mailbox {}
+
+impl Mailbox {
+    /// A mailbox for a job of `ranks` ranks; of no use until [`connect`](Self::connect).
+    pub(crate) fn new(
+        transport: &Transport,
+        me: usize,
+        ranks: usize,
+    ) -> Result<Mailbox, MailboxError> {
+        let attributes = transport.attributes();
+        let unfit = |wanted, found: String| MailboxError::Unfit {
+            provider: attributes.provider.clone(),
+            wanted,
+            found,
+        };
+        let wanted = ModuleFlags::PUT | ModuleFlags::GET | ModuleFlags::RDMA_REMOTE_COMPLETION;
+        if !attributes.flags.contains(wanted) {
+            return Err(unfit(
+                "put, get and remote completion",
+                format!("{:?}", attributes.flags),
+            ));
+        }
+        if attributes.put_alignment > 1 || attributes.get_alignment > 1 {
+            let (put, get) = (attributes.put_alignment, attributes.get_alignment);
+            return Err(unfit(
+                "puts and gets of single bytes",
+                format!("alignments of {put} and {get} B"),
+            ));
+        }
+        let layout = Layout::new(ranks, attributes.put_limit);
+        // An offer is an address, a length, a name and a handle.
+        let least = 24 + attributes.handle_size;
+        if layout.capacity() < least {
+            return Err(unfit(
+                "puts long enough for an offer",
+                format!("a limit of {} B", attributes.put_limit),
+            ));
+        }
+        let bytes = layout.bytes();
+        let pages = Pages::new(bytes).ok_or(MailboxError::Memory(bytes))?;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        // SAFETY: the pages live until after the registration ends (field order), and what peers
+        // write is only read as atomics.
+        let registration = unsafe { transport.register(pages.base(), bytes, access) }?;
+        Ok(Mailbox {
+            transport: transport.clone(),
+            me,
+            layout,
+            base: pages.base().cast(),
+            registration: Some(registration),
+            pages: Some(pages),
+            lines: Vec::new(),
+        })
+    }
+
+    /// What every other rank has to know.
+    pub(crate) fn card(&self) -> Vec<u8> {
+        let mut card = (self.base as u64).to_ne_bytes().to_vec();
+        if let Some(registration) = &self.registration {
+            card.extend_from_slice(registration.handle_bytes());
+        }
+        card
+    }
+
+    /// Learns the ways to all ranks from their cards.
+    pub(crate) fn connect(
+        &mut self,
+        endpoints: &[EndpointRef],
+        cards: &[Vec<u8>],
+    ) -> Result<(), MailboxError> {
+        let wanted = 8 + self.transport.attributes().handle_size;
+        let mut lines = Vec::with_capacity(cards.len());
+        for (rank, (endpoint, card)) in endpoints.iter().zip(cards).enumerate() {
+            let (base, handle) = card
+                .split_first_chunk::<8>()
+                .filter(|_| card.len() == wanted)
+                .ok_or(MailboxError::Card {
+                    rank,
+                    found: card.len(),
+                    wanted,
+                })?;
+            lines.push(Line {
+                endpoint: *endpoint,
+                base: u64::from_ne_bytes(*base),
+                handle: HandleCopy::new(handle),
+                sent: 0,
+                taken_there: 0,
+                taken: 0,
+                told: 0,
+                staged: (0..self.layout.slots).map(|_| Track::default()).collect(),
+                telling: Box::default(),
+                looking: Box::default(),
+            });
+        }
+        self.lines = lines;
+        Ok(())
+    }
+
+    /// Payload bytes that a message can have.
+    #[inline]
+    pub(crate) fn capacity(&self) -> usize {
+        self.layout.capacity()
+    }
+
+    /// The way to a rank.
+    #[inline]
+    pub(crate) fn endpoint(&self, rank: usize) -> EndpointRef {
+        self.lines[rank].endpoint
+    }
+
+    #[inline]
+    fn words(&self, at: usize, count: usize) -> &[AtomicU64] {
+        debug_assert!((at + count) * 8 <= self.layout.bytes());
+        // SAFETY: the layout's indices lie inside the region, which is page-aligned, zeroed, and
+        // lives as long as `self`. Peers write it from outside the process, which atomics bear.
+        unsafe { std::slice::from_raw_parts(self.base.add(at), count) }
+    }
+
+    /// Sends a message, whose payload is copied. False when there is no room now: take what has
+    /// arrived, progress, and try again. Never to this rank itself.
+    pub(crate) fn send(
+        &mut self,
+        to: usize,
+        header: Header,
+        payload: &[u8],
+    ) -> Result<bool, Status> {
+        debug_assert!(to != self.me && payload.len() <= self.capacity());
+        let slots = self.layout.slots as u64;
+        if self.lines[to].sent - self.lines[to].taken_there >= slots {
+            let told = self.words(self.layout.credit(to), 1).as_ptr();
+            // SAFETY: the first byte of a word of the region; a single byte is never torn.
+            let told = unsafe { AtomicU8::from_ptr(told.cast_mut().cast()) };
+            // Pairs with the receiver's clearing of the slot before it tells.
+            let told = told.load(Ordering::Acquire);
+            let line = &mut self.lines[to];
+            // At most 128 slots: the difference is what was taken since.
+            line.taken_there += u64::from(told.wrapping_sub(line.taken_there as u8));
+            if line.sent - line.taken_there >= slots {
+                return Ok(false);
+            }
+        }
+        let line = &self.lines[to];
+        let slot = (line.sent % slots) as usize;
+        let track = &line.staged[slot];
+        if !track.is_idle() {
+            return Ok(false);
+        }
+        if let Some(status) = track.take_failure() {
+            return Err(status);
+        }
+        let at = self.layout.staging(to, slot);
+        let count = 1 + words_of(payload.len());
+        // SAFETY: a staging slot, which only this rank writes, and no put reads it (idle above).
+        let words = unsafe { std::slice::from_raw_parts_mut(self.base.add(at).cast(), count) };
+        words[0] = pack(header.bits());
+        pack_bytes(payload, &mut words[1..]);
+        let remote = line.base + 8 * self.layout.inbox(self.me, slot) as u64;
+        let sent = self.put(to, at, remote, count * 8, track)?;
+        if sent {
+            self.lines[to].sent += 1;
+        }
+        Ok(sent)
+    }
+
+    /// Puts bytes of this region to a peer's; false when the transport is busy.
+    fn put(
+        &self,
+        to: usize,
+        at: usize,
+        remote: u64,
+        len: usize,
+        track: &Track,
+    ) -> Result<bool, Status> {
+        let line = &self.lines[to];
+        let local = self.words(at, 1).as_ptr().cast::<u8>();
+        track.begin();
+        // SAFETY: the endpoint is the job's; the local bytes stay until the track is idle; the
+        // remote ones lie in the peer's region, which has the same layout and lives until every
+        // rank has left the job; the callback takes a track.
+        let status = unsafe {
+            self.transport.put(
+                line.endpoint,
+                local,
+                remote,
+                self.handle(),
+                line.handle.as_ptr(),
+                len,
+                Some(track_done),
+                track.context(),
+                std::ptr::null_mut(),
+            )
+        };
+        posted(status, track)
+    }
+
+    fn handle(&self) -> *mut plugin_api::Handle {
+        self.registration
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Registration::handle_ptr)
+    }
+
+    /// The first message from a rank, if all of it is here.
+    #[inline]
+    pub(crate) fn poll(&self, from: usize) -> Option<Result<Header, Status>> {
+        let line = &self.lines[from];
+        let at = self
+            .layout
+            .inbox(from, (line.taken % self.layout.slots as u64) as usize);
+        let first = self.words(at, 1)[0].load(Ordering::Relaxed);
+        let header = match Header::from_bits(unpack(first)?) {
+            Some(header) if header.len <= self.capacity() => header,
+            _ => return Some(Err(Status::ERROR)),
+        };
+        all_there(self.words(at + 1, words_of(header.len))).then_some(Ok(header))
+    }
+
+    /// Copies the payload of the message that [`poll`](Self::poll) found, and gives its slot back.
+    pub(crate) fn take(&mut self, from: usize, header: Header, into: &mut [u8]) {
+        let slots = self.layout.slots as u64;
+        let line = &self.lines[from];
+        let at = self.layout.inbox(from, (line.taken % slots) as usize);
+        let count = words_of(header.len);
+        let words = self.words(at, 1 + count);
+        unpack_bytes(&words[1..], into);
+        for word in words {
+            word.store(0, Ordering::Relaxed);
+        }
+        let line = &mut self.lines[from];
+        line.taken += 1;
+        if line.taken - line.told >= slots / 2 {
+            self.tell(from);
+        }
+    }
+
+    /// Whether a rank has to be told that its messages were taken, which it may be waiting for.
+    #[inline]
+    pub(crate) fn owes(&self, to: usize) -> bool {
+        let line = &self.lines[to];
+        line.taken - line.told >= self.layout.slots as u64 / 2
+    }
+
+    /// Tells a rank how many of its messages were taken, unless that is under way: two such puts
+    /// could overtake each other. Failures show at the next message.
+    pub(crate) fn tell(&mut self, to: usize) {
+        let line = &self.lines[to];
+        if !line.telling.is_idle() {
+            return;
+        }
+        let taken = line.taken;
+        let at = self.layout.given(to);
+        let remote = line.base + 8 * self.layout.credit(self.me) as u64;
+        // The slots were cleared before; Release, so that no one sees them taken and not cleared.
+        self.words(at, 1)[0].store(u64::from_ne_bytes([taken as u8; 8]), Ordering::Release);
+        if let Ok(true) = self.put(to, at, remote, 1, &line.telling) {
+            self.lines[to].told = taken;
+        }
+    }
+
+    /// Reads a byte of a rank's region: a peer that is gone shows itself when something is asked
+    /// of it. Says what the last look found; none while it is under way.
+    pub(crate) fn look(&mut self, to: usize) -> Option<Result<(), Status>> {
+        let line = &self.lines[to];
+        if !line.looking.is_idle() {
+            return None;
+        }
+        let found = line.looking.take_failure();
+        let at = self.layout.look(to);
+        let local = self.words(at, 1).as_ptr().cast_mut().cast::<u8>();
+        line.looking.begin();
+        // SAFETY: as in `put`; the word is only written by such looks.
+        let status = unsafe {
+            self.transport.get(
+                line.endpoint,
+                local,
+                line.base + 8 * at as u64,
+                self.handle(),
+                line.handle.as_ptr(),
+                1,
+                Some(track_done),
+                line.looking.context(),
+                std::ptr::null_mut(),
+            )
+        };
+        let posted = posted(status, &line.looking);
+        Some(match found {
+            Some(status) => Err(status),
+            None => posted.map(drop),
+        })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lines.iter().all(|line| {
+            line.staged.iter().all(Track::is_idle)
+                && line.telling.is_idle()
+                && line.looking.is_idle()
+        })
+    }
+}
+
+/// What a post came to: true when taken, false when the transport is busy.
+#[inline]
+pub(crate) fn posted(status: Status, track: &Track) -> Result<bool, Status> {
+    match status {
+        Status::SUCCESS => Ok(true),
+        // Any other status means that no callback runs.
+        status => {
+            track.end(0);
+            if status.is_again() {
+                return Ok(false);
+            }
+            status.ok().map(|_| true)
+        }
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        if !self.is_idle() {
+            // Operations were given up; what they may still touch stays.
+            tracing::warn!("a mailbox ended with operations under way; its memory stays");
+            std::mem::forget(self.registration.take());
+            std::mem::forget(self.pages.take());
+            std::mem::forget(std::mem::take(&mut self.lines));
+        }
+    }
+}

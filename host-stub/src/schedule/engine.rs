@@ -1,0 +1,258 @@
+//! The engine of a process: all its plans under way, over one mailbox.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use super::fetch::{Fetch, Offered};
+use super::matching::{Key, Queue};
+use super::plan::Plan;
+use super::scope::{Plane, Scope};
+use super::waiting::Patience;
+use crate::comm::{CommError, CommResult};
+use crate::job::Job;
+use crate::loader::Transport;
+use crate::mailbox::{Mailbox, Tracks};
+
+/// A collective under way, by name. Ended by [`Engine::test`], [`Engine::wait`] or
+/// [`Engine::abandon`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Ticket {
+    pub(super) index: usize,
+    pub(super) generation: u32,
+}
+
+/// A plan under way.
+pub(super) struct Schedule {
+    pub(super) call: &'static str,
+    pub(super) plan: Plan,
+    /// The next step.
+    pub(super) next: usize,
+    /// Sends and receives of this round that are not done.
+    pub(super) outstanding: usize,
+    pub(super) key: Key,
+    pub(super) scope: Arc<Scope>,
+    pub(super) outcome: Option<CommResult<()>>,
+}
+
+/// A place for a schedule.
+#[derive(Default)]
+pub(super) struct Place {
+    pub(super) generation: u32,
+    pub(super) schedule: Option<Schedule>,
+}
+
+/// Everything behind the engine's lock.
+pub(super) struct State {
+    pub(super) transport: Transport,
+    pub(super) mailbox: Mailbox,
+    pub(super) tracks: Tracks,
+    /// By job rank.
+    pub(super) queues: Vec<Queue>,
+    pub(super) places: Vec<Place>,
+    /// Schedules that are not done, in the order of their beginning.
+    pub(super) running: Vec<usize>,
+    pub(super) offers: Vec<Option<Offered>>,
+    pub(super) fetches: Vec<Fetch>,
+    plans: Vec<Plan>,
+}
+
+/// Runs collectives. Any thread may call.
+pub(crate) struct Engine {
+    transport: Transport,
+    state: Mutex<State>,
+    running: AtomicUsize,
+    crowded: bool,
+}
+
+impl Engine {
+    /// An engine over a connected mailbox of a job of `ranks` ranks.
+    pub(crate) fn new(
+        transport: &Transport,
+        mailbox: Mailbox,
+        ranks: usize,
+        crowded: bool,
+    ) -> Engine {
+        Engine {
+            transport: transport.clone(),
+            state: Mutex::new(State {
+                transport: transport.clone(),
+                mailbox,
+                tracks: Tracks::default(),
+                queues: (0..ranks).map(|_| Queue::default()).collect(),
+                places: Vec::new(),
+                running: Vec::new(),
+                offers: Vec::new(),
+                fetches: Vec::new(),
+                plans: Vec::new(),
+            }),
+            running: AtomicUsize::new(0),
+            crowded,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this node has more ranks than processors.
+    pub(crate) fn crowded(&self) -> bool {
+        self.crowded
+    }
+
+    /// Begins the next collective of a scope, with the steps that `build` adds.
+    ///
+    /// # Safety
+    /// The buffers in the steps stay, and are left alone, until the collective is done.
+    pub(crate) unsafe fn start(
+        &self,
+        call: &'static str,
+        scope: &Arc<Scope>,
+        plane: Plane,
+        build: impl FnOnce(&mut Plan),
+    ) -> CommResult<Ticket> {
+        let sequence = scope.next(plane);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.start_numbered(call, scope, (plane, sequence), build) }
+    }
+
+    /// As [`start`](Self::start), with a number that the caller chose.
+    ///
+    /// # Safety
+    /// As for [`start`](Self::start).
+    pub(crate) unsafe fn start_numbered(
+        &self,
+        call: &'static str,
+        scope: &Arc<Scope>,
+        (plane, sequence): (Plane, u32),
+        build: impl FnOnce(&mut Plan),
+    ) -> CommResult<Ticket> {
+        if let Some(reason) = scope.broken() {
+            return Err(CommError::Broken {
+                call,
+                reason: reason.to_owned(),
+            });
+        }
+        let mut state = self.lock();
+        let mut plan = state.plans.pop().unwrap_or_default();
+        plan.begin(scope);
+        build(&mut plan);
+        scope.enter();
+        let schedule = Schedule {
+            call,
+            plan,
+            next: 0,
+            outstanding: 0,
+            key: Key {
+                context: scope.tag(plane),
+                sequence,
+            },
+            scope: Arc::clone(scope),
+            outcome: None,
+        };
+        let index = match state.places.iter().position(|p| p.schedule.is_none()) {
+            Some(index) => index,
+            None => {
+                state.places.push(Place::default());
+                state.places.len() - 1
+            }
+        };
+        let place = &mut state.places[index];
+        place.schedule = Some(schedule);
+        let generation = place.generation;
+        state.running.push(index);
+        state.advance();
+        self.running.store(state.running.len(), Ordering::Relaxed);
+        Ok(Ticket { index, generation })
+    }
+
+    /// Makes progress with everything under way, if anything is. True when something moved.
+    #[inline]
+    pub(crate) fn progress(&self) -> bool {
+        let completed = self.transport.progress();
+        if self.running.load(Ordering::Relaxed) == 0 {
+            return completed > 0;
+        }
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread is at it.
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let moved = state.advance();
+        self.running.store(state.running.len(), Ordering::Relaxed);
+        moved || completed > 0
+    }
+
+    /// The outcome of a collective that is done, once; its ticket ends with that.
+    pub(crate) fn test(&self, ticket: Ticket) -> Option<CommResult<()>> {
+        let mut state = self.lock();
+        if state.running.contains(&ticket.index) {
+            state.advance();
+            self.running.store(state.running.len(), Ordering::Relaxed);
+        }
+        state.take_outcome(ticket)
+    }
+
+    /// Waits for a collective.
+    pub(crate) fn wait(&self, job: &Job, ticket: Ticket) -> CommResult<()> {
+        let mut patience = Patience::new(self.crowded);
+        loop {
+            if let Some(outcome) = self.test(ticket) {
+                return outcome;
+            }
+            if self.transport.progress() > 0 {
+                patience.reset();
+            } else if patience.idle() {
+                self.look(job);
+            }
+        }
+    }
+
+    /// Waits until no collective of a scope is under way. An error when that cannot be.
+    pub(crate) fn drain(&self, job: &Job, scope: &Scope) {
+        let mut patience = Patience::new(self.crowded);
+        while scope.in_flight() > 0 {
+            if self.progress() {
+                patience.reset();
+            } else if patience.idle() {
+                self.look(job);
+            }
+        }
+    }
+
+    /// Forgets a collective whose outcome nobody wants, after its end.
+    pub(crate) fn abandon(&self, job: &Job, ticket: Ticket) {
+        let _ = self.wait(job, ticket);
+    }
+
+    /// Sees whether the ranks that collectives wait for are still there, and ends those that wait
+    /// for one that is gone.
+    #[cold]
+    pub(crate) fn look(&self, job: &Job) {
+        let mut state = self.lock();
+        state.look(job);
+        self.running.store(state.running.len(), Ordering::Relaxed);
+    }
+}
+
+impl State {
+    fn take_outcome(&mut self, ticket: Ticket) -> Option<CommResult<()>> {
+        let place = self.places.get_mut(ticket.index)?;
+        if place.generation != ticket.generation {
+            return Some(Ok(()));
+        }
+        let outcome = place.schedule.as_mut()?.outcome.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        if let Some(mut schedule) = place.schedule.take() {
+            schedule.plan.end();
+            self.plans.push(schedule.plan);
+        }
+        Some(outcome)
+    }
+
+    /// The schedule at a place that is running.
+    pub(super) fn schedule(&mut self, index: usize) -> Option<&mut Schedule> {
+        self.places.get_mut(index)?.schedule.as_mut()
+    }
+}

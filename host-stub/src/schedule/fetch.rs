@@ -1,0 +1,169 @@
+//! Payloads that are too long for a message: offered by the sender, fetched by the receiver.
+
+use plugin_api::{Access, Status};
+
+use super::matching::Key;
+use crate::loader::{Registration, Transport, TransportError};
+use crate::mailbox::{Mailbox, Tracks, posted, track_done};
+use crate::win::peer::HandleCopy;
+
+/// Where a payload lies in its sender's process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    pub(super) name: u64,
+    address: u64,
+    pub(super) len: usize,
+    handle: HandleCopy,
+}
+
+impl Offer {
+    /// The message's payload.
+    pub(super) fn encode(name: u64, address: u64, len: usize, handle: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(24 + handle.len());
+        for word in [name, address, len as u64] {
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+        bytes.extend_from_slice(handle);
+        bytes
+    }
+
+    /// `None` for what no rank sends.
+    pub(super) fn decode(bytes: &[u8], handle_size: usize) -> Option<Offer> {
+        let (words, handle) = bytes.split_first_chunk::<24>()?;
+        let word = |index: usize| {
+            words[index * 8..index * 8 + 8]
+                .try_into()
+                .ok()
+                .map(u64::from_ne_bytes)
+        };
+        if handle.len() != handle_size {
+            return None;
+        }
+        Some(Offer {
+            name: word(0)?,
+            address: word(1)?,
+            len: usize::try_from(word(2)?).ok()?,
+            handle: HandleCopy::new(handle),
+        })
+    }
+}
+
+/// What this rank has offered, until it was fetched.
+pub(super) struct Offered {
+    pub(super) schedule: usize,
+    pub(super) generation: u32,
+    pub(super) to: usize,
+    /// Ends when the offer does.
+    pub(super) _registration: Registration,
+}
+
+/// A payload on its way here.
+pub(super) struct Fetch {
+    pub(super) from: usize,
+    pub(super) key: Key,
+    pub(super) offer: Offer,
+    /// None once the schedule was given up; then nothing more is fetched.
+    pub(super) schedule: Option<usize>,
+    pub(super) track: usize,
+    at: *mut u8,
+    asked: usize,
+    registration: Option<Registration>,
+}
+
+// SAFETY: the pointer is the schedule's, which may be advanced by any thread.
+unsafe impl Send for Fetch {}
+
+impl Fetch {
+    /// Prepares to fetch an offer to `at`, which has room for it.
+    pub(super) fn new(
+        transport: &Transport,
+        from: usize,
+        key: Key,
+        offer: Offer,
+        (schedule, track): (usize, usize),
+        at: *mut u8,
+    ) -> Result<Fetch, TransportError> {
+        let attributes = transport.attributes();
+        let piece = offer.len.min(attributes.get_limit);
+        let registration = if piece > attributes.get_local_registration_threshold {
+            // SAFETY: the schedule's buffer stays until it is done, which is after the fetch.
+            Some(unsafe { transport.register(at, offer.len, Access::LOCAL_WRITE) }?)
+        } else {
+            None
+        };
+        Ok(Fetch {
+            from,
+            key,
+            offer,
+            schedule: Some(schedule),
+            track,
+            at,
+            asked: 0,
+            registration,
+        })
+    }
+
+    /// Asks for what has not been asked for, as far as the transport takes it. True when it took
+    /// something.
+    pub(super) fn ask(
+        &mut self,
+        transport: &Transport,
+        mailbox: &Mailbox,
+        tracks: &Tracks,
+    ) -> Result<bool, Status> {
+        let track = tracks.track(self.track);
+        let mut moved = false;
+        while self.schedule.is_some() && self.asked < self.offer.len {
+            let piece = (self.offer.len - self.asked).min(transport.attributes().get_limit);
+            let handle = self
+                .registration
+                .as_ref()
+                .map_or(std::ptr::null_mut(), Registration::handle_ptr);
+            track.begin();
+            // SAFETY: the endpoint is the job's; the piece lies in the receive's buffer, which
+            // stays until the schedule is done, and in the memory that the sender registered,
+            // which stays until it hears that it was fetched; the callback takes a track.
+            let status = unsafe {
+                transport.get(
+                    mailbox.endpoint(self.from),
+                    self.at.add(self.asked),
+                    self.offer.address + self.asked as u64,
+                    handle,
+                    self.offer.handle.as_ptr(),
+                    piece,
+                    Some(track_done),
+                    track.context(),
+                    std::ptr::null_mut(),
+                )
+            };
+            if !posted(status, track)? {
+                break;
+            }
+            self.asked += piece;
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Whether all of it is here, or nothing more of it will come.
+    pub(super) fn is_done(&self, tracks: &Tracks) -> bool {
+        (self.asked == self.offer.len || self.schedule.is_none())
+            && tracks.track(self.track).is_idle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_travels() {
+        let bytes = Offer::encode(7, 0x1000, 99, &[5; 32]);
+        let offer = Offer::decode(&bytes, 32).unwrap();
+        assert_eq!((offer.name, offer.address, offer.len), (7, 0x1000, 99));
+        assert_eq!(offer.handle, HandleCopy::new(&[5; 32]));
+        for len in 0..bytes.len() {
+            assert_eq!(Offer::decode(&bytes[..len], 32), None);
+        }
+    }
+}

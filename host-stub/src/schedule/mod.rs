@@ -1,0 +1,27 @@
+//! Collectives as lists of steps, run by whoever makes progress.
+//!
+//! A [`Plan`] is what one rank does in one collective: sends, receives, copies and combinations,
+//! in rounds; a round begins when everything sent and received in the one before is done (the
+//! schedules of Hoefler, Lumsdaine, Rehm, "Implementation and Performance Analysis of Non-Blocking
+//! Collective Operations for MPI", SC 2007). The [`Engine`] runs all plans of a process over one
+//! mailbox: short payloads travel in messages, long ones are offered and fetched with gets by
+//! whoever receives them, so that nothing depends on the order of two puts.
+//!
+//! Nothing here knows a communicator or an algorithm: a [`Scope`] says who takes part.
+
+mod engine;
+mod fetch;
+mod kernels;
+mod matching;
+mod plan;
+mod run;
+mod scope;
+mod signature;
+mod waiting;
+
+pub(crate) use engine::{Engine, Ticket};
+pub(crate) use kernels::combine_into;
+pub(crate) use plan::Plan;
+pub(crate) use scope::{CONTEXTS, Plane, Scope};
+pub(crate) use signature::{Field, Signature};
+pub(crate) use waiting::{Patience, is_crowded};

@@ -1,0 +1,201 @@
+//! What one rank does in one collective.
+
+use std::sync::Arc;
+
+use plugin_api::Datatype;
+
+use super::scope::Scope;
+use super::signature::{Describe, Signature};
+use crate::win::Op;
+
+/// One step. Ranks are the job's.
+pub(crate) enum Step {
+    /// Sends bytes; they stay as they are until the round is done.
+    Send {
+        to: usize,
+        at: *const u8,
+        len: usize,
+    },
+    /// Receives exactly so many bytes.
+    Receive {
+        from: usize,
+        at: *mut u8,
+        len: usize,
+    },
+    /// Copies bytes, at once.
+    Copy {
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    },
+    /// `into[i] = left[i] op right[i]`, at once.
+    Combine {
+        op: Op,
+        datatype: Datatype,
+        left: *const u8,
+        right: *const u8,
+        into: *mut u8,
+        count: usize,
+    },
+    /// Fails unless all ranks' signatures, received into `all`, are the same.
+    Compare {
+        all: *const Signature,
+        count: usize,
+        describe: Describe,
+    },
+    /// Waits until everything sent and received so far is done.
+    Round,
+}
+
+// SAFETY: the pointers are to buffers that belong to the collective while it runs, on whatever
+// thread makes progress; whoever starts it promises so.
+unsafe impl Send for Step {}
+
+/// A list of steps, and the scratch memory that they use. Plans are used again and again, and keep
+/// their memory.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(super) steps: Vec<Step>,
+    scratch: Vec<Vec<u64>>,
+    scratch_used: usize,
+    scope: Option<Arc<Scope>>,
+}
+
+impl Plan {
+    /// Empties the plan for a collective of `scope`.
+    pub(crate) fn begin(&mut self, scope: &Arc<Scope>) {
+        self.steps.clear();
+        self.scratch_used = 0;
+        self.scope = Some(Arc::clone(scope));
+    }
+
+    /// Lets go of what the last collective used.
+    pub(super) fn end(&mut self) {
+        self.steps.clear();
+        self.scope = None;
+        /// Scratch kept for the next collective, bytes.
+        const KEPT: usize = 4 << 20;
+        self.scratch.retain(|chunk| chunk.capacity() * 8 <= KEPT);
+    }
+
+    fn job_rank(&self, rank: usize) -> usize {
+        self.scope
+            .as_ref()
+            .map_or(usize::MAX, |scope| scope.job_rank(rank))
+    }
+
+    /// This process's rank among those that take part.
+    pub(crate) fn rank(&self) -> usize {
+        self.scope.as_ref().map_or(0, |scope| scope.rank())
+    }
+
+    /// Ranks that take part.
+    pub(crate) fn size(&self) -> usize {
+        self.scope.as_ref().map_or(1, |scope| scope.size())
+    }
+
+    /// Memory that stays until the collective is done; contents are undefined. Aligned for every
+    /// element type.
+    pub(crate) fn scratch(&mut self, bytes: usize) -> *mut u8 {
+        let words = bytes.div_ceil(8);
+        if self.scratch_used == self.scratch.len() {
+            self.scratch.push(Vec::new());
+        }
+        let chunk = &mut self.scratch[self.scratch_used];
+        self.scratch_used += 1;
+        if chunk.len() < words {
+            *chunk = vec![0; words];
+        }
+        chunk.as_mut_ptr().cast()
+    }
+
+    /// Sends to a rank of the scope. Nothing for no bytes, as in [`receive`](Self::receive).
+    pub(crate) fn send(&mut self, rank: usize, at: *const u8, len: usize) {
+        if len > 0 {
+            let to = self.job_rank(rank);
+            self.steps.push(Step::Send { to, at, len });
+        }
+    }
+
+    /// Sends a message without payload.
+    pub(crate) fn signal(&mut self, rank: usize) {
+        let to = self.job_rank(rank);
+        let at = std::ptr::NonNull::dangling().as_ptr();
+        self.steps.push(Step::Send { to, at, len: 0 });
+    }
+
+    /// Waits for a message without payload.
+    pub(crate) fn await_signal(&mut self, rank: usize) {
+        let from = self.job_rank(rank);
+        let at = std::ptr::NonNull::dangling().as_ptr();
+        self.steps.push(Step::Receive { from, at, len: 0 });
+    }
+
+    /// Receives from a rank of the scope.
+    pub(crate) fn receive(&mut self, rank: usize, at: *mut u8, len: usize) {
+        if len > 0 {
+            let from = self.job_rank(rank);
+            self.steps.push(Step::Receive { from, at, len });
+        }
+    }
+
+    /// Copies, in turn with the other steps.
+    pub(crate) fn copy(&mut self, from: *const u8, to: *mut u8, len: usize) {
+        if len > 0 && !std::ptr::eq(from, to) {
+            self.steps.push(Step::Copy { from, to, len });
+        }
+    }
+
+    /// Combines, in turn with the other steps.
+    pub(crate) fn combine(
+        &mut self,
+        (op, datatype): (Op, Datatype),
+        left: *const u8,
+        right: *const u8,
+        into: *mut u8,
+        count: usize,
+    ) {
+        if count > 0 {
+            self.steps.push(Step::Combine {
+                op,
+                datatype,
+                left,
+                right,
+                into,
+                count,
+            });
+        }
+    }
+
+    /// Ends a round.
+    pub(crate) fn round(&mut self) {
+        self.steps.push(Step::Round);
+    }
+
+    /// A round in which all ranks tell each other what they are about to do, and which fails where
+    /// that differs.
+    pub(crate) fn agree(&mut self, signature: Signature, describe: Describe) {
+        let Some(scope) = self.scope.clone() else {
+            return;
+        };
+        let (me, size) = (scope.rank(), scope.size());
+        let one = size_of::<Signature>();
+        let all = self.scratch(one * size).cast::<Signature>();
+        // SAFETY: the scratch holds `size` signatures, aligned, and the plan keeps it.
+        let mine = unsafe {
+            all.add(me).write(signature);
+            all.add(me).cast::<u8>()
+        };
+        for other in (1..size).map(|distance| (me + distance) % size) {
+            self.send(other, mine, one);
+            // SAFETY: below `size`.
+            self.receive(other, unsafe { all.add(other) }.cast(), one);
+        }
+        self.round();
+        self.steps.push(Step::Compare {
+            all,
+            count: size,
+            describe,
+        });
+    }
+}

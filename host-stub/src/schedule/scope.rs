@@ -1,0 +1,119 @@
+//! Who takes part in a collective, and how its messages are told from others.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::mailbox::Header;
+
+/// Uses of a context that never meet each other's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plane {
+    /// Collectives of the communicator's users.
+    User,
+    /// What communicators agree on among themselves.
+    Control,
+    /// Agreements of a part of the communicator's ranks.
+    Group,
+}
+
+/// Contexts that can be told apart.
+pub(crate) const CONTEXTS: usize = 1 << 12;
+
+/// The ranks of a communicator and its context. Shared by everything that runs on it.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    /// Job ranks, by rank.
+    members: Box<[u32]>,
+    me: usize,
+    context: u16,
+    sequences: [AtomicU32; 2],
+    /// Collectives under way.
+    in_flight: AtomicUsize,
+    /// Why nothing more can be done here.
+    broken: OnceLock<String>,
+}
+
+impl Scope {
+    /// `me` is this process's index in `members`; `context` is below [`CONTEXTS`].
+    pub(crate) fn new(members: Vec<u32>, me: usize, context: u16) -> Scope {
+        Scope {
+            members: members.into(),
+            me,
+            context,
+            sequences: Default::default(),
+            in_flight: AtomicUsize::new(0),
+            broken: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.me
+    }
+
+    pub(crate) fn context(&self) -> u16 {
+        self.context
+    }
+
+    pub(crate) fn members(&self) -> &[u32] {
+        &self.members
+    }
+
+    /// The job rank of a rank; the last for one that is too large.
+    #[inline]
+    pub(crate) fn job_rank(&self, rank: usize) -> usize {
+        self.members[rank.min(self.members.len() - 1)] as usize
+    }
+
+    /// The rank of a job rank.
+    pub(crate) fn rank_of(&self, job_rank: usize) -> Option<usize> {
+        self.members
+            .iter()
+            .position(|member| *member as usize == job_rank)
+    }
+
+    /// What tells messages of a plane of this context apart.
+    pub(crate) fn tag(&self, plane: Plane) -> u16 {
+        let plane = match plane {
+            Plane::User => 0,
+            Plane::Control => 1,
+            Plane::Group => 2,
+        };
+        self.context << 2 | plane
+    }
+
+    /// The number of the next collective on a plane; every rank counts the same.
+    pub(crate) fn next(&self, plane: Plane) -> u32 {
+        let index = usize::from(plane == Plane::Control);
+        self.sequences[index].fetch_add(1, Ordering::Relaxed) % Header::SEQUENCES
+    }
+
+    /// A collective begins.
+    pub(crate) fn enter(&self) {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A collective has ended.
+    pub(crate) fn leave(&self) {
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Collectives under way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// Says that nothing more can be done here; the first reason stays.
+    pub(crate) fn break_off(&self, reason: &str) {
+        let _ = self.broken.set(reason.to_owned());
+    }
+
+    /// Why nothing more can be done here.
+    #[inline]
+    pub(crate) fn broken(&self) -> Option<&str> {
+        self.broken.get().map(String::as_str)
+    }
+}

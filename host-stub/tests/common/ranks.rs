@@ -1,0 +1,42 @@
+//! Tests whose ranks are functions of the same executable, started by the launcher.
+
+use std::time::Duration;
+
+use super::{Finished, Place, c_plugin, finish, host_stub};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs a `rank_` function as a job over the C plugin, with more in its environment.
+pub(crate) fn run(ranks: u32, body: &str, environment: &[(&str, &str)]) -> Finished {
+    let place = Place::new(body);
+    let mut command = host_stub(["launch", "-n", &ranks.to_string(), "--plugin"]);
+    command
+        .arg(c_plugin(None))
+        .arg("--")
+        .arg(std::env::current_exe().expect("this executable"))
+        .args([
+            "--exact",
+            body,
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env("XDG_RUNTIME_DIR", &place.0)
+        .envs(environment.iter().copied());
+    let run = finish(&mut command, LIMIT);
+    assert_eq!(place.entries(), [""; 0], "left behind");
+    run
+}
+
+/// The same, for ranks that end well, each with the line "passed".
+pub(crate) fn passes(ranks: u32, body: &str) {
+    passes_with(ranks, body, &[]);
+}
+
+/// The same, with more in the environment.
+pub(crate) fn passes_with(ranks: u32, body: &str, environment: &[(&str, &str)]) {
+    let run = run(ranks, body, environment);
+    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+    let passed = run.stdout().matches("passed\n").count();
+    assert!(passed >= ranks as usize, "{}", run.stdout());
+}

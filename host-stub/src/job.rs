@@ -316,6 +316,23 @@ impl Job {
         })?)
     }
 
+    /// Records that a message which another rank waits for was lost. Calls that wait fail from now
+    /// on, out-of-band ones too, since nobody else can know. Called from callbacks.
+    #[cold]
+    pub(crate) fn strand(&self, status: Status) {
+        let failure = Failure {
+            proc: None,
+            fatal: true,
+            status,
+            info: format!(
+                "rank {}: a notification to another rank was lost, which would wait for ever",
+                self.rank()
+            ),
+        };
+        let _ = self.failure.lost.set(failure.clone());
+        let _ = self.failure.any.set(failure);
+    }
+
     /// The first failure that the transport reported outside of a completion, such as a peer that
     /// is gone. Cheap enough to look at in a waiting loop.
     #[inline]

@@ -24,6 +24,8 @@ pub(crate) struct Name {
     /// Address of the list of regions in that process.
     pub(crate) regions: u64,
     pub(crate) domain: u64,
+    /// Address of the inbox of that process.
+    pub(crate) inbox: u64,
 }
 
 impl Name {
@@ -33,6 +35,7 @@ impl Name {
             pid: u64::from(std::process::id()),
             regions: crate::regions::place(),
             domain,
+            inbox: crate::inbox::place(),
         }
     }
 }

@@ -90,3 +90,20 @@ pub(crate) fn apply(datatype: u32, op: u32, old: &mut [u8], operand: &[u8], comp
         _ => {}
     }
 }
+
+/// What an array of elements becomes; operands and values to compare with that are missing are 0.
+pub(crate) fn apply_all(
+    datatype: u32,
+    op: u32,
+    old: &[u8],
+    operands: &[u8],
+    compare: &[u8],
+) -> Vec<u8> {
+    let mut new = old.to_vec();
+    let size = size(datatype).unwrap_or(1);
+    for (i, element) in new.chunks_exact_mut(size).enumerate() {
+        let part = |from: &'_ [u8]| from.get(i * size..(i + 1) * size).unwrap_or(&[]).to_vec();
+        apply(datatype, op, element, &part(operands), &part(compare));
+    }
+    new
+}

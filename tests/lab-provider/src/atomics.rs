@@ -10,6 +10,7 @@ use crate::missing::Missing;
 use crate::object::Object;
 use crate::operation::{Operation, Work};
 use crate::report::violation;
+use crate::rma::local;
 
 pub(crate) static OPS: ffi::fi_ops_atomic = ffi::fi_ops_atomic {
     size: size_of::<ffi::fi_ops_atomic>(),
@@ -77,10 +78,12 @@ unsafe extern "C" fn writemsg(
         Err(code) => return code,
     };
     let work = Work::Atomic { kind, datatype, op };
+    // SAFETY: descriptors are NULL, or one for each piece.
+    let desc = unsafe { m.desc.as_ref() }.map_or(std::ptr::null_mut(), |d| *d);
     // SAFETY: the arguments are those of fi_atomicmsg.
     unsafe {
         post(ep, "fi_atomicmsg", m.addr, flags, |name| Operation {
-            local: near.addr as u64,
+            local: local(near.addr as u64, desc),
             context: m.context as u64,
             ..Operation::new(work, name, far.addr, far.key, length)
         })
@@ -91,9 +94,9 @@ unsafe extern "C" fn readwrite(
     ep: *mut ffi::fid_ep,
     buffer: *const c_void,
     count: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     result: *mut c_void,
-    _result_desc: *mut c_void,
+    result_desc: *mut c_void,
     peer: ffi::fi_addr_t,
     address: u64,
     key: u64,
@@ -111,8 +114,8 @@ unsafe extern "C" fn readwrite(
     // SAFETY: the arguments are those of fi_fetch_atomic.
     unsafe {
         post(ep, "fi_fetch_atomic", peer, 0, |name| Operation {
-            local: buffer as u64,
-            result: result as u64,
+            local: local(buffer as u64, desc),
+            result: local(result as u64, result_desc),
             context: context as u64,
             delivered: true,
             ..Operation::new(work, name, address, key, length)
@@ -124,11 +127,11 @@ unsafe extern "C" fn compwrite(
     ep: *mut ffi::fid_ep,
     buffer: *const c_void,
     count: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     compare: *const c_void,
-    _compare_desc: *mut c_void,
+    compare_desc: *mut c_void,
     result: *mut c_void,
-    _result_desc: *mut c_void,
+    result_desc: *mut c_void,
     peer: ffi::fi_addr_t,
     address: u64,
     key: u64,
@@ -146,9 +149,9 @@ unsafe extern "C" fn compwrite(
     // SAFETY: the arguments are those of fi_compare_atomic.
     unsafe {
         post(ep, "fi_compare_atomic", peer, 0, |name| Operation {
-            local: buffer as u64,
-            compare: compare as u64,
-            result: result as u64,
+            local: local(buffer as u64, desc),
+            compare: local(compare as u64, compare_desc),
+            result: local(result as u64, result_desc),
             context: context as u64,
             delivered: true,
             ..Operation::new(work, name, address, key, length)

@@ -16,6 +16,11 @@
 //! | `LAB_WITHOUT` | atomics not served: `kind:datatype:op` by libfabric's numbers, `*` for any | none |
 //! | `LAB_ORDER` | 1: atomics are ordered for who asks | 0 |
 //! | `LAB_PROGRESS` | `auto`: also offered under automatic progress | manual |
+//! | `LAB_HMEM` | 1: device memory can be registered (FI_HMEM) | 0 |
+//! | `LAB_HMEM_IFACES` | kinds of devices: `CUDA`, `ROCR`, `ZE`, `NEURON`, `SYNAPSEAI` | CUDA |
+//! | `LAB_HMEM_DEVICE_ONLY` | 0: the flag FI_HMEM_DEVICE_ONLY is refused with FI_EINVAL | 1 |
+//! | `LAB_HMEM_OVERRIDE` | 1: the user's copy functions are taken (FI_SET_OPS_HMEM_OVERRIDE) | 0 |
+//! | `LAB_HMEM_SHIFT` | bytes from a device address to where its memory can be reached without an override, in place of a driver | no driver |
 //! | `LAB_FAULTS` | see [`Faults`] | none |
 
 use std::collections::HashMap;
@@ -66,6 +71,11 @@ pub(crate) struct Config {
     pub(crate) without: Vec<[Option<u32>; 3]>,
     pub(crate) ordered: bool,
     pub(crate) auto_progress: bool,
+    pub(crate) hmem: bool,
+    pub(crate) hmem_ifaces: Vec<u32>,
+    pub(crate) hmem_device_only: bool,
+    pub(crate) hmem_override: bool,
+    pub(crate) hmem_shift: Option<i64>,
     pub(crate) faults: Faults,
 }
 
@@ -91,6 +101,16 @@ pub(crate) struct Faults {
     pub(crate) delay: u64,
     /// `reorder`: completions come in any order when not 0.
     pub(crate) reorder: bool,
+    /// `againfrom`: from the n-th post of a queue on, every one is turned away.
+    pub(crate) again_from: u64,
+    /// `stray`: a completion is followed by one without context that belongs to nothing.
+    pub(crate) stray: u64,
+    /// `nullok`: a successful completion comes without its context.
+    pub(crate) null_ok: u64,
+    /// `silent`: from the n-th operation of a queue on, its peer does nothing more ...
+    pub(crate) silent: u64,
+    /// `back`: ... until the queue was read so many times; 0 for ever.
+    pub(crate) back: u64,
     /// `nomem`: a registration is refused with FI_ENOMEM.
     pub(crate) nomem: u64,
     /// `keyrejected`: a registration is refused with FI_EKEYREJECTED.
@@ -110,6 +130,30 @@ fn words(name: &str) -> Vec<String> {
     let value = env::var(name).unwrap_or_default();
     let words = value.split(',').map(str::trim).filter(|w| !w.is_empty());
     words.map(str::to_owned).collect()
+}
+
+fn ifaces() -> Vec<u32> {
+    let kinds = [
+        ("CUDA", ffi::FI_HMEM_CUDA),
+        ("ROCR", ffi::FI_HMEM_ROCR),
+        ("ZE", ffi::FI_HMEM_ZE),
+        ("NEURON", ffi::FI_HMEM_NEURON),
+        ("SYNAPSEAI", ffi::FI_HMEM_SYNAPSEAI),
+    ];
+    if env::var_os("LAB_HMEM_IFACES").is_none() {
+        return vec![ffi::FI_HMEM_CUDA];
+    }
+    let known = |word: String| {
+        let found = kinds.iter().find(|(name, _)| *name == word);
+        if found.is_none() {
+            crate::report::violation(&format!("LAB_HMEM_IFACES has no kind {word}"));
+        }
+        found.map(|(_, iface)| *iface)
+    };
+    words("LAB_HMEM_IFACES")
+        .into_iter()
+        .filter_map(known)
+        .collect()
 }
 
 impl Config {
@@ -153,6 +197,11 @@ impl Config {
             without: without.collect(),
             ordered: number("LAB_ORDER", 0) != 0,
             auto_progress: env::var("LAB_PROGRESS").is_ok_and(|v| v == "auto"),
+            hmem: number("LAB_HMEM", 0) != 0,
+            hmem_ifaces: ifaces(),
+            hmem_device_only: number("LAB_HMEM_DEVICE_ONLY", 1) != 0,
+            hmem_override: number("LAB_HMEM_OVERRIDE", 0) != 0,
+            hmem_shift: env::var("LAB_HMEM_SHIFT").ok().and_then(|v| v.parse().ok()),
             faults: Faults::from_environment(),
         }
     }
@@ -174,6 +223,11 @@ impl Config {
     /// Whether regions are bound and enabled before use.
     pub(crate) fn bound_regions(&self) -> bool {
         self.has(ffi::FI_MR_ENDPOINT)
+    }
+
+    /// Whether device memory is used locally only with the descriptor of its registration.
+    pub(crate) fn described_devices(&self) -> bool {
+        self.has(ffi::FI_MR_HMEM)
     }
 
     /// Bytes of an operation's context that the provider owns.
@@ -221,6 +275,11 @@ impl Faults {
             nameless: get("nameless"),
             delay: get("delay"),
             reorder: get("reorder") != 0,
+            again_from: get("againfrom"),
+            stray: get("stray"),
+            null_ok: get("nullok"),
+            silent: get("silent"),
+            back: get("back"),
             nomem: get("nomem"),
             keyrejected: get("keyrejected"),
             open: pairs.get("open").map_or(String::new(), |s| (*s).to_owned()),

@@ -9,11 +9,12 @@ use libfabric_sys as ffi;
 
 use crate::arithmetic;
 use crate::config::Config;
+use crate::device::Overrides;
 use crate::fabric::FabricObject;
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
 use crate::random::Random;
-use crate::{address, endpoint, queue, region};
+use crate::{address, counter, device, endpoint, inbox, queue, region};
 
 pub(crate) struct Domain {
     fabric: &'static FabricObject,
@@ -24,6 +25,10 @@ pub(crate) struct Domain {
     pub(crate) random: Mutex<Random>,
     pub(crate) next_key: AtomicU64,
     pub(crate) queues: AtomicU64,
+    /// The user's way to device memory, for regions registered from now on.
+    pub(crate) overrides: Mutex<Option<Overrides>>,
+    /// Serves peers under automatic progress.
+    agent: Mutex<Option<inbox::Agent>>,
 }
 
 pub(crate) type DomainObject = Object<ffi::fid_domain, Domain>;
@@ -37,7 +42,7 @@ static FID: ffi::fi_ops = ffi::fi_ops {
     control: Missing::MISSING,
     ops_open: Missing::MISSING,
     tostr: Missing::MISSING,
-    ops_set: Missing::MISSING,
+    ops_set: Some(device::set_ops),
 };
 
 static OPS: ffi::fi_ops_domain = ffi::fi_ops_domain {
@@ -46,7 +51,7 @@ static OPS: ffi::fi_ops_domain = ffi::fi_ops_domain {
     cq_open: Some(queue::open),
     endpoint: Some(endpoint::open),
     scalable_ep: Some(endpoint::open_scalable),
-    cntr_open: Missing::MISSING,
+    cntr_open: Some(counter::open),
     poll_open: Missing::MISSING,
     stx_ctx: Missing::MISSING,
     srx_ctx: Missing::MISSING,
@@ -100,6 +105,8 @@ pub(crate) unsafe extern "C" fn open(
             random: Mutex::new(Random::new(config.faults.seed)),
             next_key: AtomicU64::new(0),
             queues: AtomicU64::new(0),
+            overrides: Mutex::new(None),
+            agent: Mutex::new((config.hmem && config.auto_progress).then(inbox::Agent::start)),
         },
     );
     // SAFETY: the caller passes where to put the pointer.
@@ -112,6 +119,8 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
     let domain: &DomainObject = or_return!(unsafe { Object::of(fid, "fi_close") });
     let rc = domain.close();
     if rc == 0 {
+        // Waits for its thread.
+        drop(domain.inner.agent.lock().map(|mut agent| agent.take()));
         domain.inner.fabric.release();
     }
     rc

@@ -7,10 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use libfabric_sys as ffi;
 
 use crate::address::{Name, VectorObject, give};
+use crate::counter::CounterObject;
 use crate::domain::{self, DomainObject};
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
-use crate::operation::Operation;
+use crate::operation::{Operation, Work};
 use crate::queue::QueueObject;
 use crate::report::violation;
 use crate::{atomics, rma};
@@ -29,6 +30,10 @@ pub(crate) struct Endpoint {
 struct Bound {
     vector: Option<&'static VectorObject>,
     queue: Option<&'static QueueObject>,
+    /// Counts writes and atomics that only update.
+    writes: Option<&'static CounterObject>,
+    /// Counts reads and atomics that fetch.
+    reads: Option<&'static CounterObject>,
     /// Queues bound in any role.
     queues: Vec<&'static QueueObject>,
     selective: bool,
@@ -37,6 +42,12 @@ struct Bound {
 
 // SAFETY: objects are never freed, and guard their own state.
 unsafe impl Send for Bound {}
+
+impl Bound {
+    fn counters(&self) -> impl Iterator<Item = &'static CounterObject> {
+        [self.writes, self.reads].into_iter().flatten()
+    }
+}
 
 pub(crate) type EndpointObject = Object<ffi::fid_ep, Endpoint>;
 
@@ -203,6 +214,9 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
     if let Some(vector) = bound.vector {
         vector.release();
     }
+    for counter in bound.counters() {
+        counter.release();
+    }
     for queue in bound.queues {
         queue.inner.unbind(ep.pointer() as usize);
         queue.release();
@@ -244,6 +258,24 @@ unsafe extern "C" fn bind(fid: *mut ffi::fid, to: *mut ffi::fid, flags: u64) -> 
             }
             0
         }
+        ffi::FI_CLASS_CNTR => {
+            // SAFETY: the class says that it is a counter.
+            let counter: &CounterObject = or_return!(unsafe { Object::of(to, "fi_ep_bind") });
+            let (write, read) = (u64::from(ffi::FI_WRITE), u64::from(ffi::FI_READ));
+            if flags & (write | read) == 0 || flags & !(write | read) != 0 {
+                // Nothing counts here what peers do.
+                return -(ffi::FI_ENOSYS as c_int);
+            }
+            if flags & write != 0 {
+                counter.depend();
+                bound.writes = Some(counter);
+            }
+            if flags & read != 0 {
+                counter.depend();
+                bound.reads = Some(counter);
+            }
+            0
+        }
         _ => -(ffi::FI_ENOSYS as c_int),
     }
 }
@@ -264,6 +296,11 @@ unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_vo
         return -(ffi::FI_EOPBADSTATE as c_int);
     }
     bound.enabled = true;
+    if let Some(queue) = bound.queue {
+        for counter in bound.counters() {
+            counter.inner.follow(queue);
+        }
+    }
     0
 }
 
@@ -308,7 +345,7 @@ pub(crate) unsafe fn post(
         return -(ffi::FI_EOPBADSTATE as isize);
     };
     let selective = bound.selective;
-    let vector = bound.vector;
+    let (vector, writes, reads) = (bound.vector, bound.writes, bound.reads);
     drop(bound);
     let vector = vector.or_else(|| endpoint.parent.and_then(|p| p.inner.lock().vector));
     let Some(name) = vector.and_then(|v| v.inner.name(peer)) else {
@@ -335,6 +372,11 @@ pub(crate) unsafe fn post(
         operation.completes = false;
     }
     operation.endpoint = ep as usize;
+    operation.position = peer;
+    operation.counter = match operation.work {
+        Work::Write | Work::Atomic { kind: 0, .. } => writes,
+        Work::Read | Work::Atomic { .. } => reads,
+    };
     // SAFETY: the caller vouches for the buffers.
     unsafe { queue.inner.post(operation) }
 }

@@ -48,12 +48,21 @@ pub(crate) unsafe extern "C" fn getinfo(
     0
 }
 
+/// Abilities under a shape.
+fn caps(config: &Config) -> u64 {
+    if config.hmem {
+        CAPS | u64::from(ffi::FI_HMEM)
+    } else {
+        CAPS
+    }
+}
+
 /// Whether the provider may offer itself.
 ///
 /// # Safety
 /// Attribute pointers of the hints are good or NULL.
 unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
-    if hints.caps & !CAPS != 0 || config.mode & !hints.mode != 0 {
+    if hints.caps & !caps(config) != 0 || config.mode & !hints.mode != 0 {
         return false;
     }
     // SAFETY: the caller vouches for the attributes.
@@ -108,7 +117,7 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     };
     entry.caps = hints.map_or(0, |h| h.caps);
     if entry.caps == 0 {
-        entry.caps = CAPS;
+        entry.caps = caps(config);
     }
     entry.mode = config.mode;
     // A form that no other provider has; libfabric has no number for those.
@@ -149,7 +158,7 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     domain.mr_iov_limit = 1;
     domain.mr_cnt = 4096;
     domain.mode = config.mode;
-    domain.caps = CAPS;
+    domain.caps = caps(config);
     ep.type_ = ffi::FI_EP_RDM;
     ep.protocol_version = 1;
     ep.max_msg_size = config.max_message;

@@ -4,10 +4,12 @@
 //! libfabric loads it from a directory in `FI_PROVIDER_PATH` under the name `liblab-fi.so`. It moves
 //! bytes between processes of one node with `process_vm_readv` and `process_vm_writev`, so targets
 //! need no progress of their own; everything happens when the initiator reads its completion queue.
+//! Memory of devices (`LAB_HMEM`) is the exception: its owner copies it, when it reads a queue.
 //! `config` lists the environment that shapes it. Only what a one-sided transport calls is served.
 //!
-//! Layers, lowest first: `report` and `config`; `regions` (what a process exposes) and `memory`
-//! (reaching it); `object` (the frame of every fid); one file per kind of fid.
+//! Layers, lowest first: `report` and `config`; `regions` (what a process exposes), `memory` (reaching
+//! it), `device` and `inbox` (reaching what only its owner can); `object` (the frame of every fid); one
+//! file per kind of fid.
 
 #![allow(
     clippy::useless_conversion,
@@ -18,9 +20,12 @@ mod address;
 mod arithmetic;
 mod atomics;
 mod config;
+mod counter;
+mod device;
 mod domain;
 mod endpoint;
 mod fabric;
+mod inbox;
 mod info;
 mod memory;
 mod missing;

@@ -1,16 +1,20 @@
 //! One operation: what it does, and the traps laid for a user that touches what is the provider's
 //! until completion.
 
-use std::ptr;
-
 use libfabric_sys as ffi;
 
 use crate::address::Name;
 use crate::arithmetic;
 use crate::config::Config;
+use crate::counter::CounterObject;
+use crate::device;
+use crate::inbox::{self, Request};
 use crate::memory::{self, Exclusive};
-use crate::regions;
+use crate::regions::{self, Place};
 use crate::report::violation;
+
+/// What a destination holds until its data comes.
+const SPOILT: u8 = 0xa5;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +27,38 @@ pub(crate) enum Work {
     Atomic { kind: u32, datatype: u32, op: u32 },
 }
 
+/// A local buffer, with the descriptor that its user gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Local {
+    pub(crate) address: u64,
+    pub(crate) descriptor: u64,
+}
+
+/// What an operation remembers, to do its work and to notice what its user does meanwhile.
+#[derive(Default)]
+pub(crate) struct Traps {
+    /// Operands and values to compare with, as they were at the post.
+    source: Vec<u8>,
+    compared: Vec<u8>,
+    /// What the destination must hold; nothing where peers may write it.
+    landed: Option<Vec<u8>>,
+    /// Where its request lies in the peer's inbox.
+    asked: Option<usize>,
+}
+
 /// An operation, accepted and not yet completed.
 pub(crate) struct Operation {
     pub(crate) work: Work,
     pub(crate) peer: Name,
+    /// The peer's position in the address vector.
+    pub(crate) position: u64,
     pub(crate) address: u64,
     pub(crate) key: u64,
     pub(crate) length: usize,
     /// Source of a write, destination of a read, operands of an atomic.
-    pub(crate) local: u64,
-    pub(crate) compare: u64,
-    pub(crate) result: u64,
+    pub(crate) local: Local,
+    pub(crate) compare: Local,
+    pub(crate) result: Local,
     pub(crate) context: u64,
     /// Whether completion promises that the target's memory is changed.
     pub(crate) delivered: bool,
@@ -48,8 +73,9 @@ pub(crate) struct Operation {
     pub(crate) fails: Option<i32>,
     pub(crate) nameless: bool,
     pub(crate) done: Option<Result<(), i32>>,
-    /// The source as it was at the post.
-    pub(crate) source: Vec<u8>,
+    pub(crate) traps: Traps,
+    /// Where its end is counted.
+    pub(crate) counter: Option<&'static CounterObject>,
 }
 
 impl Operation {
@@ -57,12 +83,13 @@ impl Operation {
         Operation {
             work,
             peer,
+            position: 0,
             address,
             key,
             length,
-            local: 0,
-            compare: 0,
-            result: 0,
+            local: Local::default(),
+            compare: Local::default(),
+            result: Local::default(),
             context: 0,
             delivered: false,
             completes: true,
@@ -73,7 +100,15 @@ impl Operation {
             fails: None,
             nameless: false,
             done: None,
-            source: Vec::new(),
+            traps: Traps::default(),
+            counter: None,
+        }
+    }
+
+    /// Counts its end where it is to be counted.
+    pub(crate) fn count(&self, done: &Result<(), i32>) {
+        if let Some(counter) = self.counter {
+            counter.inner.count(done);
         }
     }
 
@@ -85,36 +120,78 @@ impl Operation {
         }
     }
 
+    /// Where the result goes; address 0 for nowhere.
+    fn destination(&self) -> Local {
+        match self.work {
+            Work::Read => self.local,
+            Work::Atomic { .. } => self.result,
+            Work::Write => Local::default(),
+        }
+    }
+
     fn pattern(&self) -> u64 {
         self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
     }
 
-    /// Lays the traps: remembers the source, spoils the destination, writes the context.
+    /// Whether device memory comes with its descriptor, and descriptors with what they describe.
+    fn check_descriptor(&self, config: &Config, local: Local) -> Result<(), i32> {
+        let refuse = |what: &str| {
+            violation(&format!("{:?}: {what}", self.work));
+            Err(ffi::FI_EINVAL as i32)
+        };
+        if local.address == 0 || self.length == 0 {
+            return Ok(());
+        }
+        if local.descriptor != 0 {
+            let slot = local.descriptor as usize - 1;
+            if !regions::covers(slot, local.address, self.length as u64) {
+                return refuse("a descriptor that does not describe the buffer");
+            }
+        } else if config.described_devices() && device::at(local.address).is_some() {
+            return refuse("device memory without the descriptor that FI_MR_HMEM asks for");
+        }
+        if self.injected && config.described_devices() && device::at(local.address).is_some() {
+            return refuse("device memory is not injected under FI_MR_HMEM");
+        }
+        Ok(())
+    }
+
+    /// Lays the traps: remembers the source, spoils the destination, writes the context. Fails when
+    /// a buffer is not what it must be.
     ///
     /// # Safety
-    /// The buffers and the context are the provider's, as the calls' man pages say.
-    pub(crate) unsafe fn arm(&mut self, config: &Config) {
-        // SAFETY: the caller vouches for the buffers.
-        unsafe {
-            if self.reads_local() {
-                let source = self.local as *const u8;
-                self.source = std::slice::from_raw_parts(source, self.length).to_vec();
-            }
-            let destination = match self.work {
-                Work::Read => self.local,
-                Work::Atomic { .. } => self.result,
-                Work::Write => 0,
-            };
-            let own = self.reads_local() && destination == self.local;
-            if destination != 0 && !own && !regions::overlaps(destination, self.length as u64) {
-                ptr::write_bytes(destination as *mut u8, 0xa5, self.length);
-            }
-            for word in 0..config.context_bytes() / 8 {
-                if self.context != 0 {
-                    (self.context as *mut u64).add(word).write(self.pattern());
-                }
+    /// The context is the provider's, as the calls' man pages say.
+    pub(crate) unsafe fn arm(&mut self, config: &Config) -> Result<(), i32> {
+        for local in [self.local, self.compare, self.result] {
+            self.check_descriptor(config, local)?;
+        }
+        let unmapped = |work: Work, code: i32| {
+            violation(&format!("{work:?}: a buffer is not mapped"));
+            code
+        };
+        let work = self.work;
+        if self.reads_local() {
+            self.traps.source = device::read_local(self.local.address, self.length)
+                .map_err(|code| unmapped(work, code))?;
+        }
+        if self.compare.address != 0 {
+            self.traps.compared = device::read_local(self.compare.address, self.length)
+                .map_err(|code| unmapped(work, code))?;
+        }
+        let destination = self.destination().address;
+        let own = self.reads_local() && destination == self.local.address;
+        if destination != 0 && !own && !regions::overlaps(destination, self.length as u64) {
+            let spoilt = vec![SPOILT; self.length];
+            device::write_local(destination, &spoilt).map_err(|code| unmapped(work, code))?;
+            self.traps.landed = Some(spoilt);
+        }
+        for word in 0..config.context_bytes() / 8 {
+            if self.context != 0 {
+                // SAFETY: the caller vouches for the context.
+                unsafe { (self.context as *mut u64).add(word).write(self.pattern()) };
             }
         }
+        Ok(())
     }
 
     /// Looks at the traps.
@@ -122,43 +199,51 @@ impl Operation {
     /// # Safety
     /// As for [`arm`](Self::arm), which was called before.
     pub(crate) unsafe fn inspect(&self, config: &Config) {
-        // SAFETY: the caller vouches for the buffers.
-        unsafe {
-            if self.reads_local() && !self.injected {
-                let now = std::slice::from_raw_parts(self.local as *const u8, self.length);
-                // What peers may write is not this user's doing.
-                let shared = regions::overlaps(self.local, self.length as u64);
-                if now != self.source && !shared {
-                    violation(&format!(
-                        "{:?}: its source changed before it completed",
-                        self.work
-                    ));
-                }
-            }
-            for word in 0..config.context_bytes() / 8 {
-                let at = (self.context as *const u64).wrapping_add(word);
-                if self.context != 0 && at.read() != self.pattern() {
-                    violation(&format!(
-                        "{:?}: its context changed before it completed",
-                        self.work
-                    ));
-                    break;
-                }
+        // What peers may write is not this user's doing.
+        let changed = |local: Local, then: &[u8]| {
+            let length = then.len() as u64;
+            device::read_local(local.address, then.len()).is_ok_and(|now| now != then)
+                && !regions::overlaps(local.address, length)
+        };
+        let report = |what: &str| {
+            violation(&format!(
+                "{:?}: its {what} changed before it completed",
+                self.work
+            ));
+        };
+        if self.reads_local() && !self.injected && changed(self.local, &self.traps.source) {
+            report("source");
+        }
+        if !self.traps.compared.is_empty() && changed(self.compare, &self.traps.compared) {
+            report("value to compare with");
+        }
+        if self
+            .traps
+            .landed
+            .as_ref()
+            .is_some_and(|landed| changed(self.destination(), landed))
+        {
+            report("destination");
+        }
+        for word in 0..config.context_bytes() / 8 {
+            let at = (self.context as *const u64).wrapping_add(word);
+            // SAFETY: the caller vouches for the context.
+            if self.context != 0 && unsafe { at.read() } != self.pattern() {
+                report("context");
+                break;
             }
         }
     }
 
-    /// Does the work, once.
-    pub(crate) fn perform(&mut self, config: &Config) -> Result<(), i32> {
-        if let Some(done) = self.done {
-            return done;
+    /// Does the work, once; `None` while it waits for the peer.
+    pub(crate) fn perform(&mut self, config: &Config) -> Option<Result<(), i32>> {
+        if self.done.is_none() {
+            self.done = self.attempt(config).unwrap_or_else(|code| Some(Err(code)));
         }
-        let done = self.attempt(config);
-        self.done = Some(done);
-        done
+        self.done
     }
 
-    fn attempt(&self, config: &Config) -> Result<(), i32> {
+    fn attempt(&mut self, config: &Config) -> Result<Option<Result<(), i32>>, i32> {
         let (read, write) = (
             u64::from(ffi::FI_REMOTE_READ),
             u64::from(ffi::FI_REMOTE_WRITE),
@@ -176,58 +261,113 @@ impl Operation {
             rights,
             virtual_addresses: config.virtual_addresses(),
         };
-        let remote = regions::find(&self.peer, &access).map_err(|(code, why)| {
+        let place = regions::find(&self.peer, &access).map_err(|(code, why)| {
             if !why.is_empty() {
                 violation(&format!("{:?}: {why}", self.work));
             }
             code
         })?;
-        let (pid, source) = (self.peer.pid, self.source.as_ptr() as u64);
-        match self.work {
-            Work::Write => memory::put(pid, remote, source, self.length),
-            Work::Read => memory::get(pid, remote, self.local, self.length),
-            Work::Atomic { datatype, op, .. } => self.modify(remote, datatype, op),
+        if let Work::Atomic { datatype, .. } = self.work {
+            let size = arithmetic::size(datatype).ok_or(ffi::FI_EOPNOTSUPP as i32)?;
+            if !place.address.is_multiple_of(size as u64) {
+                violation(&format!(
+                    "{:?} at unaligned address {:#x}",
+                    self.work, place.address
+                ));
+                return Err(ffi::FI_EINVAL as i32);
+            }
+        }
+        match self.reach(place) {
+            Ok(Some(read)) => Ok(Some(self.land(&read))),
+            Ok(None) => Ok(None),
+            Err(code) => Err(code),
         }
     }
 
-    fn modify(&self, remote: u64, datatype: u32, op: u32) -> Result<(), i32> {
-        let size = arithmetic::size(datatype).ok_or(ffi::FI_EOPNOTSUPP as i32)?;
-        if !remote.is_multiple_of(size as u64) {
-            violation(&format!("{:?} at unaligned address {remote:#x}", self.work));
-            return Err(ffi::FI_EINVAL as i32);
+    /// Does the target's side; gives what was read there, or `None` while the peer has not answered.
+    fn reach(&mut self, place: Place) -> Result<Option<Vec<u8>>, i32> {
+        if place.device {
+            return self.reach_device(place);
         }
-        let compare = match self.compare {
-            0 => Vec::new(),
-            // SAFETY: compare values are the provider's until completion.
-            at => unsafe { std::slice::from_raw_parts(at as *const u8, self.length).to_vec() },
+        let (pid, remote) = (self.peer.pid, place.address);
+        match self.work {
+            Work::Write => {
+                memory::put(pid, remote, self.traps.source.as_ptr() as u64, self.length)?;
+                Ok(Some(Vec::new()))
+            }
+            Work::Read => {
+                let mut bytes = vec![0u8; self.length];
+                memory::get(pid, remote, bytes.as_mut_ptr() as u64, self.length)?;
+                Ok(Some(bytes))
+            }
+            Work::Atomic { datatype, op, .. } => {
+                let mut old = vec![0u8; self.length];
+                let _alone = Exclusive::begin()?;
+                memory::get(pid, remote, old.as_mut_ptr() as u64, self.length)?;
+                if op != ffi::FI_ATOMIC_READ {
+                    let new = arithmetic::apply_all(
+                        datatype,
+                        op,
+                        &old,
+                        &self.traps.source,
+                        &self.traps.compared,
+                    );
+                    memory::put(pid, remote, new.as_ptr() as u64, self.length)?;
+                }
+                Ok(Some(old))
+            }
+        }
+    }
+
+    fn reach_device(&mut self, place: Place) -> Result<Option<Vec<u8>>, i32> {
+        if let Some(index) = self.traps.asked {
+            let Some(answer) = inbox::answer(&self.peer, index, self.length)? else {
+                return Ok(None);
+            };
+            return answer.map(Some);
+        }
+        if self.length > inbox::LARGEST {
+            return Err(ffi::FI_EMSGSIZE as i32);
+        }
+        let (work, datatype, op) = match self.work {
+            Work::Write => (0, 0, 0),
+            Work::Read => (1, 0, 0),
+            Work::Atomic { datatype, op, .. } => (2, datatype, op),
         };
-        let mut bytes = vec![0u8; self.length];
-        let _alone = Exclusive::begin()?;
-        memory::get(
-            self.peer.pid,
-            remote,
-            bytes.as_mut_ptr() as u64,
-            self.length,
+        let request = Request {
+            domain: self.peer.domain,
+            key: self.key,
+            address: place.address,
+            length: self.length as u64,
+            work,
+            datatype: u64::from(datatype),
+            op: u64::from(op),
+        };
+        self.traps.asked = inbox::ask(
+            &self.peer,
+            &request,
+            &self.traps.source,
+            &self.traps.compared,
         )?;
-        if self.result != 0 {
-            // SAFETY: the result buffer is the provider's until completion.
-            unsafe { ptr::copy(bytes.as_ptr(), self.result as *mut u8, self.length) };
-        }
-        if op == ffi::FI_ATOMIC_READ {
+        Ok(None)
+    }
+
+    /// Puts what was read where it goes.
+    fn land(&mut self, read: &[u8]) -> Result<(), i32> {
+        let destination = self.destination();
+        if destination.address == 0 {
             return Ok(());
         }
-        for (i, element) in bytes.chunks_exact_mut(size).enumerate() {
-            let at = i * size;
-            let part = |from: &'_ Vec<u8>| from.get(at..at + size).map(<[u8]>::to_vec);
-            let (operand, compare) = (part(&self.source), part(&compare));
-            arithmetic::apply(
-                datatype,
-                op,
-                element,
-                &operand.unwrap_or_default(),
-                &compare.unwrap_or_default(),
-            );
+        if let Some(spoilt) = &self.traps.landed {
+            let now = device::read_local(destination.address, spoilt.len())?;
+            if now != *spoilt && !regions::overlaps(destination.address, now.len() as u64) {
+                violation(&format!(
+                    "{:?}: its destination changed before it completed",
+                    self.work
+                ));
+            }
+            self.traps.landed = Some(read.to_vec());
         }
-        memory::put(self.peer.pid, remote, bytes.as_ptr() as u64, self.length)
+        device::write_local(destination.address, read)
     }
 }

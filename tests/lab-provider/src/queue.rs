@@ -11,11 +11,12 @@ use libfabric_sys as ffi;
 
 use crate::config::Config;
 use crate::domain::{self, DomainObject};
+use crate::inbox;
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
 use crate::operation::{Operation, Work};
 use crate::random::Random;
-use crate::report::{COUNTS, count, violation};
+use crate::report::{self, COUNTS, count, violation};
 
 /// Reads of the queue after which a write that nobody asked to be delivered happens.
 const LATE: u64 = 20;
@@ -29,14 +30,20 @@ pub(crate) struct Queue {
 
 struct State {
     pending: VecDeque<Operation>,
+    /// Contexts of completed operations, not yet handed out.
+    ready: VecDeque<u64>,
     /// Completed, not delivered, and not asked to be.
     late: Vec<Operation>,
     errors: VecDeque<ffi::fi_cq_err_entry>,
     random: Random,
     reads: u64,
     posted: u64,
+    /// Posts, taken or not.
+    tries: u64,
     /// Posts still to turn away.
     burst: u64,
+    /// The peer that went silent, by its position, and the read at which it comes back.
+    silent: Option<(u64, u64)>,
 }
 
 // SAFETY: the pointers in error entries are the user's contexts, which are not followed.
@@ -93,12 +100,15 @@ pub(crate) unsafe extern "C" fn open(
             domain,
             state: Mutex::new(State {
                 pending: VecDeque::new(),
+                ready: VecDeque::new(),
                 late: Vec::new(),
                 errors: VecDeque::new(),
                 random: Random::new(seed),
                 reads: 0,
                 posted: 0,
+                tries: 0,
                 burst: 0,
+                silent: None,
             }),
             bound: AtomicI32::new(0),
         },
@@ -141,6 +151,11 @@ impl Queue {
         let faults = &config.faults;
         let again = -(ffi::FI_EAGAIN as isize);
         let mut state = self.enter();
+        state.tries += 1;
+        if faults.again_from != 0 && state.tries >= faults.again_from {
+            count(&COUNTS.faults);
+            return again;
+        }
         if state.burst > 0 {
             state.burst -= 1;
             count(&COUNTS.faults);
@@ -173,12 +188,18 @@ impl Queue {
             operation.fails = Some(faults.errno);
             operation.nameless = state.random.per_mille(faults.nameless);
         }
-        // SAFETY: the caller vouches for the buffers.
-        unsafe { operation.arm(config) };
-        // Some effects come long before their completion.
-        let early = faults.delay > 0 && state.random.below(3) == 0;
+        // SAFETY: the caller vouches for the context.
+        if let Err(code) = unsafe { operation.arm(config) } {
+            return -(code as isize);
+        }
+        if faults.silent != 0 && state.posted == faults.silent {
+            state.fall_silent(operation.position, faults.back);
+        }
+        // Some effects come long before their completion; under automatic progress all do.
+        let early = config.auto_progress || (faults.delay > 0 && state.random.below(3) == 0);
+        let silent = state.is_silent(operation.position);
         state.pending.push_back(operation);
-        if early {
+        if early && !silent {
             let last = state.pending.len() - 1;
             // A failure is kept with the operation until it completes.
             let _ = state.perform(last, config);
@@ -206,7 +227,7 @@ impl Queue {
 impl State {
     /// Performs a pending operation; where atomics are ordered, those before it first. One that the
     /// script fails has no effect or its whole effect.
-    fn perform(&mut self, index: usize, config: &Config) -> Result<(), i32> {
+    fn perform(&mut self, index: usize, config: &Config) -> Option<Result<(), i32>> {
         let atomic = |o: &Operation| matches!(o.work, Work::Atomic { .. });
         if config.ordered && atomic(&self.pending[index]) {
             for earlier in 0..index {
@@ -221,19 +242,38 @@ impl State {
                 let _ = operation.perform(config);
             }
             operation.done = Some(Err(code));
-            return Err(code);
+            return operation.done;
         }
         operation.perform(config)
+    }
+
+    fn fall_silent(&mut self, position: u64, back: u64) {
+        count(&COUNTS.faults);
+        let until = if back == 0 {
+            u64::MAX
+        } else {
+            self.reads + back
+        };
+        self.silent = Some((position, until));
+    }
+
+    fn is_silent(&self, position: u64) -> bool {
+        self.silent
+            .is_some_and(|(silent, until)| silent == position && self.reads < until)
     }
 
     /// The next operation to complete.
     fn choose(&mut self, reorder: bool) -> Option<usize> {
         let reads = self.reads;
+        let audible = self.pending.iter().enumerate();
+        let mut audible = audible.filter(|(_, o)| !self.is_silent(o.position));
         if !reorder {
-            return self.pending.front().filter(|o| o.due <= reads).map(|_| 0);
+            return audible
+                .next()
+                .filter(|(_, o)| o.due <= reads)
+                .map(|(i, _)| i);
         }
-        let due = self.pending.iter().enumerate();
-        let due: Vec<usize> = due
+        let due: Vec<usize> = audible
             .filter(|(_, o)| o.due <= reads)
             .map(|(i, _)| i)
             .collect();
@@ -250,6 +290,95 @@ impl State {
     }
 }
 
+impl Queue {
+    /// Makes progress without handing anything out; what counters do when they are read.
+    pub(crate) fn progress(&self) {
+        let mut state = self.enter();
+        let room = state.ready.len() + 16;
+        state.advance(self.domain.inner.config, room);
+    }
+}
+
+impl State {
+    /// Completes operations until `room` are ready, one failed, or none is due.
+    fn advance(&mut self, config: &Config, room: usize) {
+        self.reads += 1;
+        if config.hmem {
+            inbox::serve();
+        }
+        self.deliver_late(config);
+        while self.ready.len() < room && self.errors.is_empty() {
+            let Some(index) = self.choose(config.faults.reorder) else {
+                break;
+            };
+            let promised = self.pending[index].delivered;
+            let performed = if promised || self.pending[index].fails.is_some() {
+                self.perform(index, config)
+            } else {
+                Some(Ok(()))
+            };
+            let Some(done) = performed else {
+                // The peer has still to answer; the others are looked at next time.
+                self.pending[index].due = self.reads + 1;
+                break;
+            };
+            let Some(mut operation) = self.pending.remove(index) else {
+                break;
+            };
+            // SAFETY: the operation was armed when it was posted, and is not complete yet.
+            unsafe { operation.inspect(config) };
+            operation.count(&done);
+            if let Err(code) = done {
+                self.fail(&operation, code);
+                break;
+            }
+            if operation.completes {
+                let lost = self.random.per_mille(config.faults.null_ok);
+                if lost {
+                    count(&COUNTS.faults);
+                }
+                self.ready
+                    .push_back(if lost { 0 } else { operation.context });
+                if self.random.per_mille(config.faults.stray) {
+                    count(&COUNTS.faults);
+                    self.ready.push_back(0);
+                }
+            }
+            if !promised {
+                operation.due = self.reads;
+                self.late.push(operation);
+            }
+        }
+    }
+
+    fn fail(&mut self, operation: &Operation, code: i32) {
+        let context = if operation.nameless {
+            0
+        } else {
+            operation.context
+        };
+        self.errors.push_back(ffi::fi_cq_err_entry {
+            op_context: context as *mut c_void,
+            err: code,
+            prov_errno: code,
+            ..Default::default()
+        });
+        if operation.fails.is_some() {
+            count(&COUNTS.faults);
+            report::trace(|| {
+                format!(
+                    "failed {:?} number {} at {:#x} ({} bytes) with error {code}{}",
+                    operation.work,
+                    operation.number,
+                    operation.address,
+                    operation.length,
+                    if operation.nameless { ", nameless" } else { "" }
+                )
+            });
+        }
+    }
+}
+
 unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usize) -> isize {
     // SAFETY: the table belongs to queues only.
     let queue: &QueueObject = match unsafe { Object::of(cq, "fi_cq_read") } {
@@ -259,55 +388,15 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
     let config = queue.inner.domain.inner.config;
     let entries = buffer.cast::<ffi::fi_cq_entry>();
     let mut state = queue.inner.enter();
-    state.reads += 1;
-    state.deliver_late(config);
-    if !state.errors.is_empty() {
-        return -(ffi::FI_EAVAIL as isize);
+    if state.errors.is_empty() || state.ready.is_empty() {
+        state.advance(config, count_);
     }
-    let mut n = 0;
-    while n < count_ {
-        let Some(index) = state.choose(config.faults.reorder) else {
-            break;
-        };
-        let promised = state.pending[index].delivered;
-        let done = if promised || state.pending[index].fails.is_some() {
-            state.perform(index, config)
-        } else {
-            Ok(())
-        };
-        let Some(mut operation) = state.pending.remove(index) else {
-            break;
-        };
-        // SAFETY: the operation was armed when it was posted, and is not complete yet.
-        unsafe { operation.inspect(config) };
-        if let Err(code) = done {
-            let context = if operation.nameless {
-                0
-            } else {
-                operation.context
-            };
-            state.errors.push_back(ffi::fi_cq_err_entry {
-                op_context: context as *mut c_void,
-                err: code,
-                prov_errno: code,
-                ..Default::default()
-            });
-            if operation.fails.is_some() {
-                count(&COUNTS.faults);
-            }
-            break;
-        }
-        if operation.completes {
-            let context = operation.context as *mut c_void;
-            // SAFETY: the caller passes room for `count_` entries, of which n are taken.
-            unsafe { (*entries.add(n)).op_context = context };
-            n += 1;
-            count(&COUNTS.completed);
-        }
-        if !promised {
-            operation.due = state.reads;
-            state.late.push(operation);
-        }
+    // Successes come out before the failure that followed them.
+    let n = state.ready.len().min(count_);
+    for (i, context) in state.ready.drain(..n).enumerate() {
+        // SAFETY: the caller passes room for `count_` entries, of which i are taken.
+        unsafe { (*entries.add(i)).op_context = context as *mut c_void };
+        count(&COUNTS.completed);
     }
     match n {
         0 if state.errors.is_empty() => -(ffi::FI_EAGAIN as isize),

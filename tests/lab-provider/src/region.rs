@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libfabric_sys as ffi;
 
 use crate::config::{Config, Keys};
+use crate::device;
 use crate::domain::{Domain, DomainObject};
 use crate::endpoint::EndpointObject;
 use crate::missing::Missing;
@@ -21,6 +22,7 @@ pub(crate) struct Region {
     domain: &'static DomainObject,
     slot: usize,
     key: u64,
+    device: bool,
     bound: AtomicBool,
     enabled: AtomicBool,
 }
@@ -77,7 +79,7 @@ fn fault(domain: &Domain) -> Option<c_int> {
 pub(crate) unsafe extern "C" fn register(
     fid_: *mut ffi::fid,
     attr: *const ffi::fi_mr_attr,
-    _flags: u64,
+    flags: u64,
     mr: *mut *mut ffi::fid_mr,
 ) -> c_int {
     // SAFETY: the table belongs to domains only.
@@ -112,7 +114,15 @@ pub(crate) unsafe extern "C" fn register(
         length: iov.iov_len as u64,
         access: attr.access,
         enabled: !config.bound_regions(),
+        device: attr.iface != ffi::FI_HMEM_SYSTEM,
     };
+    let mut memory = None;
+    if exposed.device {
+        match device::register(domain, attr, iov, flags, exposed.key) {
+            Ok(found) => memory = Some(found),
+            Err(code) => return code,
+        }
+    }
     let mut listed = Err(Refused::KeyTaken);
     for _ in 0..DRAWS {
         if config.provider_keys() {
@@ -134,6 +144,9 @@ pub(crate) unsafe extern "C" fn register(
             return -(ffi::FI_ENOMEM as c_int);
         }
     };
+    if let Some(memory) = memory {
+        device::remember(memory.with_key(exposed.key));
+    }
     // Under FI_MR_ENDPOINT, a provider that chooses keys may know them late.
     let late = config.bound_regions() && config.provider_keys();
     domain.depend();
@@ -141,7 +154,8 @@ pub(crate) unsafe extern "C" fn register(
         "memory region",
         ffi::fid_mr {
             fid: fid(ffi::FI_CLASS_MR, &FID),
-            mem_desc: std::ptr::null_mut::<c_void>(),
+            // Peers and people see no pointer in it, so that nobody follows it.
+            mem_desc: std::ptr::without_provenance_mut::<c_void>(slot + 1),
             key: if late {
                 ffi::FI_KEY_NOTAVAIL
             } else {
@@ -152,6 +166,7 @@ pub(crate) unsafe extern "C" fn register(
             domain,
             slot,
             key: exposed.key,
+            device: exposed.device,
             bound: AtomicBool::new(false),
             enabled: AtomicBool::new(exposed.enabled),
         },
@@ -166,7 +181,11 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
     let region: &RegionObject = or_return!(unsafe { Object::of(fid, "fi_close") });
     let rc = region.close();
     if rc == 0 {
-        regions::withdraw(region.inner.slot);
+        let r = &region.inner;
+        regions::withdraw(r.slot);
+        if r.device {
+            device::forget(r.domain.inner.number, r.key);
+        }
         region.inner.domain.release();
     }
     rc

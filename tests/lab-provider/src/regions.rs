@@ -10,6 +10,8 @@ use crate::memory;
 
 /// Most regions of a process at a time.
 const SLOTS: usize = 4096;
+/// Rights of peers.
+const REMOTE: u64 = (ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE) as u64;
 
 /// One region. `domain` is written last when a region appears and first when it goes.
 #[repr(C)]
@@ -22,6 +24,8 @@ struct Slot {
     access: AtomicU64,
     /// Whether the region may be used (bound and enabled, where that is asked for).
     enabled: AtomicU64,
+    /// Whether it is memory of a device, which its owner alone reaches.
+    device: AtomicU64,
 }
 
 const WORDS: usize = size_of::<Slot>() / 8;
@@ -43,6 +47,7 @@ static LIST: List = List {
             length: AtomicU64::new(0),
             access: AtomicU64::new(0),
             enabled: AtomicU64::new(0),
+            device: AtomicU64::new(0),
         }
     }; SLOTS],
 };
@@ -63,6 +68,7 @@ pub(crate) struct Exposed {
     pub(crate) length: u64,
     pub(crate) access: u64,
     pub(crate) enabled: bool,
+    pub(crate) device: bool,
 }
 
 /// Why a region cannot be exposed.
@@ -96,6 +102,8 @@ pub(crate) fn expose(region: &Exposed, most: usize) -> Result<usize, Refused> {
     slot.access.store(region.access, Ordering::Relaxed);
     slot.enabled
         .store(u64::from(region.enabled), Ordering::Relaxed);
+    slot.device
+        .store(u64::from(region.device), Ordering::Relaxed);
     // Pairs with the acquiring load in `find`; other processes see x86's and the kernel's order.
     slot.domain.store(region.domain, Ordering::Release);
     if index == high {
@@ -115,7 +123,16 @@ pub(crate) fn withdraw(index: usize) {
     LIST.slots[index].domain.store(0, Ordering::Release);
 }
 
-/// Whether some region of this process covers any of these bytes.
+/// Whether a region is live and covers bytes; what its descriptor stands for.
+pub(crate) fn covers(index: usize, address: u64, length: u64) -> bool {
+    LIST.slots.get(index).is_some_and(|s| {
+        let offset = address.wrapping_sub(s.base.load(Ordering::Relaxed));
+        let size = s.length.load(Ordering::Relaxed);
+        s.domain.load(Ordering::Acquire) != 0 && offset <= size && length <= size - offset
+    })
+}
+
+/// Whether some region that peers may use covers any of these bytes of this process.
 pub(crate) fn overlaps(base: u64, length: u64) -> bool {
     let high = LIST.high.load(Ordering::Acquire) as usize;
     LIST.slots[..high].iter().any(|s| {
@@ -123,7 +140,10 @@ pub(crate) fn overlaps(base: u64, length: u64) -> bool {
             s.base.load(Ordering::Relaxed),
             s.length.load(Ordering::Relaxed),
         );
-        s.domain.load(Ordering::Acquire) != 0 && base < b + l && b < base + length
+        s.domain.load(Ordering::Acquire) != 0
+            && s.access.load(Ordering::Relaxed) & REMOTE != 0
+            && base < b + l
+            && b < base + length
     })
 }
 
@@ -138,8 +158,16 @@ pub(crate) struct Access {
     pub(crate) virtual_addresses: bool,
 }
 
-/// Where the bytes of an access lie in the owner's memory; else what is wrong, with the error.
-pub(crate) fn find(name: &Name, access: &Access) -> Result<u64, (i32, String)> {
+/// Where an access goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// In the owner's memory.
+    pub(crate) address: u64,
+    pub(crate) device: bool,
+}
+
+/// Where the bytes of an access lie; else what is wrong, with the error.
+pub(crate) fn find(name: &Name, access: &Access) -> Result<Place, (i32, String)> {
     let lost = |code| (code, String::new());
     let mut high = [0u64; 1];
     memory::read(name.pid, name.regions, &mut high).map_err(lost)?;
@@ -149,7 +177,7 @@ pub(crate) fn find(name: &Name, access: &Access) -> Result<u64, (i32, String)> {
     let mut slots = words.chunks_exact(WORDS);
     let found = slots.find(|s| s[0] == name.domain && s[1] == access.key);
     let rejected = |why: String| (ffi::FI_EKEYREJECTED as i32, why);
-    let Some(&[_, key, base, length, rights, enabled]) = found else {
+    let Some(&[_, key, base, length, rights, enabled, device]) = found else {
         return Err(rejected(format!("key {:#x} names no region", access.key)));
     };
     if enabled == 0 {
@@ -174,5 +202,8 @@ pub(crate) fn find(name: &Name, access: &Access) -> Result<u64, (i32, String)> {
             format!("the region of key {key:#x} does not allow this access"),
         ));
     }
-    Ok(base + offset)
+    Ok(Place {
+        address: base + offset,
+        device: device != 0,
+    })
 }

@@ -1,5 +1,6 @@
 //! What the provider has to say: violations by its user, one line each, to the file `LAB_REPORT`
-//! (standard error without it), and counts, to `LAB_STATS`.
+//! (standard error without it); counts, to `LAB_STATS`; and each
+//! fault, to `LAB_TRACE`.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -58,6 +59,13 @@ pub(crate) fn violation(what: &str) {
     let line = format!("lab: process {}: {what}", std::process::id());
     if !append("LAB_REPORT", &line) {
         eprintln!("{line}");
+    }
+}
+
+/// Appends a line on a fault to the file `LAB_TRACE`, for who looks into a failing seed.
+pub(crate) fn trace(what: impl FnOnce() -> String) {
+    if std::env::var_os("LAB_TRACE").is_some() {
+        append("LAB_TRACE", &format!("{} {}", std::process::id(), what()));
     }
 }
 

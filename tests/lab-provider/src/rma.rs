@@ -6,7 +6,7 @@ use libfabric_sys as ffi;
 
 use crate::endpoint::post;
 use crate::missing::Missing;
-use crate::operation::{Operation, Work};
+use crate::operation::{Local, Operation, Work};
 use crate::report::violation;
 
 pub(crate) static OPS: ffi::fi_ops_rma = ffi::fi_ops_rma {
@@ -22,11 +22,19 @@ pub(crate) static OPS: ffi::fi_ops_rma = ffi::fi_ops_rma {
     injectdata: Missing::MISSING,
 };
 
+/// A local buffer with its descriptor.
+pub(crate) fn local(address: u64, desc: *mut c_void) -> Local {
+    Local {
+        address,
+        descriptor: desc.addr() as u64,
+    }
+}
+
 unsafe extern "C" fn read(
     ep: *mut ffi::fid_ep,
     buffer: *mut c_void,
     length: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     peer: ffi::fi_addr_t,
     address: u64,
     key: u64,
@@ -35,7 +43,7 @@ unsafe extern "C" fn read(
     // SAFETY: the arguments are those of fi_read.
     unsafe {
         post(ep, "fi_read", peer, 0, |name| Operation {
-            local: buffer as u64,
+            local: local(buffer as u64, desc),
             context: context as u64,
             // A read is complete when its data is there.
             delivered: true,
@@ -48,7 +56,7 @@ unsafe extern "C" fn write(
     ep: *mut ffi::fid_ep,
     buffer: *const c_void,
     length: usize,
-    _desc: *mut c_void,
+    desc: *mut c_void,
     peer: ffi::fi_addr_t,
     address: u64,
     key: u64,
@@ -57,7 +65,7 @@ unsafe extern "C" fn write(
     // SAFETY: the arguments are those of fi_write.
     unsafe {
         post(ep, "fi_write", peer, 0, |name| Operation {
-            local: buffer as u64,
+            local: local(buffer as u64, desc),
             context: context as u64,
             ..Operation::new(Work::Write, name, address, key, length)
         })
@@ -81,10 +89,12 @@ unsafe extern "C" fn writemsg(
         violation("fi_writemsg with pieces of different lengths");
         return -(ffi::FI_EINVAL as isize);
     }
+    // SAFETY: descriptors are NULL, or one for each piece.
+    let desc = unsafe { message.desc.as_ref() }.map_or(std::ptr::null_mut(), |d| *d);
     // SAFETY: the arguments are those of fi_writemsg.
     unsafe {
         post(ep, "fi_writemsg", message.addr, flags, |name| Operation {
-            local: near.iov_base as u64,
+            local: local(near.iov_base as u64, desc),
             context: message.context as u64,
             ..Operation::new(Work::Write, name, far.addr, far.key, far.len)
         })
@@ -103,7 +113,7 @@ unsafe extern "C" fn inject(
     // SAFETY: the arguments are those of fi_inject_write.
     unsafe {
         post(ep, "fi_inject_write", peer, flags, |name| Operation {
-            local: buffer as u64,
+            local: local(buffer as u64, std::ptr::null_mut()),
             completes: false,
             ..Operation::new(Work::Write, name, address, key, length)
         })

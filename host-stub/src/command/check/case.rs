@@ -1,24 +1,46 @@
 //! What a test is, and what it is given.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use super::random::Random;
-use crate::job::Job;
-use crate::win::Window;
+use crate::job::{Job, JobError};
+use crate::loader::TransportError;
+use crate::win::{WinError, Window};
 
 /// Why a test failed on this rank.
 #[derive(Debug)]
-pub(super) struct Failure(pub(super) String);
+pub(super) struct Failure {
+    pub(super) detail: String,
+    /// Whether a call reported that the transport or the job failed, as opposed to a result that is
+    /// not what the model says.
+    pub(super) reported: bool,
+}
 
 impl Failure {
     pub(super) fn new(detail: impl Into<String>) -> Failure {
-        Failure(detail.into())
+        Failure {
+            detail: detail.into(),
+            reported: false,
+        }
     }
 }
 
-impl<E: std::error::Error> From<E> for Failure {
+impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Failure {
-        Failure(error.to_string())
+        let any: &dyn Any = &error;
+        let reported = any.is::<JobError>()
+            || any.is::<TransportError>()
+            || any.downcast_ref().is_some_and(|error| {
+                matches!(
+                    error,
+                    WinError::Transport { .. } | WinError::Job { .. } | WinError::Creation { .. }
+                )
+            });
+        Failure {
+            detail: error.to_string(),
+            reported,
+        }
     }
 }
 
@@ -141,6 +163,6 @@ pub(super) fn ensure(holds: bool, detail: impl FnOnce() -> String) -> Outcome {
     if holds {
         Ok(())
     } else {
-        Err(Failure(detail()))
+        Err(Failure::new(detail()))
     }
 }

@@ -3,17 +3,39 @@
 //! Ranks tell each other by adding one to counters in control blocks. Counters only grow, each has
 //! one meaning, and whoever waits knows the value to come, so nothing is ever reset.
 
+use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence as memory_fence};
 
-use plugin_api::{BtlAtomicOp, OpFlags};
+use plugin_api::{BtlAtomicOp, Endpoint, Handle, Module, OpFlags, Status};
 
 use super::passive::flush_all;
-use super::tracked::done;
+use crate::job::Job;
 use crate::win::control::{COMPLETED, Word};
 use crate::win::epoch::{Assertion, FencePlan};
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
+use crate::win::pending::Cell;
 use crate::win::window::Window;
+
+/// Finishes a notification: `context` is its [`Cell`], `data` the [`Job`]. One that failed was
+/// perhaps never seen by the peer that waits for it, so the failure is the job's.
+unsafe extern "C" fn notified(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _local_address: *mut c_void,
+    _local_handle: *mut Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    if status < 0 {
+        // SAFETY: the window that counts this notification keeps its job.
+        unsafe { &*data.cast::<Job>() }.strand(Status(status));
+    }
+    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
+    unsafe { &*context.cast::<Cell>() }.finish(status);
+}
 
 /// Adds one to a counter of a peer. Returns once the transport has it.
 fn notify(window: &Window, call: &'static str, peer: &Peer, word: Word) -> WinResult<()> {
@@ -23,9 +45,9 @@ fn notify(window: &Window, call: &'static str, peer: &Peer, word: Word) -> WinRe
         peer.rank,
         &window.parts.sync.notices,
         None,
-        |context, data| {
+        |context, _| {
             // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which
-            // lives until every rank freed the window; `done` takes this context and data.
+            // lives until every rank freed the window; `notified` takes this context and data.
             unsafe {
                 window.link.transport.atomic_op(
                     peer.endpoint,
@@ -34,9 +56,9 @@ fn notify(window: &Window, call: &'static str, peer: &Peer, word: Word) -> WinRe
                     BtlAtomicOp::Add,
                     1,
                     OpFlags::empty(),
-                    Some(done),
+                    Some(notified),
                     context,
-                    data,
+                    Arc::as_ptr(&window.link.job).cast_mut().cast(),
                 )
             }
         },

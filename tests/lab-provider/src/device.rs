@@ -1,0 +1,262 @@
+//! Memory of devices: which memory that is, and how this process reaches it. A device is reached
+//! through its user's override functions (`FI_SET_OPS_HMEM_OVERRIDE`), or, in place of a driver, at
+//! a fixed distance from its address (`LAB_HMEM_SHIFT`); never at the address itself.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use libfabric_sys as ffi;
+
+use crate::domain::DomainObject;
+use crate::memory;
+use crate::object::{Object, or_return};
+use crate::report::violation;
+
+type CopyFrom = unsafe extern "C" fn(
+    *mut c_void,
+    usize,
+    ffi::fi_hmem_iface,
+    u64,
+    *const ffi::iovec,
+    usize,
+    u64,
+) -> isize;
+type CopyTo = unsafe extern "C" fn(
+    ffi::fi_hmem_iface,
+    u64,
+    *const ffi::iovec,
+    usize,
+    u64,
+    *const c_void,
+    usize,
+) -> isize;
+
+/// The part of `struct fi_hmem_override_ops` that every release has.
+#[repr(C)]
+struct OverrideOps {
+    size: usize,
+    copy_from_hmem_iov: Option<CopyFrom>,
+    copy_to_hmem_iov: Option<CopyTo>,
+}
+
+/// The user's functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Overrides {
+    from: CopyFrom,
+    to: CopyTo,
+}
+
+/// How registered device memory is reached.
+#[derive(Clone, Copy)]
+enum Reach {
+    Overrides(Overrides),
+    /// Bytes from the device's address to ours.
+    Shift(i64),
+}
+
+/// Registered memory of a device.
+#[derive(Clone, Copy)]
+pub(crate) struct DeviceMemory {
+    domain: u64,
+    key: u64,
+    base: u64,
+    length: u64,
+    pub(crate) iface: u32,
+    device: u64,
+    reach: Reach,
+}
+
+/// All of this process.
+static KNOWN: Mutex<Vec<DeviceMemory>> = Mutex::new(Vec::new());
+
+fn known() -> std::sync::MutexGuard<'static, Vec<DeviceMemory>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes note of a registration of device memory, or says with a negative error why it cannot be
+/// had.
+pub(crate) fn register(
+    domain: &DomainObject,
+    attr: &ffi::fi_mr_attr,
+    iov: &ffi::iovec,
+    flags: u64,
+    key: u64,
+) -> Result<DeviceMemory, c_int> {
+    let config = domain.inner.config;
+    if !config.hmem || !config.hmem_ifaces.contains(&attr.iface) {
+        return Err(-(ffi::FI_ENOSYS as c_int));
+    }
+    if flags & u64::from(ffi::FI_HMEM_DEVICE_ONLY) != 0 && !config.hmem_device_only {
+        return Err(-(ffi::FI_EINVAL as c_int));
+    }
+    let overrides = *domain
+        .inner
+        .overrides
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let reach = match (overrides, config.hmem_shift) {
+        (Some(overrides), _) => Reach::Overrides(overrides),
+        (None, Some(shift)) => Reach::Shift(shift),
+        (None, None) => return Err(-(ffi::FI_ENOSYS as c_int)),
+    };
+    Ok(DeviceMemory {
+        domain: domain.inner.number,
+        key,
+        base: iov.iov_base as u64,
+        length: iov.iov_len as u64,
+        iface: attr.iface,
+        // SAFETY: every member of the union lies in these 64 bits.
+        device: unsafe { attr.device.reserved },
+        reach,
+    })
+}
+
+/// Remembers it from now on.
+pub(crate) fn remember(memory: DeviceMemory) {
+    known().push(memory);
+}
+
+/// Forgets the registration of a key.
+pub(crate) fn forget(domain: u64, key: u64) {
+    known().retain(|m| (m.domain, m.key) != (domain, key));
+}
+
+/// The device memory that holds an address, if it is that.
+pub(crate) fn at(address: u64) -> Option<DeviceMemory> {
+    let holds = |m: &&DeviceMemory| address.wrapping_sub(m.base) < m.length;
+    known().iter().find(holds).copied()
+}
+
+/// The device memory that a domain registered under a key.
+pub(crate) fn of_key(domain: u64, key: u64) -> Option<DeviceMemory> {
+    let is = |m: &&DeviceMemory| (m.domain, m.key) == (domain, key);
+    known().iter().find(is).copied()
+}
+
+impl DeviceMemory {
+    /// The same under the key that it was given.
+    pub(crate) fn with_key(self, key: u64) -> DeviceMemory {
+        DeviceMemory { key, ..self }
+    }
+
+    /// What an override answered, against what was asked.
+    fn judge(copied: isize, wanted: usize) -> Result<(), i32> {
+        match usize::try_from(copied) {
+            Ok(n) if n == wanted => Ok(()),
+            // Part of a transfer is no transfer.
+            Ok(_) => Err(ffi::FI_EIO as i32),
+            Err(_) => Err(i32::try_from(-copied).unwrap_or(ffi::FI_EIO as i32)),
+        }
+    }
+
+    /// Copies from the device.
+    pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), i32> {
+        match self.reach {
+            Reach::Shift(shift) => {
+                let from = address.wrapping_add_signed(shift);
+                let own = u64::from(std::process::id());
+                memory::get(own, from, bytes.as_mut_ptr() as u64, bytes.len())
+            }
+            Reach::Overrides(Overrides { from, .. }) => {
+                let (iov, offset) = self.piece(address);
+                let to = bytes.as_mut_ptr().cast();
+                // SAFETY: the user's function, which takes any device address; the vector has one
+                // element and the buffer `len` bytes.
+                let n = unsafe { from(to, bytes.len(), self.iface, self.device, &iov, 1, offset) };
+                Self::judge(n, bytes.len())
+            }
+        }
+    }
+
+    /// Copies to the device.
+    pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), i32> {
+        match self.reach {
+            Reach::Shift(shift) => {
+                let to = address.wrapping_add_signed(shift);
+                let own = u64::from(std::process::id());
+                memory::put(own, to, bytes.as_ptr() as u64, bytes.len())
+            }
+            Reach::Overrides(Overrides { to, .. }) => {
+                let (iov, offset) = self.piece(address);
+                let from = bytes.as_ptr().cast();
+                // SAFETY: as in `read`.
+                let n = unsafe { to(self.iface, self.device, &iov, 1, offset, from, bytes.len()) };
+                Self::judge(n, bytes.len())
+            }
+        }
+    }
+
+    /// The registered memory, and how far into it an address lies.
+    fn piece(&self, address: u64) -> (ffi::iovec, u64) {
+        let iov = ffi::iovec {
+            iov_base: self.base as *mut c_void,
+            iov_len: self.length as usize,
+        };
+        (iov, address - self.base)
+    }
+}
+
+/// Copies from a buffer of this process, wherever it is.
+pub(crate) fn read_local(address: u64, length: usize) -> Result<Vec<u8>, i32> {
+    let mut bytes = vec![0u8; length];
+    match at(address) {
+        Some(memory) => memory.read(address, &mut bytes)?,
+        None => {
+            let own = u64::from(std::process::id());
+            memory::get(own, address, bytes.as_mut_ptr() as u64, length)?;
+        }
+    }
+    Ok(bytes)
+}
+
+/// Copies to a buffer of this process, wherever it is.
+pub(crate) fn write_local(address: u64, bytes: &[u8]) -> Result<(), i32> {
+    match at(address) {
+        Some(memory) => memory.write(address, bytes),
+        None => {
+            let own = u64::from(std::process::id());
+            memory::put(own, address, bytes.as_ptr() as u64, bytes.len())
+        }
+    }
+}
+
+/// `fi_set_ops` of a domain: overrides are the only operations that can be set.
+pub(crate) unsafe extern "C" fn set_ops(
+    fid: *mut ffi::fid,
+    name: *const c_char,
+    _flags: u64,
+    ops: *mut c_void,
+    _context: *mut c_void,
+) -> c_int {
+    // SAFETY: the table belongs to domains only.
+    let domain: &DomainObject = or_return!(unsafe { Object::of(fid, "fi_set_ops") });
+    // SAFETY: the caller passes a string.
+    let name = unsafe { CStr::from_ptr(name) };
+    if name != c"hmem_override_ops" || !domain.inner.config.hmem_override {
+        return -(ffi::FI_ENOSYS as c_int);
+    }
+    // SAFETY: the caller passes the structure that goes with the name, or NULL.
+    let ops = unsafe { ops.cast::<OverrideOps>().as_ref() };
+    // Both or nothing, as the man page of the domain asks.
+    let overrides = match ops {
+        Some(OverrideOps {
+            size,
+            copy_from_hmem_iov: Some(from),
+            copy_to_hmem_iov: Some(to),
+        }) if *size >= size_of::<OverrideOps>() => Overrides {
+            from: *from,
+            to: *to,
+        },
+        _ => {
+            violation("fi_set_ops of overrides without both functions");
+            return -(ffi::FI_EINVAL as c_int);
+        }
+    };
+    let mut present = domain
+        .inner
+        .overrides
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    *present = Some(overrides);
+    0
+}

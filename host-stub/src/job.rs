@@ -14,6 +14,7 @@ use crate::loader::{
 };
 use crate::log;
 use crate::params::{Params, ParamsError, Setting};
+use crate::win::WindowHooks;
 
 /// How to join a job. The default: the default plugin, no explicit settings, any threads at once.
 #[derive(Clone, Debug)]
@@ -129,6 +130,7 @@ pub struct Job {
     params: Arc<Params>,
     /// Ranks of a pretended node; 0 for none.
     ranks_per_node: u32,
+    window_hooks: WindowHooks,
     bootstrap: Arc<dyn Bootstrap>,
     comms: Registry,
 }
@@ -231,6 +233,7 @@ impl Job {
             failure,
             params,
             ranks_per_node,
+            window_hooks: WindowHooks::default(),
             bootstrap,
             comms: Registry::default(),
         }))
@@ -253,6 +256,11 @@ impl Job {
             0 => self.bootstrap.node(rank),
             ranks => rank / ranks,
         }
+    }
+
+    /// The hooks of this job's windows.
+    pub(crate) fn window_hooks(&self) -> &WindowHooks {
+        &self.window_hooks
     }
 
     /// The transport that windows use: of the plugin's modules the one with the highest

@@ -6,6 +6,7 @@
 //! - [`comm`] is groups of its ranks, with hooks for layers; [`coll`] what they do collectively.
 //! - `mailbox` carries small messages made of puts, `schedule` runs collectives over them.
 //! - [`win`] is one-sided communication in terms of windows.
+//! - [`process`] is who a process is, for others on its machine.
 //! - [`params`] and [`log`] are the plugin's and the host's settings and messages.
 //! - [`command`] is the `host-stub` program.
 //!
@@ -21,6 +22,7 @@ pub mod loader;
 pub mod log;
 mod mailbox;
 pub mod params;
+pub mod process;
 mod schedule;
 pub mod win;
 

@@ -30,7 +30,7 @@ impl Window {
             return Ok(());
         }
         // SAFETY: checked above; the caller vouches for the buffer.
-        unsafe { (self.table.put)(self, &transfer, None) }
+        unsafe { (self.table.put)(self, &transfer) }
     }
 
     /// Reads the target's elements to the origin's.
@@ -52,7 +52,7 @@ impl Window {
             return Ok(());
         }
         // SAFETY: checked above; the caller vouches for the buffer.
-        unsafe { (self.table.get)(self, &transfer, None) }
+        unsafe { (self.table.get)(self, &transfer) }
     }
 
     /// `target = target op origin`, each element atomically with respect to other accumulates of
@@ -78,7 +78,7 @@ impl Window {
             return Ok(());
         }
         // SAFETY: checked above; the caller vouches for the buffer.
-        unsafe { (self.table.accumulate)(self, &transfer, op, None) }
+        unsafe { (self.table.accumulate)(self, &transfer, op) }
     }
 
     /// As [`accumulate`](Self::accumulate), and fetches what was at the target to `result`. With
@@ -110,7 +110,7 @@ impl Window {
             return Ok(());
         }
         // SAFETY: checked above; the caller vouches for the buffers.
-        unsafe { (self.table.get_accumulate)(self, &transfer, op, None) }
+        unsafe { (self.table.get_accumulate)(self, &transfer, op) }
     }
 
     /// As [`get_accumulate`](Self::get_accumulate), for one element.
@@ -144,7 +144,7 @@ impl Window {
         let mut room = KeyRoom::uninit();
         let transfer = self.fetching(call, peer, &fetch, &target, op, &mut room)?;
         // SAFETY: checked above; the caller vouches for the buffers.
-        unsafe { (self.table.fetch_and_op)(self, &transfer, op, None) }
+        unsafe { (self.table.fetch_and_op)(self, &transfer, op) }
     }
 
     /// Writes the element at `origin` to the target if the element there equals the one at
@@ -206,7 +206,7 @@ impl Window {
         }
         requested(self, &transfer, |request| {
             // SAFETY: checked above; the caller vouches for the buffer.
-            unsafe { (self.table.put)(self, &transfer, Some(request)) }
+            unsafe { (self.table.rput)(self, &transfer, request) }
         })
     }
 
@@ -229,7 +229,7 @@ impl Window {
         }
         requested(self, &transfer, |request| {
             // SAFETY: checked above; the caller vouches for the buffer.
-            unsafe { (self.table.get)(self, &transfer, Some(request)) }
+            unsafe { (self.table.rget)(self, &transfer, request) }
         })
     }
 
@@ -254,7 +254,7 @@ impl Window {
         }
         requested(self, &transfer, |request| {
             // SAFETY: checked above; the caller vouches for the buffer.
-            unsafe { (self.table.accumulate)(self, &transfer, op, Some(request)) }
+            unsafe { (self.table.raccumulate)(self, &transfer, op, request) }
         })
     }
 
@@ -287,7 +287,7 @@ impl Window {
         }
         requested(self, &transfer, |request| {
             // SAFETY: checked above; the caller vouches for the buffers.
-            unsafe { (self.table.get_accumulate)(self, &transfer, op, Some(request)) }
+            unsafe { (self.table.rget_accumulate)(self, &transfer, op, request) }
         })
     }
 }

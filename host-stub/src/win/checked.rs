@@ -170,7 +170,7 @@ impl Window {
     pub(super) fn transfer<'a>(
         &self,
         call: &'static str,
-        peer: &Peer,
+        peer: &'a Peer,
         origin: *mut u8,
         layout: &'a Layout,
         target: &Target<'a>,
@@ -187,6 +187,7 @@ impl Window {
         Ok(Transfer {
             call,
             target: target.rank,
+            peer,
             address: place.address,
             handle: place.handle,
             target_layout: target.layout,
@@ -201,7 +202,7 @@ impl Window {
     pub(super) fn fetching<'a>(
         &self,
         call: &'static str,
-        peer: &Peer,
+        peer: &'a Peer,
         fetch: &Fetch<'a>,
         target: &Target<'a>,
         op: Op,

@@ -28,6 +28,8 @@ pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
 pub(super) const COMPLETED: Word = Word(2 * LINE);
 /// Version of the list of attached regions, odd while it changes; then the number of regions.
 pub(super) const REGIONS_VERSION: Word = Word(3 * LINE);
+/// A number that the owner made up, by which other processes know that they read its memory.
+pub(super) const PROBE: Word = Word(REGIONS_VERSION.0 + 2);
 /// Barrier signals received, one word per round.
 const BARRIER: usize = 4 * LINE;
 /// Rounds of a barrier among as many ranks as a machine can number.
@@ -88,7 +90,8 @@ impl ControlPlan {
 pub(super) struct Control {
     plan: ControlPlan,
     // Before `pages`: fields drop in this order, and a registration must not outlive its memory.
-    registration: Registration,
+    /// None for a window that is synchronised otherwise.
+    registration: Option<Registration>,
     pages: Pages,
 }
 
@@ -123,8 +126,18 @@ impl Control {
             .map_err(ControlError::Transport)?;
         Ok(Control {
             plan,
-            registration,
+            registration: Some(registration),
             pages,
+        })
+    }
+
+    /// A block that no other rank reaches, for windows that are synchronised otherwise.
+    pub(super) fn unused(plan: ControlPlan) -> Result<Control, ControlError> {
+        let bytes = plan.bytes();
+        Ok(Control {
+            plan,
+            registration: None,
+            pages: Pages::new(bytes).ok_or(ControlError::Memory(bytes))?,
         })
     }
 
@@ -132,13 +145,20 @@ impl Control {
         &self.plan
     }
 
-    pub(super) fn registration(&self) -> &Registration {
-        &self.registration
+    /// Its address, and its handle if other ranks reach it.
+    pub(super) fn card(&self) -> (u64, Vec<u8>) {
+        let handle = self.registration.as_ref();
+        (
+            self.pages.base() as u64,
+            handle.map_or(Vec::new(), |handle| handle.handle_bytes().to_vec()),
+        )
     }
 
     /// The handle of the block, for results that land in its scratch.
     pub(super) fn handle(&self) -> *mut Handle {
-        self.registration.handle_ptr()
+        self.registration
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Registration::handle_ptr)
     }
 
     /// A word of this rank's block.
@@ -168,7 +188,7 @@ mod tests {
         assert!(plan.post_of(4).0 < plan.region(0).0);
         assert!(plan.region(29).0 < plan.scratch(0).0);
         assert_eq!(plan.scratch(15).0 + 1, plan.words);
-        const { assert!(REGIONS_VERSION.0 + 1 < BARRIER) };
+        const { assert!(PROBE.0 < BARRIER) };
         assert_eq!(plan.scratch(0).0 % LINE, 0);
     }
 }

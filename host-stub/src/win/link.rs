@@ -1,14 +1,16 @@
 //! A window's view of the job and its transport: progress, waiting, and noticing failure.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use plugin_api::Status;
+use plugin_api::{ModuleFlags, Status};
 
 use super::error::{WinError, WinResult};
+use super::intent::Intent;
 use super::members::Members;
 use crate::job::Job;
 use crate::loader::Transport;
+use crate::process::Process;
 
 /// Visits of a wait loop in which nothing completes before it yields the processor at each. Long
 /// enough for a peer that runs on another core to answer, short against a time slice, because the
@@ -36,10 +38,17 @@ pub(super) struct Link {
     pub(super) ordered: bool,
     /// Whether this node has more ranks than processors.
     pub(super) crowded: bool,
+    /// Other ranks of the window whose processes can be seen from here.
+    watched: Box<[(usize, Process)]>,
+    /// When they were last looked for.
+    looked: Mutex<Instant>,
 }
 
+/// How often a wait looks whether the other processes still run.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// Whether the node of this rank has more ranks than processors.
-pub(super) fn is_crowded(job: &Job) -> bool {
+fn is_crowded(job: &Job) -> bool {
     let bootstrap = job.bootstrap();
     let here = bootstrap.node(job.rank());
     let ranks = (0..job.size())
@@ -49,6 +58,37 @@ pub(super) fn is_crowded(job: &Job) -> bool {
 }
 
 impl Link {
+    pub(super) fn new(members: Members) -> Link {
+        let job = Arc::clone(members.job());
+        let transport = job.transport().clone();
+        let attributes = transport.attributes();
+        Link {
+            rank: members.rank(),
+            size: members.size(),
+            ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
+                && attributes.contexts <= 1,
+            crowded: is_crowded(&job),
+            members,
+            transport,
+            job,
+            watched: Box::default(),
+            looked: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Looks after the processes of these ranks from now on, in every wait.
+    pub(super) fn watch(&mut self, intents: &[Intent]) {
+        let Some(own) = intents.get(self.rank) else {
+            return;
+        };
+        self.watched = intents
+            .iter()
+            .enumerate()
+            .filter(|(rank, intent)| *rank != self.rank && intent.process.is_beside(&own.process))
+            .map(|(rank, intent)| (rank, intent.process))
+            .collect();
+    }
+
     /// Progresses the transport once; returns how much completed.
     #[inline]
     pub(super) fn progress(&self, call: &'static str) -> WinResult<i32> {
@@ -70,11 +110,25 @@ impl Link {
     /// An error once the job has failed.
     #[cold]
     pub(super) fn check(&self, call: &'static str) -> WinResult<()> {
-        match self.job.failed() {
-            None => Ok(()),
-            Some(failure) => Err(WinError::Job {
+        if let Some(failure) = self.job.failed() {
+            return Err(WinError::Job {
                 call,
                 reason: failure.to_string(),
+            });
+        }
+        if self.watched.is_empty() {
+            return Ok(());
+        }
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.elapsed() < LOOK_AGAIN {
+            return Ok(());
+        }
+        *looked = Instant::now();
+        match self.watched.iter().find(|(_, process)| process.is_gone()) {
+            None => Ok(()),
+            Some((rank, process)) => Err(WinError::Job {
+                call,
+                reason: format!("rank {rank} (process {}) is gone", process.pid),
             }),
         }
     }

@@ -42,16 +42,31 @@ pub enum WindowKind {
     Create,
     /// Memory that the window owns.
     Allocate,
+    /// Memory that the window owns and every rank may address.
+    AllocateShared,
     /// Memory attached and detached while the window lives.
     Dynamic,
 }
 
 impl WindowKind {
-    const fn code(self) -> u64 {
+    /// The kind of a code.
+    pub(super) fn of(code: u64) -> Option<WindowKind> {
+        [
+            WindowKind::Create,
+            WindowKind::Allocate,
+            WindowKind::Dynamic,
+            WindowKind::AllocateShared,
+        ]
+        .into_iter()
+        .find(|kind| kind.code() == code)
+    }
+
+    pub(super) const fn code(self) -> u64 {
         match self {
             WindowKind::Create => 1,
             WindowKind::Allocate => 2,
             WindowKind::Dynamic => 3,
+            WindowKind::AllocateShared => 4,
         }
     }
 }
@@ -67,6 +82,8 @@ pub(super) struct Offer {
     pub(super) unit: u32,
     /// Address of its control block.
     pub(super) control_base: u64,
+    /// What stands in the word of its control block by which other processes know it.
+    pub(super) probe: u64,
     /// Handle of its memory; empty when it has none.
     pub(super) handle: Vec<u8>,
     /// Handle of its control block.
@@ -75,7 +92,7 @@ pub(super) struct Offer {
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR1");
 const REFUSED: u64 = 0;
-const HEADER: usize = 8 * 8;
+const HEADER: usize = 9 * 8;
 
 /// The bytes that a rank sends when a window is made: its offer, or why it has none.
 pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8> {
@@ -88,6 +105,7 @@ pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8>
                 offer.limit,
                 u64::from(offer.unit),
                 offer.control_base,
+                offer.probe,
                 offer.handle.len() as u64,
                 offer.control_handle.len() as u64,
             ];
@@ -149,7 +167,7 @@ pub(super) fn decode(
             )))
         }
     };
-    let (handle, control) = (length(6)?, length(7)?);
+    let (handle, control) = (length(7)?, length(8)?);
     if control == 0 || bytes.len() != HEADER + handle + control {
         return Err(refuse(format!("its offer has {} B", bytes.len())));
     }
@@ -159,9 +177,21 @@ pub(super) fn decode(
         unit: u32::try_from(word(4)?)
             .map_err(|_| refuse("its displacement unit has more than 32 bits".to_owned()))?,
         control_base: word(5)?,
+        probe: word(6)?,
         handle: bytes[HEADER..HEADER + handle].to_vec(),
         control_handle: bytes[HEADER + handle..].to_vec(),
     })
+}
+
+/// How this process reaches a rank's memory for puts and gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// By the transport alone.
+    Transport,
+    /// It is mapped here, this many bytes (wrapping) after its address there.
+    Mapped(u64),
+    /// By the kernel's copies between processes.
+    Copied(libc::pid_t),
 }
 
 /// One rank of a window, as another sees it.
@@ -174,6 +204,8 @@ pub(super) struct Peer {
     pub(super) limit: u64,
     /// Bytes of its displacement unit.
     pub(super) unit: u32,
+    /// How its memory is reached by loads, stores and copies.
+    pub(super) reach: Reach,
     pub(super) handle: HandleCopy,
     control_base: u64,
     pub(super) control_handle: HandleCopy,
@@ -195,6 +227,7 @@ impl Peer {
             base: offer.base,
             limit: offer.limit,
             unit: offer.unit,
+            reach: Reach::Transport,
             handle: HandleCopy::new(&offer.handle),
             control_base: offer.control_base,
             control_handle: HandleCopy::new(&offer.control_handle),
@@ -222,6 +255,7 @@ mod tests {
             limit: 64,
             unit: 4,
             control_base: 0x2000,
+            probe: 77,
             handle: vec![7; 16],
             control_handle: vec![9; 16],
         }

@@ -7,6 +7,7 @@ use super::epoch::{Assertion, FencePlan, LockKind};
 use super::error::WinResult;
 use super::layout::Layout;
 use super::ops::Op;
+use super::peer::Peer;
 use super::request::{Request, RequestState};
 use super::window::Window;
 
@@ -17,7 +18,10 @@ pub struct Transfer<'a> {
     pub call: &'static str,
     /// The target's rank.
     pub target: usize,
-    /// Address of the displacement in the target's process.
+    /// The target.
+    pub(super) peer: &'a Peer,
+    /// Address of the displacement: in this process for a window in one segment, else in the
+    /// target's.
     pub address: u64,
     /// The target's registration of that memory, borrowed for the call.
     pub handle: *const Handle,
@@ -37,7 +41,7 @@ pub struct Transfer<'a> {
 pub struct CompareSwap {
     /// The target's rank.
     pub target: usize,
-    /// Address of the element in the target's process.
+    /// Address of the element, in the process that a [`Transfer`]'s is in.
     pub address: u64,
     /// The target's registration of that memory, borrowed for the call.
     pub handle: *const Handle,
@@ -54,13 +58,16 @@ pub struct CompareSwap {
 /// What a request form counts with; made by the public call.
 pub struct RequestRef<'a>(pub(super) &'a RequestState);
 
-type Communicate = unsafe fn(&Window, &Transfer<'_>, Option<RequestRef<'_>>) -> WinResult<()>;
-type Accumulate = unsafe fn(&Window, &Transfer<'_>, Op, Option<RequestRef<'_>>) -> WinResult<()>;
+type Communicate = unsafe fn(&Window, &Transfer<'_>) -> WinResult<()>;
+type Accumulate = unsafe fn(&Window, &Transfer<'_>, Op) -> WinResult<()>;
+type RequestTransfer = unsafe fn(&Window, &Transfer<'_>, RequestRef<'_>) -> WinResult<()>;
+type RequestUpdate = unsafe fn(&Window, &Transfer<'_>, Op, RequestRef<'_>) -> WinResult<()>;
 
 /// The functions of a window. No entry can be absent. The unsafe ones need the buffers of their
 /// [`Transfer`] to be valid for its layouts until the operation is complete.
 ///
-/// The request forms are the same functions with a request to count with.
+/// What belongs to no window (memory to be had before there is one) is not here: see
+/// [`alloc_mem`](super::alloc_mem).
 #[derive(Clone, Copy)]
 pub struct RmaTable {
     /// Writes to the target.
@@ -75,6 +82,14 @@ pub struct RmaTable {
     pub fetch_and_op: Accumulate,
     /// Replaces one element if it has an expected value.
     pub compare_and_swap: unsafe fn(&Window, &CompareSwap) -> WinResult<()>,
+    /// As `put`, with a request to count with.
+    pub rput: RequestTransfer,
+    /// As `get`, with a request to count with.
+    pub rget: RequestTransfer,
+    /// As `accumulate`, with a request to count with.
+    pub raccumulate: RequestUpdate,
+    /// As `get_accumulate`, with a request to count with.
+    pub rget_accumulate: RequestUpdate,
     /// Completes this rank's operations and meets the other ranks, as the plan says.
     pub fence: fn(&Window, FencePlan, Assertion) -> WinResult<()>,
     /// Takes the target's lock.
@@ -114,6 +129,12 @@ impl<'a> Transfer<'a> {
     #[inline]
     pub fn datatype(&self) -> Datatype {
         self.target_layout.datatype()
+    }
+
+    /// Whether elements lie in a row at the origin and at the target.
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        self.origin_layout.is_contiguous() && self.target_layout.is_contiguous()
     }
 }
 

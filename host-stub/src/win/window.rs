@@ -2,34 +2,57 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use plugin_api::{Access, AtomicFlags, ModuleFlags};
-
-use super::btl;
-use super::control::{Control, ControlPlan};
-use super::dynamic::{Attached, region_words};
+use super::control::Control;
+use super::create::{Source, Wanted, create};
+use super::dynamic::Attached;
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
-use super::link::{Link, is_crowded};
+use super::hooks::Layers;
+use super::info::Info;
+use super::link::Link;
 use super::members::Members;
 use super::memory::Pages;
-use super::peer::{Offer, Peer, WindowKind, decode, encode};
+use super::peer::{Peer, Reach, WindowKind};
 use super::pending::Pending;
 use super::request::RequestPool;
-use super::slots::{SLOTS, Slots};
+use super::shm::{Segment, Shared};
+use super::slots::Slots;
 use super::table::RmaTable;
 use super::types::TypeTable;
 use crate::loader::Registration;
 
 /// This rank's memory in a window.
 pub(super) struct Exposed {
-    base: *mut u8,
-    len: usize,
-    // Before `_pages`: fields drop in this order, and a registration must not outlive its memory.
-    registration: Option<Registration>,
-    /// The memory itself, where the window owns it.
-    _pages: Option<Pages>,
+    pub(super) base: *mut u8,
+    pub(super) len: usize,
+    // Before `memory`: fields drop in this order, and a registration must not outlive its memory.
+    pub(super) registration: Option<Registration>,
+    #[expect(dead_code, reason = "held so that it is dropped with the rest")]
+    pub(super) memory: Memory,
+}
+
+/// Who holds a rank's memory.
+#[expect(dead_code, reason = "held so that it is dropped with the rest")]
+pub(super) enum Memory {
+    /// The caller, the segment that all ranks share, or nobody.
+    Elsewhere,
+    /// The window.
+    Pages(Pages),
+    /// The segment of this node's ranks.
+    Segment(Segment),
+}
+
+impl Exposed {
+    /// The handle's bytes; none where nothing is registered.
+    pub(super) fn handle_bytes(&self) -> Vec<u8> {
+        self.registration
+            .as_ref()
+            .map_or(Vec::new(), |registration| {
+                registration.handle_bytes().to_vec()
+            })
+    }
 }
 
 // SAFETY: the pointer is only handed out, or used for bounded copies that the methods document.
@@ -54,6 +77,8 @@ pub(super) struct SyncState {
 pub(super) struct Parts {
     pub(super) exposed: Exposed,
     pub(super) control: Control,
+    /// The segment, of a window whose ranks all share it.
+    pub(super) shared: Option<Shared>,
     pub(super) attached: Attached,
     pub(super) peers: Box<[Peer]>,
     pub(super) slots: Slots,
@@ -70,15 +95,17 @@ pub(super) struct Parts {
 /// A window is ended by [`free`](Self::free), which every rank calls. One that is dropped without
 /// it leaks its memory and registrations, because other ranks may still use them.
 pub struct Window {
-    kind: WindowKind,
+    pub(super) kind: WindowKind,
     pub(super) link: Link,
     pub(super) types: TypeTable,
     pub(super) epochs: Epochs,
     pub(super) table: RmaTable,
+    pub(super) table_name: &'static str,
+    pub(super) layers: Layers,
     // Boxed: callbacks hold addresses of counts in it, and the window itself may be moved.
     pub(super) parts: ManuallyDrop<Box<Parts>>,
     /// Whether the parts are still there.
-    whole: bool,
+    pub(super) whole: bool,
 }
 
 impl Window {
@@ -94,129 +121,97 @@ impl Window {
         len: usize,
         unit: u32,
     ) -> WinResult<Window> {
-        Self::make(over.into(), WindowKind::Create, unit, move || {
-            if base.is_null() && len > 0 {
-                return Err(format!("its memory of {len} B is at the null address"));
-            }
-            Ok((base, len, None))
-        })
+        // SAFETY: passed on to the caller.
+        unsafe { Self::create_with(over, base, len, unit, &Info::new()) }
+    }
+
+    /// As [`create`](Self::create), with hints.
+    ///
+    /// # Safety
+    /// As for [`create`](Self::create).
+    pub unsafe fn create_with(
+        over: impl Into<Members>,
+        base: *mut u8,
+        len: usize,
+        unit: u32,
+        info: &Info,
+    ) -> WinResult<Window> {
+        let wanted = Wanted {
+            kind: WindowKind::Create,
+            unit,
+            source: Source::Caller(base, len),
+            info,
+        };
+        create(over.into(), &wanted)
     }
 
     /// Makes a window of `len` zeroed bytes that it owns. Collective.
     pub fn allocate(over: impl Into<Members>, len: usize, unit: u32) -> WinResult<Window> {
-        Self::make(over.into(), WindowKind::Allocate, unit, move || {
-            let pages = Pages::new(len).ok_or_else(|| format!("there is no memory of {len} B"))?;
-            Ok((pages.base(), len, Some(pages)))
-        })
+        Self::allocate_with(over, len, unit, &Info::new())
+    }
+
+    /// As [`allocate`](Self::allocate), with hints.
+    pub fn allocate_with(
+        over: impl Into<Members>,
+        len: usize,
+        unit: u32,
+        info: &Info,
+    ) -> WinResult<Window> {
+        let wanted = Wanted {
+            kind: WindowKind::Allocate,
+            unit,
+            source: Source::Own(len),
+            info,
+        };
+        create(over.into(), &wanted)
+    }
+
+    /// Makes a window of `len` zeroed bytes of memory that every rank may address, see
+    /// [`shared_query`](Self::shared_query). The ranks' parts follow each other without a gap
+    /// unless the info says otherwise. Collective; [`WinError::Creation`] on every rank when some
+    /// rank does not share memory with the others.
+    pub fn allocate_shared(
+        over: impl Into<Members>,
+        len: usize,
+        unit: u32,
+        info: &Info,
+    ) -> WinResult<Window> {
+        let wanted = Wanted {
+            kind: WindowKind::AllocateShared,
+            unit,
+            source: Source::Own(len),
+            info,
+        };
+        create(over.into(), &wanted)
     }
 
     /// Makes a window without memory, to which each rank attaches some. Displacements are
     /// addresses in the target's process. Collective.
     pub fn dynamic(over: impl Into<Members>) -> WinResult<Window> {
-        Self::make(over.into(), WindowKind::Dynamic, 1, || {
-            Ok((std::ptr::null_mut(), 0, None))
-        })
+        Self::dynamic_with(over, &Info::new())
     }
 
-    fn make(
-        members: Members,
-        kind: WindowKind,
-        unit: u32,
-        memory: impl FnOnce() -> Result<(*mut u8, usize, Option<Pages>), String>,
-    ) -> WinResult<Window> {
-        let transport = members.job().transport().clone();
-        let attributes = members.job().transport().attributes();
-        let handle_size = attributes.handle_size;
-        let link = Link {
-            rank: members.rank(),
-            size: members.size(),
-            ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
-                && attributes.contexts <= 1,
-            crowded: is_crowded(members.job()),
-            job: Arc::clone(members.job()),
-            members,
-            transport,
+    /// As [`dynamic`](Self::dynamic), with hints.
+    pub fn dynamic_with(over: impl Into<Members>, info: &Info) -> WinResult<Window> {
+        let wanted = Wanted {
+            kind: WindowKind::Dynamic,
+            unit: 1,
+            source: Source::None,
+            info,
         };
-        let regions = match kind {
-            WindowKind::Dynamic => region_words(handle_size),
-            _ => 0,
-        };
-        let plan = ControlPlan::new(link.size, regions, SLOTS);
-        let local = usable(&link, unit)
-            .and_then(|()| memory())
-            .and_then(|(base, len, pages)| expose(&link, base, len, pages))
-            .and_then(|exposed| {
-                let control =
-                    Control::new(&link.transport, plan).map_err(|error| error.to_string())?;
-                Ok((exposed, control))
-            });
-        let offer = match &local {
-            Ok((exposed, control)) => Ok(Offer {
-                base: exposed.base as u64,
-                limit: exposed.len as u64,
-                unit,
-                control_base: control.registration().base() as u64,
-                handle: exposed
-                    .registration
-                    .as_ref()
-                    .map_or(Vec::new(), |registration| {
-                        registration.handle_bytes().to_vec()
-                    }),
-                control_handle: control.registration().handle_bytes().to_vec(),
-            }),
-            Err(reason) => Err(reason.clone()),
-        };
-        let blobs = link
-            .members
-            .allgather(&encode(kind, &offer))
-            .map_err(|error| WinError::Job {
-                call: "window creation",
-                reason: error.to_string(),
-            })?;
-        let mut peers = Vec::with_capacity(link.size);
-        for (rank, blob) in blobs.iter().enumerate() {
-            let offer = decode(rank, kind, handle_size, blob)?;
-            let endpoint = link
-                .job
-                .endpoint(link.members.world_rank(rank))
-                .map_err(|error| WinError::Creation {
-                    rank,
-                    reason: error.to_string(),
-                })?;
-            peers.push(Peer::new(rank, endpoint, &offer));
-        }
-        if peers.len() != link.size {
-            return Err(WinError::Creation {
-                rank: link.rank,
-                reason: format!("{} of {} ranks answered", peers.len(), link.size),
-            });
-        }
-        let (exposed, control) = local.map_err(|reason| WinError::Creation {
-            rank: link.rank,
-            reason,
-        })?;
-        Ok(Window {
-            kind,
-            types: TypeTable::of(&link.transport),
-            epochs: Epochs::new(link.size),
-            table: btl::TABLE,
-            parts: ManuallyDrop::new(Box::new(Parts {
-                exposed,
-                control,
-                attached: Attached::default(),
-                peers: peers.into(),
-                slots: Slots::new(),
-                requests: RequestPool::default(),
-                sync: SyncState::default(),
-            })),
-            whole: true,
-            link,
-        })
+        create(over.into(), &wanted)
     }
 
     /// How the window's memory came to be.
     pub fn kind(&self) -> WindowKind {
         self.kind
+    }
+
+    /// Which functions the window got when it was made: `shm` (all ranks in one segment), `mixed`
+    /// (some ranks by memory), `cma` (some by the kernel's copies), `btl` (the transport alone).
+    /// What layers replaced since does not show.
+    pub fn table_name(&self) -> &'static str {
+        self.table_name
     }
 
     /// This process's rank in the window.
@@ -296,12 +291,48 @@ impl Window {
         if let Err(error) = freed {
             return Err(fail(self, error));
         }
+        Layers::end(&mut self);
+        // Every rank is past its last access (the table's free met them all), so nobody uses the
+        // memory, and nothing of this rank is under way, so no callback comes.
+        self.discard();
+        Ok(())
+    }
+
+    /// Lets the window go: no rank uses it, or ever could.
+    pub(super) fn discard(mut self) {
         self.whole = false;
         // SAFETY: `self` is dropped right after this with `whole` false, so the parts are dropped
-        // once. Every rank is past its last access (the table's free met them all), so nobody uses
-        // the memory, and nothing of this rank is under way, so no callback comes.
+        // once.
         unsafe { ManuallyDrop::drop(&mut self.parts) };
-        Ok(())
+    }
+
+    /// Where a rank's memory is in this process, to be read and written directly under MPI's rules
+    /// for the epoch. `None` asks for the first rank that has any memory (MPI_PROC_NULL).
+    /// [`WinError::BadArgument`]: it is not mapped here.
+    pub fn shared_query(&self, rank: Option<usize>) -> WinResult<SharedPart> {
+        let call = "shared_query";
+        let peers = &self.parts.peers;
+        let peer = match rank {
+            Some(rank) => self.peer(call, rank)?,
+            None => match peers.iter().find(|peer| peer.limit > 0) {
+                Some(peer) => peer,
+                None => self.peer(call, 0)?,
+            },
+        };
+        match peer.reach {
+            Reach::Mapped(shift) if self.kind != WindowKind::Dynamic => Ok(SharedPart {
+                base: peer.base.wrapping_add(shift) as *mut u8,
+                len: peer.limit as usize,
+                unit: peer.unit,
+            }),
+            _ => Err(WinError::BadArgument {
+                call,
+                reason: format!(
+                    "the memory of rank {} is not mapped here (a window of kind {:?}, table {})",
+                    peer.rank, self.kind, self.table_name
+                ),
+            }),
+        }
     }
 
     pub(super) fn group(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
@@ -334,6 +365,17 @@ impl std::fmt::Debug for Window {
     }
 }
 
+/// A rank's memory as this process sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPart {
+    /// Its first byte.
+    pub base: *mut u8,
+    /// Bytes.
+    pub len: usize,
+    /// Bytes of that rank's displacement unit.
+    pub unit: u32,
+}
+
 /// A window that could not be freed, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
@@ -348,52 +390,4 @@ impl From<FreeError> for WinError {
     fn from(error: FreeError) -> WinError {
         error.error
     }
-}
-
-/// Whether windows can be made over this transport at all.
-fn usable(link: &Link, unit: u32) -> Result<(), String> {
-    let attributes = link.transport.attributes();
-    if unit == 0 {
-        return Err("its displacement unit is 0".to_owned());
-    }
-    let wanted = ModuleFlags::PUT | ModuleFlags::GET | ModuleFlags::RDMA_REMOTE_COMPLETION;
-    if !attributes.flags.contains(wanted) {
-        return Err(format!(
-            "windows need put, get and remote completion of the transport; {} has {:?}",
-            attributes.provider, attributes.flags
-        ));
-    }
-    let atomics = AtomicFlags::ADD | AtomicFlags::CSWAP;
-    if !attributes.atomic_flags.contains(atomics) {
-        return Err(format!(
-            "windows need 64-bit fetch-add and compare-swap of the transport; {} has {:?}",
-            attributes.provider, attributes.atomic_flags
-        ));
-    }
-    if attributes.put_alignment > 1 || attributes.get_alignment > 1 {
-        return Err(format!(
-            "windows move single bytes; {} wants puts aligned to {} and gets to {} B",
-            attributes.provider, attributes.put_alignment, attributes.get_alignment
-        ));
-    }
-    Ok(())
-}
-
-fn expose(link: &Link, base: *mut u8, len: usize, pages: Option<Pages>) -> Result<Exposed, String> {
-    let access =
-        Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    let registration = if len == 0 {
-        None
-    } else {
-        // SAFETY: `create`'s caller vouches for the memory until the window was freed, or `pages`
-        // holds it; the registration ends before (field order of Exposed).
-        let registered = unsafe { link.transport.register(base, len, access) };
-        Some(registered.map_err(|error| error.to_string())?)
-    };
-    Ok(Exposed {
-        base,
-        len,
-        registration,
-        _pages: pages,
-    })
 }

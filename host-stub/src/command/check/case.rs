@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::random::Random;
 use crate::job::{Job, JobError};
 use crate::loader::TransportError;
-use crate::win::{WinError, Window};
+use crate::win::{Info, WinError, WinResult, Window};
 
 /// Why a test failed on this rank.
 #[derive(Debug)]
@@ -73,6 +73,8 @@ pub(super) struct Context<'a> {
     pub(super) job: &'a Arc<Job>,
     /// A window that tests share: [`REGION`] bytes per rank at every rank, displacement unit 1.
     pub(super) window: &'a Window,
+    /// What windows of this test ask for.
+    pub(super) info: &'a Info,
     pub(super) rank: usize,
     pub(super) size: usize,
     pub(super) seed: u64,
@@ -81,6 +83,16 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// A window of its own memory, as this test's pass wants it.
+    pub(super) fn allocate(&self, len: usize, unit: u32) -> WinResult<Window> {
+        Window::allocate_with(self.job, len, unit, self.info)
+    }
+
+    /// A window without memory, as this test's pass wants it.
+    pub(super) fn dynamic(&self) -> WinResult<Window> {
+        Window::dynamic_with(self.job, self.info)
+    }
+
     /// The stream that every rank has in this test.
     pub(super) fn common(&self) -> Random {
         Random::new(self.seed, self.name, u64::MAX)

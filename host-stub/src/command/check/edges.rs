@@ -8,7 +8,7 @@ use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::Placed;
 use super::value::{apply, decode, encode, operands};
-use crate::win::{Layout, Op, Target, WinError, Window};
+use crate::win::{Layout, Op, Target, WinError};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -183,8 +183,7 @@ fn last_byte(context: &Context<'_>) -> Outcome {
 fn units(context: &Context<'_>) -> Outcome {
     let unit = |rank: usize| [1u32, 2, 4, 8, 16][rank % 5];
     let elements = |rank: usize| 8 + rank;
-    let window = Window::allocate(
-        context.job,
+    let window = context.allocate(
         elements(context.rank) * unit(context.rank) as usize,
         unit(context.rank),
     )?;
@@ -226,7 +225,7 @@ fn units(context: &Context<'_>) -> Outcome {
 /// A rank may have no memory in a window, and still reach that of others.
 fn without_bytes(context: &Context<'_>) -> Outcome {
     let len = if context.rank == 0 { 16 } else { 0 };
-    let window = Window::allocate(context.job, len, 1)?;
+    let window = context.allocate(len, 1)?;
     let row = Layout::contiguous(Datatype::Int64, 1);
     let target = |rank| Target {
         rank,
@@ -261,7 +260,7 @@ fn without_bytes(context: &Context<'_>) -> Outcome {
 const LARGE: usize = (1 << 20) + 4093;
 
 fn large_transfer(context: &Context<'_>, put: bool) -> Outcome {
-    let window = Window::allocate(context.job, LARGE + 8, 1)?;
+    let window = context.allocate(LARGE + 8, 1)?;
     let mut wanted = context.fill(&window)?;
     let target = (context.rank + 1) % context.size;
     let row = Placed::row(Datatype::Uint8, LARGE);
@@ -297,7 +296,7 @@ fn large_strided(context: &Context<'_>) -> Outcome {
     const RUNS: usize = 9;
     const RUN: usize = 5000;
     const STRIDE: usize = 5555;
-    let window = Window::allocate(context.job, RUNS * STRIDE * 2, 2)?;
+    let window = context.allocate(RUNS * STRIDE * 2, 2)?;
     let mut wanted = context.fill(&window)?;
     let target = (context.rank + 1) % context.size;
     let strided = Placed {
@@ -331,7 +330,7 @@ fn large_strided(context: &Context<'_>) -> Outcome {
 fn large_accumulate(context: &Context<'_>) -> Outcome {
     const COUNT: usize = 5000;
     let datatype = Datatype::Int32;
-    let window = Window::allocate(context.job, COUNT * 4, 4)?;
+    let window = context.allocate(COUNT * 4, 4)?;
     let mut wanted = fill_typed(context, &window, datatype)?;
     let row = Placed::row(datatype, COUNT);
     let data = |rank: usize| -> Result<Vec<u8>, Failure> {

@@ -429,7 +429,7 @@ fn assertions(context: &Context<'_>) -> Outcome {
 }
 
 fn free_in_epoch(context: &Context<'_>) -> Outcome {
-    let window = Window::allocate(context.job, 8, 1)?;
+    let window = context.allocate(8, 1)?;
     window.lock_all(Assertion::empty())?;
     let window = match window.free() {
         Ok(()) => return Err(Failure::new("a window with an open epoch was freed")),

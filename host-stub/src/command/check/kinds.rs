@@ -79,7 +79,7 @@ fn create(context: &Context<'_>) -> Outcome {
     const LEN: usize = 100;
     let memory = Memory::new(&context.initial(context.rank, LEN));
     // SAFETY: the memory lives until the window was freed.
-    let window = unsafe { Window::create(context.job, memory.base, LEN, 1) }?;
+    let window = unsafe { Window::create_with(context.job, memory.base, LEN, 1, context.info) }?;
     let row = Placed::row(Datatype::Uint8, 40);
     let data = |rank: usize| context.of_rank(rank).bytes(40);
     let mut session = Session::open(context, &window, Mode::Fence)?;
@@ -105,7 +105,7 @@ fn create(context: &Context<'_>) -> Outcome {
 }
 
 fn zeroed(context: &Context<'_>) -> Outcome {
-    let window = Window::allocate(context.job, 3000, 1)?;
+    let window = context.allocate(3000, 1)?;
     let outcome = context.verify(&window, &[0; 3000]);
     window.free()?;
     outcome
@@ -114,7 +114,7 @@ fn zeroed(context: &Context<'_>) -> Outcome {
 /// Windows that live at once keep their memory and epochs apart.
 fn many(context: &Context<'_>) -> Outcome {
     let windows = (0..5)
-        .map(|_| Window::allocate(context.job, 64, 1))
+        .map(|_| context.allocate(64, 1))
         .collect::<Result<Vec<_>, _>>()?;
     let row = Placed::row(Datatype::Uint8, 64);
     let mut sessions = Vec::new();
@@ -145,7 +145,7 @@ fn many(context: &Context<'_>) -> Outcome {
 fn refused(context: &Context<'_>) -> Outcome {
     let guilty = context.size - 1;
     let unit = u32::from(context.rank != guilty);
-    match Window::allocate(context.job, 64, unit) {
+    match context.allocate(64, unit) {
         Err(WinError::Creation { rank, .. }) if rank == guilty => Ok(()),
         Err(other) => Err(other.into()),
         Ok(window) => {
@@ -187,7 +187,7 @@ fn put_at(
 }
 
 fn attach_detach(context: &Context<'_>) -> Outcome {
-    let window = Window::dynamic(context.job)?;
+    let window = context.dynamic()?;
     let memory = Memory::new(&[0; 256]);
     // SAFETY: the memory lives until it was detached.
     unsafe { window.attach(memory.base, 256) }?;
@@ -211,7 +211,7 @@ fn attach_detach(context: &Context<'_>) -> Outcome {
 
 /// Memory that is detached and attached again is reached by its new key, never by the old one.
 fn reattach(context: &Context<'_>) -> Outcome {
-    let window = Window::dynamic(context.job)?;
+    let window = context.dynamic()?;
     let memory = Memory::new(&[0; 512]);
     let at = addresses(context, memory.address())?;
     for round in 0..6u8 {
@@ -237,7 +237,7 @@ fn reattach(context: &Context<'_>) -> Outcome {
 
 /// Several regions at once: each is reached, and no range may span two.
 fn several(context: &Context<'_>) -> Outcome {
-    let window = Window::dynamic(context.job)?;
+    let window = context.dynamic()?;
     let memories: Vec<Memory> = (0..6).map(|_| Memory::new(&[0; 64])).collect();
     let mut tables = Vec::new();
     for memory in &memories {
@@ -259,7 +259,7 @@ fn several(context: &Context<'_>) -> Outcome {
 }
 
 fn dynamic_accumulate(context: &Context<'_>) -> Outcome {
-    let window = Window::dynamic(context.job)?;
+    let window = context.dynamic()?;
     let memory = Memory::new(&[0; 64]);
     // SAFETY: the memory lives until the window was freed.
     unsafe { window.attach(memory.base, 64) }?;
@@ -291,7 +291,7 @@ fn dynamic_accumulate(context: &Context<'_>) -> Outcome {
 
 /// Memory never attached, detached, or only partly attached is refused before anything is sent.
 fn detached(context: &Context<'_>) -> Outcome {
-    let window = Window::dynamic(context.job)?;
+    let window = context.dynamic()?;
     let memory = Memory::new(&[0; 128]);
     // SAFETY: the memory lives until it was detached.
     unsafe { window.attach(memory.base, 128) }?;
@@ -335,7 +335,7 @@ fn detached(context: &Context<'_>) -> Outcome {
 }
 
 fn arguments(context: &Context<'_>) -> Outcome {
-    let window = Window::dynamic(context.job)?;
+    let window = context.dynamic()?;
     let memory = Memory::new(&[0; 8 * (MAX_REGIONS + 1)]);
     let refused = |result: Result<(), WinError>, what: &str| {
         ensure(matches!(result, Err(WinError::BadArgument { .. })), || {

@@ -18,6 +18,8 @@ mod report;
 mod requests;
 mod session;
 mod shape;
+mod suites;
+mod tables;
 mod threads;
 mod transfers;
 mod value;
@@ -26,23 +28,18 @@ mod watchdog;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use plugin_api::ThreadLevel;
 
 use super::{CommandError, Common, Exit, Place, place};
 use crate::job::{Job, JobOptions};
 use crate::win::{WinError, Window};
 
-use case::{Case, Context, REGION};
+use case::{Context, REGION};
 use report::Report;
+use suites::Pass;
 use watchdog::Watchdog;
-
-/// What to check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Suite {
-    /// Windows over the transport.
-    Rma,
-}
 
 /// The arguments of `check`.
 #[derive(Args)]
@@ -55,8 +52,9 @@ pub struct Check {
     ranks: Option<u32>,
 
     /// What to check.
-    #[arg(long, value_enum, default_value_t = Suite::Rma)]
-    suite: Suite,
+    #[arg(long, value_name = "SUITE", default_value = suites::DEFAULT,
+          value_parser = PossibleValuesParser::new(suites::possible()))]
+    suite: String,
 
     /// Draws the same tests as the run that printed this seed [default: from the clock].
     #[arg(long)]
@@ -97,21 +95,27 @@ impl Check {
         }
     }
 
-    fn cases(&self) -> Vec<Case> {
-        let Suite::Rma = self.suite;
-        let mut cases = suite();
-        if let Some(text) = &self.only {
-            cases.retain(|case| case.name.contains(text.as_str()));
+    /// The passes of the suite, without the tests that were not asked for.
+    fn passes(&self, ranks: usize) -> Vec<Pass> {
+        let mut passes = suites::passes(&self.suite, ranks);
+        for pass in &mut passes {
+            if let Some(text) = &self.only {
+                pass.cases.retain(|case| case.name.contains(text.as_str()));
+            }
         }
         if self.faults {
-            cases.retain(|case| !case.name.starts_with("errors/"));
+            let of_mistakes = |name: &str| name.starts_with("errors/") || name.contains("/errors/");
+            for pass in &mut passes {
+                pass.cases.retain(|case| !of_mistakes(&case.name));
+            }
         }
-        cases
+        passes.retain(|pass| !pass.cases.is_empty());
+        passes
     }
 
     fn run_rank(&self, job: &Arc<Job>) -> Result<u8, CommandError> {
-        let cases = self.cases();
-        if cases.is_empty() {
+        let passes = self.passes(job.size() as usize);
+        if passes.is_empty() {
             return Err(CommandError::new(
                 Exit::Usage,
                 format!(
@@ -125,16 +129,38 @@ impl Check {
             job,
             seed,
             self.threads.into(),
-            cases.len(),
+            passes.iter().map(|pass| pass.cases.len()).sum(),
             self.common.json,
         )?;
-        let size = job.size() as usize;
-        let window = Window::allocate(job, size * REGION, 1).map_err(transport)?;
         let watchdog = Watchdog::start(job, self.timeout, report.shared());
-        for case in &cases {
+        for pass in &passes {
+            self.run_pass(job, pass, seed, &watchdog, &mut report)?;
+        }
+        watchdog.stop();
+        let failed = report.finish()?;
+        job.finalize()?;
+        Ok(if failed == 0 {
+            Exit::Ok as u8
+        } else {
+            Exit::ChecksFailed as u8
+        })
+    }
+
+    fn run_pass(
+        &self,
+        job: &Arc<Job>,
+        pass: &Pass,
+        seed: u64,
+        watchdog: &Watchdog,
+        report: &mut Report,
+    ) -> Result<(), CommandError> {
+        let size = job.size() as usize;
+        let window = Window::allocate_with(job, size * REGION, 1, &pass.info).map_err(transport)?;
+        for case in &pass.cases {
             let context = Context {
                 job,
                 window: &window,
+                info: &pass.info,
                 rank: job.rank() as usize,
                 size,
                 seed,
@@ -162,15 +188,7 @@ impl Check {
             let all = job.allgather(mine.as_bytes())?;
             report.add(&case.name, started.elapsed(), &all)?;
         }
-        watchdog.stop();
-        window.free().map_err(|error| transport(error.into()))?;
-        let failed = report.finish()?;
-        job.finalize()?;
-        Ok(if failed == 0 {
-            Exit::Ok as u8
-        } else {
-            Exit::ChecksFailed as u8
-        })
+        window.free().map_err(|error| transport(error.into()))
     }
 
     /// The seed given, or rank 0's clock.
@@ -190,35 +208,4 @@ impl Check {
 
 fn transport(error: WinError) -> CommandError {
     CommandError::new(Exit::Failed, error.to_string())
-}
-
-/// Every test. The list depends on nothing, so it is the same for every provider.
-fn suite() -> Vec<Case> {
-    let mut cases = Vec::new();
-    cases.extend(transfers::cases());
-    cases.extend(accumulates::cases());
-    cases.extend(atomicity::cases());
-    cases.extend(edges::cases());
-    cases.extend(kinds::cases());
-    cases.extend(epochs::cases());
-    cases.extend(requests::cases());
-    cases.extend(programs::cases());
-    cases.extend(threads::cases());
-    cases.extend(errors::cases());
-    cases
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_told_apart() {
-        let mut names: Vec<String> = suite().into_iter().map(|case| case.name).collect();
-        let count = names.len();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), count);
-        assert!(count > 200);
-    }
 }

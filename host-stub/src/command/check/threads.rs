@@ -5,7 +5,7 @@ use plugin_api::Datatype;
 
 use super::case::{Case, Context, Failure, Outcome, same};
 use super::random::Random;
-use crate::win::{Assertion, Layout, Op, Request, Target, Window};
+use crate::win::{Assertion, Layout, Op, Request, Target};
 
 const ROUNDS: usize = 20;
 
@@ -63,7 +63,7 @@ const LEN: usize = 200;
 
 fn put_get(context: &Context<'_>) -> Outcome {
     let threads = context.threads;
-    let window = Window::allocate(context.job, context.size * threads * SHARE, 1)?;
+    let window = context.allocate(context.size * threads * SHARE, 1)?;
     context.meet()?;
     window.lock_all(Assertion::empty())?;
     on_threads(threads, |thread| {
@@ -100,7 +100,7 @@ fn put_get(context: &Context<'_>) -> Outcome {
 
 fn fetch_and_op(context: &Context<'_>) -> Outcome {
     let threads = context.threads;
-    let window = Window::allocate(context.job, 8, 8)?;
+    let window = context.allocate(8, 8)?;
     window.lock_all(Assertion::empty())?;
     let tickets = std::sync::Mutex::new(Vec::new());
     on_threads(threads, |_| {
@@ -163,7 +163,7 @@ fn fetch_and_op(context: &Context<'_>) -> Outcome {
 fn accumulate(context: &Context<'_>) -> Outcome {
     const COUNT: usize = 32;
     let threads = context.threads;
-    let window = Window::allocate(context.job, COUNT * 8, 8)?;
+    let window = context.allocate(COUNT * 8, 8)?;
     window.lock_all(Assertion::empty())?;
     on_threads(threads, |thread| {
         let row = Layout::contiguous(Datatype::Int64, COUNT);
@@ -207,7 +207,7 @@ fn accumulate(context: &Context<'_>) -> Outcome {
 
 fn requests(context: &Context<'_>) -> Outcome {
     let threads = context.threads;
-    let window = Window::allocate(context.job, context.size * threads * SHARE, 1)?;
+    let window = context.allocate(context.size * threads * SHARE, 1)?;
     context.meet()?;
     window.lock_all(Assertion::empty())?;
     on_threads(threads, |thread| {
@@ -249,7 +249,7 @@ fn requests(context: &Context<'_>) -> Outcome {
 /// Every thread has a window of its own, with epochs of its own.
 fn windows(context: &Context<'_>) -> Outcome {
     let windows = (0..context.threads)
-        .map(|_| Window::allocate(context.job, context.size * 8, 8))
+        .map(|_| context.allocate(context.size * 8, 8))
         .collect::<Result<Vec<_>, _>>()?;
     on_threads(context.threads, |thread| {
         let window = &windows[thread];

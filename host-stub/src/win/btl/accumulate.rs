@@ -64,7 +64,6 @@ pub(super) unsafe fn fetch_and_op(
     window: &Window,
     transfer: &Transfer<'_>,
     op: Op,
-    request: Option<RequestRef<'_>>,
 ) -> WinResult<()> {
     let datatype = transfer.datatype();
     let support = window.types.get(datatype);
@@ -79,16 +78,16 @@ pub(super) unsafe fn fetch_and_op(
         && size <= attributes.put_local_registration_threshold;
     if !direct {
         // SAFETY: the caller vouches for the transfer.
-        return unsafe { accumulate(window, transfer, op, request) };
+        return unsafe { accumulate(window, transfer, op) };
     }
-    let peer = window.peer(transfer.call, transfer.target)?;
+    let peer = transfer.peer;
     keep_order(window, peer, transfer.call)?;
     let native = Native {
         window,
         peer,
         transfer,
         op,
-        request: request.as_ref().map(|request| request.0),
+        request: None,
         origin_handle: std::ptr::null_mut(),
         result_handle: std::ptr::null_mut(),
     };
@@ -103,14 +102,29 @@ pub(super) unsafe fn fetch_and_op(
     }
 }
 
-pub(super) unsafe fn accumulate(
+pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>, op: Op) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { update(window, transfer, op, None) }
+}
+
+pub(super) unsafe fn raccumulate(
     window: &Window,
     transfer: &Transfer<'_>,
     op: Op,
-    request: Option<RequestRef<'_>>,
+    request: RequestRef<'_>,
+) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { update(window, transfer, op, Some(request.0)) }
+}
+
+unsafe fn update(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    op: Op,
+    request: Option<&RequestState>,
 ) -> WinResult<()> {
     let call = transfer.call;
-    let peer = window.peer(call, transfer.target)?;
+    let peer = transfer.peer;
     let datatype = transfer.datatype();
     let support = window.types.get(datatype);
     if !support.native || !is_aligned(transfer.address, datatype) {
@@ -155,7 +169,7 @@ pub(super) unsafe fn accumulate(
         peer,
         transfer,
         op,
-        request: request.as_ref().map(|request| request.0),
+        request,
         origin_handle: handle(&origin_key),
         result_handle: handle(&result_key),
     };
@@ -337,7 +351,7 @@ unsafe fn by_aligned_copies(
     operands.set_in_use(true);
     results.set_in_use(true);
     // SAFETY: the copies are valid for the layout, and kept until nothing uses them.
-    let issued = unsafe { accumulate(window, &aligned, op, None) };
+    let issued = unsafe { update(window, &aligned, op, None) };
     let flushed = window.flush_pending(call, peer.rank, &peer.accumulates);
     let idle = peer.accumulates.is_idle() || flushed.is_ok();
     operands.set_in_use(!idle);

@@ -5,13 +5,17 @@ mod accumulate;
 mod active;
 mod locked;
 mod passive;
-mod rma;
+pub(super) mod rma;
 mod tracked;
 
 use super::table::RmaTable;
 
 /// The functions of a window over the transport.
 pub(super) const TABLE: RmaTable = RmaTable {
+    rput: rma::rput,
+    rget: rma::rget,
+    raccumulate: accumulate::raccumulate,
+    rget_accumulate: accumulate::raccumulate,
     put: rma::put,
     get: rma::get,
     accumulate: accumulate::accumulate,

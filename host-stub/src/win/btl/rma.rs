@@ -11,31 +11,41 @@ use crate::win::request::RequestState;
 use crate::win::table::{RequestRef, Transfer};
 use crate::win::window::Window;
 
-pub(super) unsafe fn put(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    request: Option<RequestRef<'_>>,
-) -> WinResult<()> {
+pub(in crate::win) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { transfer_pieces::<true>(window, transfer, request) }
+    unsafe { transfer_pieces::<true>(window, transfer, None) }
 }
 
-pub(super) unsafe fn get(
+pub(in crate::win) unsafe fn rput(
     window: &Window,
     transfer: &Transfer<'_>,
-    request: Option<RequestRef<'_>>,
+    request: RequestRef<'_>,
 ) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { transfer_pieces::<false>(window, transfer, request) }
+    unsafe { transfer_pieces::<true>(window, transfer, Some(request.0)) }
+}
+
+pub(in crate::win) unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { transfer_pieces::<false>(window, transfer, None) }
+}
+
+pub(in crate::win) unsafe fn rget(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: RequestRef<'_>,
+) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { transfer_pieces::<false>(window, transfer, Some(request.0)) }
 }
 
 #[inline]
 unsafe fn transfer_pieces<const PUT: bool>(
     window: &Window,
     transfer: &Transfer<'_>,
-    request: Option<RequestRef<'_>>,
+    request: Option<&RequestState>,
 ) -> WinResult<()> {
-    let peer = window.peer(transfer.call, transfer.target)?;
+    let peer = transfer.peer;
     let attributes = window.link.transport.attributes();
     let (limit, threshold) = if PUT {
         (
@@ -48,11 +58,8 @@ unsafe fn transfer_pieces<const PUT: bool>(
             attributes.get_local_registration_threshold,
         )
     };
-    let request = request.as_ref().map(|request| request.0);
     let bytes = transfer.origin_layout.bytes();
-    let contiguous =
-        transfer.origin_layout.is_contiguous() && transfer.target_layout.is_contiguous();
-    if contiguous && bytes <= limit && bytes <= threshold {
+    if transfer.is_contiguous() && bytes <= limit && bytes <= threshold {
         let piece = Piece {
             origin: 0,
             result: 0,

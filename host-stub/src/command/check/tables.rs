@@ -1,0 +1,49 @@
+//! Windows with each table of functions, and layers that replace functions of some.
+
+mod hooks;
+mod sharing;
+
+use super::case::{Case, Context, Outcome, ensure};
+use super::suites::{Pass, windows};
+use crate::win::{Info, TableChoice};
+
+/// The whole window suite over every table, and the tests of tables themselves.
+pub(super) fn passes(ranks: usize) -> Vec<Pass> {
+    let with = |table| Info::new().with_table(table);
+    // Two pretended nodes, so that every rank has near and far ones.
+    let half = (ranks as u32).div_ceil(2).max(1);
+    let mixed = with(TableChoice::Auto).with_ranks_per_node(half);
+    let mut own = vec![Case::new("tables/names", names)];
+    own.extend(hooks::cases());
+    own.extend(sharing::cases());
+    vec![
+        Pass::new(Info::new(), own),
+        Pass::new(with(TableChoice::Auto), windows()).named("shm"),
+        Pass::new(mixed, windows()).named("mixed"),
+        Pass::new(with(TableChoice::Cma), windows()).named("cma"),
+        Pass::new(with(TableChoice::Btl), windows()).named("btl"),
+    ]
+}
+
+/// Windows get the tables that they ask for: else the passes would test other ones than they say.
+fn names(context: &Context<'_>) -> Outcome {
+    let half = (context.size as u32).div_ceil(2);
+    let all = half == context.size as u32;
+    let infos = [
+        (Info::new(), "shm"),
+        (Info::new().with_table(TableChoice::Shm), "shm"),
+        (Info::new().with_table(TableChoice::Mixed), "mixed"),
+        (
+            Info::new().with_ranks_per_node(half),
+            if all { "shm" } else { "mixed" },
+        ),
+        (Info::new().with_table(TableChoice::Btl), "btl"),
+    ];
+    for (info, wanted) in infos {
+        let window = crate::win::Window::allocate_with(context.job, 100, 1, &info)?;
+        let found = window.table_name();
+        window.free()?;
+        ensure(found == wanted, || format!("{info:?} gave {found}"))?;
+    }
+    Ok(())
+}

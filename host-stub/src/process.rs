@@ -1,0 +1,118 @@
+//! Who a process is, so that another on the same machine can reach it and see whether it still runs.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, PoisonError};
+
+/// A process: its id, when it started (ids are reused), and the space in which the id means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Process id, in its own namespace.
+    pub pid: u32,
+    /// Field 22 of `/proc/<pid>/stat`, clock ticks since boot; 0 where it cannot be read.
+    pub started: u64,
+    /// The same for processes that share a kernel and a process-id namespace, different for all
+    /// others; 0 where it cannot be known. Containers on one machine differ in it.
+    pub space: u64,
+}
+
+impl Process {
+    /// This process. Found out once, and again after a fork.
+    pub fn own() -> Process {
+        static OWN: Mutex<Option<Process>> = Mutex::new(None);
+        let pid = std::process::id();
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        match *own {
+            Some(process) if process.pid == pid => process,
+            _ => *own.insert(Process {
+                pid,
+                started: stat(pid).map_or(0, |(_, started)| started),
+                space: space(),
+            }),
+        }
+    }
+
+    /// Whether its id means the same process here as there.
+    pub fn is_beside(&self, other: &Process) -> bool {
+        self.space != 0 && self.space == other.space
+    }
+
+    /// Whether it has ended: not there, a zombie, or another process under its id. Asked only of a
+    /// process [beside](Self::is_beside) this one. Where `/proc` does not tell, it is taken to live.
+    pub fn is_gone(&self) -> bool {
+        // SAFETY: signal 0 only asks whether the process exists.
+        let missing = unsafe { libc::kill(self.pid as libc::pid_t, 0) } != 0
+            && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        missing
+            || stat(self.pid).is_some_and(|(state, started)| {
+                matches!(state, b'Z' | b'X') || (self.started != 0 && started != self.started)
+            })
+    }
+}
+
+fn space() -> u64 {
+    let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
+        return 0;
+    };
+    let Ok(namespace) = std::fs::read_link("/proc/self/ns/pid") else {
+        return 0;
+    };
+    // An unkeyed hasher: every process of one build computes the same value.
+    let mut hasher = DefaultHasher::new();
+    (boot.trim(), namespace).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// State and start of a process.
+fn stat(pid: u32) -> Option<(u8, u64)> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name in parentheses may hold anything; fields go on after the last one.
+    let after = text.iter().rposition(|&byte| byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(text.get(after..)?)
+        .ok()?
+        .split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn this_process_lives_beside_itself() {
+        let own = Process::own();
+        assert_ne!((own.started, own.space), (0, 0));
+        assert!(own.is_beside(&Process::own()));
+        assert!(!own.is_gone());
+        let other = Process {
+            started: own.started + 1,
+            ..own
+        };
+        assert!(other.is_gone(), "another process under a reused id");
+        let elsewhere = Process { space: 0, ..own };
+        assert!(!elsewhere.is_beside(&elsewhere));
+    }
+
+    #[test]
+    fn a_killed_child_is_gone_before_it_is_waited_for() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let process = Process {
+            pid: child.id(),
+            started: stat(child.id()).unwrap().1,
+            space: 1,
+        };
+        assert!(!process.is_gone());
+        child.kill().unwrap();
+        let begun = Instant::now();
+        while !process.is_gone() {
+            assert!(begun.elapsed() < Duration::from_secs(10));
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(process.is_gone());
+    }
+}

@@ -1,0 +1,475 @@
+//! How the ranks of a group make a window together.
+//!
+//! In rounds of an exchange out of band, each of which every rank enters whatever became of it, so
+//! that all come to the same end:
+//!
+//! 1. *Intents*: what each rank wants, where it runs, or why it cannot take part.
+//! 2. *Segments*, for memory that windows own: of the ranks of each node the first makes one and
+//!    tells the others where it is; they map it, take memory for their parts, and say how it went.
+//!    A segment that some rank could not open is given up by all its ranks together; one for which
+//!    there is no memory ends the creation everywhere.
+//! 3. *Offers*, unless all ranks share one segment: registrations for the transport.
+//! 4. *Hooks*, if layers have any: a failure on one rank undoes the window on all.
+
+use std::mem::ManuallyDrop;
+
+use plugin_api::{Access, AtomicFlags, ModuleFlags};
+
+use super::btl;
+use super::control::{Control, ControlPlan, PROBE};
+use super::dynamic::{Attached, region_words};
+use super::epoch::Epochs;
+use super::error::{WinError, WinResult};
+use super::hooks::Layers;
+use super::info::{Info, Resolved, TableChoice};
+use super::intent::{Intent, classes};
+use super::link::Link;
+use super::members::Members;
+use super::memory::Pages;
+use super::near;
+use super::peer::{Offer, Peer, Reach, WindowKind, decode, encode};
+use super::request::RequestPool;
+use super::share::{Joint, share};
+use super::shm::{self, Shared};
+use super::slots::{SLOTS, Slots};
+use super::table::RmaTable;
+use super::types::TypeTable;
+use super::window::{Exposed, Memory, Parts, SyncState, Window};
+use crate::process::Process;
+
+/// Where a window's memory comes from.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// The caller.
+    Caller(*mut u8, usize),
+    /// The window, this many bytes.
+    Own(usize),
+    /// Nowhere; some is attached later.
+    None,
+}
+
+impl Source {
+    fn len(self) -> usize {
+        match self {
+            Source::Caller(_, len) | Source::Own(len) => len,
+            Source::None => 0,
+        }
+    }
+}
+
+/// What a rank wants.
+pub(super) struct Wanted<'a> {
+    pub(super) kind: WindowKind,
+    pub(super) unit: u32,
+    pub(super) source: Source,
+    pub(super) info: &'a Info,
+}
+
+const CALL: &str = "window creation";
+
+/// Makes a window; collective over the members.
+pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window> {
+    let mut link = Link::new(members);
+    let resolved = wanted.info.resolve(link.job.params()).and_then(|info| {
+        check(wanted)?;
+        Ok(info)
+    });
+    let intent = resolved.map(|info| Intent {
+        kind: wanted.kind,
+        len: wanted.source.len() as u64,
+        unit: wanted.unit,
+        info: info.code(),
+        hooks: Layers::count(&link.job) as u64,
+        process: Process::own(),
+    });
+    let mine = intent.as_ref().ok().cloned();
+    let intents = exchange(&link, &Intent::encode(&intent))?
+        .iter()
+        .enumerate()
+        .map(|(rank, bytes)| Intent::decode(rank, mine.as_ref(), bytes))
+        .collect::<WinResult<Vec<Intent>>>()?;
+    // A rank with a reason of its own found it among the answers.
+    let info = wanted
+        .info
+        .resolve(link.job.params())
+        .map_err(|reason| refused(link.rank, reason))?;
+    let nodes: Vec<u32> = (0..link.size)
+        .map(|rank| node(&link, &info, rank))
+        .collect();
+    let classes = classes(&nodes, &intents);
+    link.watch(&intents);
+
+    let joint = share(&link, wanted.kind, &info, &intents, &classes)?;
+    let one = classes.iter().all(|class| *class == 0);
+    if wanted.kind == WindowKind::AllocateShared || info.table == TableChoice::Shm {
+        all_shared(wanted.kind, &classes, &joint)?;
+    }
+    let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
+    let mut window = match joint {
+        Joint::Segment(shared) if one && in_segment => whole(link, wanted, &intents, shared)?,
+        joint => partly(link, wanted, &info, &intents, &classes, joint)?,
+    };
+    if intents.iter().any(|intent| intent.hooks > 0)
+        && let Err(error) = hooked(&mut window, &intents)
+    {
+        window.discard();
+        return Err(error);
+    }
+    Ok(window)
+}
+
+pub(super) fn refused(rank: usize, reason: impl Into<String>) -> WinError {
+    WinError::Creation {
+        rank,
+        reason: reason.into(),
+    }
+}
+
+/// What every rank gives, in the order of the ranks.
+pub(super) fn exchange(link: &Link, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
+    let all = link
+        .members
+        .allgather(mine)
+        .map_err(|error| WinError::Job {
+            call: CALL,
+            reason: error.to_string(),
+        })?;
+    if all.len() != link.size {
+        let reason = format!("{} of {} ranks answered", all.len(), link.size);
+        return Err(refused(link.rank, reason));
+    }
+    Ok(all)
+}
+
+fn check(wanted: &Wanted<'_>) -> Result<(), String> {
+    if wanted.unit == 0 {
+        return Err("its displacement unit is 0".to_owned());
+    }
+    match wanted.source {
+        Source::Caller(base, len) if base.is_null() && len > 0 => {
+            Err(format!("its memory of {len} B is at the null address"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn node(link: &Link, info: &Resolved, rank: usize) -> u32 {
+    let world = link.members.world_rank(rank);
+    match info.ranks_per_node {
+        None => link.job.node(world),
+        Some(0) => link.job.bootstrap().node(world),
+        Some(ranks) => rank as u32 / ranks,
+    }
+}
+
+/// Refuses, on every rank alike, a window that must be in one segment and is not.
+fn all_shared(kind: WindowKind, classes: &[usize], joint: &Joint) -> WinResult<()> {
+    if let Some(rank) = classes.iter().position(|class| *class != 0) {
+        let reason = "it shares no memory with rank 0 (another node, or another container)";
+        return Err(refused(rank, reason));
+    }
+    match joint {
+        Joint::Segment(_) => Ok(()),
+        Joint::Nothing => {
+            let reason = format!("memory of kind {kind:?} cannot be put into one segment");
+            Err(refused(0, reason))
+        }
+        Joint::GivenUp { rank, reason } => Err(refused(*rank, reason.clone())),
+    }
+}
+
+/// A window whose ranks share one segment, synchronisation and all.
+fn whole(link: Link, wanted: &Wanted<'_>, intents: &[Intent], shared: Shared) -> WinResult<Window> {
+    // Peers need the look of a handle, should a layer pass one to the transport: it is refused.
+    let handle = vec![0; link.transport.attributes().handle_size];
+    let mut peers = Vec::with_capacity(link.size);
+    for (rank, (intent, part)) in intents.iter().zip(&shared.plan.parts).enumerate() {
+        let offer = Offer {
+            base: shared.segment.at(part.offset) as u64,
+            limit: intent.len,
+            unit: intent.unit,
+            control_base: 0,
+            probe: 0,
+            handle: handle.clone(),
+            control_handle: handle.clone(),
+        };
+        let mut peer = peer(&link, rank, &offer)?;
+        peer.reach = Reach::Mapped(0);
+        peers.push(peer);
+    }
+    let exposed = Exposed {
+        base: peers[link.rank].base as *mut u8,
+        len: wanted.source.len(),
+        registration: None,
+        memory: Memory::Elsewhere,
+    };
+    let plan = ControlPlan::new(link.size, 0, SLOTS);
+    let control = Control::unused(plan).map_err(|error| refused(link.rank, error.to_string()))?;
+    Ok(assemble(
+        link,
+        wanted.kind,
+        (shm::TABLE, "shm"),
+        Pieces {
+            exposed,
+            control,
+            shared: Some(shared),
+            peers,
+        },
+    ))
+}
+
+/// A window of which the transport does at least a part.
+fn partly(
+    link: Link,
+    wanted: &Wanted<'_>,
+    info: &Resolved,
+    intents: &[Intent],
+    classes: &[usize],
+    joint: Joint,
+) -> WinResult<Window> {
+    let handle_size = link.transport.attributes().handle_size;
+    let regions = match wanted.kind {
+        WindowKind::Dynamic => region_words(handle_size),
+        _ => 0,
+    };
+    let plan = ControlPlan::new(link.size, regions, SLOTS);
+    let probe = Process::own().started << 32 | u64::from(std::process::id());
+    let shared = match joint {
+        Joint::Segment(shared) => Some(shared),
+        Joint::Nothing | Joint::GivenUp { .. } => None,
+    };
+    // Where each rank of this node has its part of the segment, mapped here.
+    let own_class: Vec<usize> = (0..link.size)
+        .filter(|rank| classes[*rank] == classes[link.rank])
+        .collect();
+    let mapped: Option<Vec<u64>> = shared.as_ref().map(|shared| {
+        let parts = shared.plan.parts.iter();
+        parts
+            .map(|part| shared.segment.at(part.offset) as u64)
+            .collect()
+    });
+    let local = usable(&link)
+        .and_then(|()| memory(wanted, shared, &own_class, link.rank))
+        .and_then(|(base, len, memory)| expose(&link, base, len, memory))
+        .and_then(|exposed| {
+            let control = Control::new(&link.transport, plan).map_err(|error| error.to_string())?;
+            control
+                .word(PROBE)
+                .store(probe, std::sync::atomic::Ordering::SeqCst);
+            Ok((exposed, control))
+        });
+    let offer = match &local {
+        Ok((exposed, control)) => {
+            let (control_base, control_handle) = control.card();
+            Ok(Offer {
+                base: exposed.base as u64,
+                limit: exposed.len as u64,
+                unit: wanted.unit,
+                control_base,
+                probe,
+                handle: exposed.handle_bytes(),
+                control_handle,
+            })
+        }
+        Err(reason) => Err(reason.clone()),
+    };
+    let mut peers = Vec::with_capacity(link.size);
+    for (rank, blob) in exchange(&link, &encode(wanted.kind, &offer))?
+        .iter()
+        .enumerate()
+    {
+        let offer = decode(rank, wanted.kind, handle_size, blob)?;
+        let mut peer = peer(&link, rank, &offer)?;
+        if info.table != TableChoice::Btl && classes[rank] == classes[link.rank] {
+            let at = own_class.iter().position(|member| *member == rank);
+            let here = mapped.as_ref().zip(at).and_then(|(here, at)| here.get(at));
+            let is_mapped = info.table != TableChoice::Cma;
+            peer.reach = match here {
+                _ if rank == link.rank => Reach::Mapped(0),
+                Some(here) if is_mapped => Reach::Mapped(here.wrapping_sub(offer.base)),
+                _ => copied(&intents[rank], &peer, &offer),
+            };
+        }
+        peers.push(peer);
+    }
+    let (exposed, control) = local.map_err(|reason| refused(link.rank, reason))?;
+    let table = table_for(&peers, link.rank);
+    Ok(assemble(
+        link,
+        wanted.kind,
+        table,
+        Pieces {
+            exposed,
+            control,
+            shared: None,
+            peers,
+        },
+    ))
+}
+
+fn copied(intent: &Intent, peer: &Peer, offer: &Offer) -> Reach {
+    let pid = intent.process.pid as libc::pid_t;
+    if near::reads(pid, peer.control_address(PROBE), offer.probe) {
+        Reach::Copied(pid)
+    } else {
+        Reach::Transport
+    }
+}
+
+fn table_for(peers: &[Peer], own: usize) -> (RmaTable, &'static str) {
+    let others = || peers.iter().filter(|peer| peer.rank != own);
+    let is_mapped = |peer: &Peer| matches!(peer.reach, Reach::Mapped(_));
+    if peers.iter().all(|peer| peer.reach == Reach::Transport) {
+        (btl::TABLE, "btl")
+    } else if others().any(|peer| matches!(peer.reach, Reach::Copied(_)))
+        && !others().any(is_mapped)
+    {
+        (near::TABLE, "cma")
+    } else {
+        (near::TABLE, "mixed")
+    }
+}
+
+fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
+    let endpoint = link
+        .job
+        .endpoint(link.members.world_rank(rank))
+        .map_err(|error| refused(rank, error.to_string()))?;
+    Ok(Peer::new(rank, endpoint, offer))
+}
+
+/// The parts of a window that differ between tables.
+struct Pieces {
+    exposed: Exposed,
+    control: Control,
+    shared: Option<Shared>,
+    peers: Vec<Peer>,
+}
+
+fn assemble(
+    link: Link,
+    kind: WindowKind,
+    (table, table_name): (RmaTable, &'static str),
+    pieces: Pieces,
+) -> Window {
+    let Pieces {
+        exposed,
+        control,
+        shared,
+        peers,
+    } = pieces;
+    Window {
+        kind,
+        types: TypeTable::of(&link.transport),
+        epochs: Epochs::new(link.size),
+        table,
+        table_name,
+        layers: Layers::default(),
+        parts: ManuallyDrop::new(Box::new(Parts {
+            exposed,
+            control,
+            shared,
+            attached: Attached::default(),
+            peers: peers.into(),
+            slots: Slots::new(),
+            requests: RequestPool::default(),
+            sync: SyncState::default(),
+        })),
+        whole: true,
+        link,
+    }
+}
+
+/// Runs the layers' hooks, and finds out whether they succeeded everywhere. Undone if not.
+fn hooked(window: &mut Window, intents: &[Intent]) -> WinResult<()> {
+    let hooks = intents[window.link.rank].hooks;
+    let other = intents.iter().position(|intent| intent.hooks != hooks);
+    let ran = match other {
+        None => Layers::run(window),
+        Some(rank) => Err(format!(
+            "{hooks} window hooks are registered here, and {} on rank {rank}",
+            intents[rank].hooks
+        )),
+    };
+    let mine = ran.as_ref().err().cloned().unwrap_or_default();
+    let outcome = exchange(&window.link, mine.as_bytes()).and_then(|all| {
+        match all.iter().position(|reason| !reason.is_empty()) {
+            None => Ok(()),
+            Some(rank) => Err(refused(rank, String::from_utf8_lossy(&all[rank]))),
+        }
+    });
+    if outcome.is_err() {
+        Layers::end(window);
+    }
+    outcome
+}
+
+/// Whether the transport can serve windows at all.
+fn usable(link: &Link) -> Result<(), String> {
+    let attributes = link.transport.attributes();
+    let wanted = ModuleFlags::PUT | ModuleFlags::GET | ModuleFlags::RDMA_REMOTE_COMPLETION;
+    if !attributes.flags.contains(wanted) {
+        return Err(format!(
+            "windows need put, get and remote completion of the transport; {} has {:?}",
+            attributes.provider, attributes.flags
+        ));
+    }
+    let atomics = AtomicFlags::ADD | AtomicFlags::CSWAP;
+    if !attributes.atomic_flags.contains(atomics) {
+        return Err(format!(
+            "windows need 64-bit fetch-add and compare-swap of the transport; {} has {:?}",
+            attributes.provider, attributes.atomic_flags
+        ));
+    }
+    if attributes.put_alignment > 1 || attributes.get_alignment > 1 {
+        return Err(format!(
+            "windows move single bytes; {} wants puts aligned to {} and gets to {} B",
+            attributes.provider, attributes.put_alignment, attributes.get_alignment
+        ));
+    }
+    Ok(())
+}
+
+/// This rank's memory: the caller's, a part of a segment, or private.
+fn memory(
+    wanted: &Wanted<'_>,
+    shared: Option<Shared>,
+    own_class: &[usize],
+    rank: usize,
+) -> Result<(*mut u8, usize, Memory), String> {
+    let len = wanted.source.len();
+    let index = own_class.iter().position(|member| *member == rank);
+    Ok(match (wanted.source, shared) {
+        (Source::Caller(base, len), _) => (base, len, Memory::Elsewhere),
+        (Source::None, _) => (std::ptr::null_mut(), 0, Memory::Elsewhere),
+        (Source::Own(_), Some(shared)) => {
+            let part = index.and_then(|index| shared.plan.parts.get(index));
+            let part = part.ok_or("it has no part of its node's segment")?;
+            let base = shared.segment.at(part.offset);
+            (base, len, Memory::Segment(shared.segment))
+        }
+        (Source::Own(_), None) => {
+            let pages = Pages::new(len).ok_or_else(|| format!("there is no memory of {len} B"))?;
+            (pages.base(), len, Memory::Pages(pages))
+        }
+    })
+}
+
+fn expose(link: &Link, base: *mut u8, len: usize, memory: Memory) -> Result<Exposed, String> {
+    let access =
+        Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    let registration = if len == 0 {
+        None
+    } else {
+        // SAFETY: `create`'s caller vouches for the memory until the window was freed, or `memory`
+        // holds it; the registration ends before (field order of Exposed).
+        let registered = unsafe { link.transport.register(base, len, access) };
+        Some(registered.map_err(|error| error.to_string())?)
+    };
+    Ok(Exposed {
+        base,
+        len,
+        registration,
+        memory,
+    })
+}

@@ -1,0 +1,177 @@
+//! Layers that replace functions of windows as they are made.
+//!
+//! A layer registers a hook with a job. When a window has been made and its table filled, the hooks
+//! run in the order of their registration; each may replace entries of that window's table, and of
+//! no other's. When the window ends, what the hooks have to undo runs in the reverse order. Every
+//! rank registers the same hooks in the same order.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::table::RmaTable;
+use super::window::Window;
+use crate::job::Job;
+
+/// What a layer does when windows begin and end. `P` is its parameter, the same at every call.
+pub struct WindowHook<P> {
+    /// Its name, for errors.
+    pub name: &'static str,
+    /// A window was made on this rank, though not yet on all: the hook may look at it and replace
+    /// entries of its table, and calls no function of it. An error makes the creation fail on
+    /// every rank, with this as the reason.
+    pub created: fn(&mut NewWindow<'_>, &P) -> Result<(), String>,
+    /// A window for which `created` succeeded ends, or did not come to be because another hook
+    /// failed, here or elsewhere.
+    pub ended: fn(&Window, &P),
+}
+
+/// A window that is being made.
+pub struct NewWindow<'a> {
+    window: &'a Window,
+    kept: &'a mut Vec<Box<dyn Any + Send + Sync>>,
+    /// The functions that the window will have: as the layers before left them.
+    pub table: &'a mut RmaTable,
+}
+
+impl NewWindow<'_> {
+    /// The window, complete but for its table.
+    pub fn window(&self) -> &Window {
+        self.window
+    }
+
+    /// Keeps something with the window for as long as it lives, such as the functions that were
+    /// replaced: [`Window::kept`] finds it by its type.
+    pub fn keep<T: Any + Send + Sync>(&mut self, thing: T) {
+        self.kept.push(Box::new(thing));
+    }
+}
+
+trait Hook: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn created(&self, new: &mut NewWindow<'_>) -> Result<(), String>;
+    fn ended(&self, window: &Window);
+}
+
+struct Registered<P> {
+    hook: WindowHook<P>,
+    parameter: P,
+}
+
+impl<P: Send + Sync> Hook for Registered<P> {
+    fn name(&self) -> &'static str {
+        self.hook.name
+    }
+
+    fn created(&self, new: &mut NewWindow<'_>) -> Result<(), String> {
+        (self.hook.created)(new, &self.parameter)
+    }
+
+    fn ended(&self, window: &Window) {
+        (self.hook.ended)(window, &self.parameter);
+    }
+}
+
+/// The hooks of a job's windows, in the order of their registration.
+#[derive(Default)]
+pub struct WindowHooks {
+    list: Mutex<Vec<(u64, Arc<dyn Hook>)>>,
+    registered: AtomicU64,
+}
+
+/// Names a registration, to end it by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HookId(u64);
+
+impl WindowHooks {
+    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Arc<dyn Hook>)>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Job {
+    /// Registers a hook for the windows made from here on. Every rank registers the same hooks in
+    /// the same order, while no window is being made.
+    pub fn add_window_hook<P: Send + Sync + 'static>(
+        &self,
+        hook: WindowHook<P>,
+        parameter: P,
+    ) -> HookId {
+        let hooks = self.window_hooks();
+        let id = hooks.registered.fetch_add(1, Ordering::Relaxed);
+        let registered = Arc::new(Registered { hook, parameter });
+        hooks.lock().push((id, registered));
+        HookId(id)
+    }
+
+    /// Ends a registration. Windows that were made under it keep what the hook made of them, and
+    /// tell it when they end. Ending it again does nothing.
+    pub fn remove_window_hook(&self, id: HookId) {
+        self.window_hooks()
+            .lock()
+            .retain(|(other, _)| *other != id.0);
+    }
+}
+
+/// The hooks that ran for one window, and what they keep with it.
+#[derive(Default)]
+pub(super) struct Layers {
+    ran: Vec<Arc<dyn Hook>>,
+    kept: Vec<Box<dyn Any + Send + Sync>>,
+}
+
+impl Layers {
+    /// Runs the hooks of a job on a new window. On an error those that had run are undone.
+    pub(super) fn run(window: &mut Window) -> Result<(), String> {
+        let hooks: Vec<Arc<dyn Hook>> = window
+            .link
+            .job
+            .window_hooks()
+            .lock()
+            .iter()
+            .map(|(_, hook)| Arc::clone(hook))
+            .collect();
+        let mut table = window.table;
+        let mut layers = Layers::default();
+        for hook in hooks {
+            let mut new = NewWindow {
+                window,
+                kept: &mut layers.kept,
+                table: &mut table,
+            };
+            if let Err(reason) = hook.created(&mut new) {
+                let reason = format!("window hook {}: {reason}", hook.name());
+                window.layers = layers;
+                Layers::end(window);
+                return Err(reason);
+            }
+            layers.ran.push(hook);
+        }
+        window.table = table;
+        window.layers = layers;
+        Ok(())
+    }
+
+    /// Tells the layers of a window that it ends, the last first.
+    pub(super) fn end(window: &mut Window) {
+        while let Some(hook) = window.layers.ran.pop() {
+            hook.ended(window);
+        }
+    }
+
+    /// How many hooks a job has.
+    pub(super) fn count(job: &Job) -> usize {
+        job.window_hooks().lock().len()
+    }
+}
+
+impl Window {
+    /// The first thing of this type that a layer kept with the window.
+    #[inline]
+    pub fn kept<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.layers
+            .kept
+            .iter()
+            .find_map(|thing| thing.downcast_ref())
+    }
+}

@@ -1,0 +1,242 @@
+//! What a caller may ask of a window beyond its arguments: info keys, and the parameters that give
+//! those their defaults.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use mca_params::{Allowed, Declaration, Kind, Level, Value};
+
+use super::error::{WinError, WinResult};
+use crate::params::Params;
+
+/// Which functions new windows get unless their info says otherwise.
+pub static TABLE: Declaration = Declaration::new(
+    "host_win_table",
+    Kind::String,
+    Value::str("auto"),
+)
+.help(
+    "Which functions windows get: auto, shm (all ranks in one segment of memory), mixed (ranks \
+         on this node by memory, others by the transport), cma (as mixed, memory by the kernel's \
+         copies alone), btl (the transport alone). Info key host_win_table",
+)
+.level(Level::TUNER_DETAIL)
+.allowed(Allowed::OneOf(Cow::Borrowed(&WORDS)));
+
+const WORDS: [Cow<'static, str>; TableChoice::ALL.len()] = [
+    Cow::Borrowed(TableChoice::Auto.name()),
+    Cow::Borrowed(TableChoice::Shm.name()),
+    Cow::Borrowed(TableChoice::Mixed.name()),
+    Cow::Borrowed(TableChoice::Cma.name()),
+    Cow::Borrowed(TableChoice::Btl.name()),
+];
+
+/// Whether segments of new windows are made of huge pages unless their info says otherwise.
+pub static HUGE_PAGES: Declaration =
+    Declaration::new("host_win_huge_pages", Kind::Bool, Value::Bool(false))
+        .help(
+            "Makes the shared segments of windows of huge pages, where the system has any to give. \
+             Info key host_win_huge_pages",
+        )
+        .level(Level::TUNER_DETAIL);
+
+/// Which functions a window is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TableChoice {
+    /// The fastest that its memory and ranks allow.
+    #[default]
+    Auto,
+    /// All ranks in one segment; creation fails where that cannot be.
+    Shm,
+    /// Puts and gets to ranks on this node by memory, all else by the transport.
+    Mixed,
+    /// As mixed, without segments: memory is reached by the kernel's copies.
+    Cma,
+    /// The transport alone.
+    Btl,
+}
+
+impl TableChoice {
+    /// Every choice.
+    pub const ALL: [TableChoice; 5] = [
+        TableChoice::Auto,
+        TableChoice::Shm,
+        TableChoice::Mixed,
+        TableChoice::Cma,
+        TableChoice::Btl,
+    ];
+
+    /// The word for it in info keys and parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TableChoice::Auto => "auto",
+            TableChoice::Shm => "shm",
+            TableChoice::Mixed => "mixed",
+            TableChoice::Cma => "cma",
+            TableChoice::Btl => "btl",
+        }
+    }
+
+    fn parse(word: &str) -> Option<TableChoice> {
+        Self::ALL.into_iter().find(|choice| choice.name() == word)
+    }
+}
+
+impl fmt::Display for TableChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Hints of a window's creation (MPI_Info). The same on every rank of the window.
+///
+/// | key | value | |
+/// | --- | --- | --- |
+/// | `alloc_shared_noncontig` | true, false | lets each rank's part of a shared window begin on a page of its own (MPI 4.1, 12.2.3) |
+/// | `host_win_table` | auto, shm, mixed, cma, btl | which functions the window gets; parameter of the same name |
+/// | `host_win_huge_pages` | true, false | huge pages for the segment; parameter of the same name |
+/// | `host_ranks_per_node` | a number | pretends nodes, for this window; parameter of the same name |
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    table: Option<TableChoice>,
+    huge_pages: Option<bool>,
+    noncontiguous: bool,
+    ranks_per_node: Option<u32>,
+}
+
+impl Info {
+    /// No hints.
+    pub fn new() -> Info {
+        Info::default()
+    }
+
+    /// Adds a hint. A key that nothing here knows is ignored, as MPI wants it;
+    /// [`WinError::BadArgument`] for a value that means nothing.
+    pub fn set(&mut self, key: &str, value: &str) -> WinResult<()> {
+        let bad = |wanted: &str| WinError::BadArgument {
+            call: "info",
+            reason: format!("key {key}: wanted {wanted}, found `{value}`"),
+        };
+        let truth = || match value {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(bad("true or false")),
+        };
+        match key {
+            "alloc_shared_noncontig" => self.noncontiguous = truth()?,
+            "host_win_huge_pages" => self.huge_pages = Some(truth()?),
+            "host_win_table" => {
+                let choice = TableChoice::parse(value);
+                self.table = Some(choice.ok_or_else(|| bad("auto, shm, mixed, cma or btl"))?);
+            }
+            "host_ranks_per_node" => {
+                self.ranks_per_node = Some(value.parse().map_err(|_| bad("a number of ranks"))?);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The hints and one more; see [`set`](Self::set).
+    pub fn with(mut self, key: &str, value: &str) -> WinResult<Info> {
+        self.set(key, value)?;
+        Ok(self)
+    }
+
+    /// The hints and the functions to get.
+    pub fn with_table(mut self, table: TableChoice) -> Info {
+        self.table = Some(table);
+        self
+    }
+
+    /// The hints and a pretended number of ranks on each node; 0 for the nodes that there are.
+    pub fn with_ranks_per_node(mut self, ranks: u32) -> Info {
+        self.ranks_per_node = Some(ranks);
+        self
+    }
+
+    /// The hints with what they leave open taken from the parameters.
+    pub(super) fn resolve(&self, params: &Params) -> Result<Resolved, String> {
+        let word = params.declare(&TABLE).map_err(|error| error.to_string())?;
+        let table = self
+            .table
+            .or_else(|| word.as_str().and_then(TableChoice::parse))
+            .unwrap_or_default();
+        let huge = params
+            .declare(&HUGE_PAGES)
+            .map_err(|error| error.to_string())?;
+        Ok(Resolved {
+            table,
+            huge_pages: self.huge_pages.or(huge.as_bool()).unwrap_or(false),
+            noncontiguous: self.noncontiguous,
+            ranks_per_node: self.ranks_per_node,
+        })
+    }
+}
+
+/// What a window is to be, no question open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resolved {
+    pub(super) table: TableChoice,
+    pub(super) huge_pages: bool,
+    pub(super) noncontiguous: bool,
+    pub(super) ranks_per_node: Option<u32>,
+}
+
+impl Resolved {
+    /// A number that differs where these differ, to compare between ranks.
+    pub(super) fn code(&self) -> u64 {
+        let ranks = self.ranks_per_node.map_or(0, |ranks| u64::from(ranks) + 1);
+        ranks << 8
+            | (self.table as u64) << 2
+            | u64::from(self.huge_pages) << 1
+            | u64::from(self.noncontiguous)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_understood_refused_or_ignored() {
+        let mut info = Info::new();
+        for choice in TableChoice::ALL {
+            info.set("host_win_table", choice.name()).unwrap();
+            assert_eq!(info.table, Some(choice));
+        }
+        info.set("alloc_shared_noncontig", "true").unwrap();
+        assert!(info.noncontiguous);
+        info.set("no_such_key", "anything").unwrap();
+        for (key, value) in [
+            ("host_win_table", "fast"),
+            ("host_win_huge_pages", "1"),
+            ("alloc_shared_noncontig", ""),
+            ("host_ranks_per_node", "-1"),
+        ] {
+            let error = info.set(key, value).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(value), "{error}");
+        }
+    }
+
+    #[test]
+    fn codes_tell_hints_apart() {
+        let mut seen = Vec::new();
+        for table in TableChoice::ALL {
+            for (huge_pages, noncontiguous) in
+                [(false, false), (true, false), (false, true), (true, true)]
+            {
+                for ranks_per_node in [None, Some(0), Some(2)] {
+                    let resolved = Resolved {
+                        table,
+                        huge_pages,
+                        noncontiguous,
+                        ranks_per_node,
+                    };
+                    assert!(!seen.contains(&resolved.code()));
+                    seen.push(resolved.code());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What the ranks of a new window tell each other first, and which of them share memory.
+
+use super::create::refused;
+use super::error::WinResult;
+use super::peer::WindowKind;
+use crate::process::Process;
+
+/// What a rank wants of a new window, and where it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Intent {
+    pub(super) kind: WindowKind,
+    /// Bytes of its memory.
+    pub(super) len: u64,
+    /// Bytes of a displacement unit.
+    pub(super) unit: u32,
+    /// Its info, as a number to compare.
+    pub(super) info: u64,
+    /// How many hooks its job has.
+    pub(super) hooks: u64,
+    pub(super) process: Process,
+}
+
+const MAGIC: u64 = u64::from_le_bytes(*b"WININTN1");
+const REFUSED: u64 = 0;
+const WORDS: usize = 9;
+
+impl Intent {
+    /// The bytes that travel: the intent, or why this rank cannot take part.
+    pub(super) fn encode(intent: &Result<Intent, String>) -> Vec<u8> {
+        let bytes = |words: &[u64]| -> Vec<u8> {
+            words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        };
+        match intent {
+            Ok(intent) => bytes(&[
+                MAGIC,
+                intent.kind.code(),
+                intent.len,
+                u64::from(intent.unit),
+                intent.info,
+                intent.hooks,
+                u64::from(intent.process.pid),
+                intent.process.started,
+                intent.process.space,
+            ]),
+            Err(reason) => {
+                let mut bytes = bytes(&[MAGIC, REFUSED]);
+                bytes.extend_from_slice(reason.as_bytes());
+                bytes
+            }
+        }
+    }
+
+    /// Reads what `rank` sent, and compares it with what this rank wants.
+    pub(super) fn decode(rank: usize, mine: Option<&Intent>, bytes: &[u8]) -> WinResult<Intent> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |index: usize| words.get(index).map(|word| u64::from_ne_bytes(*word));
+        if word(0) != Some(MAGIC) {
+            return Err(refused(
+                rank,
+                "it sent something that is no window's intent",
+            ));
+        }
+        if word(1) == Some(REFUSED) {
+            let reason = bytes.get(16..).unwrap_or_default();
+            return Err(refused(rank, String::from_utf8_lossy(reason)));
+        }
+        let numbers: Vec<u64> = (0..WORDS).filter_map(word).collect();
+        let [_, kind, len, unit, info, hooks, pid, started, space] = numbers[..] else {
+            return Err(refused(rank, format!("its intent has {} B", bytes.len())));
+        };
+        let found = WindowKind::of(kind)
+            .zip(u32::try_from(unit).ok())
+            .zip(u32::try_from(pid).ok());
+        let Some(((kind, unit), pid)) = found.filter(|_| bytes.len() == WORDS * 8) else {
+            return Err(refused(rank, "its intent makes no sense"));
+        };
+        if let Some(mine) = mine {
+            if mine.kind != kind {
+                let reason = format!("it makes a window of kind {kind:?}, here {:?}", mine.kind);
+                return Err(refused(rank, reason));
+            }
+            if mine.info != info {
+                return Err(refused(rank, "its info differs from that of other ranks"));
+            }
+        }
+        Ok(Intent {
+            kind,
+            len,
+            unit,
+            info,
+            hooks,
+            process: Process {
+                pid,
+                started,
+                space,
+            },
+        })
+    }
+}
+
+/// For each rank the first of those with which it shares memory: the same node as the launcher or a
+/// parameter says, and one space of process ids, which containers on a node do not have.
+pub(super) fn classes(nodes: &[u32], intents: &[Intent]) -> Vec<usize> {
+    (0..nodes.len())
+        .map(|rank| {
+            let process = &intents[rank].process;
+            (0..rank)
+                .find(|other| {
+                    nodes[*other] == nodes[rank] && process.is_beside(&intents[*other].process)
+                })
+                .unwrap_or(rank)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intent(space: u64) -> Intent {
+        Intent {
+            kind: WindowKind::Allocate,
+            len: 100,
+            unit: 4,
+            info: 9,
+            hooks: 2,
+            process: Process {
+                pid: 7,
+                started: 8,
+                space,
+            },
+        }
+    }
+
+    #[test]
+    fn an_intent_travels_and_is_compared() {
+        let bytes = Intent::encode(&Ok(intent(3)));
+        let mine = intent(5);
+        assert_eq!(Intent::decode(1, Some(&mine), &bytes).unwrap(), intent(3));
+        let other = Intent {
+            info: 8,
+            ..mine.clone()
+        };
+        assert!(Intent::decode(1, Some(&other), &bytes).is_err());
+        let other = Intent {
+            kind: WindowKind::Dynamic,
+            ..mine
+        };
+        assert!(Intent::decode(1, Some(&other), &bytes).is_err());
+        let refusal = Intent::encode(&Err("no room".to_owned()));
+        let error = Intent::decode(3, None, &refusal).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "window creation failed on rank 3: no room"
+        );
+    }
+
+    #[test]
+    fn malformed_intents_are_errors() {
+        let bytes = Intent::encode(&Ok(intent(3)));
+        for len in 0..bytes.len() {
+            assert!(Intent::decode(0, None, &bytes[..len]).is_err());
+        }
+        let longer = [bytes.as_slice(), &[0]].concat();
+        assert!(Intent::decode(0, None, &longer).is_err());
+    }
+
+    #[test]
+    fn memory_is_shared_within_a_node_and_a_space() {
+        let intents = [intent(1), intent(1), intent(2), intent(1), intent(0)];
+        assert_eq!(classes(&[0; 5], &intents), [0, 0, 2, 0, 4]);
+        assert_eq!(classes(&[0, 1, 1, 1, 0], &intents), [0, 1, 2, 1, 4]);
+        let unknown = [intent(0), intent(0)];
+        assert_eq!(classes(&[0, 0], &unknown), [0, 1]);
+    }
+}

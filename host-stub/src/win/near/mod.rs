@@ -1,0 +1,85 @@
+//! The table of windows of which some ranks' memory can be reached without the transport: puts and
+//! gets go the shortest way to each target, everything else goes by the transport.
+//!
+//! Why everything else: an accumulate must be atomic with respect to every other accumulate on the
+//! same element, from whatever rank. A rank on another node has only the transport, and what a
+//! transport does to an element (in the target's software under a lock of its own, or in a network
+//! card behind the processor's back) need not be atomic with respect to the processor's
+//! instructions. So all accumulates, fetching operations and compare-and-swaps of one window have
+//! one agent, the transport, and then each is atomic with respect to every other because the agent
+//! says so. The same holds for the words that locks and counters are made of. Puts and gets promise
+//! no atomicity (MPI 4.1, 12.7), so each may go its own way; what orders them with all else is the
+//! synchronisation call between, which here begins with a flush: it waits for the transport's
+//! operations and fences the processor's.
+
+mod cma;
+
+use super::btl;
+use super::btl::rma;
+use super::copy::{load, store};
+use super::error::WinResult;
+use super::peer::Reach;
+use super::table::{RequestRef, RmaTable, Transfer};
+use super::window::Window;
+
+pub(super) use cma::reads;
+
+/// The functions of a window with ranks near and far.
+pub(super) const TABLE: RmaTable = RmaTable {
+    put,
+    get,
+    rput,
+    rget,
+    ..btl::TABLE
+};
+
+unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer, whose target range was checked to lie in the
+    // target's memory; that memory is mapped here as said, or known to the target's process.
+    unsafe {
+        match transfer.peer.reach {
+            Reach::Mapped(shift) => {
+                store(transfer, transfer.address.wrapping_add(shift) as *mut u8);
+                Ok(())
+            }
+            Reach::Copied(pid) if cma::transfer::<true>(transfer, pid)? => Ok(()),
+            _ => rma::put(window, transfer),
+        }
+    }
+}
+
+unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    // SAFETY: as in `put`.
+    unsafe {
+        match transfer.peer.reach {
+            Reach::Mapped(shift) => {
+                load(transfer, transfer.address.wrapping_add(shift) as *const u8);
+                Ok(())
+            }
+            Reach::Copied(pid) if cma::transfer::<false>(transfer, pid)? => Ok(()),
+            _ => rma::get(window, transfer),
+        }
+    }
+}
+
+unsafe fn rput(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>) -> WinResult<()> {
+    // SAFETY: as in `put`. What is copied is over when this returns, and the request counts nothing.
+    unsafe {
+        match transfer.peer.reach {
+            Reach::Mapped(_) => put(window, transfer),
+            Reach::Copied(pid) if cma::transfer::<true>(transfer, pid)? => Ok(()),
+            _ => rma::rput(window, transfer, request),
+        }
+    }
+}
+
+unsafe fn rget(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>) -> WinResult<()> {
+    // SAFETY: as in `rput`.
+    unsafe {
+        match transfer.peer.reach {
+            Reach::Mapped(_) => get(window, transfer),
+            Reach::Copied(pid) if cma::transfer::<false>(transfer, pid)? => Ok(()),
+            _ => rma::rget(window, transfer, request),
+        }
+    }
+}

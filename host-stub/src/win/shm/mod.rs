@@ -1,0 +1,92 @@
+//! The table of windows whose ranks share one segment of memory: puts and gets are loads and
+//! stores, accumulates the processor's atomics, locks and counters words of the segment.
+//!
+//! Every operation is over when its call returns, so there is nothing to flush: flushes order what
+//! was done with what follows. Nothing here uses the transport; only waiting loops make progress on
+//! it, and now and then a flush, because operations of other windows may need this process.
+
+mod atomics;
+mod locks;
+mod plan;
+mod rma;
+mod room;
+mod segment;
+mod sync;
+
+use std::sync::atomic::AtomicU64;
+
+use super::error::{WinError, WinResult};
+use super::table::RmaTable;
+use super::window::Window;
+
+pub(super) use plan::Plan;
+pub(super) use segment::{Card, NoSegment, Segment};
+
+/// The functions of a window in one segment.
+pub(super) const TABLE: RmaTable = RmaTable {
+    put: rma::put,
+    get: rma::get,
+    accumulate: atomics::accumulate,
+    get_accumulate: atomics::accumulate,
+    fetch_and_op: atomics::fetch_and_op,
+    compare_and_swap: atomics::compare_and_swap,
+    rput: rma::rput,
+    rget: rma::rget,
+    raccumulate: atomics::raccumulate,
+    rget_accumulate: atomics::raccumulate,
+    fence: sync::fence,
+    lock: locks::lock,
+    unlock: locks::unlock,
+    lock_all: locks::lock_all,
+    unlock_all: locks::unlock_all,
+    flush: sync::flush,
+    flush_all: sync::flush_all,
+    flush_local: sync::flush_local,
+    flush_local_all: sync::flush_local_all,
+    start: sync::start,
+    complete: sync::complete,
+    post: sync::post,
+    wait: sync::wait,
+    test: sync::test,
+    sync: sync::sync,
+    free: sync::free,
+};
+
+/// A window's segment and what this rank keeps beside it.
+pub(super) struct Shared {
+    pub(super) segment: Segment,
+    pub(super) plan: Plan,
+    /// Flushes, so that some of them make progress.
+    flushes: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(segment: Segment, plan: Plan) -> Shared {
+        Shared {
+            segment,
+            plan,
+            flushes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Window {
+    /// The segment of a window whose synchronisation is in it.
+    #[inline]
+    fn shared(&self, call: &'static str) -> WinResult<&Shared> {
+        match &self.parts.shared {
+            Some(shared) => Ok(shared),
+            None => Err(no_segment(call)),
+        }
+    }
+}
+
+/// A layer put this table's functions into the table of another window.
+#[cold]
+#[inline(never)]
+fn no_segment(call: &'static str) -> WinError {
+    WinError::BadArgument {
+        call,
+        reason: "the window has no segment, and a function of those that have".to_owned(),
+    }
+}

@@ -1,0 +1,136 @@
+//! Where the parts of a segment lie: header, words of synchronisation, and each rank's memory.
+
+use super::segment::HEADER;
+
+/// Words of a cache line, so that words with different users do not share one.
+const LINE: usize = 8;
+/// Lines of one rank's synchronisation words.
+const LINES: usize = 3;
+
+/// One rank's memory in a segment, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::win) struct Part {
+    pub(in crate::win) offset: usize,
+    pub(in crate::win) len: usize,
+}
+
+/// The layout of a segment; every rank computes the same from the lengths alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::win) struct Plan {
+    ranks: usize,
+    pub(in crate::win) parts: Vec<Part>,
+    pub(in crate::win) bytes: usize,
+}
+
+impl Plan {
+    /// For ranks with memory of these lengths. `contiguous` parts follow each other without a gap,
+    /// the others begin on pages. `None` when they fill more than the address space.
+    pub(in crate::win) fn new(lengths: &[usize], contiguous: bool, page: usize) -> Option<Plan> {
+        let ranks = lengths.len();
+        let words = HEADER / 8 + LINE + ranks * LINES * LINE + ranks.checked_mul(ranks)?;
+        let mut end = words.checked_mul(8)?.checked_next_multiple_of(page)?;
+        let mut parts = Vec::with_capacity(ranks);
+        for len in lengths {
+            if !contiguous {
+                end = end.checked_next_multiple_of(page)?;
+            }
+            parts.push(Part {
+                offset: end,
+                len: *len,
+            });
+            end = end.checked_add(*len)?;
+        }
+        // At least a byte of data, so that an address in it exists.
+        let bytes = end.checked_add(1)?.checked_next_multiple_of(page)?;
+        Some(Plan {
+            ranks,
+            parts,
+            bytes,
+        })
+    }
+
+    /// Bytes before the first rank's memory.
+    pub(in crate::win) fn control_bytes(&self) -> usize {
+        self.parts.first().map_or(0, |part| part.offset)
+    }
+
+    /// How many ranks have entered barriers, all told.
+    pub(super) fn barrier(&self) -> usize {
+        HEADER / 8
+    }
+
+    fn line(&self, rank: usize, line: usize) -> usize {
+        HEADER / 8 + LINE + (rank * LINES + line) * LINE
+    }
+
+    /// The passive-target lock of a rank.
+    pub(super) fn lock(&self, rank: usize) -> usize {
+        self.line(rank, 0)
+    }
+
+    /// The lock of updates of a rank's memory that no processor's atomics serve.
+    pub(super) fn update_lock(&self, rank: usize) -> usize {
+        self.line(rank, 1)
+    }
+
+    /// How often access epochs to a rank were completed.
+    pub(super) fn completed(&self, rank: usize) -> usize {
+        self.line(rank, 2)
+    }
+
+    /// How often `target` posted an exposure epoch to `origin`.
+    pub(super) fn posts(&self, origin: usize, target: usize) -> usize {
+        self.line(self.ranks, 0) + origin * self.ranks + target
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_overlaps() {
+        for lengths in [vec![0], vec![10, 0, 4097, 8], vec![1; 70]] {
+            for contiguous in [false, true] {
+                let plan = Plan::new(&lengths, contiguous, 4096).unwrap();
+                let ranks = lengths.len();
+                let mut words = vec![plan.barrier()];
+                for rank in 0..ranks {
+                    words.extend([
+                        plan.lock(rank),
+                        plan.update_lock(rank),
+                        plan.completed(rank),
+                    ]);
+                }
+                assert!(words.windows(2).all(|pair| pair[0] + LINE <= pair[1]));
+                for origin in 0..ranks {
+                    words.extend((0..ranks).map(|target| plan.posts(origin, target)));
+                }
+                assert!(words.is_sorted() && words[0] * 8 >= HEADER);
+                let last = words[words.len() - 1] * 8 + 8;
+                assert!(last <= plan.control_bytes());
+                for (index, part) in plan.parts.iter().enumerate() {
+                    assert_eq!(part.len, lengths[index]);
+                    assert!(part.offset + part.len < plan.bytes);
+                    if let Some(next) = plan.parts.get(index + 1) {
+                        if contiguous {
+                            assert_eq!(part.offset + part.len, next.offset);
+                        } else {
+                            assert!(part.offset + part.len <= next.offset);
+                            assert_eq!(next.offset % 4096, 0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_is_no_plan() {
+        assert_eq!(Plan::new(&[usize::MAX], true, 4096), None);
+        assert_eq!(
+            Plan::new(&[usize::MAX / 2, usize::MAX / 2 + 9], false, 4096),
+            None
+        );
+    }
+}

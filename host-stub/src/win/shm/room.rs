@@ -1,0 +1,102 @@
+//! How much memory there is to share, asked before any is taken: a system that runs out in the
+//! middle ends processes instead of answering with an error.
+
+use std::fs;
+
+use super::segment::NoSegment;
+
+/// The size of ordinary pages, bytes.
+pub(super) fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// The size of huge pages, bytes.
+pub(super) fn huge_page_size() -> usize {
+    number_after("/proc/meminfo", "Hugepagesize:").map_or(2 << 20, |kilobytes| kilobytes << 10)
+}
+
+/// Whether `bytes` of shared memory can be had now, as far as can be told.
+pub(super) fn check(bytes: usize) -> Result<(), NoSegment> {
+    let refuse = |limit: usize, what: &str| {
+        Err(NoSegment::Memory(format!(
+            "{bytes} B of shared memory were asked for, and {limit} B are there ({what})"
+        )))
+    };
+    // A file made longer than this limit costs the process a SIGXFSZ.
+    let files = file_limit();
+    if bytes > files {
+        return refuse(files, "the limit of file sizes, ulimit -f");
+    }
+    if let Some(free) = number_after("/proc/meminfo", "MemAvailable:") {
+        let free = free.saturating_mul(1024);
+        if bytes > free {
+            return refuse(free, "MemAvailable in /proc/meminfo");
+        }
+    }
+    if let Some(free) = group_room()
+        && bytes > free
+    {
+        return refuse(free, "what memory.max of the control group leaves");
+    }
+    Ok(())
+}
+
+fn file_limit() -> usize {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the call writes the limit it is given.
+    if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } != 0 {
+        return usize::MAX;
+    }
+    usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
+}
+
+/// What the control group of this process leaves, where it has a limit.
+fn group_room() -> Option<usize> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let read = |file: &str| fs::read_to_string(format!("/sys/fs/cgroup{own}/{file}")).ok();
+    let limit: usize = read("memory.max")?.trim().parse().ok()?;
+    let used: usize = read("memory.current")?.trim().parse().ok()?;
+    // Cached file pages count as used and are given up when memory is wanted.
+    let cached = read("memory.stat")
+        .and_then(|text| number_in(&text, "inactive_file"))
+        .unwrap_or(0);
+    Some(limit.saturating_sub(used.saturating_sub(cached)))
+}
+
+fn number_after(path: &str, name: &str) -> Option<usize> {
+    number_in(&fs::read_to_string(path).ok()?, name)
+}
+
+/// The number behind a name at the start of a line.
+fn number_in(text: &str, name: &str) -> Option<usize> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))?
+        .split_ascii_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_by_name() {
+        let text = "MemTotal:       100 kB\nMemAvailable:    50 kB\n";
+        assert_eq!(number_in(text, "MemAvailable:"), Some(50));
+        assert_eq!(number_in(text, "MemFree:"), None);
+    }
+
+    #[test]
+    fn a_little_fits_and_everything_does_not() {
+        check(4096).unwrap();
+        assert!(check(usize::MAX).is_err());
+        assert!(page_size().is_power_of_two() && huge_page_size().is_power_of_two());
+    }
+}

@@ -1,0 +1,270 @@
+//! The memory that ranks of a node share: an unnamed file (memfd) that one of them makes and the
+//! others open through its entry in `/proc`. It has no name in any file system, so nothing stays
+//! when processes end, however they do.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::room;
+use crate::process::Process;
+
+/// Words at the segment's start: a mark by which those who open it know it, and its number.
+const MARK: u64 = u64::from_le_bytes(*b"WINSEGM1");
+/// Bytes of the mark and the number.
+pub(in crate::win) const HEADER: usize = 64;
+
+/// Why a rank has no part of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::win) enum NoSegment {
+    /// There is not as much memory as was asked for; nothing else would have it either.
+    Memory(String),
+    /// This process cannot share memory with the others; each may have memory of its own.
+    Apart(String),
+}
+
+/// Where to find a segment; travels from the rank that made it to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::win) struct Card {
+    pub(in crate::win) pid: u32,
+    pub(in crate::win) fd: i32,
+    pub(in crate::win) bytes: u64,
+    /// Page size of the file, bytes; 0 for the system's ordinary pages.
+    pub(in crate::win) huge: u64,
+    /// Tells this segment from any other that a reused id might lead to.
+    pub(in crate::win) number: u64,
+}
+
+/// A mapped segment. Dropped, it is unmapped here; the memory goes with its last mapping.
+pub(in crate::win) struct Segment {
+    map: MmapRaw,
+    /// Open while others may still want to open it, and parts are not yet reserved.
+    file: Option<File>,
+    card: Card,
+}
+
+impl Segment {
+    /// Makes a zeroed segment of at least `bytes`.
+    pub(in crate::win) fn make(bytes: usize, huge: bool) -> Result<Segment, NoSegment> {
+        room::check(bytes)?;
+        if huge {
+            match Self::of_pages(bytes, room::huge_page_size()) {
+                Ok(segment) => return Ok(segment),
+                Err(error) => tracing::warn!(
+                    "no huge pages for a window of {bytes} B ({error}); it gets ordinary ones \
+                     (huge pages are reserved in /proc/sys/vm/nr_hugepages)"
+                ),
+            }
+        }
+        Self::of_pages(bytes, 0).map_err(|error| {
+            let reason = format!("{bytes} B of shared memory: {error}");
+            match error.raw_os_error() {
+                // No more files, or no such call: memory of one's own needs neither.
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOSYS | libc::EPERM | libc::EACCES) => {
+                    NoSegment::Apart(reason)
+                }
+                _ => NoSegment::Memory(reason),
+            }
+        })
+    }
+
+    fn of_pages(bytes: usize, huge: usize) -> io::Result<Segment> {
+        let page = if huge > 0 { huge } else { room::page_size() };
+        let bytes = bytes
+            .checked_next_multiple_of(page)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = if huge > 0 { libc::MFD_HUGETLB } else { 0 };
+        // SAFETY: the name is a C string, and the call makes a new descriptor or fails.
+        let fd = unsafe { libc::memfd_create(c"host-window".as_ptr(), libc::MFD_CLOEXEC | flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        file.set_len(bytes as u64)?;
+        let number = number();
+        // Of huge pages the system sets as many aside here, or says that it has not got them.
+        let map = MmapOptions::new().len(bytes).map_raw(&file)?;
+        let segment = Segment {
+            map,
+            card: Card {
+                pid: std::process::id(),
+                fd,
+                bytes: bytes as u64,
+                huge: huge as u64,
+                number,
+            },
+            file: Some(file),
+        };
+        segment.reserve(0, HEADER)?;
+        segment.word(0).store(MARK, Ordering::Relaxed);
+        segment.word(1).store(number, Ordering::Relaxed);
+        Ok(segment)
+    }
+
+    /// Opens the segment that another rank made.
+    pub(in crate::win) fn open(card: &Card) -> Result<Segment, NoSegment> {
+        let path = format!("/proc/{}/fd/{}", card.pid, card.fd);
+        let apart = |what: &dyn std::fmt::Display| {
+            NoSegment::Apart(format!("the segment at {path}: {what}"))
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|error| apart(&error))?;
+        let length = file.metadata().map_err(|error| apart(&error))?.len();
+        let bytes = usize::try_from(card.bytes).unwrap_or(0);
+        if length != card.bytes || bytes < HEADER {
+            return Err(apart(&format_args!(
+                "{length} B long, wanted {} B",
+                card.bytes
+            )));
+        }
+        let map = MmapOptions::new()
+            .len(bytes)
+            .map_raw(&file)
+            .map_err(|error| {
+                NoSegment::Memory(format!("mapping {bytes} B of shared memory: {error}"))
+            })?;
+        let segment = Segment {
+            map,
+            file: Some(file),
+            card: *card,
+        };
+        let (mark, number) = (segment.word(0), segment.word(1));
+        if mark.load(Ordering::Relaxed) != MARK || number.load(Ordering::Relaxed) != card.number {
+            return Err(apart(&"another file"));
+        }
+        Ok(segment)
+    }
+
+    /// Takes memory for a range, so that running out of it is an error here and not the end of the
+    /// process at some later store. The pages come from the memory near the processor of the
+    /// calling thread, as they would by its first touch.
+    pub(in crate::win) fn reserve(&self, offset: usize, len: usize) -> io::Result<()> {
+        match &self.file {
+            Some(file) if len > 0 => reserve(file, offset, len),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes the file: nobody can open the segment any more, and its mappings stay.
+    pub(in crate::win) fn close(&mut self) {
+        self.file = None;
+    }
+
+    pub(in crate::win) fn card(&self) -> &Card {
+        &self.card
+    }
+
+    pub(in crate::win) fn page(&self) -> usize {
+        match self.card.huge {
+            0 => room::page_size(),
+            huge => huge as usize,
+        }
+    }
+
+    pub(in crate::win) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// The address of an offset, which is clamped to the segment.
+    #[inline]
+    pub(in crate::win) fn at(&self, offset: usize) -> *mut u8 {
+        self.map
+            .as_mut_ptr()
+            .wrapping_add(offset.min(self.map.len()))
+    }
+
+    /// A word of the segment, counted in words from its start; the last one for an index beyond.
+    #[inline]
+    pub(in crate::win) fn word(&self, index: usize) -> &AtomicU64 {
+        let index = index.min(self.map.len() / 8 - 1);
+        // SAFETY: the index is inside the mapping, which is page-aligned, at least HEADER long, and
+        // lives as long as `self`. Other processes use the same words by atomics alone.
+        unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().cast::<u64>().add(index)) }
+    }
+}
+
+fn reserve(file: &File, offset: usize, len: usize) -> io::Result<()> {
+    let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let len = libc::off_t::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    loop {
+        // SAFETY: the descriptor is open; the call touches no memory of this process.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, offset, len) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // The first touch takes it, then.
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// A number that no other segment of this machine has had, near enough.
+fn number() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    // Keyed by the system's random numbers.
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.write_u64(Process::own().started);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_writes_the_other_reads() {
+        let mut made = Segment::make(100_000, false).unwrap();
+        made.reserve(HEADER, 100_000 - HEADER).unwrap();
+        let opened = Segment::open(made.card()).unwrap();
+        assert!(opened.len() >= 100_000 && opened.len().is_multiple_of(opened.page()));
+        made.word(1000).store(7, Ordering::Relaxed);
+        assert_eq!(opened.word(1000).load(Ordering::Relaxed), 7);
+        made.close();
+        let error = Segment::open(made.card()).map(|_| ()).unwrap_err();
+        assert!(matches!(error, NoSegment::Apart(_)), "{error:?}");
+        assert_eq!(opened.word(1000).load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn another_file_is_not_taken_for_it() {
+        let one = Segment::make(4096, false).unwrap();
+        let two = Segment::make(4096, false).unwrap();
+        let card = Card {
+            number: two.card().number,
+            ..*one.card()
+        };
+        assert!(Segment::open(&card).is_err());
+        let card = Card {
+            bytes: 8192,
+            ..*one.card()
+        };
+        assert!(Segment::open(&card).is_err());
+    }
+
+    #[test]
+    fn more_than_there_is_is_an_error() {
+        for bytes in [1 << 50, usize::MAX, usize::MAX - 4096] {
+            let error = Segment::make(bytes, false).map(|_| ()).unwrap_err();
+            assert!(matches!(error, NoSegment::Memory(_)), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn huge_pages_are_taken_or_left() {
+        let made = Segment::make(1 << 20, true).unwrap();
+        made.reserve(0, 1 << 20).unwrap();
+        assert!(made.len() >= 1 << 20);
+        made.word((1 << 17) - 1).store(1, Ordering::Relaxed);
+    }
+}

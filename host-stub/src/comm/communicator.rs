@@ -3,15 +3,19 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use super::attributes::Attributes;
 use super::error::{CommError, CommResult};
 use super::group::Group;
 use super::hooks::Seen;
+use crate::coll::Stack;
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
 pub(super) struct Inner {
     job: Arc<Job>,
     scope: Arc<Scope>,
+    tables: Stack,
+    attributes: Attributes,
     /// Set once, after the last step of its creation.
     seen: OnceLock<Seen>,
     freed: AtomicBool,
@@ -32,6 +36,8 @@ impl Comm {
         Comm(Arc::new(Inner {
             job: Arc::clone(job),
             scope: Arc::new(Scope::new(members, me, context)),
+            tables: Stack::new(Arc::clone(job.comms().tables.base())),
+            attributes: Attributes::default(),
             seen: OnceLock::new(),
             freed: AtomicBool::new(false),
         }))
@@ -39,14 +45,18 @@ impl Comm {
 
     /// Runs the create hooks; collective over the new communicator.
     pub(super) fn complete(self, seen: Seen) -> CommResult<Comm> {
-        let created = seen.create(&self);
-        match created {
+        match seen.create(&self) {
             Ok(()) => {
                 let _ = self.0.seen.set(seen);
                 Ok(self)
             }
-            Err(error) => {
-                self.0.freed.store(true, Ordering::Release);
+            Err((from, error)) => {
+                // A hook may have given it away.
+                self.0.freed.store(true, Ordering::SeqCst);
+                self.any_engine("communicator creation")?
+                    .drain(self.job(), self.scope());
+                // What fails here was logged; the reason for all of it is told.
+                let _ = seen.destroy(from, &self);
                 self.job().comms().contexts.release(self.context());
                 Err(error)
             }
@@ -110,7 +120,20 @@ impl Comm {
 
     /// Whether it was freed.
     pub fn is_freed(&self) -> bool {
-        self.0.freed.load(Ordering::Acquire)
+        self.0.freed.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn tables(&self) -> &Stack {
+        &self.0.tables
+    }
+
+    /// Whether its create hooks are running.
+    pub(super) fn is_being_made(&self) -> bool {
+        self.0.seen.get().is_none() && !self.is_freed()
+    }
+
+    pub(super) fn attributes(&self) -> &Attributes {
+        &self.0.attributes
     }
 
     #[inline]
@@ -129,7 +152,7 @@ impl Comm {
 
     /// As [`engine`](Self::engine), for a communicator that is being freed.
     #[inline]
-    pub(super) fn any_engine(&self, call: &'static str) -> CommResult<&Engine> {
+    pub(crate) fn any_engine(&self, call: &'static str) -> CommResult<&Engine> {
         // No communicator is made before the engine; this is for the type.
         self.0.job.comms().engine().ok_or(CommError::Freed { call })
     }
@@ -157,7 +180,7 @@ impl Comm {
         engine.drain(self.job(), self.scope());
         let met = self.exchange(&[]).map(drop);
         let hooked = match self.0.seen.get() {
-            Some(seen) => seen.destroy(&self),
+            Some(seen) => seen.destroy(0, &self),
             None => Ok(()),
         };
         if met.is_ok() {

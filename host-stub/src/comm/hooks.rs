@@ -91,8 +91,8 @@ impl Seen {
     }
 
     /// Runs the create hooks from the highest layer to the lowest. After each layer the ranks tell
-    /// each other how it went; once one failed, everywhere the layers before are undone.
-    pub(super) fn create(&self, comm: &Comm) -> CommResult<()> {
+    /// each other how it went. Once one failed, gives the lowest layer that is to be undone here.
+    pub(super) fn create(&self, comm: &Comm) -> Result<(), (usize, CommError)> {
         for (index, (layer, entries)) in self.0.iter().enumerate().rev() {
             if entries.create.is_empty() {
                 continue;
@@ -114,20 +114,15 @@ impl Seen {
             if let Err(error) = agreed {
                 // Where this layer's hook went well, its work is undone as well.
                 let from = if outcome.is_ok() { index } else { index + 1 };
-                let _ = self.destroy_from(from, comm);
-                return Err(error);
+                return Err((from, error));
             }
         }
         Ok(())
     }
 
-    /// Runs the destroy hooks from the lowest layer to the highest; the first failure is returned
-    /// after all have run.
-    pub(super) fn destroy(&self, comm: &Comm) -> CommResult<()> {
-        self.destroy_from(0, comm)
-    }
-
-    fn destroy_from(&self, index: usize, comm: &Comm) -> CommResult<()> {
+    /// Runs the destroy hooks from a layer to the highest; 0 is the lowest. The first failure is
+    /// returned after all have run.
+    pub(super) fn destroy(&self, index: usize, comm: &Comm) -> CommResult<()> {
         let mut outcome = Ok(());
         for (layer, entries) in &self.0[index..] {
             for hook in entries.destroy.iter().rev() {

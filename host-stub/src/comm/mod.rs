@@ -7,6 +7,7 @@
 //!
 //! What a communicator can do collectively is in [`crate::coll`]; windows are made over one.
 
+mod attributes;
 mod communicator;
 mod context;
 mod creation;
@@ -15,6 +16,7 @@ mod exchange;
 mod group;
 mod hooks;
 mod members;
+mod overriding;
 mod registry;
 
 pub use communicator::Comm;
@@ -22,4 +24,5 @@ pub use creation::UNDEFINED;
 pub use error::{CommError, CommResult, HookError};
 pub use group::{Compared, Group};
 pub use hooks::{Hooks, Layer};
+pub(crate) use overriding::Visit;
 pub(crate) use registry::Registry;

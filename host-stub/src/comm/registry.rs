@@ -1,11 +1,13 @@
 //! What a process keeps for all its communicators.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::communicator::Comm;
 use super::context::Contexts;
 use super::error::{CommError, CommResult};
 use super::hooks::Hooks;
+use crate::coll::{CHECK, Tables};
 use crate::job::Job;
 use crate::mailbox::Mailbox;
 use crate::schedule::{Engine, is_crowded};
@@ -18,6 +20,8 @@ pub(crate) struct Registry {
     world: Mutex<Option<Comm>>,
     pub(super) contexts: Contexts,
     pub(crate) hooks: Hooks,
+    pub(crate) tables: Tables,
+    checked: AtomicBool,
 }
 
 impl Registry {
@@ -25,6 +29,12 @@ impl Registry {
     #[inline]
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.engine.get()
+    }
+
+    /// Whether ranks compare the arguments of their collectives.
+    #[inline]
+    pub(crate) fn checked(&self) -> bool {
+        self.checked.load(Ordering::Relaxed)
     }
 
     /// The world, which the first call makes.
@@ -38,6 +48,13 @@ impl Registry {
             return Ok(world.clone());
         }
         if self.engine.get().is_none() {
+            let check = job.params().declare(&CHECK);
+            let check = check.map_err(|error| CommError::Job {
+                call: "world creation",
+                reason: error.to_string(),
+            })?;
+            self.checked
+                .store(check.as_bool() == Some(true), Ordering::Relaxed);
             let engine = connect(job)?;
             // Set here only, behind the world's lock.
             let _ = self.engine.set(engine);

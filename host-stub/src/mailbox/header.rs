@@ -24,7 +24,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    pub(crate) const MAX_LEN: usize = (1 << 12) - 1;
+    /// Longest payload that the length field holds; slots are shorter.
+    pub(super) const MAX_LEN: usize = (1 << 12) - 1;
     /// Sequence numbers are counted modulo this.
     pub(crate) const SEQUENCES: u32 = 1 << 24;
 

@@ -1,5 +1,6 @@
 //! Where the parts of a rank's region lie. The same on every rank of a job.
 
+use super::header::Header;
 use super::packing::GROUP;
 
 /// Most bytes that a rank spends on its region, as far as the smallest rings allow.
@@ -45,7 +46,7 @@ impl Layout {
 
     /// Payload bytes of a message.
     pub(super) fn capacity(&self) -> usize {
-        (self.slot_bytes / 8).saturating_sub(1) * GROUP
+        ((self.slot_bytes / 8).saturating_sub(1) * GROUP).min(Header::MAX_LEN)
     }
 
     /// A slot of the ring that `from` writes, in words.

@@ -16,5 +16,5 @@ mod packing;
 mod track;
 
 pub(crate) use header::{Header, Kind};
-pub(crate) use line::{Mailbox, MailboxError, posted};
-pub(crate) use track::{Track, Tracks, track_done};
+pub(crate) use line::{Mailbox, posted};
+pub(crate) use track::{Tracks, track_done};

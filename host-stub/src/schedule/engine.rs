@@ -14,7 +14,7 @@ use crate::loader::Transport;
 use crate::mailbox::{Mailbox, Tracks};
 
 /// A collective under way, by name. Ended by [`Engine::test`], [`Engine::wait`] or
-/// [`Engine::abandon`].
+/// [`Engine::detach`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Ticket {
@@ -33,6 +33,8 @@ pub(super) struct Schedule {
     pub(super) key: Key,
     pub(super) scope: Arc<Scope>,
     pub(super) outcome: Option<CommResult<()>>,
+    /// Nobody will ask for the outcome.
+    pub(super) detached: bool,
 }
 
 /// A place for a schedule.
@@ -95,11 +97,6 @@ impl Engine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this node has more ranks than processors.
-    pub(crate) fn crowded(&self) -> bool {
-        self.crowded
-    }
-
     /// Begins the next collective of a scope, with the steps that `build` adds.
     ///
     /// # Safety
@@ -149,6 +146,7 @@ impl Engine {
             },
             scope: Arc::clone(scope),
             outcome: None,
+            detached: false,
         };
         let index = match state.places.iter().position(|p| p.schedule.is_none()) {
             Some(index) => index,
@@ -196,7 +194,7 @@ impl Engine {
 
     /// Waits for a collective.
     pub(crate) fn wait(&self, job: &Job, ticket: Ticket) -> CommResult<()> {
-        let mut patience = Patience::new(self.crowded);
+        let mut patience = self.patience();
         loop {
             if let Some(outcome) = self.test(ticket) {
                 return outcome;
@@ -209,9 +207,9 @@ impl Engine {
         }
     }
 
-    /// Waits until no collective of a scope is under way. An error when that cannot be.
+    /// Waits until no collective of a scope is under way.
     pub(crate) fn drain(&self, job: &Job, scope: &Scope) {
-        let mut patience = Patience::new(self.crowded);
+        let mut patience = self.patience();
         while scope.in_flight() > 0 {
             if self.progress() {
                 patience.reset();
@@ -221,9 +219,19 @@ impl Engine {
         }
     }
 
-    /// Forgets a collective whose outcome nobody wants, after its end.
-    pub(crate) fn abandon(&self, job: &Job, ticket: Ticket) {
-        let _ = self.wait(job, ticket);
+    /// Lets a collective whose outcome nobody wants end by itself.
+    pub(crate) fn detach(&self, ticket: Ticket) {
+        let mut state = self.lock();
+        if state.take_outcome(ticket).is_none()
+            && let Some(schedule) = state.schedule(ticket.index)
+        {
+            schedule.detached = true;
+        }
+    }
+
+    /// A waiting loop's patience, for this node.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience::new(self.crowded)
     }
 
     /// Sees whether the ranks that collectives wait for are still there, and ends those that wait
@@ -243,12 +251,18 @@ impl State {
             return Some(Ok(()));
         }
         let outcome = place.schedule.as_mut()?.outcome.take()?;
+        self.vacate(ticket.index);
+        Some(outcome)
+    }
+
+    /// Gives the place of a schedule back.
+    pub(super) fn vacate(&mut self, index: usize) {
+        let place = &mut self.places[index];
         place.generation = place.generation.wrapping_add(1);
         if let Some(mut schedule) = place.schedule.take() {
             schedule.plan.end();
             self.plans.push(schedule.plan);
         }
-        Some(outcome)
     }
 
     /// The schedule at a place that is running.

@@ -419,10 +419,18 @@ impl State {
         let key = schedule.key;
         schedule.outcome = Some(outcome);
         schedule.scope.leave();
+        let detached = schedule.detached;
         self.running.retain(|running| *running != index);
-        if !failed {
-            return;
+        if failed {
+            self.forget(index, key);
         }
+        if detached {
+            self.vacate(index);
+        }
+    }
+
+    /// Takes a schedule that failed out of everything.
+    fn forget(&mut self, index: usize, key: Key) {
         for queue in &mut self.queues {
             queue.forget(index, key);
         }

@@ -1,0 +1,147 @@
+//! Which algorithm for how much among how many.
+//!
+//! The choice depends only on what all ranks have in common. Where messages are cheap and copies
+//! are not (short buffers) the number of rounds decides, else the number of bytes moved.
+
+use super::allreduce::Blocks;
+use super::{
+    Reduction, allgather, allreduce, alltoall, at, barrier, bcast, gather, reduce, reduce_scatter,
+    scan, scatter,
+};
+use crate::coll::{CollArgs, Collective};
+use crate::schedule::Plan;
+
+/// Bytes from which a broadcast to more than two ranks is pipelined.
+const BCAST_LONG: usize = 256 << 10;
+/// Bytes from which reductions are scattered.
+const REDUCE_LONG: usize = 8 << 10;
+/// Bytes of a block from which gather and scatter go straight.
+const BLOCK_LONG: usize = 2 << 10;
+/// Bytes of all blocks together from which an allgather goes round the ring.
+const ALLGATHER_LONG: usize = 16 << 10;
+/// Bytes of a block from which all-to-all goes pair by pair.
+const ALLTOALL_LONG: usize = 256;
+
+/// Adds the steps of one rank. The arguments were checked.
+pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+    let size = plan.size();
+    let block = args.count * args.datatype.size();
+    let what = Reduction {
+        op: args.op,
+        datatype: args.datatype,
+        count: args.count,
+    };
+    let in_place = args.send.is_null();
+    let (send, recv, root) = (args.send, args.recv, args.root);
+    match collective {
+        Collective::Barrier => barrier::dissemination(plan),
+        Collective::Bcast if size > 2 && block >= BCAST_LONG => {
+            bcast::pipelined(plan, recv, block, root);
+        }
+        Collective::Bcast => bcast::binomial(plan, recv, block, root),
+        Collective::Reduce => {
+            let held = if plan.rank() == root {
+                recv
+            } else {
+                plan.scratch(block)
+            };
+            // In place is at the root only.
+            plan.copy(if in_place { recv } else { send }, held, block);
+            if block >= REDUCE_LONG && args.count >= size {
+                reduce::rabenseifner(plan, &what, held, root);
+            } else {
+                reduce::binomial(plan, &what, held, root);
+            }
+        }
+        Collective::Allreduce => {
+            if !in_place {
+                plan.copy(send, recv, block);
+            }
+            if block >= REDUCE_LONG && args.count >= size {
+                allreduce::rabenseifner(plan, &what, recv);
+            } else {
+                allreduce::recursive_doubling(plan, &what, recv);
+            }
+        }
+        Collective::Gather => {
+            let mine = if in_place {
+                at(recv, root * block)
+            } else {
+                send
+            };
+            if block >= BLOCK_LONG {
+                gather::linear(plan, mine, recv, block, root);
+            } else {
+                gather::binomial(plan, mine, recv, block, root);
+            }
+        }
+        Collective::Scatter => {
+            let mine = if recv.is_null() {
+                // In place: the root's block stays where it is.
+                plan.scratch(block)
+            } else {
+                recv
+            };
+            if block >= BLOCK_LONG {
+                scatter::linear(plan, send, mine, block, root);
+            } else {
+                scatter::binomial(plan, send, mine, block, root);
+            }
+        }
+        Collective::Allgather => {
+            let mine = if in_place {
+                at(recv, plan.rank() * block)
+            } else {
+                send
+            };
+            if block * size >= ALLGATHER_LONG {
+                allgather::ring(plan, mine, recv, block);
+            } else {
+                allgather::allgather_bruck(plan, mine, recv, block);
+            }
+        }
+        Collective::Alltoall => {
+            let from = if in_place {
+                let copy = plan.scratch(block * size);
+                plan.copy(recv, copy, block * size);
+                copy
+            } else {
+                send
+            };
+            if block >= ALLTOALL_LONG {
+                alltoall::pairwise(plan, from, recv, block);
+            } else {
+                alltoall::bruck(plan, from, recv, block);
+            }
+        }
+        Collective::ReduceScatter => scattered(plan, &what, args),
+        Collective::Scan | Collective::Exscan => {
+            let operand = if in_place { recv } else { send };
+            let inclusive = collective == Collective::Scan;
+            scan::recursive_doubling(plan, &what, operand, recv, inclusive);
+        }
+    }
+}
+
+fn scattered(plan: &mut Plan, what: &Reduction, args: &CollArgs<'_>) {
+    let size = plan.size();
+    let total = args.total(size);
+    let whole = what.of(total);
+    let blocks = Blocks::new(what, (0..size).map(|rank| args.count_of(rank)));
+    let in_place = args.send.is_null();
+    let operand = if in_place { args.recv } else { args.send };
+    let bytes = whole.bytes();
+    if bytes >= REDUCE_LONG && !size.is_power_of_two() && !in_place {
+        reduce_scatter::pairwise(plan, &whole, &blocks, operand, args.recv);
+        return;
+    }
+    let held = plan.scratch(bytes);
+    plan.copy(operand, held, bytes);
+    if bytes < REDUCE_LONG {
+        reduce_scatter::through_a_root(plan, &whole, &blocks, held, args.recv);
+    } else if size.is_power_of_two() {
+        reduce_scatter::recursive_halving(plan, &whole, &blocks, held, args.recv);
+    } else {
+        reduce_scatter::pairwise(plan, &whole, &blocks, held, args.recv);
+    }
+}

@@ -1,0 +1,98 @@
+//! The checking mode: before each collective the ranks tell each other what they are about to do.
+
+use mca_params::{Declaration, Kind, Level, Value};
+use plugin_api::Datatype;
+
+use super::args::{CollArgs, Collective};
+use crate::schedule::{Field, Signature};
+use crate::win::{Op, type_name};
+
+/// Whether ranks compare the arguments of their collectives.
+pub static CHECK: Declaration =
+    Declaration::new("host_check", Kind::Bool, Value::Bool(false))
+        .help(
+            "Compares the calls, counts, types, operations and roots of collectives among the ranks, and \
+             names those that differ; costs a message from each rank to each",
+        )
+        .level(Level::USER_BASIC);
+
+/// Stands beside the call of a rank whose arguments cannot be.
+const REFUSED: u64 = 1 << 32;
+
+/// What a rank is about to do; `refused` when it will not, for its own arguments' sake.
+pub(super) fn signature(
+    collective: Collective,
+    args: &CollArgs<'_>,
+    size: usize,
+    refused: bool,
+) -> Signature {
+    let call = collective as u64 + 1 | if refused { REFUSED } else { 0 };
+    if collective == Collective::Barrier || refused {
+        return Signature {
+            call,
+            ..Signature::default()
+        };
+    }
+    // FNV-1a over the counts: other counts of the same sum are other counts.
+    let uniform = args
+        .counts
+        .iter()
+        .all(|count| Some(count) == args.counts.first());
+    let count = if collective == Collective::ReduceScatter && !uniform {
+        let digest = (0..size).fold(0xcbf2_9ce4_8422_2325_u64, |digest, rank| {
+            (digest ^ args.count_of(rank) as u64).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        digest | 1 << 63
+    } else {
+        args.count_of(0) as u64
+    };
+    Signature {
+        call,
+        count,
+        datatype: args.datatype as u64 + 1,
+        op: if collective.reduces() {
+            args.op as u64 + 1
+        } else {
+            0
+        },
+        root: if collective.is_rooted() {
+            args.root as u64 + 1
+        } else {
+            0
+        },
+    }
+}
+
+/// What a field stands for.
+pub(super) fn describe(signature: &Signature, field: Field) -> String {
+    let value = field.of(signature);
+    match field {
+        Field::Call => {
+            let index = (value & !REFUSED).wrapping_sub(1) as usize;
+            let name = Collective::ALL
+                .get(index)
+                .map_or("an unknown call", |c| c.name());
+            if value & REFUSED != 0 {
+                format!("{name} with wrong arguments")
+            } else {
+                name.to_owned()
+            }
+        }
+        Field::Count if value >> 63 == 1 => format!("counts with the digest {value:#x}"),
+        Field::Count => format!("{value} elements"),
+        Field::Datatype => Datatype::ALL
+            .iter()
+            .find(|datatype| **datatype as u64 + 1 == value)
+            .map_or("none".to_owned(), |datatype| {
+                type_name(*datatype).to_owned()
+            }),
+        Field::Op => Op::ALL
+            .iter()
+            .find(|op| **op as u64 + 1 == value)
+            .map_or("none".to_owned(), |op| op.name().to_owned()),
+        Field::Root => match value.checked_sub(1) {
+            Some(root) => format!("root {root}"),
+            None => "no root".to_owned(),
+        },
+    }
+}

@@ -1,0 +1,98 @@
+//! The host's default table: every collective as a schedule of its published algorithm. A blocking
+//! call is the schedule and a wait for it.
+
+use super::algorithms;
+use super::args::{CollArgs, Collective};
+use super::checking::{describe, signature};
+use super::request::CollRequest;
+use super::table::{CollTable, Collectives};
+use crate::comm::{Comm, CommResult};
+use crate::schedule::{Plane, Ticket};
+
+/// # Safety
+/// The buffers are good until the schedule is done.
+unsafe fn start(collective: Collective, comm: &Comm, args: &CollArgs<'_>) -> CommResult<Ticket> {
+    let engine = comm.any_engine(collective.name())?;
+    let checked = comm.job().comms().checked();
+    // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
+    unsafe {
+        engine.start(collective.name(), comm.scope(), Plane::User, |plan| {
+            if checked {
+                let mine = signature(collective, args, comm.size(), false);
+                plan.agree(mine, describe);
+            }
+            algorithms::build(plan, collective, args);
+        })
+    }
+}
+
+/// The default of a blocking entry.
+///
+/// # Safety
+/// As for [`super::Blocking`].
+pub(super) unsafe fn blocking(
+    collective: Collective,
+    comm: &Comm,
+    args: &CollArgs<'_>,
+) -> CommResult<()> {
+    // SAFETY: the caller vouches for the buffers; the schedule is done when the wait is over.
+    let ticket = unsafe { start(collective, comm, args) }?;
+    comm.any_engine(collective.name())?.wait(comm.job(), ticket)
+}
+
+macro_rules! defaults {
+    ($($blocking:ident, $nonblocking:ident, $collective:ident;)*) => {
+        $(
+            unsafe fn $nonblocking(
+                _: &CollTable,
+                comm: &Comm,
+                args: &CollArgs<'_>,
+            ) -> CommResult<CollRequest> {
+                // SAFETY: the caller vouches for the buffers until the request is done.
+                let ticket = unsafe { start(Collective::$collective, comm, args) }?;
+                Ok(CollRequest::scheduled(comm, ticket))
+            }
+        )*
+
+        /// The default functions: blocking entries are absent, which means these.
+        pub(super) const FUNCTIONS: Collectives = Collectives {
+            $($blocking: None, $nonblocking,)*
+        };
+    };
+}
+
+defaults! {
+    barrier, ibarrier, Barrier;
+    bcast, ibcast, Bcast;
+    reduce, ireduce, Reduce;
+    allreduce, iallreduce, Allreduce;
+    gather, igather, Gather;
+    scatter, iscatter, Scatter;
+    allgather, iallgather, Allgather;
+    alltoall, ialltoall, Alltoall;
+    reduce_scatter, ireduce_scatter, ReduceScatter;
+    scan, iscan, Scan;
+    exscan, iexscan, Exscan;
+}
+
+/// Whether the nonblocking entry of a collective is the default.
+pub(super) fn is_default(functions: &Collectives, collective: Collective) -> bool {
+    functions.nonblocking(collective) as usize == FUNCTIONS.nonblocking(collective) as usize
+}
+
+/// Begins to compare what the ranks are about to do, without doing it.
+pub(super) fn start_agreement(
+    collective: Collective,
+    comm: &Comm,
+    args: &CollArgs<'_>,
+    refused: bool,
+) -> CommResult<Ticket> {
+    let engine = comm.any_engine(collective.name())?;
+    let mine = signature(collective, args, comm.size(), refused);
+    // SAFETY: the only buffers are scratch of the plan.
+    unsafe {
+        engine.start(collective.name(), comm.scope(), Plane::User, |plan| {
+            plan.agree(mine, describe);
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! The tables of a process, and the one that a communicator points to.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::defaults;
+use super::table::{CollTable, Collectives, LayerData};
+
+/// Every table of a process that some communicator has.
+pub(crate) struct Tables {
+    base: Arc<CollTable>,
+    live: Mutex<Vec<Weak<CollTable>>>,
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Tables {
+            base: Arc::new(CollTable::new(defaults::FUNCTIONS, None, None)),
+            live: Mutex::default(),
+        }
+    }
+}
+
+impl Tables {
+    /// The host's default.
+    pub(crate) fn base(&self) -> &Arc<CollTable> {
+        &self.base
+    }
+
+    /// The table of these functions over `previous`: one that there is, or a new one.
+    pub(crate) fn table(
+        &self,
+        functions: Collectives,
+        previous: &Arc<CollTable>,
+        data: Option<LayerData>,
+    ) -> Arc<CollTable> {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.retain(|table| table.strong_count() > 0);
+        let found = live
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|table| table.serves(&functions, Some(previous), data.as_ref()));
+        found.unwrap_or_else(|| {
+            let previous = Some(Arc::clone(previous));
+            let table = Arc::new(CollTable::new(functions, previous, data));
+            live.push(Arc::downgrade(&table));
+            table
+        })
+    }
+
+    /// Tables of layers that some communicator has.
+    pub(crate) fn live(&self) -> usize {
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.retain(|table| table.strong_count() > 0);
+        live.len()
+    }
+}
+
+/// The table of a communicator. Calls read a plain pointer; layers change it while nobody calls.
+pub(crate) struct Stack {
+    current: AtomicPtr<CollTable>,
+    /// What `current` points to.
+    owned: Mutex<Arc<CollTable>>,
+}
+
+impl Stack {
+    pub(crate) fn new(table: Arc<CollTable>) -> Stack {
+        Stack {
+            current: AtomicPtr::new(Arc::as_ptr(&table).cast_mut()),
+            owned: Mutex::new(table),
+        }
+    }
+
+    /// The table.
+    pub(crate) fn shared(&self) -> Arc<CollTable> {
+        Arc::clone(&self.owned.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Points to another table; gives the one before.
+    pub(crate) fn set(&self, table: Arc<CollTable>) -> Arc<CollTable> {
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        // Pairs with the Acquire load in `current`.
+        self.current
+            .store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
+        std::mem::replace(&mut owned, table)
+    }
+
+    /// The table, for one call.
+    ///
+    /// # Safety
+    /// Until the reference is gone, what [`set`](Self::set) gives back is kept.
+    #[inline]
+    pub(crate) unsafe fn current(&self) -> &CollTable {
+        // SAFETY: `owned` keeps what `current` points to, and then, by the caller's word, somebody else.
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+}

@@ -1,0 +1,100 @@
+//! How layers override the collectives of a communicator, and how calls find them.
+
+use std::sync::Arc;
+
+use super::communicator::Comm;
+use super::error::{CommError, CommResult};
+use crate::coll::{CollTable, Collectives, LayerData};
+use crate::job::Job;
+
+impl Comm {
+    /// The table that the communicator's collectives go through.
+    pub fn collectives(&self) -> Arc<CollTable> {
+        self.tables().shared()
+    }
+
+    /// Overrides the collectives of this communicator, from a create hook only. Usually `functions`
+    /// is a copy of what [`collectives`](Self::collectives) has, with some entries replaced.
+    /// Communicators for which a layer sets the same functions and data over the same table share
+    /// one table. Gives the new table, which knows the one before.
+    pub fn override_collectives(
+        &self,
+        functions: Collectives,
+        data: Option<LayerData>,
+    ) -> CommResult<Arc<CollTable>> {
+        let call = "override_collectives";
+        if !self.is_being_made() {
+            return Err(CommError::BadArgument {
+                call,
+                reason: "only the create hooks of a communicator change its table".to_owned(),
+            });
+        }
+        let previous = self.collectives();
+        let table = self.job().comms().tables.table(functions, &previous, data);
+        self.tables().set(Arc::clone(&table));
+        Ok(table)
+    }
+
+    /// Undoes the last [`override_collectives`](Self::override_collectives), from a destroy hook:
+    /// the layer finds the table that it has set, and the layer above will find its own. Gives the
+    /// table that was restored.
+    pub fn restore_collectives(&self) -> CommResult<Arc<CollTable>> {
+        let call = "restore_collectives";
+        if !self.is_freed() {
+            return Err(CommError::BadArgument {
+                call,
+                reason: "only the destroy hooks of a communicator restore its table".to_owned(),
+            });
+        }
+        let current = self.collectives();
+        let Some(previous) = current.previous() else {
+            return Err(CommError::BadArgument {
+                call,
+                reason: "no layer has overridden anything".to_owned(),
+            });
+        };
+        self.tables().set(Arc::clone(previous));
+        Ok(Arc::clone(previous))
+    }
+}
+
+impl Job {
+    /// Tables of layers that communicators of this process point to.
+    pub fn live_collective_tables(&self) -> usize {
+        self.comms().tables.live()
+    }
+}
+
+/// One call of a collective. While it lasts the communicator is not freed, so its table stays.
+pub(crate) struct Visit<'c> {
+    comm: &'c Comm,
+}
+
+impl<'c> Visit<'c> {
+    #[inline]
+    pub(crate) fn enter(comm: &'c Comm, call: &'static str) -> CommResult<Visit<'c>> {
+        // Freeing sets its mark first and then waits until nothing is counted here; the order of
+        // both in one total order (SeqCst) leaves no call between the two.
+        comm.scope().enter();
+        let visit = Visit { comm };
+        if comm.is_freed() {
+            return Err(CommError::Freed { call });
+        }
+        Ok(visit)
+    }
+
+    /// The communicator's table.
+    #[inline]
+    pub(crate) fn table(&self) -> &CollTable {
+        // SAFETY: a create hook's new table keeps the one before; destroy hooks, which let tables
+        // go, run after the wait for all visits, of which this is one.
+        unsafe { self.comm.tables().current() }
+    }
+}
+
+impl Drop for Visit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.comm.scope().leave();
+    }
+}

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use mca_params::{Allowed, Declaration, Kind, Level, Value};
+use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::{Status, ThreadLevel};
 
 use crate::bootstrap::{self, Bootstrap, BootstrapError};
 use crate::comm::{CommError, Hooks, Registry};
+use crate::crt::{self, Level, Runtime, RuntimeError};
 use crate::loader::{
     self, Component, EndpointRef, Failure, HostServices, LoadError, Plugin, Transport,
     TransportError,
@@ -23,7 +24,7 @@ pub struct JobOptions {
     pub plugin: Option<PathBuf>,
     /// Parameters set above every other source.
     pub settings: Vec<Setting>,
-    thread_level: ThreadLevel,
+    level: Level,
 }
 
 impl Default for JobOptions {
@@ -31,7 +32,7 @@ impl Default for JobOptions {
         JobOptions {
             plugin: None,
             settings: Vec::new(),
-            thread_level: ThreadLevel::Multiple,
+            level: Level::Multiple,
         }
     }
 }
@@ -43,7 +44,13 @@ impl JobOptions {
     /// # Safety
     /// The program keeps to the level: see [`Component::init`].
     pub unsafe fn assume_threads(mut self, level: ThreadLevel) -> Self {
-        self.thread_level = level;
+        self.level = level.into();
+        self
+    }
+
+    /// Asks for [`Level::TaskMultiple`]: tasks wait without their threads.
+    pub fn task_multiple(mut self) -> Self {
+        self.level = Level::TaskMultiple;
         self
     }
 }
@@ -67,6 +74,9 @@ pub enum JobError {
     /// A call of the transport failed.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// The progress thread cannot be started.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     /// The transport has no way to a rank.
     #[error("rank {rank}: the transport {transport:?} cannot reach it")]
     Unreachable {
@@ -113,7 +123,7 @@ pub static RANKS_PER_NODE: Declaration = Declaration::new(
 .help(
     "Pretends that each node has this many ranks, in their order; 0 takes the nodes that there are",
 )
-.level(Level::DEV_ALL)
+.level(ParamLevel::DEV_ALL)
 .allowed(Allowed::Range {
     min: 0,
     max: i32::MAX as i64,
@@ -122,6 +132,8 @@ pub static RANKS_PER_NODE: Declaration = Declaration::new(
 /// This process as a rank of a job, connected to every rank. Shared as an `Arc`; any thread may
 /// call, within the level of its [`JobOptions`].
 pub struct Job {
+    // First: its thread uses the transport.
+    runtime: Runtime,
     // The transport ends before the bootstrap: ending it may still log with this rank's name.
     transport: Transport,
     others: Vec<Transport>,
@@ -169,9 +181,10 @@ impl Job {
             bootstrap: Arc::clone(&bootstrap),
         };
         let component = Component::open(Plugin::open(&path, services)?)?;
+        let plan = crt::Plan::make(&params, options.level)?;
         // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by whoever
-        // called `assume_threads`.
-        let mut transports = unsafe { component.init(options.thread_level) }?;
+        // called `assume_threads`, and is no weaker here.
+        let mut transports = unsafe { component.init(plan.transport_level(options.level)) }?;
         let best = transports
             .iter()
             .enumerate()
@@ -226,7 +239,9 @@ impl Job {
                 }
             });
         }
+        let crowded = is_crowded(bootstrap.as_ref());
         Ok(Arc::new(Job {
+            runtime: Runtime::start(plan, &transport, crowded)?,
             transport,
             others: transports,
             endpoints,
@@ -287,6 +302,12 @@ impl Job {
             })
     }
 
+    /// How calls wait: the mode, the thread level provided, and what makes progress.
+    #[inline]
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// The other processes, out of band.
     pub fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
         &self.bootstrap
@@ -312,7 +333,7 @@ impl Job {
     /// transport while waiting.
     pub fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError> {
         Ok(self.bootstrap.allgather(data, &mut || {
-            self.transport.progress();
+            self.runtime.engine().visit();
         })?)
     }
 
@@ -320,7 +341,7 @@ impl Job {
     /// nothing about operations under way: flush first.
     pub fn barrier(&self) -> Result<(), JobError> {
         Ok(self.bootstrap.fence(&mut || {
-            self.transport.progress();
+            self.runtime.engine().visit();
         })?)
     }
 
@@ -385,6 +406,15 @@ impl std::fmt::Debug for Job {
             self.transport
         )
     }
+}
+
+/// Whether the node of this rank has more ranks than processors.
+fn is_crowded(bootstrap: &dyn Bootstrap) -> bool {
+    let here = bootstrap.node(bootstrap.rank());
+    let ranks = (0..bootstrap.size())
+        .filter(|rank| bootstrap.node(*rank) == here)
+        .count();
+    std::thread::available_parallelism().is_ok_and(|processors| ranks > processors.get())
 }
 
 /// Connects to every rank, or to none.

@@ -5,6 +5,7 @@
 //! - [`job`] puts the two together: a process as a rank, connected to all others.
 //! - [`comm`] is groups of its ranks, with hooks for layers; [`coll`] what they do collectively.
 //! - `mailbox` carries small messages made of puts, `schedule` runs collectives over them.
+//! - [`crt`] is how calls wait: as the master, as a thread or as a task, and who makes progress meanwhile.
 //! - [`win`] is one-sided communication in terms of windows.
 //! - [`process`] is who a process is, for others on its machine.
 //! - [`params`] and [`log`] are the plugin's and the host's settings and messages.
@@ -16,6 +17,7 @@ pub mod bootstrap;
 pub mod coll;
 pub mod comm;
 pub mod command;
+pub mod crt;
 pub mod job;
 pub mod launcher;
 pub mod loader;

@@ -98,14 +98,9 @@ impl Window {
     /// Waits for an operation and gives the word that it fetched, if it did.
     pub(super) fn finish_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
         let state = self.parts.slots.slot(issued.slot);
-        let mut waiter = self.link.waiter(call);
-        let status = loop {
-            match state.status() {
-                Some(status) => break status,
-                // On an error the slot stays taken: the operation may still complete.
-                None => waiter.step()?,
-            }
-        };
+        // On an error the slot stays taken: the operation may still complete.
+        self.link.wait_until(call, || state.status().is_some())?;
+        let status = state.status().unwrap_or(0);
         let word = Slots::word(self.parts.control.plan(), issued.slot);
         let value = self
             .parts

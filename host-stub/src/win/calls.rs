@@ -23,6 +23,7 @@ impl Window {
         target: Target<'_>,
     ) -> WinResult<()> {
         let call = "put";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, true)?;
         let mut room = KeyRoom::uninit();
         let transfer = self.transfer(call, peer, origin.cast_mut(), layout, &target, &mut room)?;
@@ -45,6 +46,7 @@ impl Window {
         target: Target<'_>,
     ) -> WinResult<()> {
         let call = "get";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, false)?;
         let mut room = KeyRoom::uninit();
         let transfer = self.transfer(call, peer, origin, layout, &target, &mut room)?;
@@ -70,6 +72,7 @@ impl Window {
         op: Op,
     ) -> WinResult<()> {
         let call = "accumulate";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, true)?;
         defined(call, op, target.layout.datatype(), false)?;
         let mut room = KeyRoom::uninit();
@@ -97,6 +100,7 @@ impl Window {
         op: Op,
     ) -> WinResult<()> {
         let call = "get_accumulate";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, op != Op::NoOp)?;
         let fetch = Fetch {
             origin,
@@ -128,6 +132,7 @@ impl Window {
         op: Op,
     ) -> WinResult<()> {
         let call = "fetch_and_op";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, rank, op != Op::NoOp)?;
         let one = Layout::contiguous(datatype, 1);
         let fetch = Fetch {
@@ -163,6 +168,7 @@ impl Window {
         displacement: u64,
     ) -> WinResult<()> {
         let call = "compare_and_swap";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, rank, true)?;
         if datatype.is_float() {
             return Err(WinError::InvalidOperation {
@@ -198,6 +204,7 @@ impl Window {
         target: Target<'_>,
     ) -> WinResult<Request<'_>> {
         let call = "rput";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed_request(call, target.rank)?;
         let mut room = KeyRoom::uninit();
         let transfer = self.transfer(call, peer, origin.cast_mut(), layout, &target, &mut room)?;
@@ -221,6 +228,7 @@ impl Window {
         target: Target<'_>,
     ) -> WinResult<Request<'_>> {
         let call = "rget";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed_request(call, target.rank)?;
         let mut room = KeyRoom::uninit();
         let transfer = self.transfer(call, peer, origin, layout, &target, &mut room)?;
@@ -245,6 +253,7 @@ impl Window {
         op: Op,
     ) -> WinResult<Request<'_>> {
         let call = "raccumulate";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed_request(call, target.rank)?;
         defined(call, op, target.layout.datatype(), false)?;
         let mut room = KeyRoom::uninit();
@@ -273,6 +282,7 @@ impl Window {
         op: Op,
     ) -> WinResult<Request<'_>> {
         let call = "rget_accumulate";
+        let _entered = self.link.enter(call)?;
         let peer = self.allowed_request(call, target.rank)?;
         let fetch = Fetch {
             origin,

@@ -97,6 +97,9 @@ pub enum WinError {
         /// What is wrong.
         reason: &'static str,
     },
+    /// The thread level provided does not allow the call to this thread.
+    #[error(transparent)]
+    Level(#[from] crate::crt::LevelError),
     /// The operation is not defined on the datatype, or not for the call.
     #[error("{call}: operation {op} is not defined {why} (datatype {datatype:?})")]
     InvalidOperation {

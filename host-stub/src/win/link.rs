@@ -8,21 +8,10 @@ use plugin_api::{ModuleFlags, Status};
 use super::error::{WinError, WinResult};
 use super::intent::Intent;
 use super::members::Members;
+use crate::crt::{Blocking, Completion, Engine, Entered, Pace};
 use crate::job::Job;
 use crate::loader::Transport;
 use crate::process::Process;
-
-/// Visits of a wait loop in which nothing completes before it yields the processor at each. Long
-/// enough for a peer that runs on another core to answer, short against a time slice, because the
-/// peer may need this core.
-const SPINS: u32 = 32;
-/// Yields in vain before a wait loop sleeps between its visits, where processes outnumber
-/// processors: what it waits for may be a thread that yielding alone does not let run for long.
-const YIELDS: u32 = 16;
-/// How long it sleeps; the system's timers make that some 50 microseconds.
-const NAP: Duration = Duration::from_micros(1);
-/// Visits of a wait loop between two looks at the job.
-const LOOKS: u32 = 1024;
 
 /// The job and its transport.
 pub(super) struct Link {
@@ -36,8 +25,6 @@ pub(super) struct Link {
     /// has to wait for an earlier one. With several contexts threads use different paths to a
     /// target, and calls that are ordered between threads would not be on the way.
     pub(super) ordered: bool,
-    /// Whether this node has more ranks than processors.
-    pub(super) crowded: bool,
     /// Other ranks of the window whose processes can be seen from here.
     watched: Box<[(usize, Process)]>,
     /// When they were last looked for.
@@ -46,16 +33,6 @@ pub(super) struct Link {
 
 /// How often a wait looks whether the other processes still run.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-
-/// Whether the node of this rank has more ranks than processors.
-fn is_crowded(job: &Job) -> bool {
-    let bootstrap = job.bootstrap();
-    let here = bootstrap.node(job.rank());
-    let ranks = (0..job.size())
-        .filter(|rank| bootstrap.node(*rank) == here)
-        .count();
-    std::thread::available_parallelism().is_ok_and(|processors| ranks > processors.get())
-}
 
 impl Link {
     pub(super) fn new(members: Members) -> Link {
@@ -67,7 +44,6 @@ impl Link {
             size: members.size(),
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
                 && attributes.contexts <= 1,
-            crowded: is_crowded(&job),
             members,
             transport,
             job,
@@ -92,7 +68,7 @@ impl Link {
     /// Progresses the transport once; returns how much completed.
     #[inline]
     pub(super) fn progress(&self, call: &'static str) -> WinResult<i32> {
-        match self.transport.progress() {
+        match self.engine().progress() {
             count if count >= 0 => Ok(count),
             code => Err(self.progress_failed(call, code)),
         }
@@ -133,61 +109,103 @@ impl Link {
         }
     }
 
-    /// The steps of a wait loop.
+    /// The steps of a loop that tries something again.
     #[inline]
     pub(super) fn waiter(&self, call: &'static str) -> Waiter<'_> {
         Waiter {
             link: self,
             call,
-            idle: 0,
-            visits: 0,
+            pace: Pace::default(),
         }
     }
 
-    /// Waits until `done` says so.
+    /// Waits until `done` says so, which any thread that makes progress may ask.
     #[inline]
     pub(super) fn wait_until(
         &self,
         call: &'static str,
-        mut done: impl FnMut() -> bool,
+        done: impl Fn() -> bool + Sync,
     ) -> WinResult<()> {
-        let mut waiter = self.waiter(call);
-        while !done() {
-            waiter.step()?;
+        self.engine().wait(&Until {
+            link: self,
+            call,
+            done,
+        })
+    }
+
+    /// Waits until a request is complete.
+    #[inline]
+    pub(super) fn wait_request(
+        &self,
+        call: &'static str,
+        completion: &Completion,
+    ) -> WinResult<()> {
+        let until = Until {
+            link: self,
+            call,
+            done: || completion.is_complete(),
+        };
+        self.engine().wait_request(&until, completion)
+    }
+
+    /// What waits and makes progress.
+    #[inline]
+    pub(super) fn engine(&self) -> &Engine {
+        self.job.runtime().engine()
+    }
+
+    /// Begins a call, if the thread level allows it to this thread.
+    #[inline]
+    pub(super) fn enter(&self, call: &'static str) -> WinResult<Option<Entered<'_>>> {
+        match self.job.runtime().checker() {
+            None => Ok(None),
+            Some(checker) => Ok(Some(checker.enter(call)?)),
         }
-        Ok(())
     }
 }
 
-/// A wait loop's body: progress, yield, and an end when the job has failed.
+/// A wait of a window.
+struct Until<'a, F> {
+    link: &'a Link,
+    call: &'static str,
+    done: F,
+}
+
+impl<F: Fn() -> bool + Sync> Blocking for Until<'_, F> {
+    type Error = WinError;
+
+    #[inline]
+    fn is_done(&self) -> bool {
+        (self.done)()
+    }
+
+    fn look(&self) -> WinResult<()> {
+        self.link.check(self.call)
+    }
+
+    fn progress_failed(&self, code: i32) -> WinError {
+        self.link.progress_failed(self.call, code)
+    }
+}
+
+/// A loop that tries something again, such as a post that found no room: progress between two tries,
+/// and an end when the job has failed.
 pub(super) struct Waiter<'a> {
     link: &'a Link,
     call: &'static str,
-    idle: u32,
-    visits: u32,
+    pace: Pace,
 }
 
 impl Waiter<'_> {
     /// One visit.
     #[inline]
     pub(super) fn step(&mut self) -> WinResult<()> {
-        if self.link.progress(self.call)? > 0 {
-            self.idle = 0;
-        } else {
-            self.idle = self.idle.saturating_add(1);
-        }
-        self.visits = self.visits.wrapping_add(1);
-        if self.idle <= SPINS {
-            std::hint::spin_loop();
-        } else if self.idle <= SPINS + YIELDS || !self.link.crowded {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(NAP);
-        }
-        if self.visits.is_multiple_of(LOOKS) {
-            self.link.check(self.call)?;
-        }
-        Ok(())
+        let (link, call) = (self.link, self.call);
+        link.engine().step(
+            &mut self.pace,
+            |code| link.progress_failed(call, code),
+            || link.check(call),
+        )
     }
 
     /// Several visits: the pause between two tries to take a lock, longer with every try.

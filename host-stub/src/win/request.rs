@@ -10,7 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use plugin_api::Status;
 
 use super::error::{WinError, WinResult};
+use super::link::Link;
 use super::window::Window;
+use crate::crt::Completion;
 
 /// What the callbacks of one request count. Its address is their `data`.
 #[derive(Default)]
@@ -18,6 +20,7 @@ pub(super) struct RequestState {
     /// Pieces under way, plus one while the request is being issued.
     pending: AtomicUsize,
     failed: AtomicI32,
+    end: Completion,
 }
 
 impl RequestState {
@@ -26,6 +29,7 @@ impl RequestState {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes that a piece ended. The request may be gone when this returns.
     #[inline]
     pub(super) fn finish(&self, status: i32) {
         if status < 0 {
@@ -34,13 +38,30 @@ impl RequestState {
                 .failed
                 .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
         }
-        // Pairs with the Acquire load in `is_done`.
-        self.pending.fetch_sub(1, Ordering::Release);
+        // Release: what each piece did comes before the end, which the last one makes.
+        match self.pending.fetch_sub(1, Ordering::AcqRel) {
+            1 => {
+                self.end.complete();
+            }
+            0 => self.finished_twice(),
+            _ => {}
+        }
+    }
+
+    /// More pieces ended than began: the plugin called a callback twice.
+    #[cold]
+    fn finished_twice(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        if cfg!(debug_assertions) {
+            tracing::error!(
+                "a request was completed twice: a callback of the plugin ran once too often"
+            );
+        }
     }
 
     #[inline]
     fn is_done(&self) -> bool {
-        self.pending.load(Ordering::Acquire) == 0
+        self.end.is_complete()
     }
 }
 
@@ -82,6 +103,7 @@ impl RequestPool {
         let fields = unsafe { state.as_ref() };
         fields.failed.store(0, Ordering::Relaxed);
         fields.pending.store(1, Ordering::Relaxed);
+        fields.end.renew();
         state
     }
 
@@ -139,6 +161,9 @@ impl<'w> Request<'w> {
         let issued = issue(fields);
         fields.finish(0);
         issued?;
+        if !fields.is_done() {
+            window.link.engine().issued();
+        }
         Ok(request)
     }
 
@@ -152,9 +177,47 @@ impl<'w> Request<'w> {
         }
     }
 
+    pub(super) fn link(&self) -> &'w Link {
+        &self.window.link
+    }
+
+    /// The end of the request, unless it was ended.
+    pub(super) fn completion(&self) -> Option<&'w Completion> {
+        // SAFETY: the pool keeps the state as long as the window.
+        self.state.map(|state| unsafe { &(*state.as_ptr()).end })
+    }
+
+    /// Whether its outcome was asked for, or there was nothing to do.
+    pub(super) fn is_ended(&self) -> bool {
+        self.state.is_none()
+    }
+
+    /// Whether the operation is complete.
+    pub(super) fn is_over(&self) -> bool {
+        self.completion().is_none_or(Completion::is_complete)
+    }
+
+    /// Ends a request whose operation is complete; gives its failure, once.
+    pub(super) fn end_complete(&mut self) -> WinResult<()> {
+        match self.state {
+            Some(state) => self.end(state),
+            None => Ok(()),
+        }
+    }
+
+    /// Progress for a future that nobody else makes progress for.
+    pub(super) fn poll_progress(&self) -> WinResult<()> {
+        let link = self.link();
+        if link.progress(self.call)? == 0 {
+            link.check(self.call)?;
+        }
+        Ok(())
+    }
+
     /// Progresses, and says whether the operation is complete. Once it is, its failure is reported
     /// here, once; further calls say true.
     pub fn test(&mut self) -> WinResult<bool> {
+        let _entered = self.window.link.enter("test")?;
         let Some(state) = self.state else {
             return Ok(true);
         };
@@ -166,8 +229,14 @@ impl<'w> Request<'w> {
                 return Ok(false);
             }
         }
+        self.end(state).map(|()| true)
+    }
+
+    /// Gives the state of a complete request back, and says what came of it.
+    fn end(&mut self, state: NonNull<RequestState>) -> WinResult<()> {
         self.state = None;
-        let failed = fields.failed.load(Ordering::Relaxed);
+        // SAFETY: the pool keeps the state as long as the window.
+        let failed = unsafe { state.as_ref() }.failed.load(Ordering::Relaxed);
         self.window.parts.requests.give_back(state);
         if failed < 0 {
             return Err(WinError::Transport {
@@ -176,7 +245,7 @@ impl<'w> Request<'w> {
                 status: Status(failed),
             });
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Waits until the operation is complete.
@@ -197,19 +266,24 @@ impl<'w> Request<'w> {
     }
 
     fn finish(&mut self) -> WinResult<()> {
-        let mut waiter = self.window.link.waiter(self.call);
-        while !self.test()? {
-            waiter.step()?;
-        }
-        Ok(())
+        let _entered = self.window.link.enter("wait")?;
+        let Some(state) = self.state else {
+            return Ok(());
+        };
+        // SAFETY: the pool keeps the state as long as the window.
+        let fields = unsafe { state.as_ref() };
+        self.window.link.wait_request(self.call, &fields.end)?;
+        self.end(state)
     }
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        if self.state.is_some()
-            && let Err(error) = self.finish()
-        {
+        let Some(end) = self.completion() else {
+            return;
+        };
+        end.detach_waker();
+        if let Err(error) = self.finish() {
             // The state is not given back when the job failed: its callbacks may still come.
             tracing::warn!("a dropped request failed: {error}");
         }

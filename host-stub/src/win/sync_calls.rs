@@ -18,6 +18,7 @@ impl Window {
     /// Ends the open fence epoch and begins the next. Collective. Completes this rank's operations,
     /// and returns when every rank's operations to this one are complete.
     pub fn fence(&self, assertion: Assertion) -> WinResult<()> {
+        let _entered = self.link.enter("fence")?;
         only("fence", assertion, Assertion::all() - Assertion::NOCHECK)?;
         let plan = self.epochs.fence_begin(assertion)?;
         let fenced = (self.table.fence)(self, plan, assertion);
@@ -28,6 +29,7 @@ impl Window {
     /// Opens an access epoch to one rank. Returns when the lock is held, or at once with
     /// [`Assertion::NOCHECK`].
     pub fn lock(&self, kind: LockKind, rank: usize, assertion: Assertion) -> WinResult<()> {
+        let _entered = self.link.enter("lock")?;
         only("lock", assertion, Assertion::NOCHECK)?;
         self.peer("lock", rank)?;
         self.epochs.lock_begin(rank, self.link.rank)?;
@@ -47,6 +49,7 @@ impl Window {
 
     /// Completes operations to a rank, and closes the epoch that [`lock`](Self::lock) opened.
     pub fn unlock(&self, rank: usize) -> WinResult<()> {
+        let _entered = self.link.enter("unlock")?;
         self.peer("unlock", rank)?;
         let held = match self.epochs.unlock_begin(rank)? {
             Held::Shared => Some(LockKind::Shared),
@@ -60,6 +63,7 @@ impl Window {
 
     /// Opens an access epoch to every rank, with shared locks.
     pub fn lock_all(&self, assertion: Assertion) -> WinResult<()> {
+        let _entered = self.link.enter("lock_all")?;
         only("lock_all", assertion, Assertion::NOCHECK)?;
         self.epochs.lock_all_begin()?;
         let (locked, held) = if assertion.contains(Assertion::NOCHECK) {
@@ -73,6 +77,7 @@ impl Window {
 
     /// Completes all operations, and closes the epoch that [`lock_all`](Self::lock_all) opened.
     pub fn unlock_all(&self) -> WinResult<()> {
+        let _entered = self.link.enter("unlock_all")?;
         let held = self.epochs.unlock_all_begin()?;
         let unlocked = (self.table.unlock_all)(self, held == Held::Shared);
         self.epochs.unlock_all_end();
@@ -82,6 +87,7 @@ impl Window {
     /// Completes this rank's operations to a rank, there and here. In lock and lock_all epochs.
     pub fn flush(&self, rank: usize) -> WinResult<()> {
         let call = "flush";
+        let _entered = self.link.enter(call)?;
         self.peer(call, rank)?;
         self.epochs.check_flush(call, Some(rank))?;
         (self.table.flush)(self, call, rank)
@@ -90,6 +96,7 @@ impl Window {
     /// Completes this rank's operations to all ranks, there and here. In lock and lock_all epochs.
     pub fn flush_all(&self) -> WinResult<()> {
         let call = "flush_all";
+        let _entered = self.link.enter(call)?;
         self.epochs.check_flush(call, None)?;
         (self.table.flush_all)(self, call)
     }
@@ -97,6 +104,7 @@ impl Window {
     /// Completes this rank's operations to a rank here: their buffers may be used again.
     pub fn flush_local(&self, rank: usize) -> WinResult<()> {
         let call = "flush_local";
+        let _entered = self.link.enter(call)?;
         self.peer(call, rank)?;
         self.epochs.check_flush(call, Some(rank))?;
         (self.table.flush_local)(self, call, rank)
@@ -105,6 +113,7 @@ impl Window {
     /// Completes this rank's operations to all ranks here: their buffers may be used again.
     pub fn flush_local_all(&self) -> WinResult<()> {
         let call = "flush_local_all";
+        let _entered = self.link.enter(call)?;
         self.epochs.check_flush(call, None)?;
         (self.table.flush_local_all)(self, call)
     }
@@ -125,6 +134,7 @@ impl Window {
     /// Opens an access epoch to a group of ranks. Returns when each has posted, or at once with
     /// [`Assertion::NOCHECK`], which their posts then carry too.
     pub fn start(&self, group: &[usize], assertion: Assertion) -> WinResult<()> {
+        let _entered = self.link.enter("start")?;
         only("start", assertion, Assertion::NOCHECK)?;
         self.check_group("start", group)?;
         self.epochs.start_begin()?;
@@ -142,6 +152,7 @@ impl Window {
     /// Completes this rank's operations to the group of [`start`](Self::start), tells it so, and
     /// closes the epoch.
     pub fn complete(&self) -> WinResult<()> {
+        let _entered = self.link.enter("complete")?;
         self.epochs.complete_begin()?;
         let group = std::mem::take(&mut *self.group());
         let completed = (self.table.complete)(self, &group);
@@ -151,6 +162,7 @@ impl Window {
 
     /// Opens this rank's memory to a group of ranks. Does not wait for them.
     pub fn post(&self, group: &[usize], assertion: Assertion) -> WinResult<()> {
+        let _entered = self.link.enter("post")?;
         let allowed = Assertion::NOCHECK | Assertion::NOSTORE | Assertion::NOPUT;
         only("post", assertion, allowed)?;
         self.check_group("post", group)?;
@@ -160,6 +172,7 @@ impl Window {
 
     /// Waits until the whole group of [`post`](Self::post) has completed, and closes the exposure.
     pub fn wait(&self) -> WinResult<()> {
+        let _entered = self.link.enter("wait")?;
         self.epochs.check_exposed("wait")?;
         (self.table.wait)(self)?;
         self.epochs.exposure_end();
@@ -168,6 +181,7 @@ impl Window {
 
     /// Whether the whole group of [`post`](Self::post) has completed; if so, closes the exposure.
     pub fn test(&self) -> WinResult<bool> {
+        let _entered = self.link.enter("test")?;
         self.epochs.check_exposed("test")?;
         let done = (self.table.test)(self)?;
         if done {
@@ -178,6 +192,7 @@ impl Window {
 
     /// Orders this rank's local accesses of its memory with the accesses of others, and progresses.
     pub fn sync(&self) -> WinResult<()> {
+        let _entered = self.link.enter("sync")?;
         (self.table.sync)(self)
     }
 }

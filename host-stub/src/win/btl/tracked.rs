@@ -85,10 +85,7 @@ impl Window {
                 None => waiter.step()?,
             }
         };
-        while !flush.is_done() {
-            waiter.step()?;
-        }
-        Ok(())
+        self.link.wait_until(call, || flush.is_done())
     }
 
     /// As [`wait_pending`](Self::wait_pending), and reports the first failure.

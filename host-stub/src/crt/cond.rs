@@ -1,0 +1,453 @@
+//! Conditions: what a thread or a task sleeps on, and a completion signals.
+//!
+//! Wait and signal alternate, starting with wait. The condition is *on* at first; a wait turns it
+//! off and blocks until a signal turns it on. A signal may come before its waiter sleeps, even
+//! before the call of wait: one such signal is kept (the queue has length one), and that wait returns
+//! at once. Everything is in one word, so that misuse is noticed by the same instruction that would
+//! otherwise succeed, and leaves the word as it was:
+//!
+//! | bits | |
+//! | --- | --- |
+//! | 0 to 2 | the state |
+//! | 3 to 14 | requests that the condition is attached to |
+//! | 15 | whether the waiter was nudged: woken to look around, without a signal |
+//! | 16 to 31 | signals so far, so that a waiter knows its own signal from a later one |
+
+use std::ffi::c_void;
+use std::time::Duration;
+
+use super::sync::{AtomicPtr, AtomicU32, Ordering, futex_wait, futex_wake};
+
+/// Nobody waits.
+const IDLE: u32 = 0;
+/// A signal waits for its waiter.
+const SIGNALLED: u32 = 1;
+/// A thread waits.
+const THREAD: u32 = 2;
+/// A task is about to wait; its name is being written.
+const NAMING: u32 = 3;
+/// A task waits, and its name can be read.
+const TASK: u32 = 4;
+/// Ended by [`Cond::destroy`].
+const DEAD: u32 = 5;
+
+const STATE: u32 = 7;
+const ATTACHED: u32 = 1 << 3;
+const ATTACHED_MASK: u32 = 0x7ff8;
+const NUDGED: u32 = 1 << 15;
+const SIGNAL: u32 = 1 << 16;
+
+/// Why a condition refuses. It is left as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// Two waits in a row.
+    #[error(
+        "crt_wait on a condition that is waited on already: a condition belongs to one thread or task"
+    )]
+    TwoWaits,
+    /// Two signals in a row.
+    #[error("crt_signal on a condition that was signalled already: signals and waits alternate")]
+    TwoSignals,
+    /// The end of a condition that is still needed.
+    #[error(
+        "the condition is waited on, or attached to a request that is not complete; it lives on"
+    )]
+    InUse,
+    /// The condition was ended.
+    #[error("the condition was destroyed")]
+    Destroyed,
+    /// Attached to as many requests as can be counted.
+    #[error("the condition is attached to 4095 requests, and cannot be to one more")]
+    TooMany,
+}
+
+/// How the wait of a condition began.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// The signal had come already.
+    Over,
+    /// To be waited for; the value names the signal.
+    Waiting(Signal),
+}
+
+/// The signal that a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Signal(u32);
+
+/// A condition, as C sees it: `crt_cond_t`. All bytes zero is a new one. Belongs to one thread or
+/// task, which waits; anyone signals. It stays where it is while it is waited on or attached.
+#[repr(C)]
+pub struct Cond {
+    word: AtomicU32,
+    reserved: u32,
+    /// The task that waits, in state [`TASK`].
+    task: AtomicPtr<c_void>,
+}
+
+impl Default for Cond {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Cond {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let word = self.word.load(Ordering::Relaxed);
+        f.debug_struct("Cond")
+            .field("on", &self.is_on())
+            .field("attached", &((word & ATTACHED_MASK) / ATTACHED))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Cond {
+    /// A condition that is on, and not signalled.
+    pub fn new() -> Cond {
+        Cond {
+            word: AtomicU32::new(IDLE),
+            reserved: 0,
+            task: AtomicPtr::new(std::ptr::null_mut()),
+        }
+    }
+
+    /// Whether nobody waits.
+    pub fn is_on(&self) -> bool {
+        matches!(self.word.load(Ordering::Acquire) & STATE, IDLE | SIGNALLED)
+    }
+
+    /// Changes the word as `next` says; gives the word before. Acquire and Release in one, so that
+    /// what the signaller did before is seen by the waiter after.
+    fn change(&self, mut next: impl FnMut(u32) -> Result<u32, Misuse>) -> Result<u32, Misuse> {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            match self.word.compare_exchange_weak(
+                word,
+                next(word)?,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(before) => return Ok(before),
+                Err(found) => word = found,
+            }
+        }
+    }
+
+    /// The first half of a wait: takes a signal that has come, or turns the condition off.
+    /// `as_task`: [`name_task`](Self::name_task) comes next.
+    #[inline]
+    pub(crate) fn begin(&self, as_task: bool) -> Result<Begun, Misuse> {
+        let before = self.change(|word| match word & STATE {
+            IDLE => Ok(word + if as_task { NAMING } else { THREAD }),
+            SIGNALLED => Ok(word - SIGNALLED),
+            DEAD => Err(Misuse::Destroyed),
+            _ => Err(Misuse::TwoWaits),
+        })?;
+        Ok(match before & STATE {
+            SIGNALLED => Begun::Over,
+            _ => Begun::Waiting(Signal(before & !(SIGNAL - 1))),
+        })
+    }
+
+    /// Takes a signal that has come, as a whole wait; false when none has.
+    #[inline]
+    pub(crate) fn take_signal(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        // A failure, because of another bit, leaves it to `begin`.
+        word & STATE == SIGNALLED
+            && self
+                .word
+                .compare_exchange(word, word - SIGNALLED, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Says which task waits. False when the signal came meanwhile: the wait is over.
+    pub(crate) fn name_task(&self, signal: Signal, task: *mut c_void) -> bool {
+        self.task.store(task, Ordering::Relaxed);
+        // Release with the name, for the signaller's Acquire.
+        self.change(|word| {
+            if word & STATE == NAMING && word & !(SIGNAL - 1) == signal.0 {
+                Ok(word - NAMING + TASK)
+            } else {
+                Err(Misuse::TwoSignals)
+            }
+        })
+        .is_ok()
+    }
+
+    /// Whether the signal of a wait has come. Then the wait is over.
+    #[inline]
+    pub(crate) fn has_come(&self, signal: Signal) -> bool {
+        self.word.load(Ordering::Acquire) & !(SIGNAL - 1) != signal.0
+    }
+
+    /// Sleeps as a thread until the signal comes, or a nudge, at most for `limit`. True when the
+    /// signal has come; else the wait goes on.
+    pub(crate) fn sleep(&self, signal: Signal, limit: Option<Duration>) -> bool {
+        loop {
+            let word = self.word.load(Ordering::Acquire);
+            if word & !(SIGNAL - 1) != signal.0 {
+                return true;
+            }
+            if word & NUDGED != 0 {
+                return self.take_nudge(signal);
+            }
+            futex_wait(&self.word, word, limit);
+            if limit.is_some() {
+                return self.take_nudge(signal);
+            }
+        }
+    }
+
+    /// Forgets a nudge. True when the signal of a wait has come.
+    pub(crate) fn take_nudge(&self, signal: Signal) -> bool {
+        let word = self.word.fetch_and(!NUDGED, Ordering::AcqRel);
+        word & !(SIGNAL - 1) != signal.0
+    }
+
+    /// Wakes the waiter without a signal, or keeps it from falling asleep once; gives the task to
+    /// resume, if one waits.
+    pub(crate) fn nudge(&self) -> Option<*mut c_void> {
+        let mut task = std::ptr::null_mut();
+        let before = self.change(|word| {
+            if word & STATE == TASK {
+                task = self.task.load(Ordering::Relaxed);
+            }
+            Ok(word | NUDGED)
+        });
+        match before.unwrap_or(IDLE) & STATE {
+            THREAD => futex_wake(std::ptr::from_ref(&self.word).cast()),
+            TASK => return Some(task),
+            _ => {}
+        }
+        None
+    }
+
+    /// Turns the condition on, and gives the task to resume if one waited. A thread that waited is
+    /// woken. The condition may be gone when this returns.
+    #[inline]
+    fn turn_on(&self, detach: u32) -> Result<Option<*mut c_void>, Misuse> {
+        let address = std::ptr::from_ref(&self.word).cast::<u32>();
+        let mut task = std::ptr::null_mut();
+        let before = self.change(|word| {
+            let after = word.wrapping_add(SIGNAL) - detach;
+            match word & STATE {
+                IDLE => Ok(word - detach + SIGNALLED),
+                SIGNALLED if detach == 0 => Err(Misuse::TwoSignals),
+                SIGNALLED => Ok(word - detach),
+                DEAD => Err(Misuse::Destroyed),
+                state => {
+                    if state == TASK {
+                        // Read before the waiter can go on and write another.
+                        task = self.task.load(Ordering::Relaxed);
+                    }
+                    Ok((after & !STATE) + IDLE)
+                }
+            }
+        })?;
+        match before & STATE {
+            THREAD => {
+                futex_wake(address);
+                Ok(None)
+            }
+            TASK => Ok(Some(task)),
+            SIGNALLED => Err(Misuse::TwoSignals),
+            _ => Ok(None),
+        }
+    }
+
+    /// Signals; gives the task to resume, if one waited.
+    #[inline]
+    pub(crate) fn raise(&self) -> Result<Option<*mut c_void>, Misuse> {
+        self.turn_on(0)
+    }
+
+    /// Signals for a request that the condition was attached to, and detaches it from that.
+    #[inline]
+    pub(crate) fn raise_attached(&self) -> Result<Option<*mut c_void>, Misuse> {
+        self.turn_on(ATTACHED)
+    }
+
+    /// Counts a request that will signal.
+    pub(crate) fn attach(&self) -> Result<(), Misuse> {
+        self.change(|word| match word & STATE {
+            DEAD => Err(Misuse::Destroyed),
+            _ if word & ATTACHED_MASK == ATTACHED_MASK => Err(Misuse::TooMany),
+            _ => Ok(word + ATTACHED),
+        })
+        .map(drop)
+    }
+
+    /// Whether a request is to signal yet.
+    #[inline]
+    pub(crate) fn is_attached(&self) -> bool {
+        // Acquire: pairs with the signal, which ends the attachment in the same instruction.
+        self.word.load(Ordering::Acquire) & ATTACHED_MASK != 0
+    }
+
+    /// Takes a request off the count that will not signal.
+    pub(crate) fn detach(&self) {
+        // Cannot fail: who detaches was counted.
+        let _ = self.change(|word| match word & ATTACHED_MASK {
+            0 => Err(Misuse::Destroyed),
+            _ => Ok(word - ATTACHED),
+        });
+    }
+
+    /// Ends the condition. [`Misuse::InUse`]: it is waited on, or attached to a request; it lives on.
+    pub fn destroy(&self) -> Result<(), Misuse> {
+        self.change(|word| match (word & STATE, word & ATTACHED_MASK) {
+            (DEAD, _) => Err(Misuse::Destroyed),
+            (IDLE | SIGNALLED, 0) => Ok(word & !STATE | DEAD),
+            _ => Err(Misuse::InUse),
+        })
+        .map(drop)
+    }
+
+    /// Makes a destroyed condition new.
+    pub fn renew(&self) -> Result<(), Misuse> {
+        self.change(|word| match word & STATE {
+            DEAD => Ok(word & !STATE),
+            _ => Err(Misuse::InUse),
+        })
+        .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(cond: &Cond) -> Result<(), Misuse> {
+        match cond.begin(false)? {
+            Begun::Over => {}
+            Begun::Waiting(signal) => {
+                cond.sleep(signal, None);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn zero_bytes_are_a_new_condition() {
+        const {
+            assert!(size_of::<Cond>() == 16);
+            assert!(align_of::<Cond>() == 8);
+        }
+        // SAFETY: integers and a pointer, for which zero is a value.
+        let cond: Cond = unsafe { std::mem::zeroed() };
+        assert!(cond.is_on());
+        cond.raise().unwrap();
+        wait(&cond).unwrap();
+    }
+
+    #[test]
+    fn two_signals_in_a_row_are_one() {
+        let cond = Cond::new();
+        assert_eq!(cond.raise(), Ok(None));
+        assert_eq!(cond.raise(), Err(Misuse::TwoSignals));
+        wait(&cond).unwrap();
+        // Only one was kept.
+        let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
+            panic!("a second signal was kept");
+        };
+        assert!(!cond.sleep(signal, Some(Duration::from_millis(1))));
+        assert_eq!(cond.raise(), Ok(None));
+        assert!(cond.has_come(signal));
+    }
+
+    #[test]
+    fn two_waits_in_a_row_leave_the_first_waiting() {
+        let cond = Cond::new();
+        let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
+            panic!("signalled by nobody");
+        };
+        assert_eq!(wait(&cond), Err(Misuse::TwoWaits));
+        assert!(!cond.is_on());
+        cond.raise().unwrap();
+        assert!(cond.sleep(signal, None));
+    }
+
+    #[test]
+    fn a_condition_in_use_is_not_destroyed() {
+        let cond = Cond::new();
+        let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
+            panic!("signalled by nobody");
+        };
+        assert_eq!(cond.destroy(), Err(Misuse::InUse));
+        cond.raise().unwrap();
+        assert!(cond.has_come(signal));
+        cond.attach().unwrap();
+        assert_eq!(cond.destroy(), Err(Misuse::InUse));
+        cond.raise_attached().unwrap();
+        cond.destroy().unwrap();
+        assert_eq!(cond.destroy(), Err(Misuse::Destroyed));
+        assert_eq!(cond.raise(), Err(Misuse::Destroyed));
+        assert_eq!(wait(&cond), Err(Misuse::Destroyed));
+        assert_eq!(cond.attach(), Err(Misuse::Destroyed));
+        cond.renew().unwrap();
+        cond.raise().unwrap();
+        wait(&cond).unwrap();
+    }
+
+    #[test]
+    fn a_signal_knows_its_wait_when_the_count_wraps() {
+        let cond = Cond::new();
+        for _ in 0..(1 << 16) + 10 {
+            let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
+                panic!("signalled by nobody");
+            };
+            cond.raise().unwrap();
+            assert!(cond.sleep(signal, None));
+        }
+        assert_eq!(cond.word.load(Ordering::Relaxed) & 0xffff, IDLE);
+    }
+
+    #[test]
+    fn a_task_is_named_to_its_signaller() {
+        let cond = Cond::new();
+        let task = std::ptr::without_provenance_mut(0x40);
+        let Begun::Waiting(signal) = cond.begin(true).unwrap() else {
+            panic!("signalled by nobody");
+        };
+        assert!(cond.name_task(signal, task));
+        assert_eq!(cond.raise(), Ok(Some(task)));
+        assert!(cond.has_come(signal));
+        // A signal that comes before the name.
+        let Begun::Waiting(signal) = cond.begin(true).unwrap() else {
+            panic!("signalled by nobody");
+        };
+        assert_eq!(cond.raise(), Ok(None));
+        assert!(!cond.name_task(signal, task));
+    }
+
+    #[test]
+    fn attachments_are_counted_and_bounded() {
+        let cond = Cond::new();
+        for _ in 0..4095 {
+            cond.attach().unwrap();
+        }
+        assert_eq!(cond.attach(), Err(Misuse::TooMany));
+        for _ in 0..4095 {
+            cond.detach();
+        }
+        cond.destroy().unwrap();
+    }
+
+    #[test]
+    fn two_threads_alternate() {
+        let (ping, pong) = (Cond::new(), Cond::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    wait(&ping).unwrap();
+                    pong.raise().unwrap();
+                }
+            });
+            for _ in 0..20_000 {
+                ping.raise().unwrap();
+                wait(&pong).unwrap();
+            }
+        });
+    }
+}

@@ -1,0 +1,241 @@
+//! What a tasking runtime lends to the host, so that a task can wait without its thread.
+//!
+//! The table has the layout of C's `crt_hooks_t`. A runtime that can take a task off its thread
+//! and put it back (Argobots, coroutines) gives `suspend` and `resume`; one that can only run another
+//! task for a while (`taskyield` under LLVM's libomp) gives `yield`.
+
+use std::ffi::c_void;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The functions of a tasking runtime. What is claimed must be there.
+///
+/// `resume` may be called before `suspend` was entered for the same wait, from any thread: then that
+/// suspend returns at once. `suspend` may return early; it is called again.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hooks {
+    /// Bytes of this table.
+    pub size: u32,
+    /// What the runtime can do: [`CAN_SUSPEND`] and [`CAN_YIELD`].
+    pub claims: u32,
+    /// The task that calls; NULL outside of any, where a wait blocks the thread.
+    pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
+    /// Takes the calling task, which is `task`, off its thread until it is resumed.
+    pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
+    /// Lets a task go on that is suspended, or is about to be. Must not block.
+    pub resume: Option<unsafe extern "C" fn(task: *mut c_void)>,
+    /// Runs another task on this thread, if there is one.
+    pub yield_now: Option<unsafe extern "C" fn()>,
+}
+
+/// The runtime has `running`, `suspend` and `resume`.
+pub const CAN_SUSPEND: u32 = 1;
+/// The runtime has `running` and `yield_now`.
+pub const CAN_YIELD: u32 = 2;
+
+/// Why a table of hooks is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HooksError {
+    /// A table of another size.
+    #[error("hooks: a table of {found} B, wanted {wanted} B: crt.h is another version's")]
+    Size {
+        /// Its size.
+        found: u32,
+        /// This version's.
+        wanted: u32,
+    },
+    /// A claim without its functions, or one that nobody knows.
+    #[error("hooks: the runtime claims that it can {claim}, but {missing}")]
+    Claim {
+        /// What is claimed.
+        claim: &'static str,
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// No claim at all.
+    #[error("hooks: the runtime claims neither suspend nor yield, so there is nothing to call")]
+    Nothing,
+    /// The runtime was tried, and does not do what it claims.
+    #[error("hooks: {0}")]
+    Tried(&'static str),
+}
+
+static HOOKS: RwLock<Option<Arc<Hooks>>> = RwLock::new(None);
+
+/// The hooks as the waiting side uses them: complete for what they claim.
+#[derive(Clone)]
+pub(crate) struct Tasks(Arc<Hooks>);
+
+fn check(hooks: &Hooks) -> Result<(), HooksError> {
+    let wanted = size_of::<Hooks>() as u32;
+    if hooks.size != wanted {
+        return Err(HooksError::Size {
+            found: hooks.size,
+            wanted,
+        });
+    }
+    let lacks = |claim, missing| Err(HooksError::Claim { claim, missing });
+    if hooks.claims & !(CAN_SUSPEND | CAN_YIELD) != 0 {
+        return lacks("do something else", "only suspend and yield are known here");
+    }
+    if hooks.claims & CAN_SUSPEND != 0 {
+        if hooks.suspend.is_none() {
+            return lacks("suspend tasks", "gives no suspend function");
+        }
+        if hooks.resume.is_none() {
+            return lacks("suspend tasks", "gives no resume function");
+        }
+        if hooks.running.is_none() {
+            return lacks("suspend tasks", "gives no function for the running task");
+        }
+    }
+    if hooks.claims & CAN_YIELD != 0 {
+        if hooks.yield_now.is_none() {
+            return lacks("yield", "gives no yield function");
+        }
+        if hooks.running.is_none() {
+            return lacks("yield", "gives no function for the running task");
+        }
+    }
+    if hooks.claims == 0 {
+        return Err(HooksError::Nothing);
+    }
+    Ok(())
+}
+
+/// Sets the hooks of this process's tasking runtime; `None` takes them away. They are used by waits
+/// in task mode that begin afterwards. An error leaves the earlier ones.
+///
+/// # Safety
+/// The functions do what the table says, and stay as long as anything waits.
+pub unsafe fn set_hooks(hooks: Option<&Hooks>) -> Result<(), HooksError> {
+    let checked = match hooks {
+        None => None,
+        Some(hooks) => {
+            check(hooks)?;
+            Some(Arc::new(*hooks))
+        }
+    };
+    *HOOKS.write().unwrap_or_else(PoisonError::into_inner) = checked;
+    Ok(())
+}
+
+/// The hooks and the task that calls, if it is one.
+pub(crate) fn running_task() -> Option<(Tasks, *mut c_void)> {
+    let hooks = HOOKS
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()?;
+    // SAFETY: whoever set the hooks vouches for them.
+    let task = unsafe { (hooks.running?)() };
+    (!task.is_null()).then_some((Tasks(hooks), task))
+}
+
+/// Lets a suspended task go on.
+pub(crate) fn resume(task: *mut c_void) {
+    let hooks = HOOKS.read().unwrap_or_else(PoisonError::into_inner).clone();
+    match hooks.and_then(|hooks| hooks.resume) {
+        // SAFETY: the task was named by these hooks, and waits for this.
+        Some(resume) => unsafe { resume(task) },
+        None => {
+            tracing::error!("a task cannot be resumed: the hooks were taken away while it waited")
+        }
+    }
+}
+
+impl Tasks {
+    pub(crate) fn can_suspend(&self) -> bool {
+        self.0.claims & CAN_SUSPEND != 0
+    }
+
+    pub(crate) fn can_yield(&self) -> bool {
+        self.0.claims & CAN_YIELD != 0
+    }
+
+    pub(crate) fn suspend(&self, task: *mut c_void) {
+        if let Some(suspend) = self.0.suspend {
+            // SAFETY: `task` is the calling one, as `running` said.
+            unsafe { suspend(task) }
+        }
+    }
+
+    pub(crate) fn yield_now(&self) {
+        if let Some(yield_now) = self.0.yield_now {
+            // SAFETY: whoever set the hooks vouches for them.
+            unsafe { yield_now() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn running() -> *mut c_void {
+        std::ptr::null_mut()
+    }
+
+    unsafe extern "C" fn task(_: *mut c_void) {}
+
+    unsafe extern "C" fn yield_now() {}
+
+    #[test]
+    fn a_claim_needs_its_functions() {
+        let whole = Hooks {
+            size: size_of::<Hooks>() as u32,
+            claims: CAN_SUSPEND | CAN_YIELD,
+            running: Some(running),
+            suspend: Some(task),
+            resume: Some(task),
+            yield_now: Some(yield_now),
+        };
+        assert_eq!(check(&whole), Ok(()));
+        for (hooks, wanted) in [
+            (
+                Hooks {
+                    suspend: None,
+                    ..whole
+                },
+                "no suspend function",
+            ),
+            (
+                Hooks {
+                    resume: None,
+                    ..whole
+                },
+                "no resume function",
+            ),
+            (
+                Hooks {
+                    running: None,
+                    ..whole
+                },
+                "the running task",
+            ),
+            (
+                Hooks {
+                    yield_now: None,
+                    ..whole
+                },
+                "no yield function",
+            ),
+            (Hooks { claims: 0, ..whole }, "neither suspend nor yield"),
+            (Hooks { claims: 4, ..whole }, "only suspend and yield"),
+            (Hooks { size: 8, ..whole }, "a table of 8 B"),
+        ] {
+            let error = check(&hooks).unwrap_err().to_string();
+            assert!(error.contains(wanted), "{error}");
+            // SAFETY: refused, so never called.
+            assert!(unsafe { set_hooks(Some(&hooks)) }.is_err());
+        }
+        let yields = Hooks {
+            claims: CAN_YIELD,
+            suspend: None,
+            resume: None,
+            ..whole
+        };
+        assert_eq!(check(&yields), Ok(()));
+        assert!(running_task().is_none());
+    }
+}

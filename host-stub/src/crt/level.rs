@@ -1,0 +1,229 @@
+//! Thread levels: what a program promises, what it is given, and the check that it keeps to it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plugin_api::ThreadLevel;
+
+use super::mode::Mode;
+
+/// How threads and tasks use the host. MPI's four levels, and one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Level {
+    /// One thread.
+    Single = 0,
+    /// Only the thread that joined the job calls.
+    Funneled = 1,
+    /// Any thread calls, one at a time.
+    Serialized = 2,
+    /// Any threads call at once.
+    Multiple = 3,
+    /// Any tasks call at once, and a blocking call blocks its task only.
+    TaskMultiple = 4,
+}
+
+impl Level {
+    /// The level with a number.
+    pub const fn from_code(code: i32) -> Option<Level> {
+        Some(match code {
+            0 => Level::Single,
+            1 => Level::Funneled,
+            2 => Level::Serialized,
+            3 => Level::Multiple,
+            4 => Level::TaskMultiple,
+            _ => return None,
+        })
+    }
+
+    /// The mode that goes with the level when none was chosen.
+    pub const fn mode(self) -> Mode {
+        match self {
+            Level::Single | Level::Funneled | Level::Serialized => Mode::Master,
+            Level::Multiple => Mode::Thread,
+            Level::TaskMultiple => Mode::Task,
+        }
+    }
+
+    /// The least level that a mode needs.
+    pub const fn needed_by(mode: Mode) -> Level {
+        match mode {
+            Mode::Master => Level::Funneled,
+            Mode::Thread => Level::Multiple,
+            Mode::Task => Level::TaskMultiple,
+        }
+    }
+
+    /// What a program is given that asks for a level, in the mode that it chose, if it chose one.
+    /// The mode decides: master gives no more than funneled, thread gives multiple, task gives task
+    /// multiple.
+    pub fn provided(requested: Level, mode: Mode, chosen: bool) -> Level {
+        match mode {
+            _ if !chosen => requested,
+            Mode::Master => requested.min(Level::Funneled),
+            mode => Level::needed_by(mode),
+        }
+    }
+
+    /// The level that the transport is asked for.
+    pub const fn of_transport(self) -> ThreadLevel {
+        match self {
+            Level::Single => ThreadLevel::Single,
+            Level::Funneled => ThreadLevel::Funneled,
+            Level::Serialized => ThreadLevel::Serialized,
+            Level::Multiple | Level::TaskMultiple => ThreadLevel::Multiple,
+        }
+    }
+}
+
+impl From<ThreadLevel> for Level {
+    fn from(level: ThreadLevel) -> Level {
+        match level {
+            ThreadLevel::Single => Level::Single,
+            ThreadLevel::Funneled => Level::Funneled,
+            ThreadLevel::Serialized => Level::Serialized,
+            ThreadLevel::Multiple => Level::Multiple,
+        }
+    }
+}
+
+/// A call that the provided level does not allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{call}: {what}, and the thread level provided is {provided:?}; ask for a higher one at init, \
+     or choose another mode with OMP_EXTERNAL"
+)]
+pub struct LevelError {
+    /// The call.
+    pub call: &'static str,
+    /// What is not allowed.
+    pub what: &'static str,
+    /// The level.
+    pub provided: Level,
+}
+
+/// A number of the calling thread, not 0 and no other living thread's.
+fn this_thread() -> usize {
+    thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
+}
+
+/// Watches that calls keep to the level, where the host is told to check.
+pub struct Checker {
+    provided: Level,
+    /// The thread that joined the job.
+    main: usize,
+    /// The thread that is in a call, under [`Level::Serialized`].
+    inside: AtomicUsize,
+}
+
+/// A call under way. Ends when dropped.
+pub struct Entered<'a>(Option<&'a AtomicUsize>);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        if let Some(inside) = self.0 {
+            inside.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Checker {
+    /// Checks calls from here on; the calling thread is the one that joined the job.
+    pub fn new(provided: Level) -> Checker {
+        Checker {
+            provided,
+            main: this_thread(),
+            inside: AtomicUsize::new(0),
+        }
+    }
+
+    /// Begins a call of this thread, or says why it may not be made.
+    pub fn enter(&self, call: &'static str) -> Result<Entered<'_>, LevelError> {
+        let refuse = |what| LevelError {
+            call,
+            what,
+            provided: self.provided,
+        };
+        match self.provided {
+            Level::Multiple | Level::TaskMultiple => Ok(Entered(None)),
+            Level::Single | Level::Funneled if this_thread() == self.main => Ok(Entered(None)),
+            Level::Single | Level::Funneled => {
+                Err(refuse("called from another thread than joined the job"))
+            }
+            Level::Serialized => {
+                // Relaxed: only whether two are inside at once is asked, and each thread sees its
+                // own number in order.
+                match self.inside.compare_exchange(
+                    0,
+                    this_thread(),
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) => Ok(Entered(Some(&self.inside))),
+                    // A call inside a call.
+                    Err(inside) if inside == this_thread() => Ok(Entered(None)),
+                    Err(_) => Err(refuse("called while another thread is in a call")),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_mode_decides_what_is_provided() {
+        let provided = Level::provided;
+        assert_eq!(
+            provided(Level::Multiple, Mode::Thread, false),
+            Level::Multiple
+        );
+        assert_eq!(provided(Level::Single, Mode::Master, true), Level::Single);
+        assert_eq!(
+            provided(Level::Multiple, Mode::Master, true),
+            Level::Funneled
+        );
+        assert_eq!(provided(Level::Single, Mode::Thread, true), Level::Multiple);
+        assert_eq!(
+            provided(Level::Single, Mode::Task, true),
+            Level::TaskMultiple
+        );
+        for code in 0..5 {
+            let level = Level::from_code(code).unwrap();
+            assert!(Level::needed_by(level.mode()) <= level.max(Level::Funneled));
+        }
+        assert_eq!(Level::from_code(5), None);
+    }
+
+    fn on_another_thread(checker: &Checker) -> bool {
+        std::thread::scope(|scope| scope.spawn(|| checker.enter("put").is_ok()).join().unwrap())
+    }
+
+    #[test]
+    fn other_threads_are_refused_below_serialized() {
+        for level in [Level::Single, Level::Funneled] {
+            let checker = Checker::new(level);
+            assert!(checker.enter("put").is_ok());
+            assert!(!on_another_thread(&checker));
+        }
+        for level in [Level::Serialized, Level::Multiple, Level::TaskMultiple] {
+            let checker = Checker::new(level);
+            assert!(on_another_thread(&checker));
+        }
+    }
+
+    #[test]
+    fn one_at_a_time_under_serialized() {
+        let checker = Checker::new(Level::Serialized);
+        let call = checker.enter("flush").unwrap();
+        assert!(!on_another_thread(&checker));
+        drop(checker.enter("nested").unwrap());
+        assert!(!on_another_thread(&checker));
+        drop(call);
+        assert!(on_another_thread(&checker));
+    }
+}

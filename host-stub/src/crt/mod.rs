@@ -1,0 +1,50 @@
+//! The common runtime: what is blocked when a call blocks, and who makes progress meanwhile.
+//!
+//! - [`Mode`]: master, thread or task, chosen by `OMP_EXTERNAL` or [`set_external`] before init.
+//! - [`Level`]: how threads and tasks may call, and the [`Checker`] that sees to it.
+//! - [`Cond`], [`wait`] and [`signal`]: the two-function interface between the host and a tasking
+//!   runtime (`crt_cond_t`, `crt_wait`, `crt_signal`). Conditions belong to threads or tasks and are
+//!   attached to requests, whose completion signals.
+//! - [`Hooks`]: what a tasking runtime lends so that a waiting task leaves its thread.
+//! - [`Engine`]: the one way to wait, through which all blocking calls of the host go, and the
+//!   hand-over of progress among those that wait (`line`), with or without a progress thread
+//!   (`keeper`).
+//!
+//! Nothing here knows windows or collectives; they say what they wait for ([`Blocking`]).
+
+mod completion;
+mod cond;
+mod engine;
+mod hooks;
+mod keeper;
+mod level;
+mod line;
+mod mode;
+mod pace;
+mod runtime;
+mod sync;
+
+pub use completion::AttachError;
+pub use cond::{Cond, Misuse};
+pub use engine::{Blocking, Engine, Source};
+pub use hooks::{CAN_SUSPEND, CAN_YIELD, Hooks, HooksError, set_hooks};
+pub use level::{Checker, Entered, Level, LevelError};
+pub use mode::{EXTERNAL_ENV, Mode, external, set_external};
+pub use runtime::{
+    CHECK, PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, signal, wait,
+};
+
+pub(crate) use completion::{Attached, Completion, Listener};
+pub(crate) use pace::Pace;
+pub(crate) use runtime::Plan;
+
+use hooks::resume;
+
+/// Signals a condition for a request that it was attached to.
+fn signal_attached(cond: &Cond) {
+    match cond.raise_attached() {
+        Ok(None) => {}
+        Ok(Some(task)) => resume(task),
+        Err(misuse) => runtime::report("a completed request", misuse),
+    }
+}

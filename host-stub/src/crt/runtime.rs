@@ -1,0 +1,193 @@
+//! A job's part of the common runtime: mode, level, engine and progress thread, put together at init.
+
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
+use plugin_api::ThreadLevel;
+
+use super::cond::{Begun, Cond, Misuse};
+use super::engine::Engine;
+use super::keeper::Keeper;
+use super::level::{Checker, Level};
+use super::mode::{self, Mode};
+use crate::loader::Transport;
+use crate::params::Params;
+
+/// Whether a thread makes progress by itself.
+pub static PROGRESS_THREAD: Declaration = Declaration::new(
+    "host_progress_thread",
+    Kind::Int,
+    Value::Int(-1),
+)
+.help(
+    "A thread that makes progress while others compute or sleep: 1 yes, 0 no, -1 in task mode only",
+)
+.level(ParamLevel::USER_BASIC)
+.allowed(Allowed::Range { min: -1, max: 1 });
+
+/// Where it runs.
+pub static PROGRESS_THREAD_CORE: Declaration =
+    Declaration::new("host_progress_thread_core", Kind::Int, Value::Int(-1))
+        .help("The processor that the progress thread runs on; -1 for any")
+        .level(ParamLevel::USER_DETAIL)
+        .allowed(Allowed::Range {
+            min: -1,
+            max: i32::MAX as i64,
+        });
+
+/// Whether calls are checked against the thread level.
+pub static CHECK: Declaration = Declaration::new("host_check", Kind::Bool, Value::Bool(false))
+    .help("Refuses calls that break the thread level provided at init")
+    .level(ParamLevel::USER_BASIC);
+
+/// The progress thread could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("host_progress_thread: the progress thread cannot be started: {0}")]
+pub struct RuntimeError(#[from] std::io::Error);
+
+/// What is decided before the transport is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    mode: Mode,
+    provided: Level,
+    keeper: bool,
+    core: Option<usize>,
+    check: bool,
+}
+
+impl Plan {
+    /// Fixes the mode, and decides what a program is given that asks for `requested`.
+    pub(crate) fn make(params: &Params, requested: Level) -> Result<Plan, mca_params::Error> {
+        let (mode, chosen) = mode::fix(requested.mode());
+        let keeper = match params.declare(&PROGRESS_THREAD)?.as_int() {
+            Some(0) => false,
+            Some(1) => true,
+            _ => mode == Mode::Task,
+        };
+        let core = params.declare(&PROGRESS_THREAD_CORE)?.as_int();
+        Ok(Plan {
+            mode,
+            provided: Level::provided(requested, mode, chosen),
+            keeper,
+            core: core.and_then(|core| usize::try_from(core).ok()),
+            check: params.declare(&CHECK)?.as_bool().unwrap_or(false),
+        })
+    }
+
+    /// What the transport is asked for: with a progress thread two threads at least are at work. Never
+    /// less than the program asked for, so that a mode makes nothing unsound.
+    pub(crate) fn transport_level(&self, requested: Level) -> ThreadLevel {
+        if self.keeper {
+            ThreadLevel::Multiple
+        } else {
+            requested.max(self.provided).of_transport()
+        }
+    }
+}
+
+/// A job's mode, level, engine and progress thread.
+pub struct Runtime {
+    provided: Level,
+    checker: Option<Checker>,
+    // Before the engine's last reference goes: ends its thread.
+    _keeper: Option<Keeper>,
+    engine: Arc<Engine>,
+}
+
+/// The engine of the job that was joined last, for conditions, which belong to no job.
+static CURRENT: RwLock<Weak<Engine>> = RwLock::new(Weak::new());
+
+impl Runtime {
+    pub(crate) fn start(
+        plan: Plan,
+        transport: &Transport,
+        crowded: bool,
+    ) -> Result<Runtime, RuntimeError> {
+        let engine = Arc::new(Engine::new(transport, plan.mode, crowded, plan.keeper));
+        let keeper = if plan.keeper {
+            Some(Keeper::start(&engine, plan.core)?)
+        } else {
+            None
+        };
+        *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&engine);
+        Ok(Runtime {
+            provided: plan.provided,
+            checker: plan.check.then(|| Checker::new(plan.provided)),
+            _keeper: keeper,
+            engine,
+        })
+    }
+
+    /// What waits and makes progress.
+    #[inline]
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// What a blocking call blocks.
+    pub fn mode(&self) -> Mode {
+        self.engine.mode()
+    }
+
+    /// The thread level provided.
+    pub fn provided(&self) -> Level {
+        self.provided
+    }
+
+    /// What checks calls against the level, if the host was told to (`host_check`).
+    #[inline]
+    pub fn checker(&self) -> Option<&Checker> {
+        self.checker.as_ref()
+    }
+}
+
+/// Says what went wrong with a condition, in debug builds; the caller is told in any.
+#[cold]
+pub(super) fn report(who: &str, misuse: Misuse) {
+    if cfg!(debug_assertions) {
+        tracing::error!("{who}: {misuse}");
+    }
+}
+
+/// Waits until a condition is signalled: turns it off, and blocks the thread or task, as the mode
+/// says, until a signal turns it on. Returns at once when the signal came before. An error leaves the
+/// condition as it was, and is logged in debug builds.
+#[inline]
+pub fn wait(cond: &Cond) -> Result<(), Misuse> {
+    if cond.take_signal() {
+        return Ok(());
+    }
+    wait_blocking(cond).inspect_err(|misuse| report("crt_wait", *misuse))
+}
+
+#[inline(never)]
+fn wait_blocking(cond: &Cond) -> Result<(), Misuse> {
+    let engine = CURRENT
+        .read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .upgrade();
+    if let Some(engine) = engine {
+        return engine.wait_cond(cond);
+    }
+    if let Begun::Waiting(signal) = cond.begin(false)? {
+        while !cond.sleep(signal, None) {}
+    }
+    Ok(())
+}
+
+/// Signals a condition: turns it on, and lets its thread or task go on. Any thread calls. An error
+/// leaves the condition as it was, and is logged in debug builds.
+#[inline]
+pub fn signal(cond: &Cond) -> Result<(), Misuse> {
+    match cond.raise() {
+        Ok(None) => Ok(()),
+        Ok(Some(task)) => {
+            super::resume(task);
+            Ok(())
+        }
+        Err(misuse) => {
+            report("crt_signal", misuse);
+            Err(misuse)
+        }
+    }
+}

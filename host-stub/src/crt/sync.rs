@@ -1,0 +1,44 @@
+//! What conditions and the hand-over of progress are made of. The model checker's tests build the
+//! same files over loom's versions of these.
+
+pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use std::time::Duration;
+
+/// Sleeps while `word` holds `value`, at most for `limit`. May return early.
+pub(super) fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
+    let limit = limit.map(|limit| libc::timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let limit = limit
+        .as_ref()
+        .map_or(std::ptr::null(), std::ptr::from_ref::<libc::timespec>);
+    // SAFETY: the word is live and aligned, the time is null or a valid relative one; the call
+    // writes nothing. What it returns (woken, changed, interrupted, timed out) makes no difference:
+    // the caller looks at the word again.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            value,
+            limit,
+        );
+    }
+}
+
+/// Wakes who sleeps on the word at an address. The word itself is not looked at, so it may be gone.
+pub(super) fn futex_wake(word: *const u32) {
+    // SAFETY: the kernel uses the address as a name only; for one that is no longer mapped the call
+    // fails, which is as good as nobody sleeping there.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word,
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            i32::MAX,
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! Requests and who wants to know of their end: a condition, a function, a future.
+
+use std::ffi::c_void;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::error::{WinError, WinResult};
+use super::request::Request;
+use crate::crt::{AttachError, Attached, Cond, Listener};
+
+/// Called with the data given to [`Request::detach`] and 0 or a negative status.
+pub type Completed = unsafe extern "C" fn(data: *mut c_void, status: i32);
+
+/// A request that nobody holds any more: its completion ends it.
+struct Detached {
+    listener: Listener,
+    request: Request<'static>,
+    call: Completed,
+    data: *mut c_void,
+}
+
+/// Ends a detached request, then tells its user.
+unsafe extern "C" fn end_detached(detached: *mut c_void) {
+    // SAFETY: made by `detach`, and called once: by the completion, or by `detach` itself.
+    let mut detached = unsafe { Box::from_raw(detached.cast::<Detached>()) };
+    let status = match detached.request.end_complete() {
+        Ok(()) => 0,
+        Err(WinError::Transport { status, .. }) => status.0,
+        Err(_) => plugin_api::Status::ERROR.0,
+    };
+    // SAFETY: the caller of `detach` vouches for the function and its data.
+    unsafe { (detached.call)(detached.data, status) };
+}
+
+impl<'w> Request<'w> {
+    /// Has a condition signalled when the operation is complete, or at once if it is. The request is
+    /// still to be ended by [`wait`](Self::wait) or [`test`](Self::test), which then do not block.
+    /// One condition, event or future at a time: [`AttachError::Taken`].
+    ///
+    /// # Safety
+    /// The condition stays where it is until it has been signalled.
+    pub unsafe fn attach(&self, cond: &Cond) -> Result<(), AttachError> {
+        let Some(end) = self.completion() else {
+            return Ok(crate::crt::signal(cond)?);
+        };
+        // SAFETY: the caller vouches for the condition.
+        match unsafe { end.attach_cond(cond) }? {
+            Attached::Later => {
+                self.link().engine().issued();
+                Ok(())
+            }
+            Attached::Complete => Ok(crate::crt::signal(cond)?),
+        }
+    }
+
+    /// Lets the operation end by itself: `call` is called once with its outcome, on whatever thread
+    /// makes progress, or on this one if the operation is complete already. It must not wait.
+    /// With no progress thread somebody has to wait or test for anything to complete. An error gives
+    /// the request back.
+    ///
+    /// # Safety
+    /// The window is not freed, and the buffers stay, until `call` was called, which may be on any
+    /// thread and takes `data`.
+    pub unsafe fn detach(
+        self,
+        call: Completed,
+        data: *mut c_void,
+    ) -> Result<(), (Request<'w>, AttachError)> {
+        // SAFETY: only the lifetime changes; the caller keeps the window until the call.
+        let request = unsafe { std::mem::transmute::<Request<'w>, Request<'static>>(self) };
+        let detached = Box::into_raw(Box::new(Detached {
+            listener: Listener {
+                call: end_detached,
+                data: std::ptr::null_mut(),
+            },
+            request,
+            call,
+            data,
+        }));
+        // SAFETY: made above; nobody else has it yet.
+        let attached = unsafe {
+            (*detached).listener.data = detached.cast();
+            let engine = (*detached).request.link().engine();
+            match (*detached).request.completion() {
+                None => Ok(Attached::Complete),
+                Some(end) => end
+                    .attach_listener(&raw const (*detached).listener)
+                    .inspect(|_| engine.issued()),
+            }
+        };
+        match attached {
+            Ok(Attached::Later) => Ok(()),
+            Ok(Attached::Complete) => {
+                // SAFETY: complete, so the listener is not called.
+                unsafe { end_detached(detached.cast()) };
+                Ok(())
+            }
+            Err(error) => {
+                // SAFETY: made above, and attached nowhere.
+                let detached = unsafe { Box::from_raw(detached) };
+                Err((detached.request, error))
+            }
+        }
+    }
+
+    /// Waits until one of several requests is complete, ends it, and gives its index and outcome;
+    /// none when there are no requests, or all have been ended before.
+    pub fn wait_any(requests: &mut [Request<'w>]) -> Option<(usize, WinResult<()>)> {
+        let done = |requests: &[Request<'w>]| requests.iter().position(Request::is_over);
+        let open = requests.iter().find(|request| !request.is_ended())?;
+        let waited = open
+            .link()
+            .wait_until("wait_any", || done(requests).is_some());
+        match done(requests) {
+            Some(index) => Some((index, requests.get_mut(index)?.end_complete())),
+            None => Some((0, waited)),
+        }
+    }
+}
+
+/// A request as a future: ready when the operation is complete. With a progress thread the waker is
+/// signalled by it; without, each poll makes progress and asks to be polled again. No executor is
+/// needed in particular.
+impl Future for Request<'_> {
+    type Output = WinResult<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WinResult<()>> {
+        let keeper = self.link().engine().has_keeper();
+        if !self.is_over() && !keeper {
+            self.poll_progress()?;
+        }
+        if self.is_over() {
+            return Poll::Ready(self.end_complete());
+        }
+        let attached = self.completion().map_or(Ok(Attached::Complete), |end| {
+            end.attach_waker(context.waker())
+        });
+        match attached {
+            Ok(Attached::Complete) => return Poll::Ready(self.end_complete()),
+            Ok(Attached::Later) if keeper => self.link().engine().issued(),
+            // Nobody else makes progress, or the end is told to somebody else.
+            _ => context.waker().wake_by_ref(),
+        }
+        Poll::Pending
+    }
+}

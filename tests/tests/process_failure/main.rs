@@ -2,7 +2,8 @@
 //! that comes back gets one too, and nothing of the job is left.
 //!
 //! Each run is made from a seed: which rank, and when, to a step of its program or to a microsecond.
-//! `CHAOS_SEED` repeats one, `CHAOS_SEEDS` makes more runs (`./dev soak` does).
+//! `CHAOS_SEED` repeats one (`CHAOS_ONLY` narrows it to kinds and providers whose names hold the
+//! text), `CHAOS_SEEDS` makes more runs (`./dev soak` does).
 
 #![allow(
     clippy::unwrap_used,
@@ -75,6 +76,9 @@ fn matrix(fate: Fate) {
                 }
             }
         }
+    }
+    if let Ok(only) = std::env::var("CHAOS_ONLY") {
+        cases.retain(|case| format!("{} {}", case.kind, case.provider).contains(&only));
     }
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Seen::default());

@@ -25,6 +25,8 @@ mod failure;
 mod flush;
 mod liveness;
 mod lock;
+#[cfg(test)]
+mod lock_tests;
 pub mod log;
 mod modex;
 mod params;

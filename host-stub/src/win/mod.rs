@@ -30,11 +30,16 @@ mod notice;
 mod ops;
 pub(crate) mod peer;
 mod pending;
+#[cfg(test)]
+mod pending_tests;
 mod pieces;
 mod request;
 mod share;
 mod shm;
 mod slots;
+#[cfg(test)]
+mod slots_tests;
+mod sync;
 mod sync_calls;
 mod table;
 mod types;

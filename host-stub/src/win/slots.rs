@@ -3,9 +3,8 @@
 //! They belong to the window, not to the caller's stack: a call that gives up because the job
 //! failed leaves its slot taken for ever, so a late completion writes into memory that still exists.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-
 use super::control::Word;
+use super::sync::{AtomicI32, AtomicU64, Ordering};
 
 /// Slots of a window; also the scratch words it needs.
 pub(super) const SLOTS: usize = 64;
@@ -51,13 +50,9 @@ impl Slots {
     pub(super) fn new() -> Self {
         Slots {
             free: AtomicU64::new(u64::MAX),
-            slots: Box::new(
-                [const {
-                    Slot {
-                        status: AtomicI32::new(0),
-                    }
-                }; SLOTS],
-            ),
+            slots: Box::new(std::array::from_fn(|_| Slot {
+                status: AtomicI32::new(0),
+            })),
         }
     }
 
@@ -97,30 +92,5 @@ impl Slots {
     #[inline]
     pub(super) fn word(plan: &super::control::ControlPlan, index: usize) -> Word {
         plan.scratch(index % SLOTS)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_run_out_and_come_back() {
-        let slots = Slots::new();
-        let taken: Vec<usize> = std::iter::from_fn(|| slots.take()).collect();
-        assert_eq!(taken.len(), SLOTS);
-        slots.give_back(taken[7]);
-        assert_eq!(slots.take(), Some(taken[7]));
-        assert_eq!(slots.take(), None);
-    }
-
-    #[test]
-    fn a_slot_waits_until_it_is_finished() {
-        let slots = Slots::new();
-        let slot = slots.slot(3);
-        slot.arm();
-        assert_eq!(slot.status(), None);
-        slot.finish(-12);
-        assert_eq!(slot.status(), Some(-12));
     }
 }

@@ -1,0 +1,285 @@
+//! The way of an operation through a context, under the model checker: the lock, the pool of records and
+//! the tallies of the sources, put together as `rma::post`, `progress::poll` and `flush` do, over a
+//! provider that is a list.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the files are built again here, and not all of them is used"
+)]
+
+#[path = "../src/lock.rs"]
+mod lock;
+#[path = "../src/record.rs"]
+mod record;
+#[path = "../src/tally.rs"]
+mod tally;
+
+/// A peer, of which the model needs the alignment only.
+mod endpoint {
+    #[repr(align(64))]
+    pub(crate) struct Endpoint(u8);
+
+    impl Endpoint {
+        pub(crate) const fn new() -> Endpoint {
+            Endpoint(0)
+        }
+    }
+}
+
+/// What the sources find under this name: loom's atomics.
+mod sync {
+    use loom::sync::atomic;
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use loom::thread::{yield_now, yield_now as spin_loop};
+
+    /// loom's, with a swap that fails like an exchange.
+    pub(crate) struct AtomicBool(atomic::AtomicBool);
+
+    impl AtomicBool {
+        pub(crate) fn new(value: bool) -> AtomicBool {
+            AtomicBool(atomic::AtomicBool::new(value))
+        }
+
+        pub(crate) fn load(&self, order: Ordering) -> bool {
+            self.0.load(order)
+        }
+
+        pub(crate) fn swap(&self, value: bool, order: Ordering) -> bool {
+            // A swap that finds the value there changes nothing; as a store of its own the model
+            // would order it after the release that it raced with.
+            self.0
+                .compare_exchange(!value, value, order, Ordering::Relaxed)
+                .unwrap_or(value)
+        }
+
+        pub(crate) fn store(&self, value: bool, order: Ordering) {
+            self.0.store(value, order);
+        }
+    }
+
+    pub(crate) fn model(test: impl Fn() + Send + Sync + 'static) {
+        loom::model(test);
+    }
+}
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+use plugin_api::{Handle, Module};
+
+use endpoint::Endpoint;
+use lock::Lock;
+use record::{Completion, Finished, Pool, Record, Tag};
+use tally::Tally;
+
+static PEER: Endpoint = Endpoint::new();
+
+/// What the lock guards. The cell reports a race if two threads get in at once.
+struct State {
+    pool: Pool,
+    posted: Vec<*mut c_void>,
+    entered: UnsafeCell<u32>,
+}
+
+// SAFETY: reached through the lock only, as in `context`.
+unsafe impl Send for State {}
+
+/// How often each of two operations was reported, and what its callback wrote.
+struct Effects {
+    reports: [AtomicU32; 2],
+    wrote: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: loom checks each access to the cells.
+unsafe impl Sync for Effects {}
+
+struct Lane {
+    state: Lock<State>,
+    tally: Tally,
+    effects: Effects,
+}
+
+impl Lane {
+    fn new() -> Lane {
+        let state = State {
+            pool: Pool::new(),
+            posted: Vec::new(),
+            entered: UnsafeCell::new(0),
+        };
+        Lane {
+            state: Lock::new(state, true),
+            tally: Tally::new(),
+            effects: Effects {
+                reports: [AtomicU32::new(0), AtomicU32::new(0)],
+                wrote: [UnsafeCell::new(0), UnsafeCell::new(0)],
+            },
+        }
+    }
+
+    /// As `rma::post`: raised, recorded and handed over under one hold of the lock.
+    fn post(&self, number: usize) {
+        let mut state = self.state.lock();
+        // SAFETY: loom checks that the lock gives this to one thread at a time.
+        state.entered.with_mut(|e| unsafe { *e += 1 });
+        let slot = self.tally.raise(true);
+        let mut taken = state.pool.take().expect("a record");
+        let completion = Completion {
+            function: never_called,
+            context: ptr::without_provenance_mut(number),
+            data: ptr::null_mut(),
+        };
+        let tag = Tag::new(NonNull::from(&PEER), slot, 0);
+        // SAFETY: just taken.
+        unsafe { taken.as_mut() }.fill(tag, Some(completion), ptr::null_mut(), ptr::null_mut());
+        state.posted.push(taken.as_ptr().cast());
+    }
+
+    /// As `progress::poll` and `deliver`: one completion is read and its record given back under the
+    /// lock, the callback runs without it, and only then the tally falls.
+    fn poll(&self) {
+        let Some(mut state) = self.state.try_lock() else {
+            return;
+        };
+        // SAFETY: as in `post`.
+        state.entered.with_mut(|e| unsafe { *e += 1 });
+        let Some(context) = state.posted.pop() else {
+            return;
+        };
+        let record = state.pool.owns(context).expect("a record that is in use");
+        // SAFETY: found in use above.
+        let finished: Finished = unsafe { state.pool.give_back(record) };
+        drop(state);
+        let number = finished.context as usize;
+        self.effects.reports[number].fetch_add(1, Ordering::Relaxed);
+        // SAFETY: loom checks each access.
+        self.effects.wrote[number].with_mut(|w| unsafe { *w = 1 });
+        self.tally.lower(finished.tag.context_slot(), 1, true);
+    }
+
+    fn flush(&self) {
+        let mark = self.tally.mark();
+        while !self.tally.settle(mark) {
+            self.poll();
+            thread::yield_now();
+        }
+    }
+
+    /// Whether the flushing thread sees what the callback of its operation wrote.
+    fn is_done(&self, number: usize) {
+        assert_eq!(self.effects.reports[number].load(Ordering::Relaxed), 1);
+        // SAFETY: loom checks each access.
+        assert_eq!(self.effects.wrote[number].with(|w| unsafe { *w }), 1);
+    }
+}
+
+unsafe extern "C" fn never_called(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut Handle,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: i32,
+) {
+}
+
+fn check(test: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    // As in `tally_model.rs`. A wait adds branches without end to a path.
+    model.preemption_bound = Some(2);
+    model.max_branches = 20_000;
+    model.check(test);
+}
+
+/// Two threads post and flush on one context; each completes what it finds, its own or not.
+#[test]
+fn two_threads_share_a_context() {
+    check(|| {
+        let lane = Arc::new(Lane::new());
+        let other = {
+            let lane = Arc::clone(&lane);
+            thread::spawn(move || {
+                lane.post(1);
+                lane.flush();
+                lane.is_done(1);
+            })
+        };
+        lane.post(0);
+        lane.flush();
+        lane.is_done(0);
+        other.join().unwrap();
+        lane.is_done(1);
+        assert_eq!(lane.tally.outstanding(), 0);
+        let state = lane.state.try_lock().expect("nobody holds it");
+        assert!(state.pool.in_use(None).is_empty());
+    });
+}
+
+/// A thread that only makes progress completes another's operation; the flush of its poster sees it.
+#[test]
+fn a_progress_thread_completes_for_others() {
+    check(|| {
+        let lane = Arc::new(Lane::new());
+        let helper = {
+            let lane = Arc::clone(&lane);
+            thread::spawn(move || {
+                lane.poll();
+                lane.poll();
+            })
+        };
+        lane.post(0);
+        lane.post(1);
+        lane.flush();
+        lane.is_done(0);
+        lane.is_done(1);
+        helper.join().unwrap();
+    });
+}
+
+/// A peer is given up while another thread completes its operation: it is reported by one of the two.
+#[test]
+fn an_operation_is_given_up_or_completed() {
+    check(|| {
+        let lane = Arc::new(Lane::new());
+        lane.post(0);
+        let failing = {
+            let lane = Arc::clone(&lane);
+            thread::spawn(move || {
+                let mut state = lane.state.lock();
+                let used: Vec<NonNull<Record>> = state.pool.in_use(Some(NonNull::from(&PEER)));
+                // SAFETY: found in use, under the lock.
+                let silenced = used
+                    .into_iter()
+                    .filter_map(|r| unsafe { state.pool.silence(r) });
+                let silenced: Vec<Finished> = silenced.collect();
+                drop(state);
+                silenced.len() as u32
+            })
+        };
+        let completed = {
+            let mut state = lane.state.lock();
+            let context = state.posted.pop().expect("posted");
+            let record = state.pool.owns(context).expect("in use");
+            // SAFETY: found in use, under the lock.
+            unsafe { state.pool.give_back(record) }
+        };
+        let own = completed
+            .function
+            .is_some_and(|f| ptr::fn_addr_eq(f, never_called as plugin_api::CompletionFn));
+        lane.tally.lower(completed.tag.context_slot(), 1, true);
+        let reported = failing.join().unwrap() + u32::from(own);
+        assert_eq!(reported, 1, "reported by both, or by none");
+        assert_eq!(lane.tally.outstanding(), 0);
+    });
+}

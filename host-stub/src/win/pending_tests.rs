@@ -1,0 +1,57 @@
+//! Counting with real threads; `tests/pending_model.rs` has it under the model checker.
+
+use plugin_api::Status;
+
+use super::pending::*;
+
+#[test]
+fn a_flush_waits_for_what_came_before_it_only() {
+    let pending = Pending::default();
+    let before = pending.begin();
+    let flush = pending.try_flush().unwrap();
+    assert!(!flush.is_done());
+    assert!(pending.try_flush().is_none());
+    let after = pending.begin();
+    before.finish(0);
+    assert!(flush.is_done());
+    assert!(!pending.is_idle());
+    drop(flush);
+    let next = pending.try_flush().unwrap();
+    assert!(!next.is_done());
+    after.finish(0);
+    assert!(next.is_done());
+    assert!(pending.is_idle());
+}
+
+#[test]
+fn the_first_failure_is_kept_and_taken_once() {
+    let pending = Pending::default();
+    let (a, b) = (pending.begin(), pending.begin());
+    a.finish(Status::UNREACH.0);
+    b.finish(Status::ERROR.0);
+    assert_eq!(pending.take_failure(), Some(Status::UNREACH));
+    assert_eq!(pending.take_failure(), None);
+}
+
+#[test]
+fn threads_never_lose_a_count() {
+    let pending = Pending::default();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    pending.begin().finish(0);
+                }
+            });
+        }
+        for _ in 0..200 {
+            let Some(flush) = pending.try_flush() else {
+                continue;
+            };
+            while !flush.is_done() {
+                std::thread::yield_now();
+            }
+        }
+    });
+    assert!(pending.is_idle());
+}

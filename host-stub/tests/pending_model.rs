@@ -1,0 +1,188 @@
+//! The counts and slots of windows under the model checker.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+#![allow(
+    dead_code,
+    reason = "the files are built again here, and not all of them is used"
+)]
+
+/// The sources, with what they find beside them.
+#[path = "../src/win"]
+mod win {
+    pub(super) mod pending;
+    pub(super) mod slots;
+
+    /// Of control blocks, what slots name.
+    mod control {
+        pub(super) struct Word(pub(super) usize);
+
+        pub(super) struct ControlPlan;
+
+        impl ControlPlan {
+            pub(super) fn scratch(&self, index: usize) -> Word {
+                Word(index)
+            }
+        }
+    }
+
+    /// loom's atomics. It takes SeqCst of a load or a change for acquire and release, and knows
+    /// sequential consistency of fences only; one before each gives a load and a change at least
+    /// what C++ gives them among each other, and an acquire load nothing.
+    pub(super) mod sync {
+        use loom::sync::atomic::{self, fence};
+        pub(super) use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+        #[derive(Default)]
+        pub(in crate::win) struct AtomicUsize(atomic::AtomicUsize);
+
+        fn ordered(order: Ordering) -> Ordering {
+            if order == Ordering::SeqCst {
+                fence(Ordering::SeqCst);
+            }
+            order
+        }
+
+        impl AtomicUsize {
+            pub(in crate::win) fn load(&self, order: Ordering) -> usize {
+                self.0.load(ordered(order))
+            }
+
+            pub(in crate::win) fn fetch_add(&self, by: usize, order: Ordering) -> usize {
+                self.0.fetch_add(by, ordered(order))
+            }
+
+            pub(in crate::win) fn fetch_sub(&self, by: usize, order: Ordering) -> usize {
+                self.0.fetch_sub(by, ordered(order))
+            }
+
+            pub(in crate::win) fn fetch_xor(&self, by: usize, order: Ordering) -> usize {
+                self.0.fetch_xor(by, ordered(order))
+            }
+        }
+    }
+    mod models {
+        use loom::cell::UnsafeCell;
+        use loom::sync::Arc;
+        use loom::sync::atomic::{AtomicUsize, Ordering};
+        use loom::thread;
+
+        use super::pending::{Cell, Pending};
+        use super::slots::Slots;
+
+        fn check(test: impl Fn() + Send + Sync + 'static) {
+            let mut model = loom::model::Builder::new();
+            model.preemption_bound = Some(3);
+            model.check(test);
+        }
+
+        fn flush(pending: &Pending) {
+            if pending.is_idle() {
+                return;
+            }
+            let flush = loop {
+                match pending.try_flush() {
+                    Some(flush) => break flush,
+                    None => thread::yield_now(),
+                }
+            };
+            while !flush.is_done() {
+                thread::yield_now();
+            }
+        }
+
+        /// One operation's effect; loom reports a race if a flush does not order it.
+        struct Effect(UnsafeCell<u32>);
+
+        // SAFETY: loom checks each access.
+        unsafe impl Sync for Effect {}
+
+        /// A thread issues beside another's flush, then flushes itself: its flush waits for its
+        /// operation, whichever cell counts it, and sees what the completing thread wrote.
+        #[test]
+        fn a_flush_beside_another_waits_for_its_own() {
+            check(|| {
+                let pending = Arc::new(Pending::default());
+                let effect = Arc::new(Effect(UnsafeCell::new(0)));
+                let issued = Arc::new(AtomicUsize::new(0));
+                let other = {
+                    let (pending, effect) = (Arc::clone(&pending), Arc::clone(&effect));
+                    let issued = Arc::clone(&issued);
+                    thread::spawn(move || {
+                        let first = pending.try_flush();
+                        // Over at once, as far as it can tell, or when the operation is.
+                        let first = first.filter(|flush| !flush.is_done());
+                        let cell = loop {
+                            match issued.load(Ordering::Acquire) {
+                                0 => thread::yield_now(),
+                                cell => break std::ptr::with_exposed_provenance::<Cell>(cell),
+                            }
+                        };
+                        // SAFETY: loom checks each access.
+                        effect.0.with_mut(|e| unsafe { *e = 1 });
+                        // SAFETY: the cell lies in `pending`, which this thread shares.
+                        unsafe { &*cell }.finish(0);
+                        assert!(first.is_none_or(|flush| flush.is_done()));
+                    })
+                };
+                let cell = std::ptr::from_ref(pending.begin());
+                issued.store(cell.expose_provenance(), Ordering::Release);
+                flush(&pending);
+                // SAFETY: loom checks each access.
+                assert_eq!(effect.0.with(|e| unsafe { *e }), 1);
+                other.join().unwrap();
+                assert!(pending.is_idle());
+            });
+        }
+
+        /// Two threads take slots at once: never the same, and a result is seen by whoever sees the end.
+        #[test]
+        fn slots_are_given_to_one_at_a_time() {
+            check(|| {
+                let slots = Arc::new(Slots::new());
+                let other = {
+                    let slots = Arc::clone(&slots);
+                    thread::spawn(move || {
+                        let taken = slots.take();
+                        slots.slot(taken.unwrap()).arm();
+                        taken
+                    })
+                };
+                let own = slots.take();
+                let theirs = other.join().unwrap();
+                assert!(own.is_some() && own != theirs);
+                slots.give_back(own.unwrap());
+                assert_eq!(slots.take(), own);
+            });
+        }
+
+        /// The word that an operation fetched is there when its slot says that it ended.
+        #[test]
+        fn a_slot_orders_its_result() {
+            check(|| {
+                let slots = Arc::new(Slots::new());
+                let effect = Arc::new(Effect(UnsafeCell::new(0)));
+                let slot = slots.take().unwrap();
+                slots.slot(slot).arm();
+                let completer = {
+                    let (slots, effect) = (Arc::clone(&slots), Arc::clone(&effect));
+                    thread::spawn(move || {
+                        // SAFETY: loom checks each access.
+                        effect.0.with_mut(|e| unsafe { *e = 7 });
+                        slots.slot(slot).finish(0);
+                    })
+                };
+                while slots.slot(slot).status().is_none() {
+                    thread::yield_now();
+                }
+                // SAFETY: loom checks each access.
+                assert_eq!(effect.0.with(|e| unsafe { *e }), 7);
+                completer.join().unwrap();
+            });
+        }
+    }
+}

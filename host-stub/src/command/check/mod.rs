@@ -8,6 +8,7 @@
 mod accumulates;
 mod atomicity;
 mod case;
+mod coll;
 mod edges;
 mod epochs;
 mod errors;

@@ -24,6 +24,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// A stream of its own for a purpose; this one goes on as if nothing was drawn.
+    pub(super) fn fork(&self, salt: u64) -> Random {
+        Random(self.0 ^ salt.wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93))
+    }
+
     /// A number below `bound`; 0 when that is 0.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         match bound {

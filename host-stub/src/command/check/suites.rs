@@ -4,8 +4,8 @@ use clap::builder::PossibleValue;
 
 use super::case::Case;
 use super::{
-    accumulates, atomicity, edges, epochs, errors, kinds, programs, requests, tables, threads,
-    transfers,
+    accumulates, atomicity, coll, edges, epochs, errors, kinds, programs, requests, tables,
+    threads, transfers,
 };
 use crate::win::{Info, TableChoice};
 
@@ -53,6 +53,11 @@ const SUITES: &[Suite] = &[
         name: "tables",
         about: "windows with each table of functions, side by side, and layers that replace some",
         passes: tables::passes,
+    },
+    Suite {
+        name: "coll",
+        about: "communicators and their collectives, against a model",
+        passes: |_| vec![Pass::new(Info::new(), coll::cases())],
     },
 ];
 

@@ -81,6 +81,18 @@ impl Handle {
         self.key
     }
 
+    /// Tells this registration from others under the same key.
+    #[inline]
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    /// Whether this is the live handle with this key and mark.
+    #[inline]
+    pub(crate) fn is_named(&self, key: u64, mark: u64) -> bool {
+        self.key == key && self.mark == mark && self.is_live()
+    }
+
     /// Where `size` bytes at the owner's virtual address `address` are for the provider: checked to
     /// lie inside the region, as an address where the provider uses virtual addresses, else as an
     /// offset from the base.

@@ -4,6 +4,7 @@ use libfabric_sys as ffi;
 use plugin_api::{AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype};
 
 use crate::device::Device;
+use crate::element;
 
 const _: () = {
     // The ABI's codes are libfabric's.
@@ -78,6 +79,23 @@ impl AtomicTable {
         let update = &mut self.counts[AtomicKind::Update as usize];
         for (update, fetch) in update.iter_mut().flatten().zip(fetch.iter().flatten()) {
             *update = (*update).min(*fetch);
+        }
+    }
+
+    /// Leaves what both the provider and the direct way serve, since a peer may be reached by either:
+    /// at most `largest` bytes.
+    pub(crate) fn limit_to_channel(&mut self, largest: usize) {
+        for &kind in AtomicKind::ALL {
+            for &datatype in Datatype::ALL {
+                for &op in AtomicOp::ALL {
+                    let count = &mut self.counts[kind as usize][datatype as usize][op as usize];
+                    if element::serves(kind, datatype, op) {
+                        *count = (*count).min((largest / datatype.size()) as u32);
+                    } else {
+                        *count = 0;
+                    }
+                }
+            }
         }
     }
 

@@ -9,23 +9,20 @@ use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use crate::address::{Handle, Target};
 use crate::atomic_table;
+use crate::channel::Order;
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Way};
+use crate::outbound::Operands;
 use crate::record::Completion;
 use crate::rma::{Caller, Needs, check_local};
 use crate::transport::Transport;
 
-/// Where operands come from.
-enum Operands {
-    /// One element, copied into the record.
-    Value(u64),
-    /// The caller's buffer, untouched until completion.
-    Buffer(*const c_void),
-}
-
 /// The target's side of a typed atomic, checked.
+#[derive(Clone, Copy)]
 struct Remote {
     target: Target,
+    /// The handle's mark.
+    mark: u64,
     datatype: Datatype,
     op: AtomicOp,
     count: usize,
@@ -57,10 +54,46 @@ impl Transport {
         let target = handle.target(address, size, self.virtual_addresses)?;
         Ok(Remote {
             target,
+            mark: handle.mark(),
             datatype,
             op,
             count,
         })
+    }
+
+    /// Tries the way around the provider (`channel`); `None` if the provider is to be used.
+    ///
+    /// # Safety
+    /// The endpoint is live; the buffers are good until completion.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "all of an atomic")]
+    unsafe fn around(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: Caller,
+        kind: AtomicKind,
+        remote: Remote,
+        operands: Operands,
+        compare: u64,
+        result: *mut c_void,
+    ) -> Option<Status> {
+        // SAFETY: the caller vouches for the endpoint.
+        if unsafe { endpoint.as_ref() }.way() == Way::Provider {
+            return None;
+        }
+        let order = Order {
+            kind,
+            datatype: remote.datatype,
+            op: remote.op,
+            count: remote.count,
+            target: remote.target,
+            mark: remote.mark,
+            operands,
+            compare,
+            result,
+        };
+        // SAFETY: as the caller vouches.
+        unsafe { self.command(endpoint, caller, &order) }
     }
 
     /// An update without result: asks for delivery, since it must be visible when complete.
@@ -72,10 +105,17 @@ impl Transport {
         remote: Remote,
         operands: Operands,
     ) -> Status {
+        let (kind, none) = (AtomicKind::Update, ptr::null_mut());
+        // SAFETY: the caller vouches for the endpoint and the operands.
+        let around = unsafe { self.around(endpoint, caller, kind, remote, operands, 0, none) };
+        if let Some(status) = around {
+            return status;
+        }
         if self.policy.updates_fetch {
+            let scratch = self.scratch.pointer();
             // SAFETY: the scratch memory holds the largest update.
             return unsafe {
-                self.fetch(endpoint, caller, remote, operands, self.scratch.pointer())
+                self.fetch_through_provider(endpoint, caller, remote, operands, scratch)
             };
         }
         // SAFETY: the caller of the operation vouched for the endpoint.
@@ -162,6 +202,24 @@ impl Transport {
         operands: Operands,
         result: *mut c_void,
     ) -> Status {
+        let kind = AtomicKind::Fetch;
+        // SAFETY: the caller vouches for the endpoint and the buffers.
+        let around = unsafe { self.around(endpoint, caller, kind, remote, operands, 0, result) };
+        if let Some(status) = around {
+            return status;
+        }
+        // SAFETY: as above.
+        unsafe { self.fetch_through_provider(endpoint, caller, remote, operands, result) }
+    }
+
+    unsafe fn fetch_through_provider(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: Caller,
+        remote: Remote,
+        operands: Operands,
+        result: *mut c_void,
+    ) -> Status {
         if self.policy.fetch_alone && !self.introduced(endpoint, &remote) {
             return Status::TEMP_OUT_OF_RESOURCE;
         }
@@ -212,6 +270,13 @@ impl Transport {
         value: u64,
         result: *mut c_void,
     ) -> Status {
+        let (kind, operand) = (AtomicKind::Compare, Operands::Value(value));
+        // SAFETY: the caller vouches for the endpoint and the result.
+        let around =
+            unsafe { self.around(endpoint, caller, kind, remote, operand, compare, result) };
+        if let Some(status) = around {
+            return status;
+        }
         if self.policy.fetch_alone && !self.introduced(endpoint, &remote) {
             return Status::TEMP_OUT_OF_RESOURCE;
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use libfabric_sys as ffi;
 
+use crate::channel::Channel;
 use crate::error::Error;
 use crate::lock::Lock;
 use crate::record::{Finished, Pool};
@@ -73,6 +74,8 @@ pub(crate) struct State {
     pub(crate) ready: Vec<Finished>,
     /// An empty list to fill next, so that its memory is used again.
     pub(crate) spare: Vec<Finished>,
+    /// Atomics to and from processes on this node, where they do without the provider.
+    pub(crate) channel: Option<Box<Channel>>,
     /// Error completions that named no operation. See `failure`.
     pub(crate) unattributed: u32,
     /// Polls without any completion.
@@ -155,6 +158,7 @@ impl Context {
             read: entry!(queue, read, "fi_cq_read"),
             ready: Vec::new(),
             spare: Vec::new(),
+            channel: None,
             unattributed: 0,
             idle: 0,
             posted: 0,

@@ -72,7 +72,8 @@ impl Transport {
 
     /// Gives a peer up: every operation to it that is outstanding and has a callback is reported as
     /// failed now, further ones get `status` at once, and flushes stop waiting for it. Its records
-    /// stay taken, because the provider may still write to them should the peer return.
+    /// stay taken, because the provider may still write to them should the peer return; what is in
+    /// its ring is over, since nobody but us writes there.
     #[cold]
     pub(crate) fn fail_peer(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         self.fail(endpoint, Cause::Lost, status, why);
@@ -96,20 +97,23 @@ impl Transport {
         if !first {
             return;
         }
-        if let Some(process) = peer.process {
+        if let Some(process) = peer.process() {
             // Nobody else may be left to do it: under mpirun no launcher of ours looks after it.
             remains::remove(self.node, process);
         }
         self.degraded.store(true, Ordering::Relaxed);
         self.last_failure.store(status.0, Ordering::Relaxed);
         let others = match cause {
-            Cause::Lost => None,
-            Cause::Silent => self.cut_off(peer),
+            Cause::Silent if peer.uses_provider() => self.cut_off(peer),
+            Cause::Lost | Cause::Silent => None,
         };
         self.report_failed(endpoint, status, why);
         match others {
             Some(others) => self.report_broken(peer.proc, &others),
-            None if self.policy.dead_peer_blocks && peer.tally.outstanding() > 0 => {
+            None if self.policy.dead_peer_blocks
+                && peer.uses_provider()
+                && peer.tally.outstanding() > 0 =>
+            {
                 self.give_up(peer.proc);
             }
             None => {}
@@ -134,6 +138,9 @@ impl Transport {
                 self.call_only(&f, status);
             }
         }
+        if self.channelled {
+            self.abandon_commands(endpoint, status, why);
+        }
         self.report(
             ErrorFlags::NONFATAL,
             Some(peer),
@@ -144,8 +151,8 @@ impl Transport {
 
     /// Sees to it that the provider no longer touches the buffers of what is outstanding at a peer. No
     /// provider at hand can be made to drop the operations of one peer (removing its address does not),
-    /// so the endpoints are closed, and with them the ways to all others, which are returned. `None`
-    /// if nothing was outstanding.
+    /// so the endpoints are closed, and with them the ways to all others that are reached through the
+    /// provider, which are returned. `None` if nothing was outstanding.
     fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
         // Whoever posts has one of these, and has looked for the failure after taking it.
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
@@ -154,7 +161,8 @@ impl Transport {
         }
         let peers = self.lock_peers();
         self.broken.store(true, Ordering::Relaxed);
-        let others = peers.known.values().filter(|p| {
+        let reached_so = peers.known.values().filter(|p| p.uses_provider());
+        let others = reached_so.filter(|p| {
             p.failed
                 .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
@@ -167,7 +175,7 @@ impl Transport {
         Some(others)
     }
 
-    /// Gives every peer up, because the provider will complete nothing more.
+    /// Gives up every peer that is reached through the provider, which will complete nothing more.
     #[cold]
     fn give_up(&self, dead: u64) {
         if self.broken.swap(true, Ordering::Relaxed) {
@@ -175,7 +183,8 @@ impl Transport {
         }
         let others: Vec<NonNull<Endpoint>> = {
             let peers = self.lock_peers();
-            let living = peers.known.values().filter(|p| {
+            let reached_so = peers.known.values().filter(|p| p.uses_provider());
+            let living = reached_so.filter(|p| {
                 p.failed
                     .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()

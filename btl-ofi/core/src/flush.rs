@@ -42,7 +42,9 @@ impl Transport {
                 lost.min(self.lost.load(Ordering::Relaxed)),
                 Ordering::Relaxed,
             );
-            return status.ok().map_or(status, |_| Status::ERROR);
+            // Why, if they were lost with the peer.
+            let why = peer.failure().unwrap_or(Status::ERROR);
+            return status.ok().map_or(status, |_| why);
         }
         let mut status = Status::SUCCESS;
         for context in &self.contexts {
@@ -55,6 +57,10 @@ impl Transport {
                 status = self.flush_living(deadline);
                 break;
             }
+        }
+        if status.is_ok() && self.degraded.load(Ordering::Relaxed) {
+            // A peer that was given up may have left nothing outstanding.
+            status = Status(self.last_failure.swap(0, Ordering::Relaxed));
         }
         if self.lost.load(Ordering::Relaxed) > 0 && self.lost.swap(0, Ordering::Relaxed) > 0 {
             return status.ok().map_or(status, |_| Status::ERROR);

@@ -4,8 +4,8 @@
 //! [`Transport`], publishes its [`address`](Transport::address), connects peers from theirs, registers
 //! memory, and then moves bytes. `select` decides which provider, `policy` what makes a completion
 //! visible at the target, `context` holds a lane to the provider with its lock, `rma` and `atomics`
-//! post operations, `progress` completes them, `flush` waits for them. `watch` finds
-//! peers that are gone or silent, `failure` reports what was lost with them.
+//! post operations (`channel` those atomics that do without the provider), `progress` completes
+//! them, `flush` waits for them. `watch` finds peers that are gone or silent, `failure` reports what was lost with them.
 
 #![allow(
     clippy::useless_conversion,
@@ -15,20 +15,24 @@
 mod address;
 mod atomic_table;
 mod atomics;
+mod channel;
 mod context;
 mod device;
 mod direct;
+mod element;
 mod endpoint;
 mod error;
 mod fabric;
 mod failure;
 mod flush;
+mod inbound;
 mod liveness;
 mod lock;
 #[cfg(test)]
 mod lock_tests;
 pub mod log;
 mod modex;
+mod outbound;
 mod params;
 mod peers;
 mod policy;
@@ -36,7 +40,9 @@ mod progress;
 mod record;
 mod registration;
 mod remains;
+mod ring;
 mod rma;
+mod segment;
 mod select;
 mod sync;
 mod tally;

@@ -1,8 +1,8 @@
 //! The address blob that a process publishes and its peers read.
 //!
 //! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe
-//! address (8), probe value (8), length of the provider's name (2), address format (4), length of the
-//! address (2), then the name and the address. Everything that comes in is checked, since it comes
+//! address (8), probe value (8), descriptor of the segment for atomics (4), length of the provider's
+//! name (2), address format (4), length of the address (2), then the name and the address. Everything that comes in is checked, since it comes
 //! from another process.
 
 use libfabric_sys as ffi;
@@ -10,13 +10,15 @@ use libfabric_sys as ffi;
 use crate::liveness::ProcessId;
 
 const MAGIC: [u8; 4] = *b"BTLO";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Longest provider name and endpoint address believed; libfabric's are far shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
 
 /// Set when the sender's provider takes virtual addresses.
 const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
+/// The descriptor of no segment.
+const NO_SEGMENT: u32 = u32::MAX;
 
 /// What a process says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,9 @@ pub(crate) struct Blob {
     /// reach the sender's memory from outside (cross-memory attach).
     pub(crate) probe_address: u64,
     pub(crate) probe_value: u64,
+    /// The sender's descriptor of its segment for direct atomics (`segment`), if it has one. The
+    /// segment bears the probe value.
+    pub(crate) segment: Option<u32>,
     pub(crate) provider: String,
     /// libfabric's `FI_ADDR_*` / `FI_SOCKADDR*` number.
     pub(crate) format: u32,
@@ -38,7 +43,7 @@ pub(crate) struct Blob {
 impl Blob {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let name = &self.provider.as_bytes()[..self.provider.len().min(MAX_NAME)];
-        let mut out = Vec::with_capacity(48 + name.len() + self.address.len());
+        let mut out = Vec::with_capacity(52 + name.len() + self.address.len());
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
         let flags = if self.virtual_addresses {
@@ -52,6 +57,7 @@ impl Blob {
         out.extend(self.process.started.to_le_bytes());
         out.extend(self.probe_address.to_le_bytes());
         out.extend(self.probe_value.to_le_bytes());
+        out.extend(self.segment.unwrap_or(NO_SEGMENT).to_le_bytes());
         out.extend((name.len() as u16).to_le_bytes());
         out.extend(self.format.to_le_bytes());
         out.extend((self.address.len() as u16).to_le_bytes());
@@ -86,6 +92,7 @@ impl Blob {
         let started = u32::from_le_bytes(r.array("start time")?);
         let probe_address = u64::from_le_bytes(r.array("probe address")?);
         let probe_value = u64::from_le_bytes(r.array("probe value")?);
+        let segment = u32::from_le_bytes(r.array("segment")?);
         let name_len = usize::from(u16::from_le_bytes(r.array("name length")?));
         let format = u32::from_le_bytes(r.array("address format")?);
         let address_len = usize::from(u16::from_le_bytes(r.array("address length")?));
@@ -107,6 +114,7 @@ impl Blob {
             process: ProcessId { pid, started },
             probe_address,
             probe_value,
+            segment: (segment != NO_SEGMENT).then_some(segment),
             provider,
             format,
             address,
@@ -185,6 +193,7 @@ mod tests {
             process: ProcessId { pid: 7, started: 9 },
             probe_address: 0xdead_0000,
             probe_value: 0x1234_5678_9abc_def0,
+            segment: Some(11),
             provider: String::from("tcp;ofi_rxm"),
             format: 3,
             address: vec![1, 2, 3, 4],
@@ -193,7 +202,13 @@ mod tests {
 
     #[test]
     fn there_and_back() {
-        assert_eq!(Blob::decode(&sample().encode()), Ok(sample()));
+        let without = Blob {
+            segment: None,
+            ..sample()
+        };
+        for blob in [sample(), without] {
+            assert_eq!(Blob::decode(&blob.encode()), Ok(blob));
+        }
     }
 
     #[test]

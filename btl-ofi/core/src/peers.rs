@@ -1,9 +1,8 @@
 //! Peers: made from the addresses that processes publish, found again, released.
 
 use std::collections::HashMap;
-use std::num::NonZeroU32;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -11,11 +10,10 @@ use libfabric_sys as ffi;
 use plugin_api::Status;
 
 use crate::direct;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Copies, Endpoint, Way};
 use crate::error::{CallError, Doing, Error, check};
 use crate::liveness::ProcessId;
 use crate::modex::Blob;
-use crate::tally::Tally;
 use crate::transport::{CLOSE_PATIENCE, Transport};
 use crate::watch::Watches;
 
@@ -91,20 +89,14 @@ impl Transport {
             return Err(modex(String::from("the provider did not accept it")));
         }
         let here = self.node != 0 && blob.node == self.node;
-        let endpoint = Box::new(Endpoint {
-            address,
-            proc,
-            tally: Tally::new(),
-            lost: AtomicU32::new(0),
-            failed: AtomicI32::new(0),
-            connected: AtomicU32::new(1),
-            process: here.then_some(blob.process),
-            direct: NonZeroU32::new(blob.process.pid)
-                .filter(|_| self.policy.direct && here && reaches(&blob)),
-            copied: self.policy.self_by_copy && here && blob.process == ProcessId::own(),
-            met: AtomicBool::new(false),
-            removed: AtomicBool::new(false),
-        });
+        let mut endpoint = Endpoint::new(address, proc, here.then_some(blob.process));
+        if self.policy.self_by_copy && here && blob.process == ProcessId::own() {
+            endpoint.copies = Copies::Here;
+        } else if self.policy.direct && here && blob.process.pid != 0 && reaches(&blob) {
+            endpoint.copies = Copies::Kernel;
+            self.choose_way(&mut endpoint, &blob);
+        }
+        let endpoint = Box::new(endpoint);
         let entry = peers.known.entry(proc).insert_entry(endpoint);
         Ok(NonNull::from(&mut **entry.into_mut()))
     }
@@ -124,6 +116,7 @@ impl Transport {
             }
         }
         let flushed = self.flush_until(Some(peer), Some(Instant::now() + CLOSE_PATIENCE));
+        self.release_ring(endpoint);
         let mut peers = self.lock_peers();
         if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
@@ -153,6 +146,19 @@ impl Transport {
             ffi::fi_av_remove(self.device.av(), &mut address, 1)
         })
         .map(drop)
+    }
+
+    /// Which way the atomics to a peer will go, as far as its address tells (`channel`).
+    fn choose_way(&self, endpoint: &mut Endpoint, blob: &Blob) {
+        if !self.channelled {
+            return;
+        }
+        if blob.process == self.own && self.is_own_probe(blob) {
+            endpoint.go(Way::Itself, 0);
+        } else if let Some(segment) = blob.segment {
+            endpoint.segment = segment;
+            endpoint.go(Way::Unclaimed, blob.probe_value);
+        }
     }
 
     pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {

@@ -3,8 +3,9 @@
 //! | path | asked of the provider | used for |
 //! | --- | --- | --- |
 //! | direct | nothing: the kernel copies (`direct`) | puts and gets over shm, to peers it reaches |
+//! | ring | nothing: the target executes and answers (`channel`) | atomics over shm, to the same peers |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | puts and updates everywhere else |
-//! | returned | a plain completion | gets and fetching atomics: they have their data; updates over shm |
+//! | returned | a plain completion | gets and fetching atomics: they have their data; updates over shm, to peers without ring |
 //!
 //! Each operation leaves a completion-queue entry. One with a callback carries the address of its
 //! record; one without carries its peer and the slots it counts in, and needs no record (unless the
@@ -85,7 +86,10 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     } else {
         "puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
     };
-    let updates = if frees_twice(&info.provider()) {
+    let updates = if direct {
+        "atomics are executed and answered by the target through shared memory, else updates go as \
+         fetches and complete with the old value"
+    } else if frees_twice(&info.provider()) {
         "updates go as fetches and complete with the old value"
     } else {
         "updates are confirmed by the target"

@@ -43,6 +43,15 @@ impl Transport {
         let Some(mut state) = context.state.try_lock() else {
             return 0;
         };
+        if let Some(channel) = &mut state.channel {
+            channel.attend(&self.registrar);
+            if channel.is_waiting() {
+                state = match self.poll_commands(context, state) {
+                    Ok(n) => return n,
+                    Err(state) => state,
+                };
+            }
+        }
         let mut entries = [const { MaybeUninit::<ffi::fi_cq_entry>::uninit() }; MAX_CQ_READ];
         // SAFETY: the array has room for MAX_CQ_READ entries, and num_cq_read is at most that; the
         // queue was opened with this entry format and is only read under the lock.
@@ -133,12 +142,17 @@ impl Transport {
 
     /// Delivers what needed no provider, and gives the list back to be filled again.
     #[inline]
-    fn deliver_ready(&self, context: &Context, mut ready: Vec<Finished>) -> usize {
+    pub(crate) fn deliver_ready(&self, context: &Context, mut ready: Vec<Finished>) -> usize {
         let n = ready.len();
         if n > 0 {
             self.deliver(context, &ready, Status::SUCCESS);
             ready.clear();
-            context.state.lock().spare = ready;
+            let mut state = context.state.lock();
+            if state.ready.is_empty() {
+                // The list that is known to be long enough goes first again.
+                std::mem::swap(&mut state.ready, &mut ready);
+            }
+            state.spare = ready;
         }
         n
     }

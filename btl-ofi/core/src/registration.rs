@@ -14,6 +14,7 @@ use crate::address::Handle;
 use crate::device::Device;
 use crate::error::{CallError, Doing, Error, check};
 use crate::fabric::Owned;
+use crate::lock::{Guard, Lock};
 
 /// How regions are registered with one provider.
 pub(crate) struct Registrar {
@@ -26,8 +27,35 @@ pub(crate) struct Registrar {
     keys: Mutex<Keys>,
     generation: AtomicU32,
     live: AtomicU64,
-    /// The regions by their keys, where this process copies to itself (`Policy::self_by_copy`).
-    regions: Mutex<HashMap<u64, Handle>>,
+    regions: Lock<Regions>,
+}
+
+/// The regions that live, for what this process does to them on behalf of others (`inbound`) and of
+/// itself. Locked while it does: a region that has been deregistered is not touched any more.
+#[derive(Default)]
+pub(crate) struct Regions {
+    by_key: HashMap<u64, Known>,
+    removals: u64,
+}
+
+/// A region as its peers know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) handle: Handle,
+    pub(crate) access: Access,
+}
+
+impl Regions {
+    /// The region with this key. One of no bytes has none.
+    pub(crate) fn find(&self, key: u64) -> Option<&Known> {
+        self.by_key.get(&key)
+    }
+
+    /// Changes whenever a region stops living.
+    #[inline]
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals
+    }
 }
 
 /// Keys that we hand out: small, dense, and given out again only after the region that had one is
@@ -48,7 +76,7 @@ pub struct Region {
 }
 
 impl Registrar {
-    pub(crate) fn new(device: Arc<Device>) -> Registrar {
+    pub(crate) fn new(device: Arc<Device>, threaded: bool) -> Registrar {
         let attr = device.info().domain_attr();
         let mode = attr.mr_mode as u32;
         // The old basic mode stands for three of today's bits, the old scalable mode for none.
@@ -69,7 +97,7 @@ impl Registrar {
             }),
             generation: AtomicU32::new(0),
             live: AtomicU64::new(0),
-            regions: Mutex::new(HashMap::new()),
+            regions: Lock::new(Regions::default(), threaded),
         }
     }
 
@@ -113,8 +141,8 @@ impl Registrar {
                 let handle = Handle::new(address, length as u64, provider_key, generation);
                 // One of no bytes has no key with the provider.
                 if mr.is_some() {
-                    let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-                    regions.insert(provider_key, handle);
+                    let known = Known { handle, access };
+                    self.regions.lock().by_key.insert(provider_key, known);
                 }
                 Ok(Region {
                     mr,
@@ -132,8 +160,14 @@ impl Registrar {
 
     /// Whether a handle names a region of this process that lives now.
     pub(crate) fn lives(&self, handle: &Handle) -> bool {
-        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        regions.get(&handle.key()) == Some(handle)
+        let regions = self.regions.lock();
+        regions.find(handle.key()).map(|k| k.handle) == Some(*handle)
+    }
+
+    /// The regions, locked.
+    #[inline]
+    pub(crate) fn regions(&self) -> Guard<'_, Regions> {
+        self.regions.lock()
     }
 
     fn register_with_provider(
@@ -229,13 +263,11 @@ impl Drop for Region {
     fn drop(&mut self) {
         // The key may go to another region once this one is closed, and not before.
         {
-            let registrar = &self.registrar;
-            let mut regions = registrar
-                .regions
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            if regions.get(&self.handle.key()) == Some(&self.handle) {
-                regions.remove(&self.handle.key());
+            let mut regions = self.registrar.regions.lock();
+            let key = self.handle.key();
+            if regions.find(key).map(|k| k.handle) == Some(self.handle) {
+                regions.by_key.remove(&key);
+                regions.removals += 1;
             }
         }
         self.mr = None;

@@ -10,7 +10,7 @@ use plugin_api::Status;
 use crate::address::Handle;
 use crate::context::Context;
 use crate::direct::{self, Refused};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Copies, Endpoint};
 use crate::error::status_of;
 use crate::record::{Completion, Finished, Record, Tag};
 use crate::transport::Transport;
@@ -24,6 +24,21 @@ pub(crate) struct Caller {
     pub(crate) completion: Option<Completion>,
     pub(crate) local_address: *mut c_void,
     pub(crate) local_handle: *mut plugin_api::Handle,
+}
+
+impl Caller {
+    /// What its completion will have to say.
+    #[inline]
+    pub(crate) fn finished(&self, tag: Tag) -> Finished {
+        Finished {
+            tag,
+            function: self.completion.map(|c| c.function),
+            context: self.completion.map_or(ptr::null_mut(), |c| c.context),
+            data: self.completion.map_or(ptr::null_mut(), |c| c.data),
+            local_address: self.local_address,
+            local_handle: self.local_handle,
+        }
+    }
 }
 
 /// What an operation needs besides what its caller wants.
@@ -104,12 +119,18 @@ impl Transport {
         }
         state.posted += 1;
         drop(state);
+        self.poll_if_many(context);
+        Status::SUCCESS
+    }
+
+    /// Makes progress where many operations are outstanding.
+    #[inline]
+    pub(crate) fn poll_if_many(&self, context: &Context) {
         if context.tally.outstanding() > self.progress_threshold
             && !context.delivering.load(Ordering::Relaxed)
         {
             self.poll(context);
         }
-        Status::SUCCESS
     }
 
     /// Counts operations as done at their peer and in their context, in this order: whoever finds a
@@ -137,7 +158,7 @@ impl Transport {
     /// command queue full, so now and then the peer is looked at.
     #[cold]
     #[inline(never)]
-    fn refused(
+    pub(crate) fn refused(
         &self,
         endpoint: NonNull<Endpoint>,
         context: &Context,
@@ -178,9 +199,9 @@ impl Transport {
         if let Some(status) = peer.failure() {
             return status;
         }
-        let Some(completion) = caller.completion else {
+        if caller.completion.is_none() {
             return Status::SUCCESS;
-        };
+        }
         let context = self.context();
         let mut state = context.state.lock();
         if state.ready.try_reserve(1).is_err() {
@@ -191,14 +212,7 @@ impl Transport {
             context.tally.raise(self.threaded),
             peer.tally.raise(self.threaded),
         );
-        state.ready.push(Finished {
-            tag,
-            function: Some(completion.function),
-            context: completion.context,
-            data: completion.data,
-            local_address: caller.local_address,
-            local_handle: caller.local_handle,
-        });
+        state.ready.push(caller.finished(tag));
         Status::SUCCESS
     }
 
@@ -213,15 +227,21 @@ impl Transport {
         if let Err(Refused(errno)) = copied {
             return self.not_copied(endpoint, errno);
         }
+        self.count_direct();
+        match caller.completion {
+            None => Status::SUCCESS,
+            Some(_) => self.nothing(endpoint, caller),
+        }
+    }
+
+    /// Counts an operation that was over before its call returned.
+    #[inline]
+    pub(crate) fn count_direct(&self) {
         let count = &self.context().direct;
         if self.threaded {
             count.fetch_add(1, Ordering::Relaxed);
         } else {
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
-        match caller.completion {
-            None => Status::SUCCESS,
-            Some(_) => self.nothing(endpoint, caller),
         }
     }
 
@@ -310,16 +330,16 @@ impl Transport {
         }
         // SAFETY: the caller vouches for the endpoint.
         let peer = unsafe { endpoint.as_ref() };
-        if peer.copied {
+        if peer.copies == Copies::Here {
             // SAFETY: the bounds were checked; the buffer is the caller's.
             return unsafe { self.copy(endpoint, caller, remote, remote_address, size, true) };
         }
-        if let Some(pid) = peer.direct {
+        if peer.copies == Copies::Kernel {
             if let Some(status) = peer.failure() {
                 return status;
             }
             // SAFETY: the caller vouches for the buffer; the target's region lets itself be written.
-            let copied = unsafe { direct::write(pid.get(), local, remote_address, size) };
+            let copied = unsafe { direct::write(peer.pid(), local, remote_address, size) };
             return self.copied(endpoint, caller, copied);
         }
         let delivered = self.policy.delivered;
@@ -387,16 +407,16 @@ impl Transport {
         }
         // SAFETY: the caller vouches for the endpoint, whose address does not change.
         let peer = unsafe { endpoint.as_ref() };
-        if peer.copied {
+        if peer.copies == Copies::Here {
             // SAFETY: the bounds were checked; the buffer is the caller's.
             return unsafe { self.copy(endpoint, caller, remote, remote_address, size, false) };
         }
-        if let Some(pid) = peer.direct {
+        if peer.copies == Copies::Kernel {
             if let Some(status) = peer.failure() {
                 return status;
             }
             // SAFETY: the caller vouches for the buffer.
-            let copied = unsafe { direct::read(pid.get(), local, remote_address, size) };
+            let copied = unsafe { direct::read(peer.pid(), local, remote_address, size) };
             return self.copied(endpoint, caller, copied);
         }
         let address = peer.address;

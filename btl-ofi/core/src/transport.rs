@@ -12,6 +12,7 @@ use plugin_api::{
 };
 
 use crate::atomic_table::AtomicTable;
+use crate::channel::{self, Channel};
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::Error;
@@ -21,6 +22,7 @@ use crate::params::Options;
 use crate::peers::Peers;
 use crate::policy::{self, Policy};
 use crate::registration::{Region, Registrar};
+use crate::segment::Segment;
 use crate::select::{self, Calling};
 
 /// How long `close` waits for operations that are still outstanding.
@@ -95,6 +97,8 @@ pub struct Transport {
     /// Where fetched values go that nobody wants. Written by the provider only, never read.
     pub(crate) scratch: Scratch,
     pub(crate) policy: Policy,
+    /// Whether atomics to peers on this node may go through their segments (`channel`).
+    pub(crate) channelled: bool,
     pub(crate) threaded: bool,
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
@@ -168,12 +172,21 @@ impl Transport {
             chosen.atomics.update_by_fetch();
             scratch.resize(chosen.atomics.largest_update().div_ceil(8).max(1), 0);
         }
+        let probe = Box::new(probe_value());
+        let segment = make_segment(&policy, device.lanes().len(), *probe);
+        let descriptor = segment.as_ref().map(Segment::descriptor);
+        if segment.is_some() {
+            chosen.atomics.limit_to_channel(channel::LARGEST);
+        }
         let mut contexts = Vec::new();
         for (tx, cq) in device.lanes() {
             // SAFETY: the lanes are live as long as the device, which this transport holds.
             contexts.push(unsafe { Context::new(tx, cq, &provider, threaded)? });
         }
-        let registrar = Arc::new(Registrar::new(Arc::clone(&device)));
+        if let (Some(segment), [context]) = (segment, &contexts[..]) {
+            context.state.lock().channel = Some(Box::new(Channel::new(segment)));
+        }
+        let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded));
         let limit = info.ep_attr().max_msg_size.min(policy.largest);
         let narrow = |asked: u64| match asked {
             0 => limit,
@@ -197,7 +210,6 @@ impl Transport {
             completion: c_string(&policy.text),
             passed_over: chosen.passed_over,
         };
-        let probe = Box::new(probe_value());
         let (node, own) = (liveness::node(), ProcessId::own());
         let address = Blob {
             virtual_addresses: registrar.virtual_addresses,
@@ -205,6 +217,7 @@ impl Transport {
             process: own,
             probe_address: &raw const *probe as u64,
             probe_value: *probe,
+            segment: descriptor,
             provider: provider.clone(),
             format: info.raw().addr_format,
             address: device.name()?,
@@ -261,6 +274,7 @@ impl Transport {
             report: RwLock::new(None),
             atomics: chosen.atomics,
             policy,
+            channelled: descriptor.is_some(),
             capabilities,
             address,
             node,
@@ -301,6 +315,11 @@ impl Transport {
             0 => None,
             n => Some(n as usize),
         }
+    }
+
+    /// Whether an address is this transport's own, by its probe.
+    pub(crate) fn is_own_probe(&self, blob: &Blob) -> bool {
+        (blob.probe_address, blob.probe_value) == (&raw const *self.probe as u64, *self.probe)
     }
 
     /// This thread's context.
@@ -386,6 +405,18 @@ impl Transport {
         drop((contexts, peers, probe, scratch));
         result
     }
+}
+
+/// The segment for atomics of peers on this node, where they may come so. Without it they come
+/// through the provider.
+fn make_segment(policy: &Policy, contexts: usize, nonce: u64) -> Option<Segment> {
+    // More than one context would execute beside each other; shm has one.
+    if !policy.direct || contexts != 1 {
+        return None;
+    }
+    Segment::make(nonce)
+        .inspect_err(|e| tracing::info!("no segment for atomics, they use the provider: {e}"))
+        .ok()
 }
 
 fn flags(policy: &Policy, atomics: &AtomicTable) -> ModuleFlags {

@@ -93,12 +93,12 @@ impl Transport {
             let passed = now.saturating_sub(peers.watches.last).min(self.look_ms);
             peers.watches.last = now;
             for (proc, peer) in &peers.known {
-                if peer.failure().is_some() || peer.process == Some(self.own) {
+                if peer.failure().is_some() || peer.process() == Some(self.own) {
                     continue;
                 }
-                let state = peer.process.map(ProcessId::state);
+                let state = peer.process().map(ProcessId::state);
                 let due = idle_too || peer.tally.outstanding() > 0;
-                if let (Some(State::Gone), Some(process)) = (state, peer.process)
+                if let (Some(State::Gone), Some(process)) = (state, peer.process())
                     && due
                 {
                     let why = format!("process id {} on this node no longer runs", process.pid);
@@ -126,6 +126,11 @@ impl Transport {
         }
         for (endpoint, why) in gone {
             self.fail_peer(endpoint, Status::UNREACH, &why);
+        }
+        if self.channelled {
+            for endpoint in self.closed_peers() {
+                self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
+            }
         }
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);

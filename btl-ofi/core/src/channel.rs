@@ -1,0 +1,495 @@
+//! Atomics between processes of one node, without the provider.
+//!
+//! shm's own atomics go through a command queue that is answered in order, over all peers: one that is
+//! outstanding at a dead process holds up every later one. They cost about a microsecond, and updates
+//! crash (see `policy`). So over shm, where puts and gets are copied by the kernel, atomics take a ring
+//! of our own (`ring`, `segment`): the initiator (`outbound`) writes a command into the target's segment,
+//! the target's progress (`inbound`) executes it with the processor's atomics and writes the answer
+//! beside it, the initiator's progress takes the answer.
+//!
+//! **Which way.** For each peer it is settled at its first atomic, once and for both kinds of failure: if
+//! the peer announced no segment, or it cannot be opened or has no ring left, all atomics to that peer go
+//! through the provider. Never some this way and some that, so their order is kept; what was declared
+//! at open is what the provider serves and `element` too, so a peer that goes either way can do all of it.
+//!
+//! **Atomicity.** A process executes what arrives in its segment, its atomics to itself, and what its
+//! provider executes for others (in `fi_cq_read` and the posting calls, since shm progresses manually)
+//! under the lock of its one context. So none of them meet, whichever way each initiator goes. Beside
+//! that lock, each element is changed by atomic instructions (`element`), and so it is by the provider.
+//!
+//! **Order.** A ring is first in, first out, and an initiator has one at each target.
+//!
+//! **Failures.** A target that died answers nothing; when it is given up, the operations in its ring are
+//! reported and forgotten: nothing of ours is written by anyone but us, so nothing else is held up. One
+//! that closed its transport says so in its segment. An initiator that died leaves a ring that is executed
+//! as far as it was published, and stays taken.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use libfabric_sys as ffi;
+use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+
+use crate::address::Target;
+use crate::context::{Context, State};
+use crate::element::Elements;
+use crate::endpoint::{Endpoint, Way};
+use crate::inbound::{self, Inbound};
+use crate::liveness::{self, ProcessId};
+use crate::lock::Guard;
+use crate::outbound::{Done, Operands, Outbound};
+use crate::record::{Finished, Tag};
+use crate::registration::Registrar;
+use crate::ring::Command;
+use crate::rma::Caller;
+use crate::segment::{PAYLOAD, Place, Segment};
+use crate::transport::Transport;
+
+/// Most bytes of one vector: a payload holds some of them.
+pub(crate) const LARGEST: usize = PAYLOAD / 4;
+/// Rings whose answers are looked for in one poll.
+const SWEEP: usize = 16;
+
+/// One process's end of all rings. Guarded by the lock of its transport's only context.
+pub(crate) struct Channel {
+    inbound: Inbound,
+    outbounds: Vec<NonNull<Outbound>>,
+    /// Those with operations outstanding. Room for all, so that it never grows on the data path.
+    active: Vec<NonNull<Outbound>>,
+    cursor: usize,
+}
+
+// SAFETY: the pointers are owned boxes.
+unsafe impl Send for Channel {}
+
+/// A typed atomic, checked against what is served and against its handle.
+#[derive(Clone, Copy)]
+pub(crate) struct Order {
+    pub(crate) kind: AtomicKind,
+    pub(crate) datatype: Datatype,
+    pub(crate) op: AtomicOp,
+    pub(crate) count: usize,
+    pub(crate) target: Target,
+    pub(crate) mark: u64,
+    pub(crate) operands: Operands,
+    pub(crate) compare: u64,
+    /// Where what was there goes; NULL for an update.
+    pub(crate) result: *mut c_void,
+}
+
+impl Channel {
+    pub(crate) fn new(segment: Segment) -> Channel {
+        Channel {
+            inbound: Inbound::new(segment),
+            outbounds: Vec::new(),
+            active: Vec::new(),
+            cursor: 0,
+        }
+    }
+
+    /// Executes what has arrived.
+    #[inline]
+    pub(crate) fn attend(&mut self, registrar: &Registrar) {
+        self.inbound.attend(registrar);
+    }
+
+    /// Whether answers are outstanding.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// Takes answers, of a bounded number of rings, beginning where the last call ended.
+    #[inline]
+    fn collect(&mut self, done: &mut Done) {
+        for _ in 0..self.active.len().min(SWEEP) {
+            if !done.has_room() {
+                return;
+            }
+            if self.cursor >= self.active.len() {
+                self.cursor = 0;
+            }
+            // SAFETY: rings live as long as they are listed, and are used under the lock only.
+            let outbound = unsafe { self.active[self.cursor].as_mut() };
+            outbound.collect(done);
+            if outbound.is_empty() {
+                outbound.listed = false;
+                self.active.swap_remove(self.cursor);
+            } else {
+                self.cursor += 1;
+            }
+        }
+    }
+
+    /// Adds a ring; gives it back when memory is exhausted.
+    fn add(&mut self, outbound: Outbound) -> Result<NonNull<Outbound>, Outbound> {
+        let room = self.outbounds.len() + 1;
+        if self.outbounds.try_reserve(1).is_err()
+            || self
+                .active
+                .try_reserve(room.saturating_sub(self.active.len()))
+                .is_err()
+        {
+            return Err(outbound);
+        }
+        let outbound = NonNull::from(Box::leak(Box::new(outbound)));
+        self.outbounds.push(outbound);
+        Ok(outbound)
+    }
+
+    fn of(&self, endpoint: NonNull<Endpoint>) -> Option<NonNull<Outbound>> {
+        let mut all = self.outbounds.iter();
+        // SAFETY: rings live as long as they are listed.
+        all.find(|o| unsafe { o.as_ref() }.endpoint == endpoint)
+            .copied()
+    }
+
+    /// Takes every operation out of a peer's ring: those that were answered to `done`, and then those
+    /// that will not be. `done` must be emptied and this called again until it returns `None`.
+    fn abandon(&mut self, endpoint: NonNull<Endpoint>, done: &mut Done) -> Option<Finished> {
+        // SAFETY: as in `of`; used under the lock.
+        let outbound = unsafe { self.of(endpoint)?.as_mut() };
+        outbound.collect(done);
+        if !done.has_room() {
+            return None;
+        }
+        let abandoned = outbound.abandon();
+        if outbound.is_empty() {
+            outbound.listed = false;
+            let ring = NonNull::from(outbound);
+            self.active.retain(|o| *o != ring);
+        }
+        abandoned
+    }
+
+    /// Forgets a peer's ring unless operations are outstanding. It may serve another process then, if
+    /// the peer answered everything.
+    fn remove(&mut self, endpoint: NonNull<Endpoint>, failed: bool) {
+        let Some(outbound) = self.of(endpoint) else {
+            return;
+        };
+        // SAFETY: as in `of`.
+        if !unsafe { outbound.as_ref() }.is_empty() {
+            return;
+        }
+        self.outbounds.retain(|o| *o != outbound);
+        self.active.retain(|o| *o != outbound);
+        // SAFETY: made by `add`, and listed nowhere now.
+        let outbound = unsafe { Box::from_raw(outbound.as_ptr()) };
+        outbound.give_back(failed);
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.active.clear();
+        for outbound in self.outbounds.drain(..) {
+            // SAFETY: made by `add`, and listed nowhere now.
+            let outbound = unsafe { Box::from_raw(outbound.as_ptr()) };
+            let unanswered = !outbound.is_empty();
+            outbound.give_back(unanswered);
+        }
+    }
+}
+
+impl Transport {
+    /// Posts an atomic to a peer that is not reached through the provider. `None` if it turns out to
+    /// be: then it is for the provider.
+    ///
+    /// # Safety
+    /// `endpoint` is live; the buffers of `order` are good until completion.
+    #[inline]
+    pub(crate) unsafe fn command(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: Caller,
+        order: &Order,
+    ) -> Option<Status> {
+        // SAFETY: the caller vouches for a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        // Looked for under the lock: a ring is emptied under it once its peer was given up.
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        match peer.way() {
+            Way::Ring => {}
+            Way::Provider => return None,
+            // SAFETY: as the caller vouches.
+            Way::Itself => return Some(unsafe { self.perform(endpoint, state, caller, order) }),
+            Way::Unclaimed => {
+                drop(state);
+                if let Err(status) = self.introduce(endpoint) {
+                    return Some(status);
+                }
+                // SAFETY: as the caller vouches. The way is settled now.
+                return unsafe { self.command(endpoint, caller, order) };
+            }
+        }
+        let State {
+            channel: Some(channel),
+            posted,
+            again,
+            ..
+        } = &mut *state
+        else {
+            return None;
+        };
+        // SAFETY: the way is `Ring`, and the lock is held.
+        let outbound = unsafe { &mut *peer.outbound() };
+        let size = order.count * order.datatype.size();
+        let room = match outbound.reserve(size) {
+            Ok(room) => room,
+            Err(status) => {
+                *again += 1;
+                let count = *again;
+                drop(state);
+                let rc = match status {
+                    Status::TEMP_OUT_OF_RESOURCE => -(ffi::FI_EAGAIN as isize),
+                    _ => -(ffi::FI_ENOMEM as isize),
+                };
+                return Some(self.refused(endpoint, context, rc, count));
+            }
+        };
+        let tag = Tag::new(
+            endpoint,
+            context.tally.raise(self.threaded),
+            peer.tally.raise(self.threaded),
+        );
+        let command = Command {
+            what: inbound::what(order.kind, order.datatype, order.op),
+            count: order.count as u32,
+            payload: 0,
+            address: order.target.address,
+            key: order.target.key,
+            mark: order.mark,
+            value: 0,
+            compare: order.compare,
+        };
+        let finished = caller.finished(tag);
+        // SAFETY: the caller vouches for the buffers.
+        unsafe { outbound.post(command, order.operands, room, order.result, finished) };
+        if !outbound.listed {
+            outbound.listed = true;
+            channel.active.push(NonNull::from(outbound));
+        }
+        *posted += 1;
+        drop(state);
+        self.poll_if_many(context);
+        Some(Status::SUCCESS)
+    }
+
+    /// Executes an atomic to this process itself.
+    ///
+    /// # Safety
+    /// As for [`command`](Self::command).
+    unsafe fn perform(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        mut state: Guard<'_, State>,
+        caller: Caller,
+        order: &Order,
+    ) -> Status {
+        // Before anything is changed: an operation that was turned away is tried again.
+        if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
+            return Status::OUT_OF_RESOURCE;
+        }
+        let value;
+        let operands: *const c_void = match order.operands {
+            Operands::Value(v) => {
+                value = v;
+                (&raw const value).cast()
+            }
+            Operands::Buffer(buffer) => buffer,
+        };
+        let elements = Elements {
+            datatype: order.datatype,
+            op: order.op,
+            count: order.count,
+            at: std::ptr::with_exposed_provenance_mut(order.target.address as usize),
+            operands: operands.cast(),
+            compare: order.compare,
+            results: order.result.cast(),
+        };
+        {
+            let regions = self.registrar.regions();
+            let known = regions
+                .find(order.target.key)
+                .filter(|k| k.handle.is_named(order.target.key, order.mark));
+            let Some(known) = known else {
+                return Status::PERM;
+            };
+            // SAFETY: the caller vouches for the buffers; the regions are locked.
+            if let Err(status) = unsafe { inbound::perform(known, order.kind, &elements) } {
+                return status;
+            }
+        }
+        if caller.completion.is_some() {
+            // SAFETY: the caller vouches for a live endpoint.
+            let peer = unsafe { endpoint.as_ref() };
+            let context = &self.contexts[0];
+            let tag = Tag::new(
+                endpoint,
+                context.tally.raise(self.threaded),
+                peer.tally.raise(self.threaded),
+            );
+            state.ready.push(caller.finished(tag));
+        }
+        drop(state);
+        self.count_direct();
+        Status::SUCCESS
+    }
+
+    /// Settles which way atomics to a peer go.
+    #[cold]
+    #[inline(never)]
+    fn introduce(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
+        // SAFETY: the caller of the operation vouched for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let place = Place {
+            pid: peer.pid(),
+            descriptor: peer.segment,
+            nonce: peer.nonce(),
+        };
+        let claimed = place.claim();
+        let mut state = self.contexts[0].state.lock();
+        if peer.way() != Way::Unclaimed {
+            // Another thread was first.
+            if let Ok(claim) = claimed {
+                let next = claim.position;
+                claim.give_back(next);
+            }
+            return Ok(());
+        }
+        match (claimed, &mut state.channel) {
+            (Ok(claim), Some(channel)) => match channel.add(Outbound::new(claim, endpoint)) {
+                Ok(ring) => peer.go(Way::Ring, ring.as_ptr().expose_provenance() as u64),
+                Err(outbound) => {
+                    outbound.give_back(false);
+                    return Err(Status::OUT_OF_RESOURCE);
+                }
+            },
+            (Err(e), _) => {
+                let gone = peer.process().map(ProcessId::state) == Some(liveness::State::Gone);
+                let lost = if gone {
+                    Some((Status::UNREACH, "its process no longer runs"))
+                } else if self.broken.load(Ordering::Relaxed) {
+                    Some((
+                        Status::FATAL,
+                        "it is reached through a provider that is of no use",
+                    ))
+                } else {
+                    None
+                };
+                if let Some((status, why)) = lost {
+                    drop(state);
+                    self.fail_peer(endpoint, status, why);
+                    return Err(status);
+                }
+                tracing::info!(
+                    "atomics to process {} go through the provider: {e}",
+                    peer.proc
+                );
+                peer.go(Way::Provider, 0);
+            }
+            (_, None) => peer.go(Way::Provider, 0),
+        }
+        Ok(())
+    }
+
+    /// Takes answers and delivers them. Gives the lock back if there are none.
+    #[inline]
+    pub(crate) fn poll_commands<'a>(
+        &self,
+        context: &Context,
+        mut state: Guard<'a, State>,
+    ) -> Result<usize, Guard<'a, State>> {
+        let mut done = Done::new();
+        if let Some(channel) = &mut state.channel {
+            channel.collect(&mut done);
+        }
+        let n = done.finished().len() + usize::from(done.refused.is_some());
+        if n == 0 {
+            return Err(state);
+        }
+        state.completed += done.finished().len() as u64;
+        state.failed += u64::from(done.refused.is_some());
+        let ready = state.take_ready();
+        drop(state);
+        self.deliver(context, done.finished(), Status::SUCCESS);
+        if let Some((f, status)) = done.refused {
+            self.deliver_refused(context, f, status);
+        }
+        Ok(n + self.deliver_ready(context, ready))
+    }
+
+    #[cold]
+    fn deliver_refused(&self, context: &Context, f: Finished, status: Status) {
+        if f.function.is_none() {
+            let what = "the target refused it: its handle names no region there that allows it";
+            self.lose(f.tag, 1, status, what);
+        }
+        self.deliver(context, &[f], status);
+    }
+
+    /// Reports every operation in the ring of a peer that was given up.
+    #[cold]
+    pub(crate) fn abandon_commands(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
+        let context = &self.contexts[0];
+        let mut unheard = Vec::new();
+        loop {
+            let mut done = Done::new();
+            let abandoned = {
+                let mut state = context.state.lock();
+                let Some(channel) = &mut state.channel else {
+                    return;
+                };
+                let abandoned = channel.abandon(endpoint, &mut done);
+                state.completed += done.finished().len() as u64;
+                let failed = abandoned.is_some() || done.refused.is_some();
+                state.failed += u64::from(failed);
+                abandoned
+            };
+            self.deliver(context, done.finished(), Status::SUCCESS);
+            if let Some((f, status)) = done.refused {
+                self.deliver_refused(context, f, status);
+            }
+            match abandoned {
+                Some(f) if f.function.is_some() => self.deliver(context, &[f], status),
+                Some(f) => unheard.push(f),
+                None if done.finished().is_empty() && done.refused.is_none() => break,
+                None => {}
+            }
+        }
+        if let Some(f) = unheard.first() {
+            self.lose(f.tag, unheard.len() as u32, status, why);
+            self.deliver(context, &unheard, status);
+        }
+    }
+
+    /// Forgets the ring of a peer that is released.
+    pub(crate) fn release_ring(&self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller vouched for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let mut state = self.contexts[0].state.lock();
+        if let Some(channel) = &mut state.channel {
+            channel.remove(endpoint, peer.failure().is_some());
+        }
+    }
+
+    /// Peers with operations outstanding in their rings that have closed their transports.
+    pub(crate) fn closed_peers(&self) -> Vec<NonNull<Endpoint>> {
+        let state = self.contexts[0].state.lock();
+        let Some(channel) = &state.channel else {
+            return Vec::new();
+        };
+        // SAFETY: rings live as long as they are listed; the lock is held.
+        let rings = channel.active.iter().map(|o| unsafe { o.as_ref() });
+        rings
+            .filter(|o| o.is_closed())
+            .map(|o| o.endpoint)
+            .collect()
+    }
+}

@@ -1,0 +1,205 @@
+//! The rings of the direct atomics under the model checker: every interleaving of one initiator and
+//! one target, with the bell, with watching, and while watching begins and ends.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+#[allow(
+    dead_code,
+    reason = "the file is built again here, and not all of it is used"
+)]
+#[path = "../src/ring.rs"]
+mod ring;
+
+/// What `ring` finds under this name: loom's atomics.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use ring::{Answer, Bells, Command, Entry, Watch, announce};
+
+const ENTRIES: u32 = 2;
+/// Not the first word, so that `used` matters.
+const RING: usize = 65;
+
+struct Shared {
+    bells: Bells,
+    watch: Watch,
+    entries: [Entry; ENTRIES as usize],
+    /// A payload for each entry; loom reports a race if its two users are not ordered.
+    payload: [UnsafeCell<u64>; ENTRIES as usize],
+}
+
+// SAFETY: loom checks each access to the payload.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Shared> {
+        let shared = Shared {
+            bells: Bells::new(),
+            watch: Watch::new(),
+            entries: std::array::from_fn(|_| Entry::new()),
+            payload: std::array::from_fn(|_| UnsafeCell::new(0)),
+        };
+        shared.bells.enlist(RING);
+        Arc::new(shared)
+    }
+
+    fn entry(&self, position: u32) -> &Entry {
+        &self.entries[(position % ENTRIES) as usize]
+    }
+
+    fn payload(&self, position: u32) -> &UnsafeCell<u64> {
+        &self.payload[(position % ENTRIES) as usize]
+    }
+
+    fn post(&self, position: u32) {
+        // SAFETY: loom checks it.
+        self.payload(position)
+            .with_mut(|p| unsafe { *p = u64::from(position) + 10 });
+        let command = Command {
+            value: u64::from(position),
+            ..Command::default()
+        };
+        self.entry(position).publish(position, &command);
+        announce(&self.watch, &self.bells, RING);
+    }
+
+    /// Executes what is there from `next` on.
+    fn serve(&self, next: &mut u32) {
+        while self.entry(*next).is_published(*next) {
+            let command = self.entry(*next).command();
+            assert_eq!(command.value, u64::from(*next), "out of order");
+            // SAFETY: loom checks it.
+            self.payload(*next).with_mut(|p| unsafe {
+                assert_eq!(*p, u64::from(*next) + 10);
+                *p += 100;
+            });
+            let answer = Answer {
+                status: 0,
+                value: command.value + 1000,
+            };
+            self.entry(*next).answer(*next, answer);
+            *next += 1;
+        }
+    }
+
+    /// One look at the bell, as the target's progress does it.
+    fn answer_bell(&self, next: &mut u32) {
+        for word in 0..self.bells.used() {
+            let rung = self.bells.take(word);
+            if rung != 0 {
+                assert_eq!((word, rung), (RING / 64, 1 << (RING % 64)));
+                self.serve(next);
+            }
+        }
+    }
+
+    fn collect(&self, position: u32) -> bool {
+        let Some(answer) = self.entry(position).answered(position) else {
+            return false;
+        };
+        assert_eq!(answer.value, u64::from(position) + 1000);
+        // SAFETY: loom checks it.
+        self.payload(position)
+            .with(|p| assert_eq!(unsafe { *p }, u64::from(position) + 110));
+        true
+    }
+}
+
+/// Posts `n` commands, as many at a time as there are entries, and takes the answers.
+fn initiate(shared: &Shared, n: u32) {
+    let (mut head, mut tail) = (0, 0);
+    while head < n {
+        while tail < n && tail - head < ENTRIES {
+            shared.post(tail);
+            tail += 1;
+        }
+        if shared.collect(head) {
+            head += 1;
+        } else {
+            thread::yield_now();
+        }
+    }
+}
+
+fn check(test: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(test);
+}
+
+/// The target only ever looks at its bell: each command is seen, in order, once.
+#[test]
+fn the_bell_loses_no_command() {
+    check(|| {
+        let shared = Shared::new();
+        let initiator = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || initiate(&shared, 3))
+        };
+        let mut next = 0;
+        while next < 3 {
+            shared.answer_bell(&mut next);
+            thread::yield_now();
+        }
+        initiator.join().unwrap();
+    });
+}
+
+/// The target watches for a while, stops, and from then on only answers its bell. A command that
+/// fell between would never be seen: the loop at the end would not end.
+#[test]
+fn ceasing_to_watch_loses_no_command() {
+    check(|| {
+        let shared = Shared::new();
+        let initiator = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || initiate(&shared, 2))
+        };
+        let mut next = 0;
+        shared.watch.begin();
+        shared.serve(&mut next);
+        shared.watch.end();
+        shared.serve(&mut next);
+        while next < 2 {
+            shared.answer_bell(&mut next);
+            thread::yield_now();
+        }
+        initiator.join().unwrap();
+    });
+}
+
+/// Two commands posted with nobody collecting between, so that the second may find the watch ended
+/// by the time the first was served.
+#[test]
+fn a_burst_into_the_end_of_watching_is_seen() {
+    check(|| {
+        let shared = Shared::new();
+        shared.watch.begin();
+        let initiator = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.post(0);
+                shared.post(1);
+            })
+        };
+        let mut next = 0;
+        shared.watch.end();
+        shared.serve(&mut next);
+        while next < 2 {
+            shared.answer_bell(&mut next);
+            thread::yield_now();
+        }
+        initiator.join().unwrap();
+        assert!(shared.collect(0) && shared.collect(1));
+    });
+}

@@ -251,3 +251,59 @@ pub(crate) fn announce(watch: &Watch, bells: &Bells, ring: usize) {
         bells.ring(ring);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::model;
+
+    #[test]
+    fn no_lap_is_mistaken_for_another() {
+        model(|| {
+            let entry = Entry::new();
+            for position in [0, 128, u32::MAX / 2 - 127, u32::MAX - 127, 0] {
+                assert!(!entry.is_published(position));
+                let command = Command {
+                    address: u64::from(position),
+                    what: 1,
+                    count: 2,
+                    payload: 3,
+                    key: 4,
+                    mark: 5,
+                    value: 6,
+                    compare: 7,
+                };
+                entry.publish(position, &command);
+                assert!(entry.is_published(position));
+                assert!(!entry.is_published(position.wrapping_add(128)));
+                assert_eq!(entry.command(), command);
+                assert_eq!(entry.answered(position), None);
+                let answer = Answer {
+                    status: -4,
+                    value: 8,
+                };
+                entry.answer(position, answer);
+                assert!(!entry.is_published(position), "executed once");
+                assert_eq!(entry.answered(position), Some(answer));
+            }
+        });
+    }
+
+    #[test]
+    fn bells_are_rung_unless_watched() {
+        model(|| {
+            let (bells, watch) = (Bells::new(), Watch::new());
+            bells.enlist(70);
+            assert_eq!(bells.used(), 2);
+            announce(&watch, &bells, 70);
+            announce(&watch, &bells, 64);
+            assert_eq!((bells.take(0), bells.take(1)), (0, 1 << 6 | 1));
+            watch.begin();
+            announce(&watch, &bells, 70);
+            assert_eq!(bells.take(1), 0);
+            watch.end();
+            announce(&watch, &bells, 70);
+            assert_eq!(bells.take(1), 1 << 6);
+        });
+    }
+}

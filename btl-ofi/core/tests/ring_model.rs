@@ -18,6 +18,10 @@ mod ring;
 /// What `ring` finds under this name: loom's atomics.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    pub(crate) fn model(test: impl Fn() + Send + Sync + 'static) {
+        loom::model(test);
+    }
 }
 
 use loom::cell::UnsafeCell;

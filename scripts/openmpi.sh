@@ -88,7 +88,7 @@ openmpi_run() {
     shift 2
     timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none \
         --mca mca_base_component_path "$openmpi_component:$openmpi_system" \
-        --mca osc "${OPENMPI_OSC:-rdma,sm}" --mca btl "self,vader,$openmpi_name" --mca btl_vader_single_copy_mechanism none \
+        --mca osc "${OPENMPI_OSC:-rdma,sm}" --mca btl "self,${OPENMPI_BTL:-vader},$openmpi_name" --mca btl_vader_single_copy_mechanism none \
         --mca opal_common_ofi_provider_include "$provider" "$@"
 }
 
@@ -206,6 +206,37 @@ openmpi_refuses_series() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'built for Open MPI 4\.1\.x and steps aside.*loaded by 4\.0\.3' <<<"$out"
 }
 
+# Whether two nodes can be pretended: mpirun starts a daemon for each through a program in ssh's place, which gives it
+# a host name of its own.
+openmpi_prepare_nodes() {
+    openmpi_agent=$(pwd)/$openmpi_dir/agent
+    unshare --uts /bin/sh -c 'hostname one' 2>/dev/null || return 1
+    cat >"$openmpi_agent" <<'END'
+#!/bin/sh
+node=$1
+shift
+exec unshare --uts /bin/sh -c 'hostname "$1"; exec /bin/sh -c "$2"' sh "$node" "$*"
+END
+    chmod +x "$openmpi_agent"
+}
+
+# openmpi_run_apart PROVIDER RANKS [mpirun options] PROGRAM...: half of the ranks on each of two pretended nodes. osc/rdma
+# then keeps its locks and its state by the component's atomics, where on one node it uses the processor's.
+openmpi_run_apart() {
+    local provider=$1 ranks=$2
+    shift 2
+    OPENMPI_LIMIT=${OPENMPI_LIMIT:-300} OPENMPI_BTL=vader,tcp openmpi_run "$provider" "$ranks" --host "one:$((ranks / 2)),two:$((ranks / 2))" --mca plm_rsh_agent "$openmpi_agent" \
+        --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo "$@"
+}
+
+openmpi_program_apart() {
+    local provider=$1 ranks=$2 program=$3 out
+    out=$(openmpi_run_apart "$provider" "$ranks" --mca btl_ofi_verbose 1 "$openmpi_dir/bin/$program" 2>&1) ||
+        { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
+}
+
 # Where Open MPI has no registration cache, memory is registered one by one.
 openmpi_without_cache() {
     local out
@@ -249,12 +280,12 @@ openmpi_refuses_headers() {
 # A peer that is killed: a failure and a message within ten seconds.
 openmpi_survives_kill() {
     local provider=$1 out begin=$SECONDS
-    if out=$(OPENMPI_LIMIT=30 openmpi_run "$provider" 2 "$openmpi_dir/bin/killed_peer" 2>&1); then
+    if out=$(OPENMPI_LIMIT=30 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 "$openmpi_dir/bin/killed_peer" 2>&1); then
         printf '%s\n' "$out"
         return 1
     fi
     printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
-    [ $((SECONDS - begin)) -le 10 ] && [ -n "$out" ] && ! grep -q 'never heard' <<<"$out"
+    [ $((SECONDS - begin)) -le 10 ] && grep -q 'rank 1 is killed' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }
 
 # The same where mpirun does not end the job itself: the component's error callback must. (mpirun's exit status is 0.)
@@ -283,7 +314,7 @@ openmpi_mpi4py_run() {
     local provider=$1 ranks=$2 tests=() name out
     shift 2
     for name in "$@"; do tests+=(-i "$name"); done
-    out=$(OPENMPI_LIMIT=600 openmpi_run "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" 2>&1) ||
+    out=$(OPENMPI_LIMIT=600 ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     # Lines of several ranks may run into one another, so that only what must not be there is looked for exactly.
@@ -383,6 +414,7 @@ openmpi_test() {
             openmpi_check "mpi4py, $ranks ranks, $provider" openmpi_mpi4py_run "$provider" "$ranks" test_rma test_rma_nb test_win
         done
     done
+    openmpi_test_apart
     openmpi_packages libarmci-mpi-dev nwchem-openmpi
     openmpi_compile tests/openmpi/armci.c -larmci-openmpi
     for provider in shm 'tcp;ofi_rxm'; do
@@ -392,6 +424,23 @@ openmpi_test() {
         done
     done
     openmpi_end
+}
+
+# What several nodes do differently.
+openmpi_test_apart() {
+    local ranks program
+    if ! openmpi_prepare_nodes; then
+        openmpi_say "skipped, root is needed to give processes host names of their own: two pretended nodes"
+        return
+    fi
+    for ranks in 2 4; do
+        for program in hello_window transfers atomics window_life threads; do
+            openmpi_check "$program, $ranks ranks on two nodes" openmpi_program_apart 'tcp;ofi_rxm' "$ranks" "$program"
+        done
+    done
+    OPENMPI_RUN=openmpi_run_apart openmpi_check "a peer killed on another node" openmpi_survives_kill 'tcp;ofi_rxm'
+    OPENMPI_RUN=openmpi_run_apart openmpi_check "mpi4py, 4 ranks on two nodes" \
+        openmpi_mpi4py_run 'tcp;ofi_rxm' 4 test_rma test_rma_nb test_win
 }
 
 openmpi_bench() {

@@ -118,6 +118,18 @@ static void many_windows(void)
     }
 }
 
+/* osc/rdma of 4.1 waits for ever for a lock that it holds itself, over any transport, when it looks up a region of a
+ * dynamic window on another node. */
+static int dynamic_would_hang(void)
+{
+    MPI_Comm node;
+    int on_node;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_size(node, &on_node);
+    MPI_Comm_free(&node);
+    return OMPI_MAJOR_VERSION < 5 && on_node < world_size;
+}
+
 static void dynamic(void)
 {
     enum { N = 1000 };
@@ -168,7 +180,12 @@ int main(int argc, char **argv)
     unlocked_in_flight();
     mapped_anew();
     many_windows();
-    dynamic();
+    if (!dynamic_would_hang()) {
+        dynamic();
+    } else if (0 == world_rank) {
+        printf("window_life: skipped dynamic windows: Open MPI %d.%d locks itself out on several nodes\n",
+               OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION);
+    }
     finish("window_life");
     return 0;
 }

@@ -18,6 +18,11 @@ pub fn host_stub() -> &'static Path {
     built("host-stub")
 }
 
+/// The libfabric provider for tests, as `lab-provider` describes it.
+pub fn lab_provider() -> &'static Path {
+    built("liblab_fi.so")
+}
+
 /// The component for Open MPI; an empty library where Open MPI's headers are not installed.
 pub fn mpi_component() -> &'static Path {
     built("libmca_btl_ofi.so")
@@ -62,6 +67,8 @@ fn build() -> Vec<PathBuf> {
             "btl-ofi-plugin",
             "-p",
             "mca-btl-ofi",
+            "-p",
+            "lab-provider",
         ]);
     if !cfg!(debug_assertions) || std::env::var_os("INTEGRATION_RELEASE").is_some() {
         command.arg("--release");

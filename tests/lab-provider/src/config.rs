@@ -12,7 +12,7 @@
 //! | `LAB_MAX_MSG` | largest message, bytes | 1 MiB |
 //! | `LAB_INJECT` | inject size, bytes | 64 |
 //! | `LAB_TX_SIZE` | operations that an endpoint takes at a time | 256 |
-//! | `LAB_ATOMIC_BYTES` | most bytes of one atomic | 512 |
+//! | `LAB_ATOMIC_BYTES` | most bytes of one atomic, which is also a message | 512 |
 //! | `LAB_WITHOUT` | atomics not served: `kind:datatype:op` by libfabric's numbers, `*` for any | none |
 //! | `LAB_ORDER` | 1: atomics are ordered for who asks | 0 |
 //! | `LAB_PROGRESS` | `auto`: also offered under automatic progress | manual |
@@ -193,7 +193,8 @@ impl Config {
             max_message: number("LAB_MAX_MSG", 1 << 20),
             inject: number("LAB_INJECT", 64),
             tx_size: number("LAB_TX_SIZE", 256),
-            atomic_bytes: number("LAB_ATOMIC_BYTES", 512),
+            // An atomic is no longer than a message.
+            atomic_bytes: number("LAB_ATOMIC_BYTES", 512).min(number("LAB_MAX_MSG", 1 << 20)),
             without: without.collect(),
             ordered: number("LAB_ORDER", 0) != 0,
             auto_progress: env::var("LAB_PROGRESS").is_ok_and(|v| v == "auto"),

@@ -1,0 +1,84 @@
+//! `host-stub check` over the lab provider (`tests/lab-provider`): windows, epochs and accumulates of
+//! several processes against their model, in every registration mode, and with faults by script.
+//!
+//! Without failing operations every test of the check must pass. With them each run ends in time,
+//! with success or with a failure that a call reported: data that is wrong without a report, a wait
+//! without end and a failure that nobody hears of are what this looks for.
+//!
+//! `LAB_SEED` is the first seed, `LAB_SEEDS` says how many (`./dev soak` does).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+mod run;
+mod script;
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use run::{Seen, run};
+use script::{Script, modes};
+
+/// Seeds of an ordinary run.
+const SEEDS: u64 = 10;
+/// Runs at a time: each has several processes.
+const AT_A_TIME: usize = 2;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Runs scripts, a few at a time, and adds up what was seen.
+fn all(scripts: &[Script]) -> Seen {
+    let next = AtomicUsize::new(0);
+    let total = Mutex::new(Seen::default());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| {
+                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let seen = run(script);
+                    total.lock().unwrap().add(seen);
+                }
+            });
+        }
+    });
+    total.into_inner().unwrap()
+}
+
+/// Says what was seen, past the harness's capture, and to the file `LAB_SUMMARY` that `./dev` reads.
+fn summary(name: &str, seen: &Seen) {
+    let line = format!("{name}: {seen}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    if let Some(path) = std::env::var_os("LAB_SUMMARY") {
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).open(path).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn every_mode_passes_the_whole_check() {
+    let scripts = modes().into_iter().enumerate();
+    let scripts: Vec<_> = scripts.map(|(n, mode)| Script::plain(n, &mode)).collect();
+    let seen = all(&scripts);
+    assert_eq!((seen.runs, seen.reported), (18, 0));
+    summary("check over every mode", &seen);
+}
+
+#[test]
+fn every_fault_is_reported() {
+    let first = number("LAB_SEED").unwrap_or(1);
+    let seeds = number("LAB_SEEDS").unwrap_or(SEEDS);
+    let scripts: Vec<_> = (first..first + seeds).map(Script::of).collect();
+    let seen = all(&scripts);
+    assert_eq!(seen.runs, seeds);
+    summary(
+        &format!("check with faults, {seeds} seeds from {first}"),
+        &seen,
+    );
+}

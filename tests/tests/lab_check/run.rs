@@ -1,0 +1,172 @@
+//! One run of `host-stub check`, and the judgement over it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{env, fs};
+
+use integration_tests::fixtures::{host_stub, lab_provider, ofi_plugin};
+use integration_tests::process;
+
+use crate::script::Script;
+
+/// Seconds for a test, generous: the machine may be busy.
+const PATIENCE: u64 = 40;
+/// For a run.
+const LIMIT: Duration = Duration::from_secs(150);
+
+/// What runs came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) runs: u64,
+    /// Runs that ended with a failure that was reported.
+    pub(crate) reported: u64,
+    /// Tests that passed in the others.
+    passed: u64,
+    faults: u64,
+    operations: u64,
+}
+
+impl Seen {
+    pub(crate) fn add(&mut self, o: Seen) {
+        self.runs += o.runs;
+        self.reported += o.reported;
+        self.passed += o.passed;
+        self.faults += o.faults;
+        self.operations += o.operations;
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} combinations run, 0 refused, {} faults injected, {} operations checked ({} tests \
+             passed, {} runs ended by a reported failure), lost: 0",
+            self.runs, self.faults, self.operations, self.passed, self.reported
+        )
+    }
+}
+
+/// A folder with the provider under the name that libfabric looks for, and its report.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("btl-ofi-lab-check-{}-{number}", std::process::id());
+        let folder = Folder(env::temp_dir().join(name));
+        fs::create_dir_all(&folder.0).unwrap();
+        std::os::unix::fs::symlink(lab_provider(), folder.0.join("liblab-fi.so")).unwrap();
+        folder
+    }
+
+    fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The last counts of each process.
+fn counts(folder: &Folder) -> Vec<HashMap<String, u64>> {
+    let ends = folder.lines("stats").into_iter();
+    ends.filter(|line| line.starts_with("end "))
+        .map(|line| {
+            let pairs = line.split(' ').filter_map(|word| word.split_once('='));
+            pairs
+                .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+                .collect()
+        })
+        // The launcher and `fi_getinfo` alone open nothing.
+        .filter(|counts: &HashMap<String, u64>| counts["posted"] > 0)
+        .collect()
+}
+
+/// Runs a script, and panics with its seed unless it ended as it must.
+pub(crate) fn run(script: &Script) -> Seen {
+    let folder = Folder::new();
+    let mut command = Command::new(host_stub());
+    command
+        .args(["check", "--provider", "lab", "--np"])
+        .arg(script.ranks.to_string())
+        .args(["--threads", &script.threads.to_string()])
+        .args(["--seed", &script.seed.to_string()])
+        .args(["--timeout", &PATIENCE.to_string()])
+        .args(["--mca", "btl_ofi_num_contexts_per_module"])
+        .arg(script.contexts.to_string())
+        .arg("--plugin")
+        .arg(ofi_plugin())
+        .env("FI_PROVIDER_PATH", &folder.0)
+        .env("LAB_REPORT", folder.0.join("report"))
+        .env("LAB_STATS", folder.0.join("stats"));
+    for (name, value) in &script.shape {
+        command.env(format!("LAB_{name}"), value);
+    }
+    if script.fails {
+        command.arg("--faults");
+    }
+    let outcome = process::run(&mut command, LIMIT);
+    let code = outcome.status.code();
+    let fail = |why: &str| -> ! {
+        panic!(
+            "{why}\nagain with: ./dev soak --one check --seed {}\n{script:?}\n{}",
+            script.seed,
+            outcome.transcript()
+        )
+    };
+    let report = folder.lines("report");
+    let counts = counts(&folder);
+    let sum = |name: &str| counts.iter().map(|c| c[name]).sum::<u64>();
+    let seen = Seen {
+        runs: 1,
+        faults: sum("faults"),
+        operations: sum("posted"),
+        ..Seen::default()
+    };
+    match code {
+        Some(0) => {
+            if let Some(line) = report.first() {
+                fail(&format!("the provider's rules were broken: {line}"));
+            }
+            if counts.len() != script.ranks || counts.iter().any(|c| c["open"] != 0) {
+                fail("something was left open");
+            }
+            if sum("failed") != 0 {
+                fail("an operation failed, and nobody said so");
+            }
+            let last = outcome.stdout.lines().last().unwrap_or_default();
+            let Some(passed) = last.strip_suffix(" passed, 0 failed") else {
+                fail("it ended well without saying how many tests passed");
+            };
+            Seen {
+                passed: passed.parse().unwrap(),
+                ..seen
+            }
+        }
+        Some(6) if script.fails => {
+            if !outcome.stderr.contains("the transport") && !outcome.stderr.contains("lost") {
+                fail("it ended without naming a failure");
+            }
+            // A process that leaves at once leaves its objects.
+            let left = |line: &&String| !line.contains("never closed");
+            if let Some(line) = report.iter().find(left) {
+                fail(&format!("the provider's rules were broken: {line}"));
+            }
+            Seen {
+                reported: 1,
+                ..seen
+            }
+        }
+        _ => fail("it must end with success, or with a failure that was reported"),
+    }
+}

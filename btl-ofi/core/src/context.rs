@@ -84,6 +84,9 @@ pub(crate) struct State {
     pub(crate) completed: u64,
     pub(crate) failed: u64,
     pub(crate) again: u64,
+    /// How many operations had been posted when the provider was first found to take none, and the
+    /// milliseconds since opening then.
+    pub(crate) refusing: Option<(u64, u64)>,
 }
 
 impl State {
@@ -165,6 +168,7 @@ impl Context {
             completed: 0,
             failed: 0,
             again: 0,
+            refusing: None,
         };
         Ok(Context {
             tx,

@@ -64,13 +64,14 @@ impl Transport {
         let entries =
             unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<ffi::fi_cq_entry>(), n) };
         let mut finished = [const { MaybeUninit::<Finished>::uninit() }; MAX_CQ_READ];
-        let mut recorded = 0;
+        let (mut recorded, mut stray) = (0, 0);
         for entry in entries {
             if Tag::from_bare(entry.op_context).is_some() {
                 continue;
             }
             // A completion without context belongs to no operation of ours.
             let Some(record) = NonNull::new(entry.op_context.cast::<Record>()) else {
+                stray += 1;
                 continue;
             };
             // SAFETY: a non-NULL context that is no tag is a record we posted and the provider just
@@ -78,6 +79,7 @@ impl Transport {
             finished[recorded].write(unsafe { state.pool.give_back(record) });
             recorded += 1;
         }
+        let n = n - stray;
         state.completed += n as u64;
         let ready = state.take_ready();
         drop(state);

@@ -173,6 +173,12 @@ impl Transport {
                 if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
                     return gone;
                 }
+                if self.takes_nothing(context) {
+                    let why =
+                        "the provider has taken no operation since btl_ofi_peer_timeout began";
+                    self.abandon_peer(endpoint, why);
+                    return Status::UNREACH;
+                }
             }
             // Completions free the provider's room; its own callbacks may already be running here.
             if !context.delivering.load(Ordering::Relaxed) {
@@ -189,6 +195,23 @@ impl Transport {
             }
         }
         status
+    }
+
+    /// Whether a context has taken no operation for the time that peers are given. Nothing need be
+    /// outstanding for that, so no peer would be found silent.
+    fn takes_nothing(&self, context: &Context) -> bool {
+        if self.peer_timeout_ms == 0 {
+            return false;
+        }
+        let now = self.opened.elapsed().as_millis() as u64;
+        let mut state = context.state.lock();
+        match state.refusing {
+            Some((posted, since)) if posted == state.posted => now - since >= self.peer_timeout_ms,
+            _ => {
+                state.refusing = Some((state.posted, now));
+                false
+            }
+        }
     }
 
     /// Completes an operation that needs no provider: at once without callback, else when progress is made.

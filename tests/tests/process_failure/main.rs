@@ -112,6 +112,12 @@ fn matrix(fate: Fate) {
     );
     // Past the harness's capture.
     std::io::stderr().write_all(line.as_bytes()).unwrap();
+    // For `./dev`, which shows these lines together at its end.
+    if let Some(path) = std::env::var_os("LAB_SUMMARY") {
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).open(path).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
+    }
     assert_eq!(total.lost, 0);
     assert_eq!(total.signals, cases.len());
     assert!(total.slowest < Duration::from_secs(60));

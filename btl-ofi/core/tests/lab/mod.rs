@@ -19,6 +19,7 @@ use lab_fi as _;
 const ROLE: &str = "BTL_OFI_LAB_ROLE";
 const REPORT: &str = "LAB_REPORT";
 const STATS: &str = "LAB_STATS";
+const TRACE: &str = "LAB_TRACE";
 
 /// What one or many runs came to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +58,7 @@ impl Tally {
         );
     }
 
-    /// Prints the summary of a matrix, past the harness's capture.
+    /// Prints the summary of a matrix, past the harness's capture, and to the file `LAB_SUMMARY`.
     pub(crate) fn summary(&self, name: &str) {
         use std::io::Write;
         let line = format!(
@@ -66,6 +67,12 @@ impl Tally {
             self.run, self.refused, self.faults, self.checked, self.failed, self.lost
         );
         std::io::stderr().write_all(line.as_bytes()).unwrap();
+        // For `./dev`, which shows these lines together at its end.
+        if let Some(path) = env::var_os("LAB_SUMMARY") {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.append(true).create(true).open(path).unwrap();
+            file.write_all(line.as_bytes()).unwrap();
+        }
     }
 }
 
@@ -77,7 +84,8 @@ pub(crate) fn role() -> Option<String> {
 /// Gives the provider another shape. Only in a child, between two transports.
 pub(crate) fn shape(pairs: &[(&str, &str)]) {
     let stale = env::vars().map(|(name, _)| name);
-    let stale = stale.filter(|n| n.starts_with("LAB_") && n != REPORT && n != STATS);
+    let kept = [REPORT, STATS, TRACE];
+    let stale = stale.filter(|n| n.starts_with("LAB_") && !kept.contains(&n.as_str()));
     for name in stale.collect::<Vec<_>>() {
         // SAFETY: a child runs one test, and between transports nothing else reads the environment.
         unsafe { env::remove_var(name) };

@@ -43,8 +43,17 @@ impl JobOptions {
     ///
     /// # Safety
     /// The program keeps to the level: see [`Component::init`].
-    pub unsafe fn assume_threads(mut self, level: ThreadLevel) -> Self {
-        self.level = level.into();
+    pub unsafe fn assume_threads(self, level: ThreadLevel) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { self.assume_level(level.into()) }
+    }
+
+    /// As [`assume_threads`](Self::assume_threads), for any level.
+    ///
+    /// # Safety
+    /// The program keeps to the level that is provided ([`Runtime::provided`]).
+    pub unsafe fn assume_level(mut self, level: Level) -> Self {
+        self.level = level;
         self
     }
 

@@ -12,7 +12,8 @@ pub static CHECK: Declaration =
     Declaration::new("host_check", Kind::Bool, Value::Bool(false))
         .help(
             "Compares the calls, counts, types, operations and roots of collectives among the ranks, and \
-             names those that differ; costs a message from each rank to each",
+             names those that differ; costs a message from each rank to each. Also refuses calls that \
+             break the thread level provided at init",
         )
         .level(Level::USER_BASIC);
 

@@ -30,9 +30,7 @@ pub use engine::{Blocking, Engine, Source};
 pub use hooks::{CAN_SUSPEND, CAN_YIELD, Hooks, HooksError, set_hooks};
 pub use level::{Checker, Entered, Level, LevelError};
 pub use mode::{EXTERNAL_ENV, Mode, external, set_external};
-pub use runtime::{
-    CHECK, PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, signal, wait,
-};
+pub use runtime::{PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, signal, wait};
 
 pub(crate) use completion::{Attached, Completion, Listener};
 pub(crate) use pace::Pace;

@@ -10,6 +10,7 @@ use super::engine::Engine;
 use super::keeper::Keeper;
 use super::level::{Checker, Level};
 use super::mode::{self, Mode};
+use crate::coll::CHECK;
 use crate::loader::Transport;
 use crate::params::Params;
 
@@ -34,11 +35,6 @@ pub static PROGRESS_THREAD_CORE: Declaration =
             min: -1,
             max: i32::MAX as i64,
         });
-
-/// Whether calls are checked against the thread level.
-pub static CHECK: Declaration = Declaration::new("host_check", Kind::Bool, Value::Bool(false))
-    .help("Refuses calls that break the thread level provided at init")
-    .level(ParamLevel::USER_BASIC);
 
 /// The progress thread could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -1,0 +1,105 @@
+/*
+ * The host under an OpenMP runtime: events of detached tasks, and taskyield.
+ *
+ * Compile with -fopenmp; for the events with a compiler of OpenMP 5 (GCC 11, Clang 14 or newer).
+ *
+ *     #pragma omp task detach(event) depend(out: halo[0])
+ *     {
+ *         host_request_t *request;
+ *         host_rget(halo, bytes, left, 0, win, &request);
+ *         crt_omp_detach(&request, event);        the task ends when the bytes are here
+ *     }
+ */
+#ifndef CRT_OMP_H
+#define CRT_OMP_H
+
+#include <omp.h>
+#include <stdint.h>
+
+#include "host_stub.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The event's end, as host_request_detach calls it. A failed operation ends the task too: a task that
+ * waits for ever helps nobody. crt_omp_failures counts them. */
+static int crt_omp_failed;
+
+static void crt_omp_fulfill(void *event, int status) {
+    if (status < 0) {
+        __atomic_fetch_add(&crt_omp_failed, 1, __ATOMIC_RELAXED);
+    }
+    omp_fulfill_event((omp_event_handle_t)(uintptr_t)event);
+}
+
+/* Operations of detached tasks of this file that failed so far. */
+static inline int crt_omp_failures(void) {
+    return __atomic_load_n(&crt_omp_failed, __ATOMIC_RELAXED);
+}
+
+/* Lets the calling task, which has the clause detach(event), end when the request is complete; sets the
+ * handle to NULL. On an error the event is fulfilled all the same, and the request is still the
+ * caller's. Needs task mode (OMP_EXTERNAL=task), or another way to progress: see
+ * host_request_detach. */
+static inline int crt_omp_detach(host_request_t **request, omp_event_handle_t event) {
+    int code = host_request_detach(request, crt_omp_fulfill, (void *)(uintptr_t)event);
+    if (code != HOST_SUCCESS) {
+        omp_fulfill_event(event);
+    }
+    return code;
+}
+
+static void *crt_omp_running(void) {
+    static char inside;
+    return omp_in_parallel() ? &inside : NULL;
+}
+
+static void crt_omp_yield(void) {
+#pragma omp taskyield
+}
+
+/* Whether this runtime runs another task at a taskyield: 1 yes, 0 no. Takes two threads for a moment;
+ * with one only it cannot be tried, and the answer is no. */
+static inline int crt_omp_yields(void) {
+    int ran = 0, yields = 0, over = 0;
+#pragma omp parallel num_threads(2) shared(ran, yields, over)
+    {
+        if (omp_get_num_threads() == 2) {
+            if (omp_get_thread_num() == 0) {
+#pragma omp task shared(ran)
+                __atomic_store_n(&ran, 1, __ATOMIC_SEQ_CST);
+                for (int tries = 0; tries < 100 && !yields; tries++) {
+                    crt_omp_yield();
+                    yields = __atomic_load_n(&ran, __ATOMIC_SEQ_CST);
+                }
+                __atomic_store_n(&over, 1, __ATOMIC_SEQ_CST);
+            } else {
+                /* Kept from running the task itself. */
+                while (!__atomic_load_n(&over, __ATOMIC_SEQ_CST)) {
+                }
+            }
+        }
+    }
+    return yields;
+}
+
+/* Lets tasks that block in calls of the host run others meanwhile, by taskyield, in task mode. Tries
+ * the runtime first: HOST_ERR_HOOKS if it takes taskyield for a no-op, as GCC's libgomp does.
+ *
+ * A task that yields stays on its thread's stack below those that run meanwhile, and goes on after
+ * them. So what a task waits for must not depend on what an earlier task of its thread does after its
+ * own wait; detached tasks have no such limit. */
+static inline int crt_omp_yield_in_waits(void) {
+    crt_hooks_t hooks = {sizeof(crt_hooks_t), CRT_CAN_YIELD, crt_omp_running, NULL, NULL, crt_omp_yield};
+    if (!crt_omp_yields()) {
+        return crt_refuse_hooks();
+    }
+    return crt_set_hooks(&hooks);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

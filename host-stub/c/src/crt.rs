@@ -1,0 +1,117 @@
+//! Conditions, and the hooks of a tasking runtime.
+
+use std::ffi::{c_int, c_void};
+
+use host::crt::{self, Cond, Hooks};
+
+use crate::error::{Error, HOST_ERR_HOOKS, Result, guarded};
+
+/// A condition: what a thread or task sleeps on, and a completion signals. All bytes zero
+/// (CRT_COND_INIT) is a new one. Wait and signal alternate; one signal that comes before its wait is
+/// kept.
+#[repr(C)]
+pub struct crt_cond_t {
+    /// State, attachments and signals.
+    word: u32,
+    reserved: u32,
+    /// The task that waits.
+    task: *mut c_void,
+}
+
+const _: () = assert!(
+    size_of::<crt_cond_t>() == size_of::<Cond>() && align_of::<crt_cond_t>() == align_of::<Cond>()
+);
+
+/// The runtime can take a task off its thread and put it back: `running`, `suspend`, `resume`.
+pub const CRT_CAN_SUSPEND: u32 = 1;
+/// The runtime can run another task meanwhile: `running`, `yield_now`.
+pub const CRT_CAN_YIELD: u32 = 2;
+
+const _: () = assert!(CRT_CAN_SUSPEND == crt::CAN_SUSPEND && CRT_CAN_YIELD == crt::CAN_YIELD);
+
+/// What a tasking runtime lends to the host, so that a task waits without its thread.
+#[repr(C)]
+pub struct crt_hooks_t {
+    /// sizeof(crt_hooks_t).
+    pub size: u32,
+    /// CRT_CAN_SUSPEND, CRT_CAN_YIELD, or both. What is claimed must be there.
+    pub claims: u32,
+    /// The task that calls; NULL outside of any, where a wait blocks the thread.
+    pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
+    /// Takes the calling task, which is `task`, off its thread until it is resumed. May return early.
+    pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
+    /// Lets a task go on. Comes from any thread, maybe before `suspend`, which then returns at once.
+    pub resume: Option<unsafe extern "C" fn(task: *mut c_void)>,
+    /// Runs another task on this thread, if there is one.
+    pub yield_now: Option<unsafe extern "C" fn()>,
+}
+
+const _: () = assert!(size_of::<crt_hooks_t>() == size_of::<Hooks>());
+
+/// The condition behind a pointer.
+///
+/// # Safety
+/// It is NULL or a condition.
+pub(crate) unsafe fn cond<'c>(call: &str, cond: *mut crt_cond_t) -> Result<&'c Cond> {
+    // SAFETY: the caller vouches for it; the layouts are the same.
+    unsafe { cond.cast::<Cond>().as_ref() }
+        .ok_or_else(|| Error::argument(call, "the condition is NULL"))
+}
+
+/// Turns the condition off, and blocks the calling thread or task, as OMP_EXTERNAL says, until
+/// crt_signal turns it on. Returns at once when the signal came before. HOST_ERR_MISUSE: somebody
+/// waits already.
+///
+/// # Safety
+/// `condition` is a condition, which stays meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn crt_wait(condition: *mut crt_cond_t) -> c_int {
+    // SAFETY: the caller vouches for it.
+    guarded(|| Ok(crt::wait(unsafe { cond("crt_wait", condition) }?)?))
+}
+
+/// Turns the condition on, and lets who waits go on; from any thread. HOST_ERR_MISUSE: it was
+/// signalled, and not waited on since.
+///
+/// # Safety
+/// `condition` is a condition.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn crt_signal(condition: *mut crt_cond_t) -> c_int {
+    // SAFETY: the caller vouches for it.
+    guarded(|| Ok(crt::signal(unsafe { cond("crt_signal", condition) }?)?))
+}
+
+/// Ends a condition; its memory may go. HOST_ERR_STATE: it is waited on, or attached to a request, and
+/// lives on.
+///
+/// # Safety
+/// `condition` is a condition.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn crt_cond_destroy(condition: *mut crt_cond_t) -> c_int {
+    // SAFETY: the caller vouches for it.
+    guarded(|| Ok(unsafe { cond("crt_cond_destroy", condition) }?.destroy()?))
+}
+
+/// Sets the hooks of the tasking runtime; NULL takes them away. Used by waits that begin afterwards.
+/// HOST_ERR_HOOKS: the table does not hold what it claims; the earlier hooks stay.
+///
+/// # Safety
+/// `hooks` is NULL or a table, whose functions stay as long as anything waits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn crt_set_hooks(hooks: *const crt_hooks_t) -> c_int {
+    // SAFETY: the caller vouches for table and functions; the layouts are the same.
+    guarded(|| Ok(unsafe { crt::set_hooks(hooks.cast::<Hooks>().as_ref()) }?))
+}
+
+/// For headers that try a runtime before they set its hooks: refuses them, with a text for
+/// host_error_text. Always HOST_ERR_HOOKS.
+#[unsafe(no_mangle)]
+pub extern "C" fn crt_refuse_hooks() -> c_int {
+    guarded(|| {
+        Err(Error::new(
+            HOST_ERR_HOOKS,
+            "hooks: the OpenMP runtime claims taskyield, but runs no other task at it (libgomp takes \
+             it for a no-op); use detached tasks (crt_omp_detach), or LLVM's libomp",
+        ))
+    })
+}

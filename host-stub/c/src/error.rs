@@ -1,0 +1,140 @@
+//! Codes, the text of the last error, and the guard around every function.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use host::JobError;
+use host::crt::{AttachError, HooksError, LevelError, Misuse};
+use host::win::{FreeError, WinError};
+
+/// Done.
+pub const HOST_SUCCESS: c_int = 0;
+/// An argument is wrong; nothing was done.
+pub const HOST_ERR_ARG: c_int = -1;
+/// The job, window, request or condition is not in a state for the call; nothing was done.
+pub const HOST_ERR_STATE: c_int = -2;
+/// The job could not be joined, or fell apart.
+pub const HOST_ERR_JOB: c_int = -3;
+/// The call does not fit the window or its epoch; nothing was sent.
+pub const HOST_ERR_WIN: c_int = -4;
+/// The thread level provided does not allow the call to this thread.
+pub const HOST_ERR_LEVEL: c_int = -5;
+/// The transport failed at something that was sent.
+pub const HOST_ERR_TRANSPORT: c_int = -6;
+/// A tasking runtime's hooks are not what they claim.
+pub const HOST_ERR_HOOKS: c_int = -7;
+/// Two waits, or two signals, of a condition in a row; the condition is as it was.
+pub const HOST_ERR_MISUSE: c_int = -8;
+/// A bug of the host.
+pub const HOST_ERR_PANIC: c_int = -9;
+
+/// An error on its way to C.
+pub(crate) struct Error {
+    code: c_int,
+    text: String,
+}
+
+impl Error {
+    pub(crate) fn new(code: c_int, text: impl Into<String>) -> Error {
+        Error {
+            code,
+            text: text.into(),
+        }
+    }
+
+    pub(crate) fn argument(call: &str, what: &str) -> Error {
+        Error::new(HOST_ERR_ARG, format!("{call}: {what}"))
+    }
+}
+
+pub(crate) type Result<T = ()> = std::result::Result<T, Error>;
+
+impl From<JobError> for Error {
+    fn from(error: JobError) -> Error {
+        Error::new(HOST_ERR_JOB, error.to_string())
+    }
+}
+
+impl From<WinError> for Error {
+    fn from(error: WinError) -> Error {
+        let code = match &error {
+            WinError::Level(_) => HOST_ERR_LEVEL,
+            WinError::Transport { .. } => HOST_ERR_TRANSPORT,
+            WinError::Job { .. } | WinError::Creation { .. } => HOST_ERR_JOB,
+            _ => HOST_ERR_WIN,
+        };
+        Error::new(code, error.to_string())
+    }
+}
+
+impl From<FreeError> for Error {
+    fn from(error: FreeError) -> Error {
+        error.error.into()
+    }
+}
+
+impl From<LevelError> for Error {
+    fn from(error: LevelError) -> Error {
+        Error::new(HOST_ERR_LEVEL, error.to_string())
+    }
+}
+
+impl From<Misuse> for Error {
+    fn from(error: Misuse) -> Error {
+        let code = match error {
+            Misuse::TwoWaits | Misuse::TwoSignals => HOST_ERR_MISUSE,
+            _ => HOST_ERR_STATE,
+        };
+        Error::new(code, error.to_string())
+    }
+}
+
+impl From<AttachError> for Error {
+    fn from(error: AttachError) -> Error {
+        match error {
+            AttachError::Misuse(misuse) => misuse.into(),
+            other => Error::new(HOST_ERR_STATE, other.to_string()),
+        }
+    }
+}
+
+impl From<HooksError> for Error {
+    fn from(error: HooksError) -> Error {
+        Error::new(HOST_ERR_HOOKS, error.to_string())
+    }
+}
+
+thread_local! {
+    static TEXT: RefCell<CString> = RefCell::default();
+}
+
+/// Keeps an error's text, and gives its code.
+#[cold]
+pub(crate) fn fail(error: Error) -> c_int {
+    // No text holds a zero byte but one that quotes it from outside.
+    let text = CString::new(error.text.replace('\0', " ")).unwrap_or_default();
+    // Not there any more while the thread ends.
+    let _ = TEXT.try_with(|kept| *kept.borrow_mut() = text);
+    error.code
+}
+
+/// Runs a function of the library for C.
+#[inline]
+pub(crate) fn guarded(run: impl FnOnce() -> Result) -> c_int {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => HOST_SUCCESS,
+        Ok(Err(error)) => fail(error),
+        Err(_) => fail(Error::new(
+            HOST_ERR_PANIC,
+            "a bug of the host; stderr says more",
+        )),
+    }
+}
+
+/// The text of the last error of this thread, valid until its next one; empty if there was none.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_error_text() -> *const c_char {
+    TEXT.try_with(|kept| kept.borrow().as_ptr())
+        .unwrap_or(c"".as_ptr())
+}

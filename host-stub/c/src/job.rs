@@ -1,0 +1,136 @@
+//! Joining and leaving a job.
+
+use std::ffi::c_int;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use host::crt::Level;
+use host::{Job, JobOptions};
+
+use crate::error::{Error, HOST_ERR_STATE, Result, guarded};
+
+/// One thread.
+pub const HOST_THREAD_SINGLE: c_int = 0;
+/// Only the thread that called host_init calls.
+pub const HOST_THREAD_FUNNELED: c_int = 1;
+/// Any thread calls, one at a time.
+pub const HOST_THREAD_SERIALIZED: c_int = 2;
+/// Any threads call at once.
+pub const HOST_THREAD_MULTIPLE: c_int = 3;
+/// Any tasks call at once, and a blocking call blocks its task only.
+pub const HOST_TASK_MULTIPLE: c_int = 4;
+
+static JOB: RwLock<Option<Arc<Job>>> = RwLock::new(None);
+
+/// The job of this process.
+pub(crate) fn job(call: &str) -> Result<Arc<Job>> {
+    JOB.read()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+        .ok_or_else(|| {
+            Error::new(
+                HOST_ERR_STATE,
+                format!(
+                    "{call} outside a job: call host_init before, and nothing after host_finalize"
+                ),
+            )
+        })
+}
+
+/// Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
+/// of its own, for any threads at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_init() -> c_int {
+    // SAFETY: NULL is taken.
+    unsafe { host_init_thread(HOST_THREAD_MULTIPLE, std::ptr::null_mut()) }
+}
+
+/// As host_init, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
+/// program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
+///
+/// # Safety
+/// The program keeps to the level provided. `provided` is writable or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_init_thread(required: c_int, provided: *mut c_int) -> c_int {
+    guarded(|| {
+        let call = "host_init_thread";
+        let level = Level::from_code(required).ok_or_else(|| {
+            Error::argument(
+                call,
+                &format!("no thread level {required}; they are 0 to 4"),
+            )
+        })?;
+        let mut kept = JOB.write().unwrap_or_else(PoisonError::into_inner);
+        if kept.is_some() {
+            return Err(Error::new(
+                HOST_ERR_STATE,
+                format!("{call}: this process has joined its job already"),
+            ));
+        }
+        // SAFETY: the caller vouches for the level.
+        let job = Job::init(unsafe { JobOptions::default().assume_level(level) })?;
+        if !provided.is_null() {
+            // SAFETY: the caller vouches for it.
+            unsafe { *provided = job.runtime().provided() as c_int };
+        }
+        *kept = Some(job);
+        Ok(())
+    })
+}
+
+/// Leaves the job in good order; collective. Windows have been freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_finalize() -> c_int {
+    guarded(|| {
+        let job = job("host_finalize")?;
+        *JOB.write().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(job.finalize()?)
+    })
+}
+
+/// This process's rank, or a negative code.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_rank() -> c_int {
+    let mut rank = 0;
+    match guarded(|| job("host_rank").map(|job| rank = job.rank())) {
+        0 => rank as c_int,
+        code => code,
+    }
+}
+
+/// Ranks of the job, or a negative code.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_size() -> c_int {
+    let mut size = 0;
+    match guarded(|| job("host_size").map(|job| size = job.size())) {
+        0 => size as c_int,
+        code => code,
+    }
+}
+
+/// Waits until every rank is here; collective.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_barrier() -> c_int {
+    guarded(|| {
+        let job = job("host_barrier")?;
+        let _entered = match job.runtime().checker() {
+            Some(checker) => Some(checker.enter("host_barrier")?),
+            None => None,
+        };
+        Ok(job.barrier()?)
+    })
+}
+
+/// Makes progress once: completes what can be completed, and calls what waits for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_progress() -> c_int {
+    guarded(|| {
+        let code = job("host_progress")?.runtime().engine().progress();
+        if code < 0 {
+            return Err(Error::new(
+                crate::error::HOST_ERR_TRANSPORT,
+                format!("host_progress: the transport returned {code}"),
+            ));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,27 @@
+//! What OpenMP would have, had it the variable external-var: its names, so that programs read as if.
+
+use std::ffi::c_int;
+
+use host::crt::{Mode, external, set_external};
+
+/// Blocking calls occur on the master thread only.
+pub const OMP_EXTERNAL_MASTER: c_int = 0;
+/// Blocking calls occur on any thread, and block it.
+pub const OMP_EXTERNAL_THREAD: c_int = 1;
+/// Blocking calls occur in any task, and block it.
+pub const OMP_EXTERNAL_TASK: c_int = 2;
+
+/// Chooses what a blocking call blocks, above the environment's OMP_EXTERNAL. Before host_init; later,
+/// and with a value that is none of OMP_EXTERNAL_*, without effect.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_set_external(mode: c_int) {
+    if let Some(mode) = Mode::from_code(mode) {
+        set_external(mode);
+    }
+}
+
+/// What a blocking call blocks: OMP_EXTERNAL_*.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_external() -> c_int {
+    external() as c_int
+}

@@ -1,0 +1,239 @@
+//! Requests: operations that end one by one.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use host::win::Request;
+
+use crate::crt::{cond, crt_cond_t};
+use crate::error::{Error, Result, guarded};
+use crate::win::host_win_t;
+
+/// An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
+/// handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
+pub struct host_request_t {
+    request: Request<'static>,
+    win: &'static host_win_t,
+}
+
+/// What host_request_detach calls when the operation is complete, with a status of 0 or a negative
+/// code of the transport.
+pub type host_completed_fn = Option<unsafe extern "C" fn(data: *mut c_void, status: c_int)>;
+
+pub(crate) fn give(
+    place: *mut *mut host_request_t,
+    request: Request<'static>,
+    win: &'static host_win_t,
+) {
+    // Relaxed: whoever frees the window was told by this thread that it may.
+    win.requests.fetch_add(1, Ordering::Relaxed);
+    let made = Box::into_raw(Box::new(host_request_t { request, win }));
+    // SAFETY: checked by the caller to be no NULL.
+    unsafe { *place = made };
+}
+
+/// Takes a request out of its place; none for NULL.
+///
+/// # Safety
+/// The place is NULL or holds NULL or a live handle, which nobody else uses.
+unsafe fn take(call: &str, place: *mut *mut host_request_t) -> Result<Option<host_request_t>> {
+    // SAFETY: the caller vouches for the place.
+    let place = unsafe { place.as_mut() }
+        .ok_or_else(|| Error::argument(call, "the place of the request is NULL"))?;
+    let handle = std::mem::replace(place, std::ptr::null_mut());
+    if handle.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: made by `give`, and the caller vouches that nobody else uses it.
+    Ok(Some(*unsafe { Box::from_raw(handle) }))
+}
+
+/// One request less of its window.
+fn ended(win: &host_win_t) {
+    // Release: the request's last use comes before the window is freed.
+    win.requests.fetch_sub(1, Ordering::Release);
+}
+
+/// Waits until an operation is complete, and sets the handle to NULL.
+///
+/// # Safety
+/// `request` points to NULL or to a request that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_wait(request: *mut *mut host_request_t) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller vouches for the place.
+        let Some(taken) = (unsafe { take("host_wait", request) })? else {
+            return Ok(());
+        };
+        let waited = taken.request.wait();
+        ended(taken.win);
+        Ok(waited?)
+    })
+}
+
+/// Waits for all of `count` requests; the first error is returned after all have ended.
+///
+/// # Safety
+/// As for host_wait, for each of the `count` places at `requests`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_waitall(count: usize, requests: *mut *mut host_request_t) -> c_int {
+    guarded(|| {
+        if requests.is_null() && count > 0 {
+            return Err(Error::argument("host_waitall", "the requests are NULL"));
+        }
+        let mut outcome = Ok(());
+        for index in 0..count {
+            // SAFETY: the caller vouches for so many places.
+            let taken = unsafe { take("host_waitall", requests.add(index)) }?;
+            if let Some(taken) = taken {
+                let waited = taken.request.wait();
+                ended(taken.win);
+                outcome = outcome.and(waited);
+            }
+        }
+        Ok(outcome?)
+    })
+}
+
+/// Waits for one of `count` requests, sets its handle to NULL, and `index` to its place; to `count`
+/// when all have ended.
+///
+/// # Safety
+/// As for host_waitall; `index` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_waitany(
+    count: usize,
+    requests: *mut *mut host_request_t,
+    index: *mut usize,
+) -> c_int {
+    guarded(|| {
+        let call = "host_waitany";
+        if (requests.is_null() && count > 0) || index.is_null() {
+            return Err(Error::argument(call, "the requests or the index are NULL"));
+        }
+        let mut places = Vec::new();
+        let mut open = Vec::new();
+        for place in 0..count {
+            // SAFETY: the caller vouches for so many places.
+            if let Some(taken) = unsafe { take(call, requests.add(place)) }? {
+                places.push((place, taken.win));
+                open.push(taken.request);
+            }
+        }
+        let (found, outcome) = match Request::wait_any(&mut open) {
+            Some((found, outcome)) => (Some(found), outcome),
+            None => (None, Ok(())),
+        };
+        for (number, (request, (place, win))) in open.into_iter().zip(&places).enumerate() {
+            ended(win);
+            if found != Some(number) {
+                // SAFETY: as above; the place held this request before.
+                give(unsafe { requests.add(*place) }, request, win);
+            }
+        }
+        // SAFETY: checked above.
+        unsafe { *index = found.map_or(count, |found| places[found].0) };
+        Ok(outcome?)
+    })
+}
+
+/// Makes progress; sets `done` to whether the operation is complete, and if it is, the handle to NULL.
+///
+/// # Safety
+/// As for host_wait; `done` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut c_int) -> c_int {
+    guarded(|| {
+        let call = "host_test";
+        if done.is_null() {
+            return Err(Error::argument(call, "the place for the answer is NULL"));
+        }
+        // SAFETY: the caller vouches for the place.
+        let Some(mut taken) = (unsafe { take(call, request) })? else {
+            // SAFETY: checked above.
+            unsafe { *done = 1 };
+            return Ok(());
+        };
+        let tested = taken.request.test();
+        ended(taken.win);
+        if !matches!(tested, Ok(true)) {
+            give(request, taken.request, taken.win);
+        }
+        // SAFETY: checked above.
+        unsafe { *done = c_int::from(matches!(tested, Ok(true))) };
+        Ok(tested.map(drop)?)
+    })
+}
+
+/// Has a condition signalled when the operation is complete, or at once if it is. The request still
+/// has to be ended, by host_wait for one, which then does not block. A request signals one condition.
+///
+/// # Safety
+/// `request` is a live request that no other thread uses; `condition` stays until it was signalled.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_request_attach(
+    request: *mut host_request_t,
+    condition: *mut crt_cond_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_request_attach";
+        // SAFETY: the caller vouches for both.
+        let (request, condition) = unsafe { (request.as_ref(), cond(call, condition)?) };
+        let request = request.ok_or_else(|| Error::argument(call, "the request is NULL"))?;
+        // SAFETY: the caller vouches for the condition.
+        Ok(unsafe { request.request.attach(condition) }?)
+    })
+}
+
+/// What is called at the end of a detached request.
+struct Detached {
+    call: unsafe extern "C" fn(*mut c_void, c_int),
+    data: *mut c_void,
+    win: &'static host_win_t,
+}
+
+unsafe extern "C" fn detached_ended(data: *mut c_void, status: c_int) {
+    // SAFETY: made by `host_request_detach`, and called once.
+    let detached = unsafe { Box::from_raw(data.cast::<Detached>()) };
+    ended(detached.win);
+    // SAFETY: the caller of `host_request_detach` vouches for the function and its data.
+    unsafe { (detached.call)(detached.data, status) };
+}
+
+/// Lets an operation end by itself, and sets the handle to NULL: `call` is called once with `data`
+/// when it is complete, on whatever thread makes progress, or on this one if it is complete already.
+/// It must not wait. Needs a progress thread, or somebody who waits, tests or calls host_progress.
+///
+/// # Safety
+/// `request` points to a request that no other thread uses; buffers and window stay until `call` was
+/// called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_request_detach(
+    request: *mut *mut host_request_t,
+    call: host_completed_fn,
+    data: *mut c_void,
+) -> c_int {
+    guarded(|| {
+        let name = "host_request_detach";
+        let call = call.ok_or_else(|| Error::argument(name, "the function is NULL"))?;
+        // SAFETY: the caller vouches for the place.
+        let Some(taken) = (unsafe { take(name, request) })? else {
+            // SAFETY: the caller vouches for the function.
+            unsafe { call(data, 0) };
+            return Ok(());
+        };
+        let win = taken.win;
+        let detached = Box::into_raw(Box::new(Detached { call, data, win }));
+        // SAFETY: the caller keeps window and buffers; the function takes this data, once.
+        match unsafe { taken.request.detach(detached_ended, detached.cast()) } {
+            Ok(()) => Ok(()),
+            Err((back, error)) => {
+                // SAFETY: made above, and not called.
+                drop(unsafe { Box::from_raw(detached) });
+                ended(win);
+                give(request, back, win);
+                Err(error.into())
+            }
+        }
+    })
+}

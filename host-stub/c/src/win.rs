@@ -1,0 +1,115 @@
+//! Windows: how they are made and freed.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use host::win::Window;
+
+use crate::error::{Error, HOST_ERR_STATE, Result, guarded};
+use crate::job::job;
+
+/// A window: memory of every rank, open to one-sided access.
+pub struct host_win_t {
+    pub(crate) window: Window,
+    /// Requests that were neither waited for nor detached, or are detached and not complete.
+    pub(crate) requests: AtomicUsize,
+}
+
+/// The window behind a handle.
+///
+/// # Safety
+/// `win` is NULL or a live handle.
+pub(crate) unsafe fn window<'w>(call: &str, win: *mut host_win_t) -> Result<&'w host_win_t> {
+    // SAFETY: the caller vouches for the handle.
+    unsafe { win.as_ref() }.ok_or_else(|| Error::argument(call, "the window is NULL"))
+}
+
+fn give(win: *mut *mut host_win_t, window: Window) {
+    let made = Box::into_raw(Box::new(host_win_t {
+        window,
+        requests: AtomicUsize::new(0),
+    }));
+    // SAFETY: checked by the callers to be no NULL; they have it from theirs.
+    unsafe { *win = made };
+}
+
+/// Makes a window of `size` zeroed bytes at this rank; collective. Displacements at this rank are in
+/// units of `unit` bytes.
+///
+/// # Safety
+/// `win` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_allocate(
+    size: usize,
+    unit: u32,
+    win: *mut *mut host_win_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_win_allocate";
+        if win.is_null() {
+            return Err(Error::argument(call, "the place for the window is NULL"));
+        }
+        give(win, Window::allocate(&job(call)?, size, unit)?);
+        Ok(())
+    })
+}
+
+/// Makes a window of the caller's memory; collective.
+///
+/// # Safety
+/// `win` is writable. The memory stays until the window was freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_create(
+    base: *mut c_void,
+    size: usize,
+    unit: u32,
+    win: *mut *mut host_win_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_win_create";
+        if win.is_null() {
+            return Err(Error::argument(call, "the place for the window is NULL"));
+        }
+        // SAFETY: the caller vouches for the memory.
+        let window = unsafe { Window::create(&job(call)?, base.cast(), size, unit) }?;
+        give(win, window);
+        Ok(())
+    })
+}
+
+/// This rank's memory of a window; NULL for no window.
+///
+/// # Safety
+/// `win` is NULL or a window that is not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_base(win: *mut host_win_t) -> *mut c_void {
+    // SAFETY: the caller vouches for the handle.
+    unsafe { win.as_ref() }.map_or(std::ptr::null_mut(), |win| win.window.base().cast())
+}
+
+/// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open.
+///
+/// # Safety
+/// `win` points to NULL or to a window that no other thread uses.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
+    guarded(|| {
+        let call = "host_win_free";
+        // SAFETY: the caller vouches for the place.
+        let handle = unsafe { win.as_mut() }
+            .ok_or_else(|| Error::argument(call, "the place of the window is NULL"))?;
+        // SAFETY: as above.
+        let open = unsafe { window(call, *handle) }?
+            .requests
+            .load(Ordering::Acquire);
+        if open > 0 {
+            return Err(Error::new(
+                HOST_ERR_STATE,
+                format!("{call}: {open} requests of the window are open; wait for them first"),
+            ));
+        }
+        // SAFETY: made by `give`; the caller has no other use of it.
+        let freed = unsafe { Box::from_raw(std::mem::replace(handle, std::ptr::null_mut())) };
+        Ok(freed.window.free()?)
+    })
+}

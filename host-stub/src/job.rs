@@ -151,6 +151,7 @@ pub struct Job {
     params: Arc<Params>,
     /// Ranks of a pretended node; 0 for none.
     ranks_per_node: u32,
+    thread_level: ThreadLevel,
     window_hooks: WindowHooks,
     bootstrap: Arc<dyn Bootstrap>,
     comms: Registry,
@@ -193,7 +194,8 @@ impl Job {
         let plan = crt::Plan::make(&params, options.level)?;
         // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by whoever
         // called `assume_threads`, and is no weaker here.
-        let mut transports = unsafe { component.init(plan.transport_level(options.level)) }?;
+        let thread_level = plan.transport_level(options.level);
+        let mut transports = unsafe { component.init(thread_level) }?;
         let best = transports
             .iter()
             .enumerate()
@@ -257,6 +259,7 @@ impl Job {
             failure,
             params,
             ranks_per_node,
+            thread_level,
             window_hooks: WindowHooks::default(),
             bootstrap,
             comms: Registry::default(),
@@ -280,6 +283,11 @@ impl Job {
             0 => self.bootstrap.node(rank),
             ranks => rank / ranks,
         }
+    }
+
+    /// The use of threads that the transport was promised.
+    pub fn thread_level(&self) -> ThreadLevel {
+        self.thread_level
     }
 
     /// The hooks of this job's windows.

@@ -52,6 +52,10 @@ mod win {
                 self.0.load(ordered(order))
             }
 
+            pub(in crate::win) fn store(&self, value: usize, order: Ordering) {
+                self.0.store(value, ordered(order));
+            }
+
             pub(in crate::win) fn fetch_add(&self, by: usize, order: Ordering) -> usize {
                 self.0.fetch_add(by, ordered(order))
             }

@@ -1,5 +1,8 @@
 //! The checks that every communication call passes before it goes through the window's table, and
 //! the [`Transfer`] they make of its arguments.
+//!
+//! They are inlined into each call, always: as functions they would pass their results, which are
+//! large because errors are, through memory, and cost more than a store to shared memory does.
 
 use std::mem::MaybeUninit;
 
@@ -33,6 +36,7 @@ pub(super) struct Place {
 /// Room for the key of a dynamic window's region during one call.
 pub(super) type KeyRoom = MaybeUninit<KeyWords>;
 
+#[inline(always)]
 fn same_elements(
     call: &'static str,
     first: (&'static str, &Layout),
@@ -42,7 +46,17 @@ fn same_elements(
     if a.datatype() as u32 == b.datatype() as u32 && a.bytes() == b.bytes() {
         return Ok(());
     }
-    Err(WinError::LayoutMismatch {
+    Err(mismatch(call, (first, a), (second, b)))
+}
+
+#[cold]
+#[inline(never)]
+fn mismatch(
+    call: &'static str,
+    (first, a): (&'static str, &Layout),
+    (second, b): (&'static str, &Layout),
+) -> WinError {
+    WinError::LayoutMismatch {
         call,
         first,
         first_count: a.count(),
@@ -50,9 +64,10 @@ fn same_elements(
         second,
         second_count: b.count(),
         second_type: b.datatype(),
-    })
+    }
 }
 
+#[inline(always)]
 pub(super) fn defined(
     call: &'static str,
     op: Op,
@@ -74,18 +89,40 @@ pub(super) fn defined(
     })
 }
 
+#[cold]
+#[inline(never)]
+fn out_of_bounds(call: &'static str, peer: &Peer, displacement: u64, extent: usize) -> WinError {
+    WinError::OutOfBounds {
+        call,
+        rank: peer.rank,
+        displacement,
+        unit: peer.unit,
+        size: extent,
+        limit: peer.limit,
+    }
+}
+
 impl Window {
-    #[inline]
+    #[inline(always)]
     pub(super) fn peer(&self, call: &'static str, rank: usize) -> WinResult<&Peer> {
-        self.parts.peers.get(rank).ok_or(WinError::NoSuchRank {
+        match self.parts.peers.get(rank) {
+            Some(peer) => Ok(peer),
+            None => Err(self.no_such_rank(call, rank)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn no_such_rank(&self, call: &'static str, rank: usize) -> WinError {
+        WinError::NoSuchRank {
             call,
             rank,
             size: self.link.size,
-        })
+        }
     }
 
     /// Resolves a target range, and refuses one outside the target's memory.
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(
         &self,
         call: &'static str,
@@ -106,14 +143,7 @@ impl Window {
                 address: peer.base.wrapping_add(offset),
                 handle: peer.handle.as_ptr(),
             }),
-            _ => Err(WinError::OutOfBounds {
-                call,
-                rank: peer.rank,
-                displacement,
-                unit: peer.unit,
-                size: extent,
-                limit: peer.limit,
-            }),
+            _ => Err(out_of_bounds(call, peer, displacement, extent)),
         }
     }
 
@@ -141,7 +171,7 @@ impl Window {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn allowed(
         &self,
         call: &'static str,
@@ -159,14 +189,14 @@ impl Window {
         Ok(peer)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn allowed_request(&self, call: &'static str, rank: usize) -> WinResult<&Peer> {
         let peer = self.peer(call, rank)?;
         self.epochs.check_request(call, rank)?;
         Ok(peer)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn transfer<'a>(
         &self,
         call: &'static str,
@@ -198,7 +228,7 @@ impl Window {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn fetching<'a>(
         &self,
         call: &'static str,

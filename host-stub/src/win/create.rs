@@ -13,7 +13,7 @@
 
 use std::mem::ManuallyDrop;
 
-use plugin_api::{Access, AtomicFlags, ModuleFlags};
+use plugin_api::{Access, AtomicFlags, ModuleFlags, ThreadLevel};
 
 use super::btl;
 use super::control::{Control, ControlPlan, PROBE};
@@ -335,7 +335,8 @@ fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
         .job
         .endpoint(link.members.world_rank(rank))
         .map_err(|error| refused(rank, error.to_string()))?;
-    Ok(Peer::new(rank, endpoint, offer))
+    let alone = link.job.thread_level() < ThreadLevel::Multiple;
+    Ok(Peer::new(rank, endpoint, offer, alone))
 }
 
 /// The parts of a window that differ between tables.

@@ -82,6 +82,17 @@ impl TableChoice {
     }
 }
 
+impl std::str::FromStr for TableChoice {
+    type Err = WinError;
+
+    fn from_str(word: &str) -> WinResult<TableChoice> {
+        Self::parse(word).ok_or_else(|| WinError::BadArgument {
+            call: "table",
+            reason: format!("wanted auto, shm, mixed, cma or btl, found `{word}`"),
+        })
+    }
+}
+
 impl fmt::Display for TableChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -220,7 +220,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(rank: usize, endpoint: EndpointRef, offer: &Offer) -> Peer {
+    /// `alone` as in [`Pending::new`].
+    pub(super) fn new(rank: usize, endpoint: EndpointRef, offer: &Offer, alone: bool) -> Peer {
         Peer {
             rank,
             endpoint,
@@ -231,8 +232,8 @@ impl Peer {
             handle: HandleCopy::new(&offer.handle),
             control_base: offer.control_base,
             control_handle: HandleCopy::new(&offer.control_handle),
-            transfers: Pending::default(),
-            accumulates: Pending::default(),
+            transfers: Pending::new(alone),
+            accumulates: Pending::new(alone),
             posts_matched: AtomicU64::new(0),
             regions: Mutex::default(),
         }

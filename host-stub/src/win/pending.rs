@@ -12,6 +12,8 @@ use plugin_api::Status;
 /// One count. Its address is the context of the completion callback.
 #[derive(Default)]
 pub(super) struct Cell {
+    /// Whether calls and callbacks come one at a time, so that counting needs no locked instruction.
+    alone: bool,
     count: AtomicUsize,
     /// The first negative status since it was last taken; 0 when there was none.
     failed: AtomicI32,
@@ -28,7 +30,12 @@ impl Cell {
                 .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
         }
         // Pairs with the Acquire load in `is_zero`: whoever sees zero sees the data and the failure.
-        self.count.fetch_sub(1, Ordering::Release);
+        if self.alone {
+            let count = self.count.load(Ordering::Relaxed);
+            self.count.store(count.wrapping_sub(1), Ordering::Release);
+        } else {
+            self.count.fetch_sub(1, Ordering::Release);
+        }
     }
 
     #[inline]
@@ -48,10 +55,28 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// For a process whose calls come from any thread at once, or, `alone`, one after the other.
+    pub(super) fn new(alone: bool) -> Pending {
+        let cell = || Cell {
+            alone,
+            ..Cell::default()
+        };
+        Pending {
+            cells: [cell(), cell()],
+            ..Pending::default()
+        }
+    }
+
     /// Counts an operation that is about to be issued; the returned cell is finished once, by its
     /// callback or by the issuer if no callback will run.
     #[inline]
     pub(super) fn begin(&self) -> &Cell {
+        if self.cells[0].alone {
+            let cell = &self.cells[self.phase.load(Ordering::Relaxed) & 1];
+            let count = cell.count.load(Ordering::Relaxed);
+            cell.count.store(count + 1, Ordering::Relaxed);
+            return cell;
+        }
         loop {
             let phase = self.phase.load(Ordering::Relaxed) & 1;
             let cell = &self.cells[phase];

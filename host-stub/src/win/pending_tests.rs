@@ -6,7 +6,12 @@ use super::pending::*;
 
 #[test]
 fn a_flush_waits_for_what_came_before_it_only() {
-    let pending = Pending::default();
+    for alone in [false, true] {
+        waits_for_what_came_before(&Pending::new(alone));
+    }
+}
+
+fn waits_for_what_came_before(pending: &Pending) {
     let before = pending.begin();
     let flush = pending.try_flush().unwrap();
     assert!(!flush.is_done());

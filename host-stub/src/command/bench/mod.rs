@@ -5,6 +5,7 @@
 
 mod measure;
 mod table;
+mod tables;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use plugin_api::ThreadLevel;
 
 use super::{CommandError, Common, Exit, Place, place};
 use crate::job::Job;
-use crate::win::{Assertion, WinError, Window};
+use crate::win::{Assertion, Info, TableChoice, WinError, Window};
 
 use measure::Measure;
 use table::Table;
@@ -32,6 +33,8 @@ pub enum Operation {
     Cas,
     /// accumulate, sum of 64-bit integers
     Acc,
+    /// put, get and fetch_and_op of 8 bytes on a window with each table of functions
+    Tables,
 }
 
 impl Operation {
@@ -42,13 +45,14 @@ impl Operation {
             Operation::Fop => "fop",
             Operation::Cas => "cas",
             Operation::Acc => "acc",
+            Operation::Tables => "tables",
         }
     }
 
     /// Sizes to measure, bytes, up to a largest one.
     fn sizes(self, largest: usize) -> Vec<usize> {
         let smallest = match self {
-            Operation::Fop | Operation::Cas => return vec![8],
+            Operation::Fop | Operation::Cas | Operation::Tables => return vec![8],
             Operation::Acc => 8,
             Operation::Put | Operation::Get => 1,
         };
@@ -72,6 +76,10 @@ pub struct Bench {
     #[arg(short = 'n', long = "np", value_name = "N")]
     ranks: Option<u32>,
 
+    /// The window's table of functions: auto, shm, mixed, cma or btl.
+    #[arg(long, value_name = "TABLE", default_value = "btl", value_parser = table_choice)]
+    table: TableChoice,
+
     /// Largest size, bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     max_size: usize,
@@ -79,6 +87,10 @@ pub struct Bench {
     /// Seconds that the whole run may take, about.
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
+}
+
+fn table_choice(word: &str) -> Result<TableChoice, String> {
+    word.parse().map_err(|error: WinError| error.to_string())
 }
 
 impl Bench {
@@ -99,6 +111,11 @@ impl Bench {
         };
         match place(&self.common, self.ranks, options)? {
             Place::Launched(code) => Ok(code),
+            Place::Rank(job) if self.operation == Operation::Tables => tables::run(
+                &job,
+                Duration::from_secs_f64(self.seconds),
+                self.common.json,
+            ),
             Place::Rank(job) => self.run_rank(&job),
         }
     }
@@ -112,7 +129,8 @@ impl Bench {
         } else {
             0
         };
-        let window = Window::allocate(job, len, 1).map_err(failed)?;
+        let info = Info::new().with_table(self.table);
+        let window = Window::allocate_with(job, len, 1, &info).map_err(failed)?;
         let measured = if job.rank() == 0 {
             window.lock_all(Assertion::empty()).map_err(failed)?;
             let measured = self.measure(job, &window, target, &sizes);

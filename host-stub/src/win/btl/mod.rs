@@ -4,7 +4,7 @@
 mod accumulate;
 mod active;
 mod locked;
-mod passive;
+pub(super) mod passive;
 pub(super) mod rma;
 mod tracked;
 

@@ -100,16 +100,17 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
     outcome
 }
 
-pub(super) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
+pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
     let peer = window.peer(call, rank)?;
     let transfers = window.flush_pending(call, rank, &peer.transfers);
     let accumulates = window.flush_pending(call, rank, &peer.accumulates);
-    // Fetched data, and what was written to this rank's own memory, is seen by what follows.
-    fence(Ordering::SeqCst);
+    // Fetched data, and what was written to this rank's own memory, is seen by what follows. That
+    // what was put is seen elsewhere is the transport's word, and needs no stronger fence here.
+    fence(Ordering::AcqRel);
     transfers.and(accumulates)
 }
 
-pub(super) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
+pub(in crate::win) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
     let mut outcome = Ok(());
     for rank in 0..window.parts.peers.len() {
         outcome = outcome.and(flush(window, call, rank));

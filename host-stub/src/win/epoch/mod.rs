@@ -87,18 +87,26 @@ impl Epochs {
     }
 
     /// Whether a communication call to `rank` is allowed now. `rank` exists.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_access(&self, call: &'static str, rank: usize) -> WinResult<()> {
-        match self.access() {
-            Access::Fence | Access::LockedAll => Ok(()),
-            Access::Locked | Access::Started if self.is_held(rank) => Ok(()),
-            other => self.check_access_slow(call, rank, other),
+        // Compared as numbers: a match on all states becomes a jump through a table.
+        let access = self.access.load(Ordering::Acquire);
+        if access == Access::LockedAll as u8 || access == Access::Fence as u8 {
+            return Ok(());
         }
+        let by_target = access == Access::Locked as u8 || access == Access::Started as u8;
+        if by_target && self.is_held(rank) {
+            return Ok(());
+        }
+        self.check_access_slow(call, rank, Access::of(access))
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_held(&self, rank: usize) -> bool {
-        !matches!(self.held(rank), Held::Nothing | Held::Acquiring)
+        self.held.get(rank).is_some_and(|held| {
+            let held = held.load(Ordering::Acquire);
+            held != Held::Nothing as u8 && held != Held::Acquiring as u8
+        })
     }
 
     #[cold]
@@ -131,7 +139,16 @@ impl Epochs {
     }
 
     /// Whether a flush of `rank` (or of all ranks) is allowed now.
+    #[inline(always)]
     pub(super) fn check_flush(&self, call: &'static str, rank: Option<usize>) -> WinResult<()> {
+        if self.access.load(Ordering::Acquire) == Access::LockedAll as u8 {
+            return Ok(());
+        }
+        self.check_flush_slow(call, rank)
+    }
+
+    #[inline(never)]
+    fn check_flush_slow(&self, call: &'static str, rank: Option<usize>) -> WinResult<()> {
         match (self.access(), rank) {
             (Access::LockedAll, _) | (Access::Locked, None) => Ok(()),
             (Access::Locked, Some(rank)) if self.is_held(rank) => Ok(()),

@@ -14,8 +14,10 @@
 
 mod cma;
 
+use std::sync::atomic::{Ordering, fence};
+
 use super::btl;
-use super::btl::rma;
+use super::btl::{passive, rma};
 use super::copy::{load, store};
 use super::error::WinResult;
 use super::peer::Reach;
@@ -30,8 +32,25 @@ pub(super) const TABLE: RmaTable = RmaTable {
     get,
     rput,
     rget,
+    flush,
+    flush_all,
+    flush_local: flush,
+    flush_local_all: flush_all,
     ..btl::TABLE
 };
+
+fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
+    let flushed = passive::flush(window, call, rank);
+    // What was stored here is seen by others before anything that this rank reads from here on.
+    fence(Ordering::SeqCst);
+    flushed
+}
+
+fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
+    let flushed = passive::flush_all(window, call);
+    fence(Ordering::SeqCst);
+    flushed
+}
 
 unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer, whose target range was checked to lie in the

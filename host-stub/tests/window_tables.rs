@@ -1,0 +1,180 @@
+//! Windows whose ranks share memory, in jobs of several processes over the C plugin: a rank that
+//! goes while others wait for what it holds, the seed's two windows over communicators, and memory
+//! that nothing remains of.
+//!
+//! The tests named `rank_` are what each rank runs.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::ranks::run;
+use common::{Finished, c_plugin};
+use host_stub::win::{
+    Assertion, Datatype, Info, Layout, LockKind, Op, Target, WinError, Window, alloc_mem, free_mem,
+};
+use host_stub::{Comm, Job, JobOptions};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn passed(run: &Finished, word: &str, times: usize) {
+    let said = format!("{}{}", run.stdout(), run.stderr());
+    assert_eq!(run.code(), Some(0), "{said}");
+    assert_eq!(said.matches(word).count(), times, "{said}");
+}
+
+#[test]
+fn a_rank_that_goes_with_a_lock_does_not_hang_the_others() {
+    let run = run(3, "rank_goes_with_a_lock", &[]);
+    passed(&run, "noticed that rank 2 is gone", 2);
+}
+
+#[test]
+#[ignore = "a rank of a_rank_that_goes_with_a_lock_does_not_hang_the_others"]
+fn rank_goes_with_a_lock() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let window = Window::allocate(&job, 8, 8).expect("a window");
+    assert_eq!(window.table_name(), "shm");
+    if job.rank() == 2 {
+        let none = Assertion::empty();
+        window.lock(LockKind::Exclusive, 0, none).expect("a lock");
+    }
+    job.barrier().expect("barrier");
+    // In good order as far as the launcher knows: it ends the job otherwise, and nobody would see.
+    job.bootstrap().finalize().expect("leave");
+    if job.rank() == 2 {
+        // SAFETY: ends this process at once, as a kill would.
+        unsafe { libc::_exit(0) };
+    }
+    let begun = Instant::now();
+    let kind = [LockKind::Shared, LockKind::Exclusive][job.rank() as usize];
+    match window.lock(kind, 0, Assertion::empty()) {
+        // The plugin may find out first, and says it in its own words.
+        Err(WinError::Job { reason, .. })
+            if reason.contains("rank 2") || reason.contains("process 2") =>
+        {
+            println!("noticed that rank 2 is gone");
+        }
+        other => panic!("the lock gave {other:?}"),
+    }
+    assert!(begun.elapsed() < LIMIT / 2);
+    std::mem::forget(window);
+    // SAFETY: ends this process without the destructors of a job that is no more.
+    unsafe { libc::_exit(0) };
+}
+
+#[test]
+fn a_put_over_many_nodes_after_a_window_of_one_smp() {
+    let run = run(
+        4,
+        "rank_makes_two_windows",
+        &[("OMPI_MCA_host_ranks_per_node", "2")],
+    );
+    passed(&run, "many mixed, smp shm", 4);
+}
+
+/// The example of a function table that was global: `winMany` over several nodes, then `winSMP`
+/// within one, which gets other functions; then a put on `winMany`.
+#[test]
+#[ignore = "a rank of a_put_over_many_nodes_after_a_window_of_one_smp"]
+fn rank_makes_two_windows() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let comm_many_node = Comm::world(&job).expect("the world");
+    let comm_smp_node = comm_many_node.split_by_node(0).expect("a split");
+    assert_eq!((comm_many_node.size(), comm_smp_node.size()), (4, 2));
+    let win_many = Window::allocate(&comm_many_node, 32, 8).expect("winMany");
+    let win_smp = Window::allocate(&comm_smp_node, 32, 8).expect("winSMP");
+    println!(
+        "many {}, smp {}",
+        win_many.table_name(),
+        win_smp.table_name()
+    );
+    for (round, window) in [(1, &win_many), (2, &win_smp), (3, &win_many)] {
+        let row = Layout::contiguous(Datatype::Int64, 1);
+        let mine = (100 * round + window.rank() as i64).to_ne_bytes();
+        window.fence(Assertion::NOPRECEDE).expect("fence");
+        for rank in 0..window.size() {
+            let target = Target {
+                rank,
+                displacement: window.rank() as u64,
+                layout: &row,
+            };
+            // SAFETY: the word lives until after the fence.
+            unsafe { window.put(mine.as_ptr(), &row, target) }.expect("put");
+        }
+        window.fence(Assertion::NOSUCCEED).expect("fence");
+        let mut found = vec![0; 8 * window.size()];
+        window.read_local(0, &mut found).expect("read");
+        let wanted: Vec<u8> = (0..window.size() as i64)
+            .flat_map(|rank| (100 * round + rank).to_ne_bytes())
+            .collect();
+        assert_eq!(found, wanted, "round {round}");
+    }
+    win_smp.free().expect("free");
+    win_many.free().expect("free");
+    comm_smp_node.free().expect("free");
+    drop(comm_many_node);
+    job.finalize().expect("finalize");
+}
+
+#[test]
+fn nothing_remains_of_many_windows() {
+    let run = run(2, "rank_makes_many_windows", &[]);
+    passed(&run, "as before", 2);
+}
+
+#[test]
+#[ignore = "a rank of nothing_remains_of_many_windows"]
+fn rank_makes_many_windows() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let holdings = || {
+        let files = std::fs::read_dir("/proc/self/fd").expect("files").count();
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+        (files, maps.matches("host-window").count())
+    };
+    let round = || {
+        let shared = Window::allocate_shared(&job, 5000, 1, &Info::new()).expect("a window");
+        assert!(Window::allocate(&job, usize::MAX / 4, 1).is_err());
+        shared.free().expect("free");
+    };
+    round();
+    let before = holdings();
+    for _ in 0..100 {
+        round();
+    }
+    assert_eq!(holdings(), before);
+    println!("as before");
+    job.finalize().expect("finalize");
+}
+
+/// Memory of no window, then of one.
+#[test]
+fn allocated_memory_serves_windows() {
+    let mut options = JobOptions::default();
+    options.plugin = Some(c_plugin(None));
+    let job = Job::init(options).expect("a job of one");
+    let memory = alloc_mem(100).expect("memory");
+    assert!(memory.addr().get().is_multiple_of(4096));
+    // SAFETY: the memory lives until after the window.
+    let window = unsafe { Window::create(&job, memory.as_ptr(), 100, 1) }.expect("a window");
+    window.lock_all(Assertion::empty()).expect("lock_all");
+    let (one, mut old) = (1i32.to_ne_bytes(), [9u8; 4]);
+    for _ in 0..3 {
+        let (from, into) = (one.as_ptr(), old.as_mut_ptr());
+        // SAFETY: the buffers live until after the unlock.
+        unsafe { window.fetch_and_op(from, into, Datatype::Int32, 0, 8, Op::Sum) }.expect("sum");
+        window.flush(0).expect("flush");
+    }
+    window.unlock_all().expect("unlock_all");
+    assert_eq!(i32::from_ne_bytes(old), 2);
+    window.free().expect("free");
+    // SAFETY: from `alloc_mem`, and the window is gone.
+    unsafe { free_mem(memory, 100) };
+    assert!(alloc_mem(usize::MAX).is_err());
+    job.finalize().expect("finalize");
+}

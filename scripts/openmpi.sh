@@ -457,6 +457,13 @@ openmpi_command() {
         test) openmpi_test ;;
         short) openmpi_test_short ;;
         bench) shift; openmpi_bench "$@" ;;
+        struck)
+            shift
+            # shellcheck source=scripts/struck.sh
+            . scripts/struck.sh
+            openmpi_build
+            openmpi_struck "$@"
+            ;;
         *) openmpi_die "unknown: $1 (nothing, test, short or bench)" ;;
     esac
 }

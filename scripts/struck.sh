@@ -1,0 +1,66 @@
+# shellcheck shell=bash
+# Ranks killed and stopped under mpirun, in every kind of epoch; sourced after openmpi.sh.
+#
+#   openmpi_struck [SEEDS [FIRST]]    each seed is every kind, killed and stopped, over one provider after the other
+#
+# A job must end by itself; then no process of it is left, and nothing in /dev/shm once the component was opened again
+# (a rank that was killed cannot remove its segment, and mpirun leaves the others no time to).
+
+openmpi_struck_limit=20
+
+# What processes that are gone left in /dev/shm of ours, by the ids that ranks printed.
+openmpi_struck_remains() {
+    local pid
+    for pid in $1; do
+        [ ! -e "/proc/$pid" ] || echo "process $pid"
+        find /dev/shm -maxdepth 1 \( -name "btl_ofi.*.$pid.*" -o -name "$pid:*" \)
+    done
+}
+
+# openmpi_struck_run PROVIDER KIND FATE WHEN: one job. Sets openmpi_struck_pids.
+openmpi_struck_run() {
+    local provider=$1 kind=$2 fate=$3 when=$4 out status=0 begin=$SECONDS timeout=0
+    [ "$fate" = kill ] || timeout=600
+    out=$(OPENMPI_LIMIT=$openmpi_struck_limit openmpi_run "$provider" 3 --mca btl_ofi_peer_timeout "$timeout" \
+        "$openmpi_dir/bin/struck" "$kind" "$fate" "$when" 2>&1) || status=$?
+    printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) "$status"
+    openmpi_struck_pids+=" $(sed -n 's/^rank [0-9] is //p' <<<"$out" | xargs)"
+    # 124 and 137: the limit, because nobody ended the job.
+    [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ $((SECONDS - begin)) -lt $openmpi_struck_limit ] &&
+        grep -q '^struck$' <<<"$out" && ! grep -q 'never heard' <<<"$out"
+}
+
+openmpi_struck() {
+    local seeds=${1:-1} first=${2:-1} seed kind fate provider when runs=0 ended=0 left
+    local providers=(shm 'tcp;ofi_rxm' sockets) log=$openmpi_dir/struck.log
+    openmpi_compile tests/openmpi/struck.c
+    openmpi_compile tests/openmpi/hello_window.c
+    openmpi_struck_pids=
+    for ((seed = first; seed < first + seeds; ++seed)); do
+        RANDOM=$seed
+        for kind in fence pscw lock lock_all; do
+            for fate in kill stop; do
+                provider=${providers[$(((seed + runs) % 3))]}
+                when=$((RANDOM * 3))
+                # See NOTES: shm's own locks outlive whoever is struck while holding one.
+                if [ "$provider" = shm ] || [ $((RANDOM % 2)) -eq 0 ]; then when=+$((when % 40)); fi
+                runs=$((runs + 1))
+                if openmpi_struck_run "$provider" "$kind" "$fate" "$when" >"$log" 2>&1; then
+                    ended=$((ended + 1))
+                else
+                    cp "$log" "$openmpi_dir/struck_$runs.log"
+                    echo "struck: $kind, $fate, $provider, $when (seed $seed): the job did not end as it must:"
+                    tail -15 "$log" | sed 's/^/      /'
+                fi
+            done
+        done
+    done
+    # The next to use the component sweeps.
+    openmpi_run shm 1 "$openmpi_dir/bin/hello_window" >/dev/null 2>&1 || true
+    left=$(openmpi_struck_remains "$openmpi_struck_pids")
+    printf 'ranks struck under mpirun: %d runs (fence, post-start-complete-wait, lock, lock_all; killed and stopped; ' "$runs"
+    printf 'seeds from %d), %d jobs ended by themselves, left behind: %d, lost: %d\n' "$first" "$ended" \
+        "$(wc -w <<<"$left")" $((runs - ended))
+    [ -z "$left" ] || printf '%s\n' "$left"
+    [ "$ended" -eq "$runs" ] && [ -z "$left" ]
+}

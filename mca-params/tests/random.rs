@@ -1,5 +1,11 @@
 //! Random files and random values: an answer or an error, never a crash, and never a value that the declaration forbids.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking"
+)]
+
 use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
@@ -78,6 +84,32 @@ fn register(mut registry: Registry) -> Result<(), TestCaseError> {
         .iter()
         .for_each(|unknown| drop(unknown.to_string()));
     Ok(())
+}
+
+/// The files of the corpus, whole and cut short: read, or refused with a line that is there.
+#[test]
+fn the_corpus_and_its_parts() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/corpus/params");
+    let path =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("corpus-{}", std::process::id()));
+    let mut files = 0;
+    for file in fs::read_dir(corpus).unwrap() {
+        let bytes = fs::read(file.unwrap().path()).unwrap();
+        files += 1;
+        for end in (0..=bytes.len()).rev().step_by(1 + bytes.len() / 200) {
+            fs::write(&path, &bytes[..end]).unwrap();
+            match Registry::builder().user_file(&path).build() {
+                Ok(registry) => register(registry).unwrap(),
+                Err(Error::Malformed { line, .. }) => {
+                    let lines = bytes[..end].split(|byte| *byte == b'\n').count();
+                    assert!((1..=lines).contains(&line));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    fs::remove_file(&path).unwrap();
+    assert!(files >= 10);
 }
 
 proptest! {

@@ -32,6 +32,8 @@ mod lock;
 mod lock_tests;
 pub mod log;
 mod modex;
+#[cfg(test)]
+mod modex_hostile;
 mod outbound;
 mod params;
 mod peers;

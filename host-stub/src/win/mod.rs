@@ -29,6 +29,8 @@ mod near;
 mod notice;
 mod ops;
 pub(crate) mod peer;
+#[cfg(test)]
+mod peer_hostile;
 mod pending;
 #[cfg(test)]
 mod pending_tests;

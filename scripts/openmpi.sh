@@ -4,6 +4,7 @@
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
 #   openmpi_test_short    build, hello window, put, get and every atomic, mpi4py's test_rma with two ranks over shm
 #   openmpi_test          everything that the real clients show
+#   openmpi_struck        ranks killed and stopped in every kind of epoch (struck.sh)
 #   openmpi_bench         pairs of runs against the system's C component
 
 openmpi_dir=target/openmpi
@@ -464,6 +465,6 @@ openmpi_command() {
             openmpi_build
             openmpi_struck "$@"
             ;;
-        *) openmpi_die "unknown: $1 (nothing, test, short or bench)" ;;
+        *) openmpi_die "unknown: $1 (nothing, test, short, struck or bench)" ;;
     esac
 }

@@ -13,7 +13,7 @@ openmpi_struck_remains() {
     local pid
     for pid in $1; do
         [ ! -e "/proc/$pid" ] || echo "process $pid"
-        find /dev/shm -maxdepth 1 \( -name "btl_ofi.*.$pid.*" -o -name "$pid:*" \)
+        find /dev/shm -maxdepth 1 -name "btl_ofi.*.$pid.*"
     done
 }
 

@@ -249,7 +249,10 @@ fn left_behind(watch: &Watch, place: &Path) -> Vec<String> {
         if Path::new(&format!("/proc/{pid}")).exists() {
             found.push(format!("process {pid} of rank {rank} is still there"));
         }
-        let named = |name: &&String| name.split([':', '.']).any(|part| *part == pid.to_string());
+        // The names say to whom files belong; what other programs leave may bear the same number.
+        let named = |name: &&String| {
+            name.starts_with("btl_ofi.") && name.split('.').nth(2) == Some(pid.to_string().as_str())
+        };
         found.extend(files.iter().filter(named).map(|f| format!("/dev/shm/{f}")));
     }
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {

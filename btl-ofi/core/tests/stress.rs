@@ -225,7 +225,7 @@ fn stress(provider: &str, contexts: i32) -> u64 {
         since.map_or(1, |t| t.as_nanos() as u64)
     });
     println!("repeat with STRESS_SEED={seed}");
-    let rounds = number("STRESS_ROUNDS").unwrap_or(200);
+    let rounds = number("STRESS_ROUNDS").unwrap_or(100);
     let wanted = [("btl_ofi_num_contexts_per_module", Value::Int(contexts))];
     let t = open(provider, ThreadLevel::Multiple, &wanted);
     let target = Target::start(&t, provider, false);
@@ -276,7 +276,7 @@ fn stress(provider: &str, contexts: i32) -> u64 {
         stop.store(true, Ordering::Relaxed);
         assert!(!failed, "repeat with STRESS_SEED={seed}");
     });
-    assert!(rounds > 200 || started.elapsed() < PATIENCE * 3);
+    assert!(rounds > 100 || started.elapsed() < PATIENCE * 3);
     let mut sum = 0u64;
     let at = ptr::from_mut(&mut sum).cast();
     // SAFETY: the word lives until the flush.

@@ -13,6 +13,7 @@ mod args;
 mod calls;
 mod checking;
 mod defaults;
+pub mod node;
 mod request;
 mod table;
 mod tables;

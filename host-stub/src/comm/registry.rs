@@ -7,7 +7,9 @@ use super::communicator::Comm;
 use super::context::Contexts;
 use super::error::{CommError, CommResult};
 use super::hooks::Hooks;
-use crate::coll::{CHECK, Tables};
+use crate::coll::Tables;
+use crate::coll::node::{self, NODE_COLLECTIVES};
+use crate::crt::CHECK;
 use crate::job::Job;
 use crate::mailbox::Mailbox;
 use crate::schedule::{Engine, is_crowded};
@@ -48,13 +50,18 @@ impl Registry {
             return Ok(world.clone());
         }
         if self.engine.get().is_none() {
-            let check = job.params().declare(&CHECK);
-            let check = check.map_err(|error| CommError::Job {
-                call: "world creation",
-                reason: error.to_string(),
-            })?;
-            self.checked
-                .store(check.as_bool() == Some(true), Ordering::Relaxed);
+            let is_set = |parameter| {
+                let value = job.params().declare(parameter);
+                let value = value.map_err(|error| CommError::Job {
+                    call: "world creation",
+                    reason: error.to_string(),
+                })?;
+                Ok(value.as_bool() == Some(true))
+            };
+            self.checked.store(is_set(&CHECK)?, Ordering::Relaxed);
+            if is_set(&NODE_COLLECTIVES)? {
+                node::register(&self.hooks);
+            }
             let engine = connect(job)?;
             // Set here only, behind the world's lock.
             let _ = self.engine.set(engine);

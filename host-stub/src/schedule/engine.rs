@@ -229,6 +229,20 @@ impl Engine {
         }
     }
 
+    /// For a wait outside of the engine: an error once a rank of a scope is gone, which is then of
+    /// no use any more.
+    #[cold]
+    pub(crate) fn check(&self, call: &'static str, job: &Job, scope: &Scope) -> CommResult<()> {
+        if let Some(reason) = scope.broken() {
+            let reason = reason.to_owned();
+            return Err(CommError::Broken { call, reason });
+        }
+        let mut state = self.lock();
+        state.look(job);
+        self.running.store(state.running.len(), Ordering::Relaxed);
+        state.check(call, job, scope)
+    }
+
     /// A waiting loop's patience, for this node.
     pub(crate) fn patience(&self) -> Patience {
         Patience::new(self.crowded)

@@ -7,6 +7,7 @@ use super::fetch::{Fetch, Offer, Offered};
 use super::kernels::combine_into;
 use super::matching::{Early, Expected, Key, Outgoing};
 use super::plan::Step;
+use super::scope::Scope;
 use super::signature::Signature;
 use crate::comm::CommError;
 use crate::job::Job;
@@ -492,6 +493,31 @@ impl State {
         self.queues[job_rank].outgoing.clear();
     }
 
+    /// Looks after the ranks of a scope for someone who waits outside of schedules.
+    pub(super) fn check(
+        &mut self,
+        call: &'static str,
+        job: &Job,
+        scope: &Scope,
+    ) -> Result<(), CommError> {
+        if let Some(failure) = concerned(job, scope) {
+            scope.break_off(&failure);
+            let reason = failure;
+            return Err(CommError::Job { call, reason });
+        }
+        for rank in (0..scope.size()).filter(|rank| *rank != scope.rank()) {
+            let job_rank = scope.job_rank(rank);
+            if let Some(Err(status)) = self.mailbox.look(job_rank) {
+                let reason = status.to_string();
+                let error = CommError::Peer { call, rank, reason };
+                scope.break_off(&error.to_string());
+                self.lost(job_rank, status);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Looks after every rank that a running schedule needs.
     pub(super) fn look(&mut self, job: &Job) {
         let mut ranks: Vec<usize> = Vec::new();
@@ -503,15 +529,10 @@ impl State {
             let members = schedule.scope.members();
             let others = members.iter().enumerate().filter(|(rank, _)| *rank != me);
             ranks.extend(others.map(|(_, job_rank)| *job_rank as usize));
-            if let Some(failure) = job.failed() {
-                let concerned = failure
-                    .proc
-                    .is_none_or(|proc| members.iter().any(|member| u64::from(*member) == proc));
-                if concerned {
-                    let (call, reason) = (schedule.call, failure.to_string());
-                    schedule.scope.break_off(&reason);
-                    self.finish(index, Err(CommError::Job { call, reason }));
-                }
+            if let Some(reason) = concerned(job, &schedule.scope) {
+                let call = schedule.call;
+                schedule.scope.break_off(&reason);
+                self.finish(index, Err(CommError::Job { call, reason }));
             }
         }
         ranks.sort_unstable();
@@ -522,6 +543,13 @@ impl State {
             }
         }
     }
+}
+
+/// What the job reports that a scope cannot live with.
+fn concerned(job: &Job, scope: &Scope) -> Option<String> {
+    let failure = job.failed()?;
+    let member = |proc: u64| scope.members().iter().any(|m| u64::from(*m) == proc);
+    failure.proc.is_none_or(member).then(|| failure.to_string())
 }
 
 fn header(kind: Kind, key: Key, len: usize) -> Header {

@@ -37,7 +37,7 @@ mod pending_tests;
 mod pieces;
 mod request;
 mod share;
-mod shm;
+pub(crate) mod shm;
 mod slots;
 #[cfg(test)]
 mod slots_tests;

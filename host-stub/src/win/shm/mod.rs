@@ -20,7 +20,7 @@ use super::table::RmaTable;
 use super::window::Window;
 
 pub(super) use plan::Plan;
-pub(super) use segment::{Card, NoSegment, Segment};
+pub(crate) use segment::{Card, NoSegment, Segment};
 
 /// The functions of a window in one segment.
 pub(super) const TABLE: RmaTable = RmaTable {

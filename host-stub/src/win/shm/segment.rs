@@ -15,11 +15,11 @@ use crate::process::Process;
 /// Words at the segment's start: a mark by which those who open it know it, and its number.
 const MARK: u64 = u64::from_le_bytes(*b"WINSEGM1");
 /// Bytes of the mark and the number.
-pub(in crate::win) const HEADER: usize = 64;
+pub(crate) const HEADER: usize = 64;
 
 /// Why a rank has no part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::win) enum NoSegment {
+pub(crate) enum NoSegment {
     /// There is not as much memory as was asked for; nothing else would have it either.
     Memory(String),
     /// This process cannot share memory with the others; each may have memory of its own.
@@ -28,18 +28,18 @@ pub(in crate::win) enum NoSegment {
 
 /// Where to find a segment; travels from the rank that made it to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::win) struct Card {
-    pub(in crate::win) pid: u32,
-    pub(in crate::win) fd: i32,
-    pub(in crate::win) bytes: u64,
+pub(crate) struct Card {
+    pub(crate) pid: u32,
+    pub(crate) fd: i32,
+    pub(crate) bytes: u64,
     /// Page size of the file, bytes; 0 for the system's ordinary pages.
-    pub(in crate::win) huge: u64,
+    pub(crate) huge: u64,
     /// Tells this segment from any other that a reused id might lead to.
-    pub(in crate::win) number: u64,
+    pub(crate) number: u64,
 }
 
 /// A mapped segment. Dropped, it is unmapped here; the memory goes with its last mapping.
-pub(in crate::win) struct Segment {
+pub(crate) struct Segment {
     map: MmapRaw,
     /// Open while others may still want to open it, and parts are not yet reserved.
     file: Option<File>,
@@ -48,7 +48,7 @@ pub(in crate::win) struct Segment {
 
 impl Segment {
     /// Makes a zeroed segment of at least `bytes`.
-    pub(in crate::win) fn make(bytes: usize, huge: bool) -> Result<Segment, NoSegment> {
+    pub(crate) fn make(bytes: usize, huge: bool) -> Result<Segment, NoSegment> {
         room::check(bytes)?;
         if huge {
             match Self::of_pages(bytes, room::huge_page_size()) {
@@ -106,7 +106,7 @@ impl Segment {
     }
 
     /// Opens the segment that another rank made.
-    pub(in crate::win) fn open(card: &Card) -> Result<Segment, NoSegment> {
+    pub(crate) fn open(card: &Card) -> Result<Segment, NoSegment> {
         let path = format!("/proc/{}/fd/{}", card.pid, card.fd);
         let apart = |what: &dyn std::fmt::Display| {
             NoSegment::Apart(format!("the segment at {path}: {what}"))
@@ -145,7 +145,7 @@ impl Segment {
     /// Takes memory for a range, so that running out of it is an error here and not the end of the
     /// process at some later store. The pages come from the memory near the processor of the
     /// calling thread, as they would by its first touch.
-    pub(in crate::win) fn reserve(&self, offset: usize, len: usize) -> io::Result<()> {
+    pub(crate) fn reserve(&self, offset: usize, len: usize) -> io::Result<()> {
         match &self.file {
             Some(file) if len > 0 => reserve(file, offset, len),
             _ => Ok(()),
@@ -153,28 +153,28 @@ impl Segment {
     }
 
     /// Closes the file: nobody can open the segment any more, and its mappings stay.
-    pub(in crate::win) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.file = None;
     }
 
-    pub(in crate::win) fn card(&self) -> &Card {
+    pub(crate) fn card(&self) -> &Card {
         &self.card
     }
 
-    pub(in crate::win) fn page(&self) -> usize {
+    pub(crate) fn page(&self) -> usize {
         match self.card.huge {
             0 => room::page_size(),
             huge => huge as usize,
         }
     }
 
-    pub(in crate::win) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.map.len()
     }
 
     /// The address of an offset, which is clamped to the segment.
     #[inline]
-    pub(in crate::win) fn at(&self, offset: usize) -> *mut u8 {
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         self.map
             .as_mut_ptr()
             .wrapping_add(offset.min(self.map.len()))
@@ -182,7 +182,7 @@ impl Segment {
 
     /// A word of the segment, counted in words from its start; the last one for an index beyond.
     #[inline]
-    pub(in crate::win) fn word(&self, index: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, index: usize) -> &AtomicU64 {
         let index = index.min(self.map.len() / 8 - 1);
         // SAFETY: the index is inside the mapping, which is page-aligned, at least HEADER long, and
         // lives as long as `self`. Other processes use the same words by atomics alone.

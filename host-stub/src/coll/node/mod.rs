@@ -1,0 +1,20 @@
+//! A layer over the default collectives: communicators whose ranks share a node move their data
+//! through memory that all of them have mapped. It uses what any layer has: hooks, an override, an
+//! attribute.
+//!
+//! Every rank has a line of counters and two slots for each size class, which it alone writes. A
+//! collective is a row of steps, numbered alike at every rank; in a step some ranks fill their
+//! slot and say so (`ready`), some combine (`reduced`), and each says when it has read all that it
+//! wanted (`done`). A slot is filled again two steps later, when everybody is done with it, so the
+//! filling of one overlaps with the reading of the other.
+//!
+//! Nonblocking entries stay those of the table below.
+
+mod exchange;
+mod layer;
+mod lines;
+mod reduce;
+mod state;
+
+pub use layer::NODE_COLLECTIVES;
+pub(crate) use layer::register;

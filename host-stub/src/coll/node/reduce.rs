@@ -1,0 +1,273 @@
+//! Reductions through shared memory.
+
+use super::lines::Mark;
+use super::state::Steps;
+use crate::coll::{CollArgs, Collective};
+use crate::comm::CommResult;
+use crate::schedule::combine_into;
+
+/// Elements of a part, split among ranks: first and end of one's.
+fn share_of(count: usize, rank: usize, size: usize) -> (usize, usize) {
+    (count * rank / size, count * (rank + 1) / size)
+}
+
+/// Copies bytes that do not overlap.
+///
+/// # Safety
+/// Both ranges are good.
+#[inline]
+pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller vouches for both.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
+}
+
+/// Allreduce of what fits into a slot: everyone shows its operand, and everyone combines all.
+///
+/// # Safety
+/// The arguments were checked and their buffers are good.
+pub(super) unsafe fn allreduce_short(steps: &mut Steps<'_>, args: &CollArgs<'_>) -> CommResult<()> {
+    let step = steps.step();
+    let bytes = args.count * args.datatype.size();
+    let operand = if args.send.is_null() {
+        args.recv.cast_const()
+    } else {
+        args.send
+    };
+    steps.wait_for_room(step)?;
+    // SAFETY: the slot is this rank's to fill; the operand is the caller's.
+    unsafe { copy(operand, steps.slot(steps.me, step), bytes) };
+    steps.tell(Mark::Ready, step);
+    steps.wait_for_all(Mark::Ready, step)?;
+    // In the order of the ranks, so that all compute the same bits.
+    // SAFETY: every slot is ready; the result is the caller's buffer.
+    unsafe {
+        let mut left = steps.slot(0, step).cast_const();
+        for rank in 1..steps.size {
+            let right = steps.slot(rank, step);
+            combine_into(args.datatype, args.op, left, right, args.recv, args.count);
+            left = args.recv;
+        }
+    }
+    steps.tell(Mark::Done, step);
+    Ok(())
+}
+
+/// Allreduce and reduce in pieces, of which each rank combines a share: it shows the others' shares
+/// of its operand, combines its own of all operands, and everyone who wants the result collects the
+/// shares.
+///
+/// # Safety
+/// The arguments were checked and their buffers are good.
+pub(super) unsafe fn reduce_shared(
+    steps: &mut Steps<'_>,
+    collective: Collective,
+    args: &CollArgs<'_>,
+) -> CommResult<()> {
+    if args.count == 0 {
+        return Ok(());
+    }
+    let unit = args.datatype.size();
+    let piece = steps.class.capacity() / unit;
+    let wants = collective == Collective::Allreduce || steps.me == args.root;
+    let operand = if args.send.is_null() {
+        args.recv.cast_const()
+    } else {
+        args.send
+    };
+    let pieces = args.count.div_ceil(piece);
+    let first = steps.step();
+    for _ in 1..pieces {
+        steps.step();
+    }
+    let (me, size) = (steps.me, steps.size);
+    let part = |index: usize| (index * piece, piece.min(args.count - index * piece));
+    let show = |index: usize| -> CommResult<()> {
+        let step = first + index as u64;
+        let (start, count) = part(index);
+        steps.wait_for_room(step)?;
+        let (own, end) = share_of(count, me, size);
+        let slot = steps.slot(me, step);
+        let from = operand.wrapping_add(start * unit);
+        // SAFETY: the slot is this rank's to fill; the operand is the caller's.
+        unsafe {
+            copy(from, slot, own * unit);
+            let rest = end * unit;
+            copy(
+                from.wrapping_add(rest),
+                slot.wrapping_add(rest),
+                (count - end) * unit,
+            );
+        }
+        steps.tell(Mark::Ready, step);
+        Ok(())
+    };
+    show(0)?;
+    for index in 0..pieces {
+        // The next piece is shown while others still combine this one.
+        if index + 1 < pieces {
+            show(index + 1)?;
+        }
+        let step = first + index as u64;
+        let (start, count) = part(index);
+        let (own, end) = share_of(count, me, size);
+        steps.wait_for_all(Mark::Ready, step)?;
+        let mine = operand.wrapping_add((start + own) * unit);
+        let result = steps.slot(me, step).wrapping_add(own * unit);
+        // In the order of the ranks; this rank's operand comes from where it is, and its share of
+        // its own slot, which nobody reads as an operand, takes the result.
+        let source = |rank: usize| {
+            if rank == me {
+                mine
+            } else {
+                steps.slot(rank, step).cast_const().wrapping_add(own * unit)
+            }
+        };
+        let mut left = source(0);
+        for rank in 1..size {
+            // SAFETY: every slot is ready, and its share of this rank is read here only.
+            unsafe {
+                combine_into(
+                    args.datatype,
+                    args.op,
+                    left,
+                    source(rank),
+                    result,
+                    end - own,
+                );
+            }
+            left = result;
+        }
+        steps.tell(Mark::Reduced, step);
+        if wants {
+            for distance in 0..size {
+                let rank = (me + distance) % size;
+                if rank != me {
+                    steps.wait_for(rank, Mark::Reduced, step)?;
+                }
+                let (first, end) = share_of(count, rank, size);
+                let from = steps.slot(rank, step).wrapping_add(first * unit);
+                let to = args.recv.wrapping_add((start + first) * unit);
+                // SAFETY: the share is reduced; the result is the caller's buffer.
+                unsafe { copy(from, to, (end - first) * unit) };
+            }
+        }
+        steps.tell(Mark::Done, step);
+    }
+    Ok(())
+}
+
+/// Reduce_scatter: everyone shows a part of each block, and each combines those of its own.
+///
+/// # Safety
+/// The arguments were checked and their buffers are good.
+pub(super) unsafe fn reduce_scatter(steps: &mut Steps<'_>, args: &CollArgs<'_>) -> CommResult<()> {
+    let unit = args.datatype.size();
+    let (me, size) = (steps.me, steps.size);
+    let piece = steps.class.capacity() / size / unit;
+    let longest = (0..size).map(|rank| args.count_of(rank)).max().unwrap_or(0);
+    let in_place = args.send.is_null();
+    let total = args.total(size) * unit;
+    // In place the results go where operands still are; those are kept elsewhere.
+    let kept: Vec<u8> = if in_place {
+        let mut kept = vec![0; total];
+        // SAFETY: the operand has `total` bytes.
+        unsafe { copy(args.recv, kept.as_mut_ptr(), total) };
+        kept
+    } else {
+        Vec::new()
+    };
+    let operand = if in_place { kept.as_ptr() } else { args.send };
+    let starts: Vec<usize> = (0..size)
+        .scan(0, |sum, rank| {
+            let start = *sum;
+            *sum += args.count_of(rank);
+            Some(start)
+        })
+        .collect();
+    for index in 0..longest.div_ceil(piece) {
+        let step = steps.step();
+        let done = index * piece;
+        let part = |rank: usize| piece.min(args.count_of(rank).saturating_sub(done));
+        steps.wait_for_room(step)?;
+        let slot = steps.slot(me, step);
+        for rank in (0..size).filter(|rank| *rank != me) {
+            let from = operand.wrapping_add((starts[rank] + done) * unit);
+            let to = slot.wrapping_add(rank * piece * unit);
+            // SAFETY: the slot is this rank's to fill; the operand is the caller's.
+            unsafe { copy(from, to, part(rank) * unit) };
+        }
+        steps.tell(Mark::Ready, step);
+        steps.wait_for_all(Mark::Ready, step)?;
+        let result = args.recv.wrapping_add(done * unit);
+        let source = |rank: usize| {
+            if rank == me {
+                operand.wrapping_add((starts[me] + done) * unit)
+            } else {
+                steps
+                    .slot(rank, step)
+                    .cast_const()
+                    .wrapping_add(me * piece * unit)
+            }
+        };
+        let mut left = source(0);
+        for rank in 1..size {
+            // SAFETY: every slot is ready; the result is the caller's buffer.
+            unsafe {
+                combine_into(args.datatype, args.op, left, source(rank), result, part(me));
+            }
+            left = result;
+        }
+        steps.tell(Mark::Done, step);
+    }
+    Ok(())
+}
+
+/// Scan and exscan: everyone shows its operand, and combines those of the ranks before it.
+///
+/// # Safety
+/// The arguments were checked and their buffers are good.
+pub(super) unsafe fn scan(
+    steps: &mut Steps<'_>,
+    args: &CollArgs<'_>,
+    inclusive: bool,
+) -> CommResult<()> {
+    let unit = args.datatype.size();
+    let piece = steps.class.capacity() / unit;
+    let me = steps.me;
+    let operand = if args.send.is_null() {
+        args.recv.cast_const()
+    } else {
+        args.send
+    };
+    for index in 0..args.count.div_ceil(piece) {
+        let step = steps.step();
+        let start = index * piece;
+        let count = piece.min(args.count - start);
+        let mine = operand.wrapping_add(start * unit);
+        let result = args.recv.wrapping_add(start * unit);
+        steps.wait_for_room(step)?;
+        // SAFETY: the slot is this rank's to fill; the operand is the caller's.
+        unsafe { copy(mine, steps.slot(me, step), count * unit) };
+        steps.tell(Mark::Ready, step);
+        let last = if inclusive { me + 1 } else { me };
+        if last > 0 {
+            for rank in 0..last {
+                if rank != me {
+                    steps.wait_for(rank, Mark::Ready, step)?;
+                }
+                let from = steps.slot(rank, step);
+                // SAFETY: the slot is ready; the result is the caller's buffer. The operand was
+                // copied, so that the result may take its place.
+                unsafe {
+                    if rank == 0 {
+                        copy(from, result, count * unit);
+                    } else {
+                        combine_into(args.datatype, args.op, result, from, result, count);
+                    }
+                }
+            }
+        }
+        steps.tell(Mark::Done, step);
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! What the layer keeps with a communicator, and the steps of its collectives.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::lines::{Class, INLINE, Lines, Mark, SHORT, long_bytes, short_bytes};
+use crate::comm::{Comm, CommError, CommResult, Layer};
+use crate::schedule::{Engine, Patience};
+use crate::win::shm::{Card, Segment};
+
+/// Whether long slots are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LongSlots {
+    Untried,
+    There,
+    /// Some rank could not have them.
+    Refused,
+}
+
+struct Inner {
+    lines: Lines,
+    /// The last step begun.
+    step: u64,
+    long: LongSlots,
+}
+
+/// The layer's attribute of a communicator.
+pub(super) struct NodeState(Mutex<Inner>);
+
+impl NodeState {
+    /// Makes the memory that the ranks of a communicator share; collective. `None` where some rank
+    /// cannot take part: they all go on without.
+    pub(super) fn make(comm: &Comm) -> CommResult<Option<Arc<NodeState>>> {
+        let Some(short) = share(comm, short_bytes(comm.size()))? else {
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(NodeState(Mutex::new(Inner {
+            lines: Lines::new(comm.size(), short),
+            step: 0,
+            long: LongSlots::Untried,
+        })))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A segment of which every rank has mapped the whole, or none. Collective.
+fn share(comm: &Comm, bytes: usize) -> CommResult<Option<Segment>> {
+    let leader = comm.rank() == 0;
+    let made = leader.then(|| {
+        let segment = Segment::make(bytes, false).ok()?;
+        segment.reserve(0, bytes).ok()?;
+        Some(segment)
+    });
+    let card = made.flatten();
+    let said = card.as_ref().map_or(Vec::new(), |segment| {
+        let card = segment.card();
+        let words = [
+            u64::from(card.pid),
+            card.fd as u64,
+            card.bytes,
+            card.huge,
+            card.number,
+        ];
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    });
+    let heard = comm.exchange(&said)?;
+    let words: Vec<u64> = heard
+        .first()
+        .map_or(&[][..], Vec::as_slice)
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|word| u64::from_ne_bytes(*word))
+        .collect();
+    let mut mine = match (card, words.as_slice()) {
+        (Some(segment), _) => Some(segment),
+        (None, [pid, fd, bytes, huge, number]) if !leader => {
+            let card = Card {
+                pid: *pid as u32,
+                fd: *fd as i32,
+                bytes: *bytes,
+                huge: *huge,
+                number: *number,
+            };
+            Segment::open(&card).ok()
+        }
+        _ => None,
+    };
+    let all = comm.exchange(&[u8::from(mine.is_some())])?;
+    if all.iter().any(|has| has != &[1]) {
+        return Ok(None);
+    }
+    if let Some(segment) = &mut mine {
+        segment.close();
+    }
+    Ok(mine)
+}
+
+/// One collective: the steps of this rank.
+pub(super) struct Steps<'a> {
+    call: &'static str,
+    comm: &'a Comm,
+    engine: &'a Engine,
+    inner: MutexGuard<'a, Inner>,
+    pub(super) class: Class,
+    pub(super) me: usize,
+    pub(super) size: usize,
+}
+
+/// Finds a communicator's state. `None` where the layer has none there.
+pub(super) fn state(comm: &Comm) -> Option<Arc<NodeState>> {
+    comm.attribute(Layer::NODE)
+}
+
+impl<'a> Steps<'a> {
+    /// Begins a collective in which a rank's slot takes `bytes` if it can, and of which a step
+    /// takes at least `least`. `None` when there are no slots for that: then nowhere.
+    pub(super) fn begin(
+        call: &'static str,
+        comm: &'a Comm,
+        state: &'a NodeState,
+        bytes: usize,
+        least: usize,
+    ) -> CommResult<Option<Steps<'a>>> {
+        if let Some(reason) = comm.scope().broken() {
+            return Err(CommError::Broken {
+                call,
+                reason: reason.to_owned(),
+            });
+        }
+        let engine = comm.any_engine(call)?;
+        let mut inner = state.lock();
+        let class = if bytes <= INLINE {
+            Class::Inline
+        } else if bytes <= SHORT {
+            Class::Short
+        } else {
+            if inner.long == LongSlots::Untried {
+                let long = share(comm, long_bytes(comm.size()))?;
+                inner.long = match long {
+                    Some(_) => LongSlots::There,
+                    None => LongSlots::Refused,
+                };
+                inner.lines.long = long;
+            }
+            Class::Long
+        };
+        let refused = class == Class::Long && inner.long == LongSlots::Refused;
+        if refused || class.capacity() < least {
+            return Ok(None);
+        }
+        Ok(Some(Steps {
+            call,
+            comm,
+            engine,
+            inner,
+            class,
+            me: comm.rank(),
+            size: comm.size(),
+        }))
+    }
+
+    /// The next step.
+    pub(super) fn step(&mut self) -> u64 {
+        self.inner.step += 1;
+        self.inner.step
+    }
+
+    /// A rank's slot in a step.
+    #[inline]
+    pub(super) fn slot(&self, rank: usize, step: u64) -> *mut u8 {
+        self.inner.lines.slot(self.class, rank, step)
+    }
+
+    /// Says that this rank has come so far.
+    #[inline]
+    pub(super) fn tell(&self, mark: Mark, step: u64) {
+        self.inner.lines.tell(self.me, mark, step);
+    }
+
+    /// Waits until one rank has come so far.
+    #[inline]
+    pub(super) fn wait_for(&self, rank: usize, mark: Mark, step: u64) -> CommResult<()> {
+        if self.inner.lines.has(rank, mark, step) {
+            return Ok(());
+        }
+        self.wait_long(rank, mark, step)
+    }
+
+    /// Waits until all ranks have.
+    #[inline]
+    pub(super) fn wait_for_all(&self, mark: Mark, step: u64) -> CommResult<()> {
+        // From the next rank on: not all look at the same line at once.
+        for distance in 1..self.size {
+            let rank = self.me + distance;
+            let rank = if rank >= self.size {
+                rank - self.size
+            } else {
+                rank
+            };
+            self.wait_for(rank, mark, step)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until this rank's slot may be filled for a step: everybody is done with what was in it.
+    #[inline]
+    pub(super) fn wait_for_room(&self, step: u64) -> CommResult<()> {
+        self.wait_for_all(Mark::Done, step.saturating_sub(2))
+    }
+
+    #[inline(never)]
+    fn wait_long(&self, rank: usize, mark: Mark, step: u64) -> CommResult<()> {
+        /// Idle visits between two calls for progress, which others of this process may need.
+        const PROGRESS: u32 = 32;
+        let mut patience: Patience = self.engine.patience();
+        let mut visits = 0u32;
+        while !self.inner.lines.has(rank, mark, step) {
+            visits = visits.wrapping_add(1);
+            if visits.is_multiple_of(PROGRESS) {
+                self.engine.progress();
+            }
+            if patience.idle() {
+                self.engine
+                    .check(self.call, self.comm.job(), self.comm.scope())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -122,10 +122,12 @@ fn far_ahead(context: &Context<'_>) -> Outcome {
             .collect();
         let mut running = Vec::new();
         for (call, stream) in &calls {
+            // All nonblocking: a blocking call matches blocking ones only.
+            let one = Running::start(&comm, call, Form::Nonblocking, stream)?;
             if comm.rank() == root {
-                running.push(Running::start(&comm, call, Form::Nonblocking, stream)?);
+                running.push(one);
             } else {
-                Running::start(&comm, call, Form::Blocking, stream)?.finish()?;
+                one.finish()?;
             }
         }
         for one in running {

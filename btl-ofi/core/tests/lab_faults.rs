@@ -25,7 +25,7 @@ use common::{open, options};
 use lab::judge::{Dice, Judge, Losses, SLOT};
 use lab::{Tally, child, descriptors, role, shape};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(180);
 /// Seeds of an ordinary run, and of one child.
 const SEEDS: u64 = 600;
 const BATCH: u64 = 50;

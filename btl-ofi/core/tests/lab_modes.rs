@@ -24,7 +24,7 @@ use common::{insist, open, options};
 use lab::judge::{Dice, Judge, Losses, SLOT};
 use lab::{Tally, child, role, shape};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(180);
 const SLOTS: usize = 64;
 const ALL: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)

@@ -1,0 +1,404 @@
+//! The transport within the limits that a provider sets: keys of every size, any number of transmit
+//! contexts, the largest message, inject sizes, progress modes, and atomics that are missing.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+mod lab;
+
+use std::ptr;
+use std::time::Duration;
+
+use btl_ofi::{Region, Transport};
+use mca_params::Value;
+use plugin_api::{
+    Access, AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel,
+};
+
+use common::{insist, open, options};
+use lab::judge::Dice;
+use lab::{Tally, child, role, shape};
+
+const LIMIT: Duration = Duration::from_secs(180);
+const ALL: Access = Access::REMOTE_READ
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_ATOMIC);
+
+/// An open transport with itself as its peer.
+fn alone(overrides: &[(&str, Value)]) -> (Transport, ptr::NonNull<btl_ofi::Endpoint>) {
+    let t = open("lab", ThreadLevel::Single, overrides);
+    let peer = t.connect(t.address(), 0).unwrap();
+    (t, peer)
+}
+
+fn register(t: &Transport, memory: &mut [u8]) -> Region {
+    // SAFETY: the tests close regions before their memory goes.
+    unsafe { t.register(memory.as_mut_ptr().cast(), memory.len(), ALL) }.unwrap()
+}
+
+/// Puts bytes and gets them back.
+fn round_trip(
+    t: &Transport,
+    peer: ptr::NonNull<btl_ofi::Endpoint>,
+    region: &Region,
+    size: usize,
+    mark: u8,
+) {
+    let (h, none) = (region.handle(), ptr::null_mut());
+    let mut from: Vec<u8> = (0..size).map(|i| mark.wrapping_add(i as u8)).collect();
+    let mut back = vec![0u8; size];
+    // SAFETY: buffers outlive the flush.
+    insist(t, || unsafe {
+        t.put(
+            peer,
+            from.as_mut_ptr().cast(),
+            h.base(),
+            none,
+            &h,
+            size,
+            None,
+        )
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    // SAFETY: as above.
+    insist(t, || unsafe {
+        t.get(
+            peer,
+            back.as_mut_ptr().cast(),
+            h.base(),
+            none,
+            &h,
+            size,
+            None,
+        )
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert!(from == back, "{size} bytes");
+}
+
+/// Keys of each size, ours and the provider's, in every order that the provider may hand them out.
+#[test]
+fn key_sizes() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for bytes in 1..=8 {
+        for (mode, keys) in [
+            ("", "low"),
+            ("ENDPOINT", "low"),
+            ("PROV_KEY", "low"),
+            ("PROV_KEY", "high"),
+            ("PROV_KEY,ENDPOINT", "high"),
+            ("PROV_KEY,ENDPOINT", "random"),
+        ] {
+            println!("@at {bytes} {mode} {keys}");
+            let size = bytes.to_string();
+            shape(&[("MR_MODE", mode), ("MR_KEY_SIZE", &size), ("KEYS", keys)]);
+            let (t, peer) = alone(&[]);
+            let mut memory = vec![[0u8; 64]; 40];
+            let mut regions: Vec<Option<Region>> = Vec::new();
+            for piece in &mut memory {
+                regions.push(Some(register(&t, piece)));
+            }
+            // Some go and come again, so that keys are given back and new ones mixed among old.
+            for i in (0..40).step_by(3) {
+                regions[i].take().unwrap().close().unwrap();
+            }
+            for i in (0..40).step_by(6) {
+                regions[i] = Some(register(&t, &mut memory[i]));
+            }
+            for (i, region) in regions.iter().enumerate() {
+                if let Some(region) = region {
+                    round_trip(&t, peer, region, 64, i as u8);
+                    tally.checked += 2;
+                }
+            }
+            drop(regions);
+            t.close().unwrap();
+            tally.run += 1;
+        }
+    }
+    tally.tell();
+}
+
+#[test]
+fn keys_of_every_size() {
+    let tally = child("key_sizes", "keys", LIMIT);
+    assert_eq!(tally.run, 8 * 6);
+    tally.summary("key sizes");
+}
+
+/// As many contexts as are asked for, as far as the provider has them.
+#[test]
+fn context_limits() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for most in [0usize, 1, 2, 3, 8, 63, 64] {
+        for asked in [1usize, 2, 3, 8, 64] {
+            println!("@at {asked} of {most}");
+            shape(&[("TX_CTX", &most.to_string())]);
+            let n = Value::Int(asked as i32);
+            let (t, peer) = alone(&[("btl_ofi_num_contexts_per_module", n)]);
+            // One endpoint is its own context, whatever the provider says of others.
+            assert_eq!(t.capabilities().contexts, asked.min(most).max(1));
+            let mut memory = [0u8; 256];
+            let region = register(&t, &mut memory);
+            let (t_, r_, p_) = (&t, &region, peer.as_ptr() as usize);
+            // Threads of their own, one after another, so that several contexts are used.
+            for mark in 0..4 {
+                std::thread::scope(|s| {
+                    s.spawn(move || {
+                        let peer = ptr::NonNull::new(p_ as *mut btl_ofi::Endpoint).unwrap();
+                        round_trip(t_, peer, r_, 256, mark);
+                    });
+                });
+                tally.checked += 2;
+            }
+            region.close().unwrap();
+            t.close().unwrap();
+            tally.run += 1;
+        }
+    }
+    tally.tell();
+}
+
+#[test]
+fn any_number_of_contexts() {
+    let tally = child("context_limits", "contexts", LIMIT);
+    assert_eq!(tally.run, 35);
+    tally.summary("numbers of contexts");
+}
+
+/// Messages up to the provider's largest, and none above; inject sizes change nothing.
+#[test]
+fn message_limits() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for most in [8usize, 9, 64, 1000, 65_537, 1 << 20] {
+        for inject in [0usize, 1, 7, 64, 4097] {
+            println!("@at {most} {inject}");
+            shape(&[
+                ("MAX_MSG", &most.to_string()),
+                ("INJECT", &inject.to_string()),
+            ]);
+            let (t, peer) = alone(&[]);
+            let c = t.capabilities();
+            assert_eq!((c.put_limit, c.get_limit), (most, most));
+            let mut memory = vec![0u8; most + 1];
+            let region = register(&t, &mut memory);
+            for size in [1, 7, inject, inject + 1, most - 1, most] {
+                if (1..=most).contains(&size) {
+                    round_trip(&t, peer, &region, size, size as u8);
+                    tally.checked += 2;
+                }
+            }
+            let (h, none) = (region.handle(), ptr::null_mut());
+            let mut buffer = vec![0u8; most + 1];
+            let local = buffer.as_mut_ptr().cast();
+            // SAFETY: the buffer is as long as it must be; both are refused.
+            let refused = unsafe {
+                (
+                    t.put(peer, local, h.base(), none, &h, most + 1, None),
+                    t.get(peer, local, h.base(), none, &h, most + 1, None),
+                )
+            };
+            let beyond = Status::VALUE_OUT_OF_BOUNDS;
+            assert_eq!(refused, (beyond, beyond));
+            region.close().unwrap();
+            t.close().unwrap();
+            tally.run += 1;
+        }
+    }
+    tally.tell();
+}
+
+#[test]
+fn messages_of_every_size() {
+    let tally = child("message_limits", "messages", LIMIT);
+    assert_eq!(tally.run, 30);
+    tally.summary("message and inject sizes");
+}
+
+/// Progress as the user asks for it, where the provider has it.
+#[test]
+fn progress_modes() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for offered in ["manual", "auto"] {
+        // Unspecified, automatic, manual, as the parameter counts them.
+        for asked in ["unspec", "auto", "manual"] {
+            for hmem in ["0", "1"] {
+                println!("@at {offered} {asked} {hmem}");
+                shape(&[("PROGRESS", offered), ("HMEM", hmem)]);
+                let mode = ("btl_ofi_progress_mode", Value::str(asked));
+                if (offered, asked) == ("manual", "auto") {
+                    let include = ("btl_ofi_provider_include", Value::str("lab"));
+                    let o = options(&[include, mode]);
+                    assert!(Transport::open(&o, ThreadLevel::Single).is_err());
+                    tally.refused += 1;
+                    continue;
+                }
+                let (t, peer) = alone(&[mode]);
+                let mut memory = [0u8; 512];
+                let region = register(&t, &mut memory);
+                round_trip(&t, peer, &region, 512, 3);
+                region.close().unwrap();
+                t.close().unwrap();
+                tally.run += 1;
+                tally.checked += 2;
+            }
+        }
+    }
+    tally.tell();
+}
+
+#[test]
+fn both_progress_modes() {
+    let tally = child("progress_modes", "progress", LIMIT);
+    assert_eq!((tally.run, tally.refused), (10, 2));
+    tally.summary("progress modes");
+}
+
+/// What a provider serves in one kind, type and operation is what the transport serves: nothing else
+/// is offered, tried or touched.
+#[test]
+fn missing_atomics() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for seed in 0..40u64 {
+        let mut dice = Dice(seed);
+        let mut without = Vec::new();
+        for _ in 0..1 + dice.below(40) {
+            let part = |dice: &mut Dice, n: usize| match dice.below(n + 1) {
+                number if number == n => String::from("*"),
+                number => number.to_string(),
+            };
+            // Kind, type, operation; what no transport can do without stays.
+            let word = [part(&mut dice, 3), part(&mut dice, 10), part(&mut dice, 12)];
+            let hits = |kind: &str, op: &str| {
+                [&word[0], &word[1], &word[2]]
+                    .iter()
+                    .zip([kind, "7", op])
+                    .all(|(w, needed)| *w == "*" || *w == needed)
+            };
+            if !hits("1", "2") && !hits("2", "12") {
+                without.push(word.join(":"));
+            }
+        }
+        let without = without.join(",");
+        println!("@at {seed} {without}");
+        shape(&[("WITHOUT", &without)]);
+        let (t, peer) = alone(&[]);
+        tally.checked += serves_what_it_says(&t, peer, &without);
+        t.close().unwrap();
+        tally.run += 1;
+    }
+    tally.tell();
+}
+
+/// Whether a list of what is missing names an atomic.
+fn is_without(without: &str, asked: [u32; 3]) -> bool {
+    without.split(',').filter(|w| !w.is_empty()).any(|word| {
+        let mut parts = word.split(':').zip(asked);
+        parts.all(|(part, asked)| part == "*" || part == asked.to_string())
+    })
+}
+
+fn serves_what_it_says(t: &Transport, peer: ptr::NonNull<btl_ofi::Endpoint>, without: &str) -> u64 {
+    let mut words = vec![0u64; 4];
+    // SAFETY: closed before the words go.
+    let region = unsafe { t.register(words.as_mut_ptr().cast(), 32, ALL) }.unwrap();
+    let (h, none) = (region.handle(), ptr::null_mut());
+    let mut checked = 0;
+    for &kind in &[AtomicKind::Update, AtomicKind::Fetch] {
+        for &datatype in Datatype::ALL {
+            for &op in AtomicOp::ALL {
+                let float = [Datatype::Float, Datatype::Double].contains(&datatype);
+                let bitwise = [AtomicOp::Bor, AtomicOp::Band, AtomicOp::Bxor].contains(&op);
+                let none_at_all = op == AtomicOp::Cswap
+                    || (op == AtomicOp::Read && kind == AtomicKind::Update)
+                    || (float && bitwise);
+                let numbers = [kind as u32, datatype as u32, op as u32];
+                let served = !none_at_all && !is_without(without, numbers);
+                let count = t.atomic_count(kind, datatype, op);
+                assert_eq!(count.is_some(), served, "{kind:?} {datatype:?} {op:?}");
+                let (mut operand, mut result) = ([0u64; 2], [0u64; 2]);
+                let from = operand.as_mut_ptr().cast();
+                let to = result.as_mut_ptr().cast();
+                // SAFETY: buffers outlive the flush.
+                let post = || unsafe {
+                    match kind {
+                        AtomicKind::Update => {
+                            t.atomic_opv(peer, from, h.base(), none, &h, datatype, op, 1, None)
+                        }
+                        _ => t.atomic_fopv(
+                            peer,
+                            from,
+                            to,
+                            h.base(),
+                            none,
+                            none,
+                            &h,
+                            datatype,
+                            op,
+                            1,
+                            None,
+                        ),
+                    }
+                };
+                if served {
+                    insist(t, post);
+                    assert_eq!(t.flush(None), Status::SUCCESS);
+                } else {
+                    assert_eq!(
+                        post(),
+                        Status::NOT_SUPPORTED,
+                        "{kind:?} {datatype:?} {op:?}"
+                    );
+                }
+                checked += 1;
+            }
+        }
+    }
+    // The words of the BTL: a flag is a promise.
+    let flags = t.capabilities().atomic_flags;
+    for (op, flag) in [
+        (BtlAtomicOp::Add, AtomicFlags::ADD),
+        (BtlAtomicOp::Xor, AtomicFlags::XOR),
+        (BtlAtomicOp::Swap, AtomicFlags::SWAP),
+        (BtlAtomicOp::Max, AtomicFlags::MAX),
+    ] {
+        if flags.contains(flag) {
+            let f = OpFlags::empty();
+            // SAFETY: nothing local is used.
+            insist(t, || unsafe {
+                t.atomic_op(peer, h.base(), &h, op, 1, f, None)
+            });
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            checked += 1;
+        }
+    }
+    region.close().unwrap();
+    checked
+}
+
+#[test]
+fn atomics_that_are_missing() {
+    let tally = child("missing_atomics", "atomics", LIMIT);
+    assert_eq!(tally.run, 40);
+    tally.summary("missing atomics");
+}

@@ -1,0 +1,225 @@
+//! Peers and providers that say nothing more: with `btl_ofi_peer_timeout` set, each operation is
+//! reported once and flush returns; one that speaks again in time has lost nothing.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+mod lab;
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, Transport};
+use mca_params::Value;
+use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+
+use common::pair::{Target, serve_if_target};
+use common::{PATIENCE, open};
+use lab::{Tally, child, role, shape};
+
+const LIMIT: Duration = Duration::from_secs(180);
+/// Operations of a run.
+const COUNT: usize = 120;
+/// The time given to peers, milliseconds.
+const TIME: u64 = 300;
+
+#[test]
+fn target_process() {
+    serve_if_target();
+}
+
+#[derive(Default)]
+struct Seen {
+    good: AtomicU32,
+    bad: AtomicU32,
+}
+
+unsafe extern "C" fn note(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the tests pass a Seen that outlives the transport.
+    let seen = unsafe { &*context.cast::<Seen>() };
+    let count = if status == 0 { &seen.good } else { &seen.bad };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Posts one operation of a kind until it is taken or refused for good; whether it was taken.
+fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &Seen) -> bool {
+    let (peer, h, none) = (target.peer, target.handle, ptr::null_mut());
+    let completion = Some(Completion {
+        function: note,
+        context: ptr::from_ref(seen).cast_mut().cast(),
+        data: ptr::null_mut(),
+    });
+    let (local, at) = ((&raw mut *word).cast(), h.base() + 8 * i as u64);
+    let (add, f) = (BtlAtomicOp::Add, OpFlags::empty());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        // SAFETY: words and counters outlive the transport.
+        let status = unsafe {
+            match i % 3 {
+                0 => t.put(peer, local, at, none, &h, 8, completion),
+                1 => t.get(peer, local, at, none, &h, 8, completion),
+                _ => t.atomic_fop(peer, local, at, none, &h, add, 1, f, completion),
+            }
+        };
+        if status == Status::SUCCESS {
+            return true;
+        }
+        if !status.is_again() {
+            assert!(
+                [Status::UNREACH, Status::FATAL].contains(&status),
+                "{status}"
+            );
+            return false;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "the provider takes nothing, and nobody ends it"
+        );
+        t.progress();
+    }
+}
+
+/// Operations to two processes, while the provider does as the script says. `lost` says whether some
+/// never complete.
+fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
+    println!("@at {faults} {contexts} {mode}");
+    shape(&[("TX_CTX", contexts), ("MODE", mode), ("FAULTS", faults)]);
+    let n = Value::Int(contexts.parse().unwrap());
+    let t = open(
+        "lab",
+        ThreadLevel::Single,
+        &[
+            ("btl_ofi_num_contexts_per_module", n),
+            ("btl_ofi_peer_check_interval", Value::Unsigned(20)),
+            ("btl_ofi_peer_timeout", Value::Unsigned(TIME)),
+        ],
+    );
+    // The targets take no part in the faults: what they do themselves is nothing.
+    let targets = [(); 2].map(|()| Target::start(&t, "lab", true));
+    let seen: Vec<Seen> = (0..COUNT).map(|_| Seen::default()).collect();
+    let mut words = vec![0u64; COUNT];
+    let mut refused = 0;
+    for (i, word) in words.iter_mut().enumerate() {
+        if !post(&t, &targets[i % 2], i, word, &seen[i]) {
+            refused += 1;
+        }
+    }
+    let began = Instant::now();
+    let status = t.flush(None);
+    assert!(
+        began.elapsed() < PATIENCE,
+        "flush took {:?}",
+        began.elapsed()
+    );
+    assert_eq!(status != Status::SUCCESS, lost, "{status}");
+    let sum = |of: fn(&Seen) -> &AtomicU32| -> usize {
+        let all = seen.iter().map(|s| of(s).load(Ordering::Relaxed) as usize);
+        all.sum()
+    };
+    let once = |s: &Seen| s.good.load(Ordering::Relaxed) + s.bad.load(Ordering::Relaxed) <= 1;
+    assert!(seen.iter().all(once), "an operation was reported twice");
+    let (good, bad) = (sum(|s| &s.good), sum(|s| &s.bad));
+    assert_eq!(
+        good + bad + refused,
+        COUNT,
+        "{good} good, {bad} bad, {refused} refused"
+    );
+    assert_eq!(bad + refused > 0, lost);
+    // Nothing comes later either.
+    for _ in 0..5000 {
+        t.progress();
+    }
+    assert_eq!((sum(|s| &s.good), sum(|s| &s.bad)), (good, bad));
+    drop(targets);
+    t.close().unwrap();
+    Tally {
+        run: 1,
+        checked: COUNT as u64,
+        failed: (bad + refused) as u64,
+        ..Tally::default()
+    }
+}
+
+#[test]
+fn scripts() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    for (contexts, mode) in [("1", ""), ("4", "CONTEXT2")] {
+        for (script, lost) in [
+            // A peer says nothing more, from its first operation, from some later one.
+            ("silent=1", true),
+            ("silent=20", true),
+            ("silent=7,delay=20,reorder=1,again=100,burst=3", true),
+            // It comes back in time.
+            ("silent=1,back=300", false),
+            ("silent=20,back=1000,delay=20,reorder=1", false),
+            // Completions that name nothing say nothing of the operation they were for.
+            ("nullok=1000", true),
+            ("nullok=100,delay=5", true),
+            // Those that belong to nothing do no harm.
+            ("stray=1000", false),
+            ("stray=300,delay=9,reorder=1", false),
+            // The provider takes nothing, at once or after a while.
+            ("againfrom=1", true),
+            ("againfrom=15,delay=10", true),
+        ] {
+            tally += run(&format!("seed=9,{script}"), contexts, mode, lost);
+        }
+    }
+    tally.tell();
+}
+
+#[test]
+fn silence_ends() {
+    let tally = child("scripts", "silence", LIMIT);
+    assert_eq!((tally.run, tally.lost), (22, 0));
+    tally.summary("silent peers and providers");
+}
+
+/// Without a time set, a peer that comes back late has only been waited for.
+#[test]
+fn patience() {
+    if role().is_none() {
+        return;
+    }
+    shape(&[("FAULTS", "seed=3,silent=5,back=200000")]);
+    let t = open("lab", ThreadLevel::Single, &[]);
+    let target = Target::start(&t, "lab", true);
+    let seen: Vec<Seen> = (0..40).map(|_| Seen::default()).collect();
+    let mut words = [0u64; 40];
+    for (i, word) in words.iter_mut().enumerate() {
+        assert!(post(&t, &target, i, word, &seen[i]));
+    }
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert!(seen.iter().all(|s| s.good.load(Ordering::Relaxed) == 1));
+    target.end();
+    t.close().unwrap();
+    let tally = Tally {
+        run: 1,
+        checked: 40,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn a_late_peer_is_waited_for() {
+    child("patience", "patience", LIMIT);
+}

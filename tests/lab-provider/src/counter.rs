@@ -153,7 +153,8 @@ change!(seterr, "fi_cntr_seterr", failed, store);
 unsafe extern "C" fn wait(cntr: *mut ffi::fid_cntr, threshold: u64, timeout: c_int) -> c_int {
     let start = Instant::now();
     // SAFETY: the table belongs to counters only.
-    let failed = unsafe { readerr(cntr) };
+    let counter: &CounterObject = or_return!(unsafe { Object::of(cntr, "fi_cntr_wait") });
+    let failed = counter.inner.failed.load(Ordering::Acquire);
     loop {
         // SAFETY: as above.
         let (done, now) = unsafe { (read(cntr), readerr(cntr)) };

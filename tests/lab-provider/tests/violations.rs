@@ -7,179 +7,14 @@
     reason = "tests fail by panicking"
 )]
 
+mod bench;
+
 use std::ffi::c_void;
-use std::process::Command;
 use std::{env, fs, ptr};
 
-use lab_fi as _;
 use libfabric_sys as ffi;
 
-const REPORT: &str = "LAB_REPORT";
-
-/// An endpoint with all that it needs, and itself as its peer.
-struct Bench {
-    info: *mut ffi::fi_info,
-    fabric: *mut ffi::fid_fabric,
-    domain: *mut ffi::fid_domain,
-    av: *mut ffi::fid_av,
-    cq: *mut ffi::fid_cq,
-    ep: *mut ffi::fid_ep,
-    peer: ffi::fi_addr_t,
-}
-
-fn good(rc: i32) {
-    assert_eq!(rc, 0);
-}
-
-impl Bench {
-    /// Opens the provider in a shape.
-    fn open(shape: &[(&str, &str)]) -> Bench {
-        for name in ["LAB_MR_MODE", "LAB_MODE", "LAB_FAULTS"] {
-            // SAFETY: this process runs one test, and nothing else reads the environment.
-            unsafe { env::remove_var(name) };
-        }
-        for (name, value) in shape {
-            // SAFETY: as above.
-            unsafe { env::set_var(name, value) };
-        }
-        let (mut info, mut fabric, mut domain) =
-            (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        let (mut av, mut cq, mut ep) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-        let mut peer = 0;
-        // SAFETY: every call gets live objects and complete attributes, in the order that the man
-        // pages ask for.
-        unsafe {
-            let hints = ffi::fi_dupinfo(ptr::null());
-            (*(*hints).fabric_attr).prov_name = libc::strdup(c"lab".as_ptr());
-            (*hints).mode = u64::MAX;
-            (*(*hints).domain_attr).mr_mode = !3;
-            good(ffi::fi_getinfo(
-                ffi::version(1, 14),
-                ptr::null(),
-                ptr::null(),
-                0,
-                hints,
-                &mut info,
-            ));
-            ffi::fi_freeinfo(hints);
-            good(ffi::fi_fabric(
-                (*info).fabric_attr,
-                &mut fabric,
-                ptr::null_mut(),
-            ));
-            good(ffi::fi_domain(fabric, info, &mut domain));
-            good(ffi::fi_av_open(
-                domain,
-                &mut ffi::fi_av_attr::default(),
-                &mut av,
-            ));
-            let mut attr = ffi::fi_cq_attr {
-                format: ffi::FI_CQ_FORMAT_CONTEXT,
-                wait_obj: ffi::FI_WAIT_NONE,
-                ..Default::default()
-            };
-            good(ffi::fi_cq_open(domain, &mut attr, &mut cq));
-            good(ffi::fi_endpoint(domain, info, &mut ep));
-            good(ffi::fi_bind(ep.cast(), av.cast(), 0));
-            good(ffi::fi_bind(
-                ep.cast(),
-                cq.cast(),
-                u64::from(ffi::FI_TRANSMIT),
-            ));
-            good(ffi::fi_enable(ep.cast()));
-            let (mut name, mut length) = ([0u8; 64], 64);
-            good(ffi::fi_getname(ep, name.as_mut_ptr().cast(), &mut length));
-            assert_eq!(
-                ffi::fi_av_insert(av, name.as_ptr().cast(), 1, &mut peer, 0),
-                1
-            );
-        }
-        Bench {
-            info,
-            fabric,
-            domain,
-            av,
-            cq,
-            ep,
-            peer,
-        }
-    }
-
-    fn register(&self, memory: &[u64], key: u64) -> *mut ffi::fid_mr {
-        let iov = ffi::iovec {
-            iov_base: memory.as_ptr().cast_mut().cast(),
-            iov_len: size_of_val(memory),
-        };
-        let attr = ffi::fi_mr_attr {
-            mr_iov: &iov,
-            iov_count: 1,
-            access: u64::from(ffi::FI_REMOTE_WRITE),
-            requested_key: key,
-            ..Default::default()
-        };
-        let mut mr = ptr::null_mut();
-        // SAFETY: a live domain and a complete attribute.
-        unsafe { ffi::fi_mr_regattr(self.domain, &attr, 0, &mut mr) };
-        mr
-    }
-
-    /// Writes one word to an offset, with delivery.
-    fn write(&self, source: &u64, offset: u64, key: u64, context: *mut c_void) -> isize {
-        let iov = ffi::iovec {
-            iov_base: ptr::from_ref(source).cast_mut().cast(),
-            iov_len: 8,
-        };
-        let rma = ffi::fi_rma_iov {
-            addr: offset,
-            len: 8,
-            key,
-        };
-        let message = ffi::fi_msg_rma {
-            msg_iov: &iov,
-            desc: ptr::null_mut(),
-            iov_count: 1,
-            addr: self.peer,
-            rma_iov: &rma,
-            rma_iov_count: 1,
-            context,
-            data: 0,
-        };
-        let flags = u64::from(ffi::FI_DELIVERY_COMPLETE);
-        // SAFETY: a live endpoint and a complete message.
-        unsafe { (*(*self.ep).rma).writemsg.unwrap()(self.ep, &message, flags) }
-    }
-
-    /// Reads the queue until an operation ends; whether it succeeded.
-    fn ends(&self) -> bool {
-        let mut entry = ffi::fi_cq_entry::default();
-        for _ in 0..1000 {
-            // SAFETY: a live queue, and room for one entry.
-            let n = unsafe { (*(*self.cq).ops).read.unwrap()(self.cq, (&raw mut entry).cast(), 1) };
-            if n == 1 {
-                return true;
-            }
-            if n == -(ffi::FI_EAVAIL as isize) {
-                let mut error = ffi::fi_cq_err_entry::default();
-                // SAFETY: as above.
-                assert_eq!(unsafe { ffi::fi_cq_readerr(self.cq, &mut error) }, 1);
-                return false;
-            }
-        }
-        panic!("nothing ends");
-    }
-
-    fn close(self) {
-        // SAFETY: closed once each, children first.
-        unsafe {
-            good(ffi::fi_close(self.ep.cast()));
-            good(ffi::fi_close(self.cq.cast()));
-            good(ffi::fi_close(self.av.cast()));
-            good(ffi::fi_close(self.domain.cast()));
-            good(ffi::fi_close(self.fabric.cast()));
-            ffi::fi_freeinfo(self.info);
-        }
-    }
-}
+use bench::{Bench, REPORT, good, has_provider, in_process};
 
 fn close(mr: *mut ffi::fid_mr) -> i32 {
     // SAFETY: the provider keeps closed objects readable, so that this can be done wrongly.
@@ -197,7 +32,7 @@ fn reported(lines: &mut usize, words: &str) {
 /// Breaks the rules, in a process that has the provider.
 #[test]
 fn break_the_rules() {
-    if env::var_os(REPORT).is_none() {
+    if !has_provider() {
         return;
     }
     let mut n = 0;
@@ -267,26 +102,168 @@ fn break_the_rules() {
     assert!(b.ends());
     assert_eq!(close(mr), 0);
     b.close();
+    limits(&mut n);
+    buffers(&mut n);
+    closed(&mut n);
     // Five objects are left open for the end of the process.
     let _open = Bench::open(&[]);
 }
 
+/// What passes the provider's limits.
+fn limits(n: &mut usize) {
+    let memory = [0u64; 64];
+    let mut context = ffi::fi_context2::default();
+    let c = (&raw mut context).cast::<c_void>();
+    let b = Bench::open(&[
+        ("LAB_MR_KEY_SIZE", "2"),
+        ("LAB_INJECT", "4"),
+        ("LAB_MAX_MSG", "100"),
+        ("LAB_WITHOUT", "1:7:2"),
+    ]);
+    assert!(b.register(&memory, 1 << 16).is_null());
+    reported(n, "key 0x10000 does not fit into 2 bytes");
+    assert!(b.register(&memory[..0], 1).is_null());
+    reported(n, "registering no bytes");
+    let mr = b.register(&memory, (1 << 16) - 1);
+    let key = (1 << 16) - 1;
+    let inject = u64::from(ffi::FI_INJECT);
+    assert_ne!(
+        b.write_with(&memory[0], ptr::null_mut(), 0, key, c, inject),
+        0
+    );
+    reported(n, "injects 8 bytes");
+    assert_ne!(
+        b.fetch(
+            (&raw mut context).cast(),
+            Some(&1),
+            ptr::null_mut(),
+            0,
+            key,
+            c
+        ),
+        0
+    );
+    reported(n, "of 1 elements of type 7, operation 2: 0 are served");
+    // SAFETY: a live endpoint; the memory is long enough.
+    let rc = unsafe {
+        let write = (*(*b.ep).rma).write.unwrap();
+        let from = memory.as_ptr().cast();
+        write(b.ep, from, 101, ptr::null_mut(), b.peer, 0, key, c)
+    };
+    assert_eq!(rc, -(ffi::FI_EMSGSIZE as isize));
+    reported(n, "fi_write of 101 bytes");
+    let mut word = 0u64;
+    // The region allows writing only.
+    assert_eq!(b.fetch(&mut word, None, ptr::null_mut(), 0, key, c), 0);
+    assert!(!b.ends());
+    reported(n, "does not allow this access");
+    let nowhere = Bench { peer: 7, ..b };
+    assert_ne!(nowhere.write(&memory[0], 0, key, c), 0);
+    reported(n, "position 7, which holds no address");
+    assert_eq!(close(mr), 0);
+    nowhere.close();
+}
+
+/// Buffers that are touched, or are gone, before their operation is complete.
+fn buffers(n: &mut usize) {
+    let memory = [0u64; 8];
+    let mut context = ffi::fi_context2::default();
+    let c = (&raw mut context).cast::<c_void>();
+    for add in [None, Some(&5u64)] {
+        let b = Bench::open(&[("LAB_FAULTS", "delay=3")]);
+        let iov = ffi::iovec {
+            iov_base: memory.as_ptr().cast_mut().cast(),
+            iov_len: 64,
+        };
+        let attr = ffi::fi_mr_attr {
+            mr_iov: &iov,
+            iov_count: 1,
+            access: u64::from(ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE),
+            ..Default::default()
+        };
+        let mr = b.register_as(attr, 0).unwrap();
+        let mut word = Box::new(1u64);
+        assert_eq!(b.fetch(&mut *word, add, ptr::null_mut(), 0, 0, c), 0);
+        // SAFETY: the word is ours; that it is the provider's until completion is the rule to break.
+        unsafe { (&raw mut *word).write_volatile(2) };
+        assert!(b.ends());
+        reported(n, "its destination changed");
+        let nowhere = ptr::without_provenance_mut(16);
+        assert_ne!(b.fetch(nowhere, add, ptr::null_mut(), 0, 0, c), 0);
+        reported(n, "a buffer is not mapped");
+        assert_eq!(close(mr), 0);
+        b.close();
+    }
+}
+
+/// Calls on each kind of object after it was closed.
+fn closed(n: &mut usize) {
+    let b = Bench::open(&[]);
+    let word = 0u64;
+    let (ep, cq, av, domain, fabric) = (b.ep, b.cq, b.av, b.domain, b.fabric);
+    let gone = Bench { info: b.info, ..b };
+    // SAFETY: the provider keeps closed objects readable, so that this can be done wrongly.
+    unsafe {
+        good(ffi::fi_close(ep.cast()));
+        assert_ne!(gone.write(&word, 0, 0, ptr::null_mut()), 0);
+        reported(n, "fi_writemsg on a closed endpoint");
+        good(ffi::fi_close(cq.cast()));
+        let mut entry = ffi::fi_cq_entry::default();
+        let read = (*(*cq).ops).read.unwrap();
+        assert!(read(cq, (&raw mut entry).cast(), 1) < 0);
+        reported(n, "fi_cq_read on a closed completion queue");
+        good(ffi::fi_close(av.cast()));
+        assert_ne!(ffi::fi_av_insert(av, ptr::null(), 1, ptr::null_mut(), 0), 1);
+        reported(n, "fi_av_insert on a closed address vector");
+        good(ffi::fi_close(domain.cast()));
+        assert!(gone.register(&[0], 0).is_null());
+        reported(n, "fi_mr_regattr on a closed domain");
+        good(ffi::fi_close(fabric.cast()));
+        let mut again = ptr::null_mut();
+        assert_ne!(ffi::fi_domain(fabric, gone.info, &mut again), 0);
+        reported(n, "fi_domain on a closed fabric");
+        assert_ne!(ffi::fi_close(fabric.cast()), 0);
+        reported(n, "fi_close on a closed fabric");
+        ffi::fi_freeinfo(gone.info);
+    }
+}
+
+/// Two threads on one queue, which no threading model that is asked for here allows.
+#[test]
+fn use_a_queue_twice_at_once() {
+    if !has_provider() {
+        return;
+    }
+    let b = Bench::open(&[]);
+    let queue = b.cq as usize;
+    let reads = || {
+        let queue = queue as *mut ffi::fid_cq;
+        let mut entry = ffi::fi_cq_entry::default();
+        for _ in 0..2_000_000 {
+            // SAFETY: a live queue, and room for one entry.
+            unsafe { (*(*queue).ops).read.unwrap()(queue, (&raw mut entry).cast(), 1) };
+            let report = env::var_os(REPORT).unwrap();
+            if fs::metadata(report).is_ok_and(|m| m.len() > 0) {
+                break;
+            }
+        }
+    };
+    std::thread::scope(|s| {
+        s.spawn(reads);
+        s.spawn(reads);
+    });
+    b.close();
+}
+
 #[test]
 fn every_broken_rule_is_reported() {
-    let folder = env::temp_dir().join(format!("lab-provider-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    let built = env::current_exe().unwrap().with_file_name("liblab_fi.so");
-    std::os::unix::fs::symlink(&built, folder.join("liblab-fi.so")).unwrap();
-    let report = folder.join("report");
-    let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "break_the_rules", "--test-threads", "1"])
-        .env("FI_PROVIDER_PATH", &folder)
-        .env(REPORT, &report)
-        .output()
-        .unwrap();
-    let text = fs::read_to_string(&report).unwrap_or_default();
-    fs::remove_dir_all(&folder).unwrap();
-    assert!(output.status.success(), "{output:?}");
+    let text = in_process("break_the_rules");
     let last = text.lines().last().unwrap();
     assert!(last.contains("5 object(s) were never closed"), "{last}");
+}
+
+#[test]
+fn a_shared_queue_is_reported() {
+    let text = in_process("use_a_queue_twice_at_once");
+    assert!(text.contains("used by two threads at once"), "{text}");
 }

@@ -207,6 +207,23 @@ fn flush(window: &Window) -> Result<(), String> {
     window.flush(1).map_err(text)
 }
 
+/// A name and what measures it.
+type Measured<'a> = (&'static str, &'a mut dyn FnMut() -> Result<f64, String>);
+
+/// Measures two things one after the other, in an order that changes from round to round.
+fn in_turn<'a>(
+    swap: bool,
+    add: &mut impl FnMut(&'static str, f64),
+    a: Measured<'a>,
+    b: Measured<'a>,
+) -> Result<(), String> {
+    let (first, second) = if swap { (b, a) } else { (a, b) };
+    for (what, measure) in [first, second] {
+        add(what, measure()?);
+    }
+    Ok(())
+}
+
 fn measure(
     arguments: &Arguments,
     shm: &Window,
@@ -252,54 +269,63 @@ fn measure(
             })?,
         );
 
-        add(
-            "shm put 1 MiB",
-            time(LARGE_CALLS, || put(shm, from, 0, LARGE))?,
-        );
-        add(
-            "memcpy 1 MiB",
-            time(LARGE_CALLS, || {
-                // SAFETY: both hold as much, and are not the same memory.
-                unsafe { libc::memcpy(there.cast(), from.cast(), LARGE) };
-                Ok(())
-            })?,
-        );
-
-        let calls = CALLS / 4;
-        add(
-            "btl put 8 B and flush",
-            time(calls, || {
-                put(btl, from, 0, 8)?;
-                flush(btl)
-            })?,
-        );
-        add(
-            "vtable put 8 B and wait",
-            time(calls, || direct.put(from, 8))?,
-        );
-        add(
-            "btl get 8 B and flush",
-            time(calls, || {
-                get(btl, into, 8)?;
-                flush(btl)
-            })?,
-        );
-        add(
-            "vtable get 8 B and wait",
-            time(calls, || direct.get(into, 8))?,
-        );
-        let calls = CALLS / 8;
-        add(
-            "btl fetch-add 8 B and flush",
-            time(calls, || {
-                fetch_add(btl, from, into)?;
-                flush(btl)
-            })?,
-        );
-        add(
-            "vtable fetch-add 8 B and wait",
-            time(calls, || direct.fetch_add(from, into))?,
-        );
+        let swap = round % 2 == 0;
+        let large = |call: &dyn Fn() -> Result<(), String>| {
+            // Caches hold what the last measurement left.
+            call()?;
+            time(LARGE_CALLS, call)
+        };
+        in_turn(
+            swap,
+            &mut add,
+            ("shm put 1 MiB", &mut || large(&|| put(shm, from, 0, LARGE))),
+            ("memcpy 1 MiB", &mut || {
+                large(&|| {
+                    // SAFETY: both hold as much, and are not the same memory.
+                    unsafe { libc::memcpy(there.cast(), from.cast(), LARGE) };
+                    Ok(())
+                })
+            }),
+        )?;
+        in_turn(
+            swap,
+            &mut add,
+            ("btl put 8 B and flush", &mut || {
+                time(CALLS, || {
+                    put(btl, from, 0, 8)?;
+                    flush(btl)
+                })
+            }),
+            ("vtable put 8 B and wait", &mut || {
+                time(CALLS, || direct.put(from, 8))
+            }),
+        )?;
+        in_turn(
+            swap,
+            &mut add,
+            ("btl get 8 B and flush", &mut || {
+                time(CALLS, || {
+                    get(btl, into, 8)?;
+                    flush(btl)
+                })
+            }),
+            ("vtable get 8 B and wait", &mut || {
+                time(CALLS, || direct.get(into, 8))
+            }),
+        )?;
+        in_turn(
+            swap,
+            &mut add,
+            ("btl fetch-add 8 B and flush", &mut || {
+                time(CALLS / 8, || {
+                    fetch_add(btl, from, into)?;
+                    flush(btl)
+                })
+            }),
+            ("vtable fetch-add 8 B and wait", &mut || {
+                time(CALLS / 8, || direct.fetch_add(from, into))
+            }),
+        )?;
     }
     report.ratio("shm put 1 MiB", "memcpy 1 MiB");
     report.ratio("shm fetch-add 8 B", "bare fetch-add 8 B");

@@ -192,9 +192,9 @@ impl Job {
         };
         let component = Component::open(Plugin::open(&path, services)?)?;
         let plan = crt::Plan::make(&params, options.level)?;
+        let thread_level = plan.transport_level(options.level);
         // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by whoever
         // called `assume_threads`, and is no weaker here.
-        let thread_level = plan.transport_level(options.level);
         let mut transports = unsafe { component.init(thread_level) }?;
         let best = transports
             .iter()

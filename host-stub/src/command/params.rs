@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::{CommandError, Common, Exit, print_json};
 use crate::bootstrap::{Bootstrap, Singleton};
+use crate::job::{JobError, RANKS_PER_NODE};
 use crate::loader::LoadError;
+use crate::win::{HUGE_PAGES, TABLE};
 
 /// The arguments of `params`.
 #[derive(Args)]
@@ -37,6 +39,9 @@ impl ParamsCommand {
         let bootstrap: Arc<dyn Bootstrap> = Arc::new(Singleton::new());
         let plugin = self.common.open(&params, bootstrap)?;
         let declared = plugin.register_params();
+        for declaration in [&RANKS_PER_NODE, &TABLE, &HUGE_PAGES] {
+            params.declare(declaration).map_err(JobError::from)?;
+        }
         let filter = Level::new(self.level).map_or_else(Filter::all, |l| Filter::all().up_to(l));
         params.read(|registry| -> Result<(), CommandError> {
             let dump = registry.dump(&filter);

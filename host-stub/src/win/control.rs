@@ -20,7 +20,7 @@ const LINE: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) usize);
 
-/// The passive-target lock: [`EXCLUSIVE`] plus the number of shared holders.
+/// The passive-target lock: [`EXCLUSIVE`], [`WAITING`] for each waiter, one for each shared holder.
 pub(super) const LOCK: Word = Word(0);
 /// The lock of accumulates that the transport does not serve: 0, or the holder's rank plus one.
 pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
@@ -37,8 +37,11 @@ const ROUNDS: usize = 64;
 /// How often each rank posted an exposure epoch to this one, one word per rank.
 const POSTS: usize = BARRIER + ROUNDS;
 
-/// Set in [`LOCK`] while it is held exclusively; above any count of shared holders.
+/// Set in [`LOCK`] while it is held exclusively; above any count of shared holders and of waiters.
 pub(super) const EXCLUSIVE: u64 = 1 << 62;
+/// Added to [`LOCK`] for each rank that waits to hold it exclusively; above any count of shared
+/// holders.
+pub(super) const WAITING: u64 = 1 << 32;
 
 /// Where the parts of a window's control blocks lie. The same on every rank.
 #[derive(Clone, Copy, Debug)]

@@ -142,7 +142,7 @@ impl Subject {
         let [put, get, fop] = &mut self.rounds;
         // SAFETY: the words live until after the flush that follows each call.
         unsafe {
-            let mut time = |into: &mut Vec<f64>, call: &dyn Fn() -> WinResult<()>| {
+            let time = |into: &mut Vec<f64>, call: &dyn Fn() -> WinResult<()>| {
                 let started = Instant::now();
                 let mut calls = 0u32;
                 while started.elapsed() < budget / 3 {

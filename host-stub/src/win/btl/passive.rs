@@ -1,16 +1,23 @@
 //! Passive target: locks and flushes.
 //!
 //! The lock is one word of the target's control block: [`EXCLUSIVE`] while a rank holds it alone,
-//! plus one for each shared holder. A shared lock adds one and takes it back when the word was held
-//! exclusively; an exclusive one swaps zero for [`EXCLUSIVE`]. Both back off between tries.
+//! plus [`WAITING`] for each that waits to, plus one for each shared holder. A shared lock adds one
+//! and takes it back when the word was held exclusively, or when somebody waits for that, so that a
+//! stream of shared lockers cannot keep an exclusive one out; it stands back for [`PATIENCE`] only,
+//! because whoever waits may be waiting for a rank that waits for this one. An exclusive lock swaps
+//! a word without holders for [`EXCLUSIVE`]. Both back off between tries.
 
 use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
 
-use crate::win::control::{EXCLUSIVE, LOCK};
+use crate::win::control::{EXCLUSIVE, LOCK, WAITING};
 use crate::win::epoch::LockKind;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::window::Window;
+
+/// How long a shared locker lets others go before.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Locks asked for at once by `lock_all`.
 const BATCH: usize = 16;
@@ -18,28 +25,61 @@ const BATCH: usize = 16;
 pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()> {
     let call = "lock";
     let peer = window.peer(call, rank)?;
-    let mut waiter = window.link.waiter(call);
-    let mut tries = 0;
-    loop {
-        let taken = match kind {
-            LockKind::Exclusive => window.swap_word_if(call, peer, LOCK, 0, EXCLUSIVE)? == 0,
-            LockKind::Shared => {
-                let free = window.add_word(call, peer, LOCK, 1)? & EXCLUSIVE == 0;
-                if !free {
-                    release(window, call, peer, LockKind::Shared)?;
-                }
-                free
-            }
-        };
-        if taken {
-            break;
-        }
-        waiter.back_off(tries)?;
-        tries += 1;
+    match kind {
+        LockKind::Shared => lock_shared(window, call, peer)?,
+        LockKind::Exclusive => lock_alone(window, call, peer)?,
     }
     // Local accesses after the lock see what earlier holders wrote.
     fence(Ordering::SeqCst);
     Ok(())
+}
+
+/// The waiters of a word.
+const fn waiters(word: u64) -> u64 {
+    word & (EXCLUSIVE - WAITING)
+}
+
+fn lock_shared(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
+    let mut waiter = window.link.waiter(call);
+    let (mut tries, mut since) = (0, None);
+    loop {
+        let before = window.add_word(call, peer, LOCK, 1)?;
+        let stand_back =
+            waiters(before) != 0 && since.get_or_insert_with(Instant::now).elapsed() < PATIENCE;
+        if before & EXCLUSIVE == 0 && !stand_back {
+            return Ok(());
+        }
+        release(window, call, peer, LockKind::Shared)?;
+        waiter.back_off(tries)?;
+        tries += 1;
+    }
+}
+
+fn lock_alone(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
+    let mut waiter = window.link.waiter(call);
+    let (mut tries, mut expected, mut announced) = (0, 0, 0);
+    loop {
+        let mut found =
+            window.swap_word_if(call, peer, LOCK, expected, expected - announced + EXCLUSIVE)?;
+        if found == expected {
+            return Ok(());
+        }
+        if announced == 0 {
+            announced = WAITING;
+            found = window.add_word(call, peer, LOCK, WAITING)? + WAITING;
+        }
+        expected = waiters(found);
+        if found == expected {
+            // Nobody holds it now.
+            continue;
+        }
+        if let Err(error) = waiter.back_off(tries) {
+            // Best effort: the job has failed.
+            let _ = window.add_word(call, peer, LOCK, WAITING.wrapping_neg());
+            return Err(error);
+        }
+        tries += 1;
+    }
 }
 
 fn release(window: &Window, call: &'static str, peer: &Peer, kind: LockKind) -> WinResult<()> {
@@ -70,7 +110,7 @@ pub(super) fn lock_all(window: &Window) -> WinResult<()> {
             .collect();
         for (index, issued) in issued.into_iter().enumerate() {
             let before = window.finish_word(call, issued?)?;
-            if before & EXCLUSIVE != 0 {
+            if before & EXCLUSIVE != 0 || waiters(before) != 0 {
                 let rank = batch * BATCH + index;
                 release(window, call, window.peer(call, rank)?, LockKind::Shared)?;
                 lock(window, rank, LockKind::Shared)?;

@@ -303,6 +303,26 @@ fn measure(
         in_turn(
             swap,
             &mut add,
+            ("btl 64 puts 8 B and flush", &mut || {
+                time(CALLS / 64, || {
+                    for _ in 0..64 {
+                        put(btl, from, 0, 8)?;
+                    }
+                    flush(btl)
+                })
+            }),
+            ("vtable 64 puts 8 B and wait", &mut || {
+                time(CALLS / 64, || {
+                    for _ in 0..64 {
+                        direct.put(from, 8)?;
+                    }
+                    Ok(())
+                })
+            }),
+        )?;
+        in_turn(
+            swap,
+            &mut add,
             ("btl get 8 B and flush", &mut || {
                 time(CALLS, || {
                     get(btl, into, 8)?;
@@ -330,6 +350,7 @@ fn measure(
     report.ratio("shm put 1 MiB", "memcpy 1 MiB");
     report.ratio("shm fetch-add 8 B", "bare fetch-add 8 B");
     report.ratio("btl put 8 B and flush", "vtable put 8 B and wait");
+    report.ratio("btl 64 puts 8 B and flush", "vtable 64 puts 8 B and wait");
     report.ratio("btl get 8 B and flush", "vtable get 8 B and wait");
     report.ratio(
         "btl fetch-add 8 B and flush",
@@ -348,6 +369,9 @@ fn measure(
         count::steps(|| compare_swap(shm, [from, from, into])),
     );
     report.count("shm flush", count::steps(|| flush(shm)));
+    report.count("btl put 8 B", count::steps(|| put(btl, from, 0, 8)));
+    report.count("vtable put 8 B", count::steps(|| direct.put(from, 8)));
+    report.count("btl flush", count::steps(|| flush(btl)));
     report.count("nothing", count::steps(|| Ok(())));
     Ok(report)
 }

@@ -39,7 +39,7 @@ pub(in crate::win) unsafe fn rget(
     unsafe { transfer_pieces::<false>(window, transfer, Some(request.0)) }
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn transfer_pieces<const PUT: bool>(
     window: &Window,
     transfer: &Transfer<'_>,
@@ -71,8 +71,22 @@ unsafe fn transfer_pieces<const PUT: bool>(
             issue::<PUT>(window, peer, transfer, request, piece, std::ptr::null_mut())
         };
     }
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { many_pieces::<PUT>(window, transfer, request, limit, threshold) }
+}
+
+/// A transfer of several pieces, or of a buffer that the transport wants registered.
+#[inline(never)]
+unsafe fn many_pieces<const PUT: bool>(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+    limit: usize,
+    threshold: usize,
+) -> WinResult<()> {
+    let peer = transfer.peer;
     // SAFETY: the caller vouches for the buffer until the operation is complete, which
-    // `with_local_key` waits for before it ends the registration.
+    // `finish_local_key` waits for before it ends the registration.
     let key = unsafe {
         window.local_key(
             transfer.call,
@@ -111,7 +125,7 @@ pub(super) fn finish_local_key(
     waited
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn issue<const PUT: bool>(
     window: &Window,
     peer: &Peer,

@@ -36,7 +36,7 @@ pub(super) unsafe extern "C" fn done(
 impl Window {
     /// Issues an operation that `pending` counts, and `request` too where there is one. `post` gets
     /// the context and data that go with [`done`].
-    #[inline]
+    #[inline(always)]
     pub(super) fn tracked(
         &self,
         call: &'static str,
@@ -51,31 +51,53 @@ impl Window {
             request.begin();
             std::ptr::from_ref(request).cast_mut().cast::<c_void>()
         });
-        let outcome = match post(context, data) {
-            Status::SUCCESS => return Ok(()),
-            status if status.is_again() => self.issue(call, rank, || post(context, data)),
-            status => status
-                .ok()
-                .map_err(|status| WinError::Transport { call, rank, status }),
-        };
-        match outcome {
-            Ok(Status::COMPLETED) => {}
-            Ok(_) => return Ok(()),
-            Err(error) => {
+        match post(context, data) {
+            Status::SUCCESS => Ok(()),
+            Status::COMPLETED => {
+                // No callback will run.
                 uncount(cell, request);
-                return Err(error);
+                Ok(())
+            }
+            status => {
+                let again = &mut || post(context, data);
+                let outcome = self.tracked_again(call, rank, status, again);
+                if !matches!(outcome, Ok(Status::SUCCESS)) {
+                    uncount(cell, request);
+                }
+                outcome.map(drop)
             }
         }
-        // No callback will run.
-        uncount(cell, request);
-        Ok(())
+    }
+
+    /// An operation that the transport did not take at once.
+    #[cold]
+    #[inline(never)]
+    fn tracked_again(
+        &self,
+        call: &'static str,
+        rank: usize,
+        status: Status,
+        post: &mut dyn FnMut() -> Status,
+    ) -> WinResult<Status> {
+        if status.is_again() {
+            return self.issue(call, rank, post);
+        }
+        status
+            .ok()
+            .map_err(|status| WinError::Transport { call, rank, status })
     }
 
     /// Waits until what `pending` counts now has ended.
+    #[inline]
     pub(super) fn wait_pending(&self, call: &'static str, pending: &Pending) -> WinResult<()> {
         if pending.is_idle() {
             return Ok(());
         }
+        self.wait_busy(call, pending)
+    }
+
+    #[inline(never)]
+    fn wait_busy(&self, call: &'static str, pending: &Pending) -> WinResult<()> {
         let mut waiter = self.link.waiter(call);
         let flush = loop {
             match pending.try_flush() {
@@ -89,6 +111,7 @@ impl Window {
     }
 
     /// As [`wait_pending`](Self::wait_pending), and reports the first failure.
+    #[inline]
     pub(super) fn flush_pending(
         &self,
         call: &'static str,

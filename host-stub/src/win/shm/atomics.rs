@@ -17,6 +17,7 @@ use plugin_api::Datatype;
 
 use super::locks::alone;
 use crate::win::error::WinResult;
+use crate::win::layout::Layout;
 use crate::win::ops::{Op, combine};
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::table::{CompareSwap, RequestRef, Transfer};
@@ -231,6 +232,22 @@ fn run_of(transfer: &Transfer<'_>, op: Op, piece: Piece) -> Run {
 
 pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>, op: Op) -> WinResult<()> {
     let datatype = transfer.datatype();
+    let in_a_row = |layout: &Layout| layout.is_contiguous();
+    if transfer.is_contiguous()
+        && transfer.result_layout.is_none_or(in_a_row)
+        && is_aligned(transfer.address, datatype)
+    {
+        let whole = Piece {
+            origin: 0,
+            result: 0,
+            target: 0,
+            len: transfer.target_layout.bytes(),
+        };
+        // SAFETY: the piece is the whole transfer, for which the caller vouches; its elements are
+        // aligned.
+        unsafe { update(datatype, op, run_of(transfer, op, whole)) };
+        return Ok(());
+    }
     let pieces = Pieces::new(
         transfer.origin_layout,
         transfer.result_layout,

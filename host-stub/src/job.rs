@@ -386,6 +386,12 @@ impl Job {
         self.failure.any.get()
     }
 
+    /// The first failure that means that a rank will never answer again: it is gone, or was given up.
+    #[inline]
+    pub fn lost(&self) -> Option<&Failure> {
+        self.failure.lost.get()
+    }
+
     /// Ends the whole job with an exit code; to be called when this process cannot go on, which
     /// then exits with that code itself.
     pub fn abort(&self, code: u8, message: &str) {

@@ -1,5 +1,6 @@
 //! A window's view of the job and its transport: progress, waiting, and noticing failure.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,17 @@ use super::intent::Intent;
 use super::members::Members;
 use crate::crt::{Blocking, Completion, Engine, Entered, Pace};
 use crate::job::Job;
-use crate::loader::Transport;
+use crate::loader::{Failure, Transport};
 use crate::process::Process;
+
+/// Synchronisation calls between two looks at the transport, which itself looks at its peers once in
+/// so many.
+const TURNS: u32 = 64;
 
 /// The job and its transport.
 pub(super) struct Link {
+    /// Synchronisation calls so far, roughly.
+    pub(super) turns: AtomicU32,
     pub(super) job: Arc<Job>,
     /// The ranks of the window.
     pub(super) members: Members,
@@ -40,6 +47,7 @@ impl Link {
         let transport = job.transport().clone();
         let attributes = transport.attributes();
         Link {
+            turns: AtomicU32::new(0),
             rank: members.rank(),
             size: members.size(),
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
@@ -81,6 +89,47 @@ impl Link {
             rank: self.rank,
             status: Status(code),
         }
+    }
+
+    /// An error if a member, or with none any of them, is known to be lost. Where memory is shared
+    /// an operation on a dead rank's part fails by itself no more than on a living one's.
+    #[inline]
+    pub(super) fn check_lost(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
+        // Calls that never wait would never progress, and nobody would look for the lost. Threads may
+        // overwrite each other's count: it is no number that anybody needs.
+        let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(turn, Ordering::Relaxed);
+        if turn.is_multiple_of(TURNS) {
+            self.progress(call)?;
+        }
+        match self.job.lost() {
+            None => Ok(()),
+            Some(failure) => self.is_lost(call, member, failure),
+        }
+    }
+
+    #[cold]
+    fn is_lost(
+        &self,
+        call: &'static str,
+        member: Option<usize>,
+        failure: &Failure,
+    ) -> WinResult<()> {
+        let concerns = |member: usize| {
+            let world = u64::from(self.members.world_rank(member));
+            failure.proc.is_none_or(|proc| proc == world)
+        };
+        let concerned = match member {
+            Some(member) => concerns(member),
+            None => (0..self.size).any(concerns),
+        };
+        if !concerned {
+            return Ok(());
+        }
+        Err(WinError::Job {
+            call,
+            reason: failure.to_string(),
+        })
     }
 
     /// An error once the job has failed.

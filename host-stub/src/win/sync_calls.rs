@@ -32,6 +32,7 @@ impl Window {
         let _entered = self.link.enter("lock")?;
         only("lock", assertion, Assertion::NOCHECK)?;
         self.peer("lock", rank)?;
+        self.link.check_lost("lock", Some(rank))?;
         self.epochs.lock_begin(rank, self.link.rank)?;
         if assertion.contains(Assertion::NOCHECK) {
             self.epochs.lock_end(rank, Held::Unchecked);
@@ -65,6 +66,7 @@ impl Window {
     pub fn lock_all(&self, assertion: Assertion) -> WinResult<()> {
         let _entered = self.link.enter("lock_all")?;
         only("lock_all", assertion, Assertion::NOCHECK)?;
+        self.link.check_lost("lock_all", None)?;
         self.epochs.lock_all_begin()?;
         let (locked, held) = if assertion.contains(Assertion::NOCHECK) {
             (Ok(()), Held::Unchecked)
@@ -90,7 +92,8 @@ impl Window {
         let _entered = self.link.enter(call)?;
         self.peer(call, rank)?;
         self.epochs.check_flush(call, Some(rank))?;
-        (self.table.flush)(self, call, rank)
+        let flushed = (self.table.flush)(self, call, rank);
+        flushed.and(self.link.check_lost(call, Some(rank)))
     }
 
     /// Completes this rank's operations to all ranks, there and here. In lock and lock_all epochs.
@@ -98,7 +101,8 @@ impl Window {
         let call = "flush_all";
         let _entered = self.link.enter(call)?;
         self.epochs.check_flush(call, None)?;
-        (self.table.flush_all)(self, call)
+        let flushed = (self.table.flush_all)(self, call);
+        flushed.and(self.link.check_lost(call, None))
     }
 
     /// Completes this rank's operations to a rank here: their buffers may be used again.

@@ -9,7 +9,7 @@ use host_stub::{Job, JobOptions};
 use integration_tests::random::Random;
 use integration_tests::usage;
 
-use crate::run::{FATE, KIND, PROVIDER, SEED};
+use crate::run::{FATE, KIND, SEED};
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -47,7 +47,7 @@ struct End {
 }
 
 impl End {
-    fn of(seed: u64, fate: &str, provider: &str) -> (u64, End) {
+    fn of(seed: u64, fate: &str) -> (u64, End) {
         let mut random = Random::from_seed(seed);
         let victim = random.word();
         let signal = if fate == "Killed" {
@@ -55,9 +55,7 @@ impl End {
         } else {
             libc::SIGSTOP
         };
-        // shm keeps spin locks in shared memory, which whoever is struck while holding one never
-        // releases: the others then spin in libfabric for ever, out of anybody's reach (NOTES).
-        let inside = random.word().is_multiple_of(2) && provider != "shm";
+        let inside = random.word().is_multiple_of(2);
         let end = End {
             signal,
             step: (!inside).then(|| random.word() % STEPS),
@@ -217,7 +215,7 @@ pub(crate) fn run() {
     let open = usage::descriptors().len();
     let job = Job::init(JobOptions::default()).expect("init");
     let (rank, size) = (job.rank() as usize, job.size() as usize);
-    let (victim, end) = End::of(seed, &fate, &variable(PROVIDER));
+    let (victim, end) = End::of(seed, &fate);
     let victim = victim as usize % size;
     say(&format!("ready {rank} {}", std::process::id()));
     let struck = AtomicBool::new(false);

@@ -15,7 +15,6 @@ use crate::Fate;
 
 pub(crate) const KIND: &str = "CHAOS_KIND";
 pub(crate) const FATE: &str = "CHAOS_FATE";
-pub(crate) const PROVIDER: &str = "CHAOS_PROVIDER";
 pub(crate) const SEED: &str = "CHAOS_RUN_SEED";
 
 /// Ranks of a job.
@@ -145,7 +144,6 @@ pub(crate) fn run(case: &Case) -> Seen {
         .env("OMPI_MCA_mca_base_param_files", "none")
         .envs(["FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE"].map(|name| (name, "lo")))
         .env(KIND, case.kind)
-        .env(PROVIDER, case.provider)
         .env(FATE, format!("{:?}", case.fate))
         .env(SEED, case.seed.to_string())
         .stdin(Stdio::null())

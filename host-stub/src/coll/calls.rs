@@ -26,7 +26,7 @@ impl Comm {
         let table = visit.table();
         if self.job().comms().checked() {
             // The default compares in the same schedule.
-            if checked.is_err() || table.functions().blocking(collective).is_some() {
+            if checked.is_err() || table.blocking(collective).is_some() {
                 let ticket = defaults::start_agreement(collective, self, args, checked.is_err())?;
                 let engine = self.any_engine(collective.name())?;
                 let agreed = engine.wait(self.job(), ticket);
@@ -62,7 +62,7 @@ impl Comm {
             self.any_engine(collective.name())?.detach(ticket);
             return Err(error);
         }
-        if defaults::is_default(table.functions(), collective) {
+        if defaults::is_default(table, collective) {
             // SAFETY: as above.
             return unsafe { table.start(collective, self, args) };
         }

@@ -41,7 +41,7 @@ pub(super) unsafe fn blocking(
 }
 
 macro_rules! defaults {
-    ($($blocking:ident, $nonblocking:ident, $collective:ident;)*) => {
+    ($($nonblocking:ident, $collective:ident;)*) => {
         $(
             unsafe fn $nonblocking(
                 _: &CollTable,
@@ -55,29 +55,37 @@ macro_rules! defaults {
         )*
 
         /// The default functions: blocking entries are absent, which means these.
-        pub(super) const FUNCTIONS: Collectives = Collectives {
-            $($blocking: None, $nonblocking,)*
+        pub(super) const FUNCTIONS: Collectives = Collectives::of_nonblocking([$($nonblocking),*]);
+
+        // In the order of the collectives.
+        const _: () = {
+            let order = [$(Collective::$collective),*];
+            let mut index = 0;
+            while index < order.len() {
+                assert!(order[index] as usize == index);
+                index += 1;
+            }
         };
     };
 }
 
 defaults! {
-    barrier, ibarrier, Barrier;
-    bcast, ibcast, Bcast;
-    reduce, ireduce, Reduce;
-    allreduce, iallreduce, Allreduce;
-    gather, igather, Gather;
-    scatter, iscatter, Scatter;
-    allgather, iallgather, Allgather;
-    alltoall, ialltoall, Alltoall;
-    reduce_scatter, ireduce_scatter, ReduceScatter;
-    scan, iscan, Scan;
-    exscan, iexscan, Exscan;
+    ibarrier, Barrier;
+    ibcast, Bcast;
+    ireduce, Reduce;
+    iallreduce, Allreduce;
+    igather, Gather;
+    iscatter, Scatter;
+    iallgather, Allgather;
+    ialltoall, Alltoall;
+    ireduce_scatter, ReduceScatter;
+    iscan, Scan;
+    iexscan, Exscan;
 }
 
 /// Whether the nonblocking entry of a collective is the default.
-pub(super) fn is_default(functions: &Collectives, collective: Collective) -> bool {
-    functions.nonblocking(collective) as usize == FUNCTIONS.nonblocking(collective) as usize
+pub(super) fn is_default(table: &CollTable, collective: Collective) -> bool {
+    table.nonblocking(collective) as usize == FUNCTIONS.nonblocking(collective) as usize
 }
 
 /// Begins to compare what the ranks are about to do, without doing it.

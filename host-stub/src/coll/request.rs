@@ -79,15 +79,17 @@ impl CollRequest {
                     ended => Some(ended),
                 }
             }
-            Work::Both(ticket, second) => {
+            Work::Both(ticket, _) => {
                 engine.progress();
                 match engine.test(*ticket) {
                     None => None,
                     Some(Err(error)) => Some(Err(error)),
                     Some(Ok(())) => {
-                        let second =
-                            std::mem::replace(second.as_mut(), CollRequest::done(&self.comm));
-                        *self = second;
+                        // Only the second is left.
+                        if let Work::Both(_, second) = std::mem::replace(&mut self.work, Work::Done)
+                        {
+                            *self = *second;
+                        }
                         return self.test();
                     }
                 }

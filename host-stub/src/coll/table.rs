@@ -7,7 +7,7 @@ use super::args::{CollArgs, Collective};
 use super::request::CollRequest;
 use crate::comm::{Comm, CommResult};
 
-/// A blocking entry. It is called with the table that it is in, the communicator, and checked
+/// A blocking entry. It is called with the table that it was set in, the communicator, and checked
 /// arguments, whose buffers are good for what the collective does with them.
 pub type Blocking = unsafe fn(&CollTable, &Comm, &CollArgs<'_>) -> CommResult<()>;
 
@@ -17,114 +17,82 @@ pub type Nonblocking = unsafe fn(&CollTable, &Comm, &CollArgs<'_>) -> CommResult
 /// What a layer keeps with its table.
 pub type LayerData = Arc<dyn Any + Send + Sync>;
 
-/// One function for each collective. A blocking entry may be absent, and the host's default is used
-/// (not the entry of the table below); a nonblocking one never is.
+/// One function for each collective, and which of them a layer has set.
+///
+/// A layer copies those of the table that it overrides ([`CollTable::functions`]) and sets what it
+/// wants. A blocking entry may be absent, and the host's default is used (not the entry of the table
+/// below); a nonblocking one never is:
+///
+/// ```
+/// # use host_stub::coll::{CollTable, Collective};
+/// fn change(table: &CollTable) {
+///     table.functions().set_blocking(Collective::Bcast, None);
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use host_stub::coll::{CollTable, Collective};
+/// fn change(table: &CollTable) {
+///     table.functions().set_nonblocking(Collective::Bcast, None);
+/// }
+/// ```
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "each is the collective of its name")]
 pub struct Collectives {
-    pub barrier: Option<Blocking>,
-    pub bcast: Option<Blocking>,
-    pub reduce: Option<Blocking>,
-    pub allreduce: Option<Blocking>,
-    pub gather: Option<Blocking>,
-    pub scatter: Option<Blocking>,
-    pub allgather: Option<Blocking>,
-    pub alltoall: Option<Blocking>,
-    pub reduce_scatter: Option<Blocking>,
-    pub scan: Option<Blocking>,
-    pub exscan: Option<Blocking>,
-    pub ibarrier: Nonblocking,
-    pub ibcast: Nonblocking,
-    pub ireduce: Nonblocking,
-    pub iallreduce: Nonblocking,
-    pub igather: Nonblocking,
-    pub iscatter: Nonblocking,
-    pub iallgather: Nonblocking,
-    pub ialltoall: Nonblocking,
-    pub ireduce_scatter: Nonblocking,
-    pub iscan: Nonblocking,
-    pub iexscan: Nonblocking,
+    blocking: [Option<Blocking>; Collective::ALL.len()],
+    nonblocking: [Nonblocking; Collective::ALL.len()],
+    /// Entries that were set here and not copied, one bit each.
+    set_blocking: u16,
+    set_nonblocking: u16,
 }
 
 impl Collectives {
+    /// A whole set; blocking entries are absent.
+    pub(super) const fn of_nonblocking(
+        nonblocking: [Nonblocking; Collective::ALL.len()],
+    ) -> Collectives {
+        Collectives {
+            blocking: [None; Collective::ALL.len()],
+            nonblocking,
+            set_blocking: u16::MAX,
+            set_nonblocking: u16::MAX,
+        }
+    }
+
     /// The blocking entry of a collective.
     #[inline]
     pub fn blocking(&self, collective: Collective) -> Option<Blocking> {
-        match collective {
-            Collective::Barrier => self.barrier,
-            Collective::Bcast => self.bcast,
-            Collective::Reduce => self.reduce,
-            Collective::Allreduce => self.allreduce,
-            Collective::Gather => self.gather,
-            Collective::Scatter => self.scatter,
-            Collective::Allgather => self.allgather,
-            Collective::Alltoall => self.alltoall,
-            Collective::ReduceScatter => self.reduce_scatter,
-            Collective::Scan => self.scan,
-            Collective::Exscan => self.exscan,
-        }
+        self.blocking[collective as usize]
     }
 
     /// The nonblocking entry of a collective.
     #[inline]
     pub fn nonblocking(&self, collective: Collective) -> Nonblocking {
-        match collective {
-            Collective::Barrier => self.ibarrier,
-            Collective::Bcast => self.ibcast,
-            Collective::Reduce => self.ireduce,
-            Collective::Allreduce => self.iallreduce,
-            Collective::Gather => self.igather,
-            Collective::Scatter => self.iscatter,
-            Collective::Allgather => self.iallgather,
-            Collective::Alltoall => self.ialltoall,
-            Collective::ReduceScatter => self.ireduce_scatter,
-            Collective::Scan => self.iscan,
-            Collective::Exscan => self.iexscan,
-        }
+        self.nonblocking[collective as usize]
     }
 
-    /// Replaces a blocking entry.
+    /// Sets a blocking entry, or makes it the host's default.
     pub fn set_blocking(&mut self, collective: Collective, entry: Option<Blocking>) {
-        *match collective {
-            Collective::Barrier => &mut self.barrier,
-            Collective::Bcast => &mut self.bcast,
-            Collective::Reduce => &mut self.reduce,
-            Collective::Allreduce => &mut self.allreduce,
-            Collective::Gather => &mut self.gather,
-            Collective::Scatter => &mut self.scatter,
-            Collective::Allgather => &mut self.allgather,
-            Collective::Alltoall => &mut self.alltoall,
-            Collective::ReduceScatter => &mut self.reduce_scatter,
-            Collective::Scan => &mut self.scan,
-            Collective::Exscan => &mut self.exscan,
-        } = entry;
+        self.blocking[collective as usize] = entry;
+        self.set_blocking |= 1 << collective as u16;
     }
 
-    /// Replaces a nonblocking entry.
+    /// Sets a nonblocking entry.
     pub fn set_nonblocking(&mut self, collective: Collective, entry: Nonblocking) {
-        *match collective {
-            Collective::Barrier => &mut self.ibarrier,
-            Collective::Bcast => &mut self.ibcast,
-            Collective::Reduce => &mut self.ireduce,
-            Collective::Allreduce => &mut self.iallreduce,
-            Collective::Gather => &mut self.igather,
-            Collective::Scatter => &mut self.iscatter,
-            Collective::Allgather => &mut self.iallgather,
-            Collective::Alltoall => &mut self.ialltoall,
-            Collective::ReduceScatter => &mut self.ireduce_scatter,
-            Collective::Scan => &mut self.iscan,
-            Collective::Exscan => &mut self.iexscan,
-        } = entry;
+        self.nonblocking[collective as usize] = entry;
+        self.set_nonblocking |= 1 << collective as u16;
     }
 
-    /// Whether both have the same functions everywhere. Two addresses of one function may differ;
-    /// then tables are not shared that could be.
+    /// Whether both have the same functions everywhere, set by the same layer. Two addresses of one
+    /// function may differ; then tables are not shared that could be.
     pub(super) fn is_same(&self, other: &Collectives) -> bool {
-        Collective::ALL.into_iter().all(|collective| {
-            let address = |entry: Option<Blocking>| entry.map(|entry| entry as usize);
-            address(self.blocking(collective)) == address(other.blocking(collective))
-                && self.nonblocking(collective) as usize == other.nonblocking(collective) as usize
-        })
+        let set = |functions: &Collectives| (functions.set_blocking, functions.set_nonblocking);
+        set(self) == set(other)
+            && Collective::ALL.into_iter().all(|collective| {
+                let address = |entry: Option<Blocking>| entry.map(|entry| entry as usize);
+                address(self.blocking(collective)) == address(other.blocking(collective))
+                    && self.nonblocking(collective) as usize
+                        == other.nonblocking(collective) as usize
+            })
     }
 }
 
@@ -149,10 +117,39 @@ impl CollTable {
         }
     }
 
-    /// The functions; to be copied by a layer that replaces some.
+    /// A copy of the functions, of which a layer then sets some.
+    pub fn functions(&self) -> Collectives {
+        Collectives {
+            set_blocking: 0,
+            set_nonblocking: 0,
+            ..self.functions
+        }
+    }
+
+    /// The blocking entry of a collective.
     #[inline]
-    pub fn functions(&self) -> &Collectives {
-        &self.functions
+    pub fn blocking(&self, collective: Collective) -> Option<Blocking> {
+        self.functions.blocking(collective)
+    }
+
+    /// The nonblocking entry of a collective.
+    #[inline]
+    pub fn nonblocking(&self, collective: Collective) -> Nonblocking {
+        self.functions.nonblocking(collective)
+    }
+
+    /// The table whose layer has set an entry: this one, or one below that it was copied from. An
+    /// entry is called with the table that it was set in, so that what it has overridden is below.
+    #[inline]
+    fn setter(&self, is_set: impl Fn(&Collectives) -> bool) -> &CollTable {
+        let mut table = self;
+        while !is_set(&table.functions) {
+            match &table.previous {
+                Some(previous) => table = previous,
+                None => break,
+            }
+        }
+        table
     }
 
     /// The table that this one overrides; none for the host's default.
@@ -201,7 +198,10 @@ impl CollTable {
         // SAFETY: the caller vouches for the arguments.
         unsafe {
             match self.functions.blocking(collective) {
-                Some(entry) => entry(self, comm, args),
+                Some(entry) => {
+                    let bit = 1 << collective as u16;
+                    entry(self.setter(|f| f.set_blocking & bit != 0), comm, args)
+                }
                 None => super::defaults::blocking(collective, comm, args),
             }
         }
@@ -218,8 +218,10 @@ impl CollTable {
         comm: &Comm,
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
+        let bit = 1 << collective as u16;
+        let setter = self.setter(|f| f.set_nonblocking & bit != 0);
         // SAFETY: the caller vouches for the arguments.
-        unsafe { self.functions.nonblocking(collective)(self, comm, args) }
+        unsafe { self.functions.nonblocking(collective)(setter, comm, args) }
     }
 }
 

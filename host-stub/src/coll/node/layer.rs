@@ -32,7 +32,7 @@ fn created(comm: &Comm, _: &()) -> Result<(), HookError> {
         return Ok(());
     };
     comm.set_attribute(Layer::NODE, state);
-    let mut functions = *comm.collectives().functions();
+    let mut functions = comm.collectives().functions();
     for (collective, entry) in ENTRIES {
         functions.set_blocking(collective, Some(entry));
     }

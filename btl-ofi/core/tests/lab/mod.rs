@@ -60,19 +60,23 @@ impl Tally {
 
     /// Prints the summary of a matrix, past the harness's capture, and to the file `LAB_SUMMARY`.
     pub(crate) fn summary(&self, name: &str) {
-        use std::io::Write;
-        let line = format!(
+        announce(&format!(
             "{name}: {} combinations run, {} refused, {} faults injected, {} operations checked \
              ({} reported failed), lost: {}\n",
             self.run, self.refused, self.faults, self.checked, self.failed, self.lost
-        );
-        std::io::stderr().write_all(line.as_bytes()).unwrap();
-        // For `./dev`, which shows these lines together at its end.
-        if let Some(path) = env::var_os("LAB_SUMMARY") {
-            let mut options = fs::OpenOptions::new();
-            let mut file = options.append(true).create(true).open(path).unwrap();
-            file.write_all(line.as_bytes()).unwrap();
-        }
+        ));
+    }
+}
+
+/// Prints the summary line of a matrix, past the harness's capture, and to the file `LAB_SUMMARY`.
+pub(crate) fn announce(line: &str) {
+    use std::io::Write;
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+    // For `./dev`, which shows these lines together at its end.
+    if let Some(path) = env::var_os("LAB_SUMMARY") {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).open(path).unwrap();
+        file.write_all(line.as_bytes()).unwrap();
     }
 }
 

@@ -23,6 +23,11 @@ pub fn lab_provider() -> &'static Path {
     built("liblab_fi.so")
 }
 
+/// The host for C programs: `libhost_stub.so`, built like [`ofi_plugin`].
+pub fn host_library() -> &'static Path {
+    built("libhost_stub.so")
+}
+
 /// The component for Open MPI; an empty library where Open MPI's headers are not installed.
 pub fn mpi_component() -> &'static Path {
     built("libmca_btl_ofi.so")
@@ -67,6 +72,8 @@ fn build() -> Vec<PathBuf> {
             "btl-ofi-plugin",
             "-p",
             "mca-btl-ofi",
+            "-p",
+            "host-stub-c",
             "-p",
             "lab-provider",
         ]);

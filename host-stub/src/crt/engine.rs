@@ -7,7 +7,7 @@
 //! tasks, it waits as a thread.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -186,12 +186,20 @@ impl Engine {
         Ok(())
     }
 
+    /// Lets other tasks of this thread have their turn: what this one tries again may depend on them.
     #[cold]
     fn let_tasks_run(&self) {
-        if let Some((tasks, _)) = running_task()
-            && tasks.can_yield()
-        {
+        let Some((tasks, task)) = running_task() else {
+            return;
+        };
+        if tasks.can_yield() {
             tasks.yield_now();
+        } else if tasks.can_suspend() && self.has_keeper() {
+            // Resumed by the progress thread when it comes by.
+            let turn = Turn(AtomicBool::new(false));
+            let _: Result<(), i32> = self.with_sleeper(&turn, None, Some(task), |sleeper| {
+                self.suspend_in_line(&turn, sleeper, &tasks, task)
+            });
         }
     }
 
@@ -454,6 +462,25 @@ impl Engine {
             while !cond.sleep(signal, None) {}
         }
         Ok(())
+    }
+}
+
+/// A wait that is over the second time that somebody asks.
+struct Turn(AtomicBool);
+
+impl Blocking for Turn {
+    type Error = i32;
+
+    fn is_done(&self) -> bool {
+        self.0.swap(true, Ordering::Relaxed)
+    }
+
+    fn look(&self) -> Result<(), i32> {
+        Ok(())
+    }
+
+    fn progress_failed(&self, code: i32) -> i32 {
+        code
     }
 }
 

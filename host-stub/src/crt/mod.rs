@@ -14,6 +14,8 @@
 
 mod completion;
 mod cond;
+#[cfg(test)]
+mod cond_tests;
 mod engine;
 mod hooks;
 mod keeper;

@@ -68,11 +68,10 @@ impl Window {
         peer: &'p Peer,
         mut post: impl FnMut(*mut u64, *mut c_void) -> Status,
     ) -> WinResult<Issued<'p>> {
-        let mut waiter = self.link.waiter(call);
         let slot = loop {
             match self.parts.slots.take() {
                 Some(slot) => break slot,
-                None => waiter.step()?,
+                None => self.link.wait_until(call, || self.parts.slots.any_free())?,
             }
         };
         let word = self

@@ -8,7 +8,7 @@
 //! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
 
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use plugin_api::Access;
 
@@ -205,7 +205,16 @@ impl Window {
         extent: usize,
     ) -> WinResult<KeyWords> {
         let version = self.read_word(call, peer, REGIONS_VERSION)?;
-        let mut cache = peer.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiter = self.link.waiter(call);
+        // The lock is kept during a refresh, which waits; a task that waited for the lock itself would
+        // keep the thread of the one that refreshes.
+        let mut cache = loop {
+            match peer.regions.try_lock() {
+                Ok(cache) => break cache,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => waiter.step()?,
+            }
+        };
         if cache.version != version {
             self.refresh(call, peer, &mut cache, version)?;
         }

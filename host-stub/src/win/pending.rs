@@ -108,6 +108,12 @@ impl Pending {
         })
     }
 
+    /// Whether somebody's flush is under way.
+    #[inline]
+    pub(super) fn is_flushing(&self) -> bool {
+        self.flushing.load(Ordering::Relaxed)
+    }
+
     /// The first failure since this was last asked.
     pub(super) fn take_failure(&self) -> Option<Status> {
         self.cells.iter().find_map(|cell| {

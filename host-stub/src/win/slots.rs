@@ -77,6 +77,12 @@ impl Slots {
         }
     }
 
+    /// Whether a slot is free now.
+    #[inline]
+    pub(super) fn any_free(&self) -> bool {
+        self.free.load(Ordering::Relaxed) != 0
+    }
+
     /// Gives a slot back whose operation ended.
     #[inline]
     pub(super) fn give_back(&self, index: usize) {

@@ -24,6 +24,7 @@ mod tables;
 mod threads;
 mod transfers;
 mod value;
+mod waiting;
 mod watchdog;
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use clap::builder::PossibleValue;
 use super::case::Case;
 use super::{
     accumulates, atomicity, coll, edges, epochs, errors, kinds, programs, requests, tables,
-    threads, transfers,
+    threads, transfers, waiting,
 };
 use crate::win::{Info, TableChoice};
 
@@ -53,6 +53,16 @@ const SUITES: &[Suite] = &[
         name: "tables",
         about: "windows with each table of functions, side by side, and layers that replace some",
         passes: tables::passes,
+    },
+    Suite {
+        name: "crt",
+        about: "how calls wait, in the mode of OMP_EXTERNAL: conditions, threads, tasks and futures",
+        passes: |_| {
+            vec![Pass::new(
+                Info::new().with_table(TableChoice::Btl),
+                waiting::cases(),
+            )]
+        },
     },
     Suite {
         name: "coll",

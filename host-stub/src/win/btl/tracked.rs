@@ -98,13 +98,12 @@ impl Window {
 
     #[inline(never)]
     fn wait_busy(&self, call: &'static str, pending: &Pending) -> WinResult<()> {
-        let mut waiter = self.link.waiter(call);
         let flush = loop {
             match pending.try_flush() {
                 Some(flush) => break flush,
-                // Another thread's flush is under way; this one starts after it, because it may
-                // have begun before this thread's last operation.
-                None => waiter.step()?,
+                // Another flush is under way; this one starts after it, because it may have begun
+                // before this caller's last operation.
+                None => self.link.wait_until(call, || !pending.is_flushing())?,
             }
         };
         self.link.wait_until(call, || flush.is_done())

@@ -1,0 +1,280 @@
+//! Conditions and the hand-over of progress under the model checker: every interleaving of those that
+//! wait, signal, and make progress. A lost wakeup shows as a deadlock, which the checker reports.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
+
+#[allow(
+    dead_code,
+    reason = "the file is built again here, and not all of it is used"
+)]
+#[path = "../src/crt/cond.rs"]
+mod cond;
+#[allow(
+    dead_code,
+    reason = "the file is built again here, and not all of it is used"
+)]
+#[path = "../src/crt/line.rs"]
+mod line;
+
+/// What the two find under this name: loom's versions.
+mod sync {
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+    pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
+    pub(super) use std::sync::PoisonError;
+    use std::time::Duration;
+
+    loom::lazy_static! {
+        /// One queue of sleepers for all words: a wake for one word wakes those of others in vain.
+        static ref SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    }
+
+    pub(super) fn futex_wait(word: &AtomicU32, value: u32, _limit: Option<Duration>) {
+        let guard = SLEEPERS.0.lock().unwrap();
+        if word.load(Ordering::SeqCst) == value {
+            drop(SLEEPERS.1.wait(guard).unwrap());
+        }
+    }
+
+    pub(super) fn futex_wake(_word: *const u32) {
+        let _guard = SLEEPERS.0.lock().unwrap();
+        SLEEPERS.1.notify_all();
+    }
+}
+
+/// What the line calls for tasks; there are none here.
+fn resume(_task: *mut std::ffi::c_void) {}
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use loom::thread;
+
+use cond::{Begun, Cond};
+use line::{Line, Sleeper};
+
+fn model(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(test);
+}
+
+fn wait(cond: &Cond) {
+    if cond.take_signal() {
+        return;
+    }
+    if let Begun::Waiting(signal) = cond.begin(false).unwrap() {
+        while !cond.sleep(signal, None) {}
+    }
+}
+
+/// What the signaller did; loom reports a race if the signal does not order it with the waiter.
+struct Effect(UnsafeCell<u32>);
+
+// SAFETY: loom checks each access.
+unsafe impl Sync for Effect {}
+// SAFETY: as above.
+unsafe impl Send for Effect {}
+
+/// The signal comes before the wait, before the sleep, or during it.
+#[test]
+fn a_signal_is_never_lost() {
+    loom::model(|| {
+        let shared = Arc::new((Cond::new(), Effect(UnsafeCell::new(0))));
+        let signaller = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                // SAFETY: loom checks each access.
+                shared.1.0.with_mut(|effect| unsafe { *effect = 1 });
+                shared.0.raise().unwrap();
+            })
+        };
+        wait(&shared.0);
+        // SAFETY: loom checks each access.
+        assert_eq!(shared.1.0.with(|effect| unsafe { *effect }), 1);
+        signaller.join().unwrap();
+        assert!(shared.0.is_on());
+    });
+}
+
+/// The signal of a request takes the condition off the request in the same step.
+#[test]
+fn a_signalled_condition_is_attached_no_more() {
+    loom::model(|| {
+        let cond = Arc::new(Cond::new());
+        cond.attach().unwrap();
+        let completer = {
+            let cond = Arc::clone(&cond);
+            thread::spawn(move || drop(cond.raise_attached().unwrap()))
+        };
+        // Never gone while the request will signal.
+        assert!(cond.destroy().is_err() || !cond.is_attached());
+        if cond.is_attached() || cond.destroy().is_ok() {
+            completer.join().unwrap();
+            return;
+        }
+        completer.join().unwrap();
+    });
+}
+
+/// A nudge neither is a signal nor swallows one.
+#[test]
+fn a_nudge_does_not_swallow_a_signal() {
+    model(3, || {
+        let cond = Arc::new(Cond::new());
+        let nudger = {
+            let cond = Arc::clone(&cond);
+            thread::spawn(move || drop(cond.nudge()))
+        };
+        let signaller = {
+            let cond = Arc::clone(&cond);
+            thread::spawn(move || drop(cond.raise().unwrap()))
+        };
+        wait(&cond);
+        nudger.join().unwrap();
+        signaller.join().unwrap();
+    });
+}
+
+/// A transport that completes one operation at each visit, in order.
+struct Steps {
+    next: AtomicUsize,
+    done: [AtomicBool; 2],
+}
+
+impl Steps {
+    fn new() -> Steps {
+        Steps {
+            next: AtomicUsize::new(0),
+            done: [AtomicBool::new(false), AtomicBool::new(false)],
+        }
+    }
+
+    fn progress(&self) {
+        if let Some(done) = self.done.get(self.next.fetch_add(1, Ordering::AcqRel)) {
+            done.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Waits for one operation as a thread does, without the spin.
+fn wait_for(line: &Line, steps: &Steps, which: usize) {
+    let watch = || steps.done[which].load(Ordering::Acquire);
+    let cond = Cond::new();
+    let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
+        panic!("signalled by nobody");
+    };
+    let sleeper = Sleeper {
+        cond: &cond,
+        signal,
+        watch: Some(&watch),
+    };
+    let drive = || {
+        while !sleeper.is_over() {
+            steps.progress();
+            if line.is_waiting() {
+                line.tell();
+            }
+        }
+        Ok::<(), ()>(())
+    };
+    line.sleep(&sleeper, None, drive, || Ok(())).unwrap();
+}
+
+/// Two threads wait; whichever drives completes the other's operation or hands the baton on.
+#[test]
+fn somebody_drives_as_long_as_anybody_waits() {
+    model(2, || {
+        let shared = Arc::new((Line::new(false), Steps::new()));
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || wait_for(&shared.0, &shared.1, 1))
+        };
+        wait_for(&shared.0, &shared.1, 0);
+        other.join().unwrap();
+        assert!(!shared.0.is_waiting());
+    });
+}
+
+/// One thread holds the baton for itself while another joins the line and goes to sleep.
+#[test]
+fn a_baton_that_is_let_go_finds_who_waits() {
+    model(3, || {
+        let shared = Arc::new((Line::new(false), Steps::new()));
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || wait_for(&shared.0, &shared.1, 0))
+        };
+        drop(shared.0.try_take());
+        other.join().unwrap();
+    });
+}
+
+/// The progress thread of the model: as the host's, until it was told to stop.
+fn keep(line: &Line, steps: &Steps, busy: &AtomicBool, stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        if let Some(_baton) = line.take_as_keeper() {
+            while line.is_waiting() || busy.load(Ordering::Acquire) {
+                steps.progress();
+                line.tell();
+                if steps.done[1].load(Ordering::Acquire) {
+                    busy.store(false, Ordering::Release);
+                }
+                thread::yield_now();
+            }
+        }
+        if let Begun::Waiting(signal) = line.keeper().unwrap().begin(false).unwrap() {
+            while !line.keeper().unwrap().sleep(signal, None) {}
+        }
+    }
+}
+
+/// The progress thread is woken for one that waits, and ends when told.
+#[test]
+fn the_keeper_comes_when_somebody_waits() {
+    model(2, || {
+        let shared = Arc::new((
+            Line::new(true),
+            Steps::new(),
+            AtomicBool::new(false),
+            AtomicBool::new(false),
+        ));
+        let keeper = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || keep(&shared.0, &shared.1, &shared.2, &shared.3))
+        };
+        wait_for(&shared.0, &shared.1, 0);
+        shared.3.store(true, Ordering::Release);
+        shared.0.call_keeper();
+        keeper.join().unwrap();
+    });
+}
+
+/// Something is issued, and not waited for, while another holds the baton for a moment: the progress
+/// thread, which finds it taken, is called again when it is free.
+#[test]
+fn the_keeper_misses_nothing_that_was_issued() {
+    model(2, || {
+        let shared = Arc::new((Line::new(true), AtomicBool::new(false), Cond::new()));
+        let keeper = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (line, issued, ended) = (&shared.0, &shared.1, &shared.2);
+                loop {
+                    if let Some(_baton) = line.take_as_keeper()
+                        && issued.load(Ordering::SeqCst)
+                    {
+                        ended.raise().unwrap();
+                        return;
+                    }
+                    wait(line.keeper().unwrap());
+                }
+            })
+        };
+        let baton = shared.0.try_take();
+        shared.1.store(true, Ordering::SeqCst);
+        shared.0.call_keeper();
+        drop(baton);
+        wait(&shared.2);
+        keeper.join().unwrap();
+    });
+}

@@ -1,0 +1,164 @@
+/*
+ * A tasking runtime of a hundred lines, with suspend and resume, under the host in task mode: tasks are
+ * contexts on one thread, and many of them wait for communication at once.
+ */
+#include <pthread.h>
+#include <stdint.h>
+#include <ucontext.h>
+
+#include "common.h"
+
+enum { TASKS = 64, STACK = 256 << 10, ROUNDS = 4 };
+
+typedef struct task {
+    ucontext_t context;
+    int number;
+    int resumed; /* a resume that nobody has taken yet; under the lock */
+    int ready;   /* whether it is in the queue; under the lock */
+    int over;
+    struct task *next;
+    char *stack;
+} task_t;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t some = PTHREAD_COND_INITIALIZER;
+static task_t *first, **last = &first;
+static ucontext_t scheduler;
+static __thread task_t *current;
+static int suspended_now, suspended_most;
+
+static host_win_t *win;
+static int rank, size, next;
+
+/* Under the lock. */
+static void enqueue(task_t *task) {
+    if (task->ready) {
+        return;
+    }
+    task->ready = 1;
+    task->next = NULL;
+    *last = task;
+    last = &task->next;
+    pthread_cond_signal(&some);
+}
+
+static void *running(void) {
+    return current;
+}
+
+static void suspend(void *handle) {
+    task_t *task = handle;
+    pthread_mutex_lock(&lock);
+    suspended_now++;
+    suspended_most = suspended_now > suspended_most ? suspended_now : suspended_most;
+    if (task->resumed) {
+        enqueue(task);
+    }
+    pthread_mutex_unlock(&lock);
+    swapcontext(&task->context, &scheduler);
+    pthread_mutex_lock(&lock);
+    suspended_now--;
+    task->resumed = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static int on_thread; /* the task whose context is in use; under the lock its number plus one */
+
+static void resume(void *handle) {
+    task_t *task = handle;
+    pthread_mutex_lock(&lock);
+    task->resumed = 1;
+    if (on_thread != task->number + 1) {
+        enqueue(task);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void body(int number) {
+    task_t *task = current;
+    (void)number;
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t out = rank * 100000 + task->number * 100 + round, back = -1;
+        uint64_t at = ((uint64_t)rank * TASKS + (uint64_t)task->number) * sizeof out;
+        host_request_t *request;
+        MUST(host_rput(&out, sizeof out, next, at, win, &request));
+        MUST(host_wait(&request));
+        MUST(host_rget(&back, sizeof back, next, at, win, &request));
+        crt_cond_t cond = CRT_COND_INIT;
+        MUST(host_request_attach(request, &cond));
+        MUST(crt_wait(&cond));
+        MUST(host_wait(&request));
+        CHECK(back == out, "task %d read %ld", task->number, (long)back);
+        MUST(host_win_flush(next, win));
+    }
+    task->over = 1;
+    swapcontext(&task->context, &scheduler);
+}
+
+static void run(task_t *tasks) {
+    int open = TASKS;
+    for (int number = 0; number < TASKS; number++) {
+        task_t *task = &tasks[number];
+        task->number = number;
+        task->stack = malloc(STACK);
+        getcontext(&task->context);
+        task->context.uc_stack.ss_sp = task->stack;
+        task->context.uc_stack.ss_size = STACK;
+        task->context.uc_link = NULL;
+        makecontext(&task->context, (void (*)(void))body, 1, number);
+        pthread_mutex_lock(&lock);
+        enqueue(task);
+        pthread_mutex_unlock(&lock);
+    }
+    while (open > 0) {
+        pthread_mutex_lock(&lock);
+        while (first == NULL) {
+            pthread_cond_wait(&some, &lock);
+        }
+        task_t *task = first;
+        first = task->next;
+        if (first == NULL) {
+            last = &first;
+        }
+        task->ready = 0;
+        on_thread = task->number + 1;
+        pthread_mutex_unlock(&lock);
+        current = task;
+        swapcontext(&scheduler, &task->context);
+        current = NULL;
+        pthread_mutex_lock(&lock);
+        on_thread = 0;
+        /* A resume that came while it was on its way out. */
+        if (task->resumed && !task->over) {
+            enqueue(task);
+        }
+        pthread_mutex_unlock(&lock);
+        if (task->over) {
+            open--;
+            free(task->stack);
+        }
+    }
+}
+
+int main(void) {
+    static task_t tasks[TASKS];
+    int provided;
+    MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
+    CHECK(provided == HOST_TASK_MULTIPLE, "level %d", provided);
+    crt_hooks_t hooks = {sizeof hooks, CRT_CAN_SUSPEND, running, suspend, resume, NULL};
+    MUST(crt_set_hooks(&hooks));
+    rank = host_rank();
+    size = host_size();
+    next = (rank + 1) % size;
+    MUST(host_win_allocate((size_t)size * TASKS * sizeof(int64_t), 1, &win));
+    MUST(host_win_lock_all(win));
+    run(tasks);
+    MUST(crt_set_hooks(NULL));
+    MUST(host_win_unlock_all(win));
+    MUST(host_barrier());
+    MUST(host_win_free(&win));
+    if (rank == 0) {
+        printf("%d tasks were suspended at once on one thread\n", suspended_most);
+    }
+    return done("suspend");
+}

@@ -1,0 +1,199 @@
+//! OpenMP programs over the host, compiled by GCC and by Clang, in the three modes.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use integration_tests::fixtures::{host_library, host_stub, ofi_plugin};
+use integration_tests::process::{Outcome, run};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const MODES: [&str; 3] = ["master", "thread", "task"];
+
+#[derive(Clone, Copy)]
+struct Compiler {
+    name: &'static str,
+    /// Whether its OpenMP runs another task at a taskyield.
+    yields: bool,
+}
+
+const COMPILERS: [Compiler; 2] = [
+    Compiler {
+        name: "gcc",
+        yields: false,
+    },
+    Compiler {
+        name: "clang",
+        yields: true,
+    },
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Whether the compiler is here, with an OpenMP of its own.
+fn is_there(compiler: Compiler) -> bool {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let source = place.join(format!("omp-{}.c", compiler.name));
+    std::fs::write(
+        &source,
+        "#include <omp.h>\nint main(void) { return omp_get_num_threads() - 1; }\n",
+    )
+    .unwrap();
+    let output = Command::new(compiler.name)
+        .args(["-fopenmp", "-o"])
+        .arg(place.join(format!("omp-{}", compiler.name)))
+        .arg(&source)
+        .output();
+    let there = output.is_ok_and(|output| output.status.success());
+    if !there {
+        println!(
+            "skipped: no {} with -fopenmp here (Debian: gcc, clang and libomp-dev)",
+            compiler.name
+        );
+    }
+    there
+}
+
+/// Compiles a program of `omp/` with every warning an error.
+fn program(compiler: Compiler, name: &str) -> PathBuf {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", compiler.name));
+    let library = host_library().parent().unwrap();
+    let output = Command::new(compiler.name)
+        .args([
+            "-std=gnu11",
+            "-O1",
+            "-g",
+            "-fopenmp",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+        ])
+        // Of a header, not all is used; and GCC overlooks uses in depend clauses.
+        .args([
+            "-Wno-unused-function",
+            "-Wno-unused-variable",
+            "-Wno-unused-but-set-variable",
+        ])
+        .arg("-I")
+        .arg(root().join("host-stub/c/include"))
+        .arg(root().join(format!("tests/omp/{name}.c")))
+        .arg("-o")
+        .arg(&out)
+        .arg("-L")
+        .arg(library)
+        .arg(format!("-Wl,-rpath,{}", library.display()))
+        .arg("-lhost_stub")
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{} {name}: {}",
+        compiler.name,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    out
+}
+
+/// Runs a program as ranks of two threads each, over the transport alone.
+fn ranks(count: u32, mode: &str, provider: &str, program: &Path, arguments: &[&str]) -> Outcome {
+    run(
+        Command::new(host_stub())
+            .args(["launch", "-n", &count.to_string(), "--provider", provider])
+            .args(["--mca", "host_win_table", "btl", "--plugin"])
+            .arg(ofi_plugin())
+            .arg("--")
+            .arg(program)
+            .args(arguments)
+            .env("OMP_EXTERNAL", mode)
+            .env("OMP_NUM_THREADS", "2"),
+        LIMIT,
+    )
+}
+
+fn in_every_mode(compiler: Compiler, count: u32, name: &str, arguments: &[&str]) {
+    if !is_there(compiler) {
+        return;
+    }
+    let program = program(compiler, name);
+    for mode in MODES {
+        for provider in ["shm", "tcp;ofi_rxm"] {
+            let outcome = ranks(count, mode, provider, &program, arguments);
+            let said = outcome.transcript();
+            assert!(outcome.status.success(), "{mode} over {provider}: {said}");
+            let right = format!("{name}: {mode} mode, right");
+            assert!(outcome.stdout.contains(&right), "{said}");
+            if arguments.contains(&"yield") {
+                let yes = outcome.stdout.contains("taskyield in waits: yes");
+                assert_eq!(yes, compiler.yields, "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stencil_compiled_by_gcc() {
+    in_every_mode(COMPILERS[0], 4, "stencil", &[]);
+}
+
+#[test]
+fn a_stencil_compiled_by_clang() {
+    in_every_mode(COMPILERS[1], 4, "stencil", &[]);
+}
+
+#[test]
+fn tasks_compiled_by_gcc() {
+    in_every_mode(COMPILERS[0], 2, "tasks", &["yield"]);
+}
+
+#[test]
+fn tasks_compiled_by_clang() {
+    in_every_mode(COMPILERS[1], 2, "tasks", &["yield"]);
+}
+
+/// Tasks of a runtime of its own, which suspends and resumes: many of them on one thread.
+#[test]
+fn tasks_that_are_suspended() {
+    if !is_there(COMPILERS[0]) {
+        return;
+    }
+    let program = program(COMPILERS[0], "suspend");
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        let outcome = ranks(2, "task", provider, &program, &[]);
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{said}");
+        assert!(
+            outcome.stdout.contains("suspend: task mode, right"),
+            "{said}"
+        );
+    }
+}
+
+/// A value that names no mode has no effect, and is warned of.
+#[test]
+fn nonsense_is_no_mode() {
+    if !is_there(COMPILERS[0]) {
+        return;
+    }
+    let program = program(COMPILERS[0], "tasks");
+    let outcome = ranks(1, "nonsense", "shm", &program, &[]);
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert!(
+        outcome.stdout.contains("tasks: thread mode, right"),
+        "{said}"
+    );
+    assert!(
+        outcome
+            .stderr
+            .contains("OMP_EXTERNAL=nonsense: wanted master, thread or task; it has no effect"),
+        "{said}"
+    );
+}

@@ -18,7 +18,9 @@ mod line;
 
 /// What the two find under this name: loom's versions.
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+    pub(super) use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
+    };
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
     pub(super) use std::sync::PoisonError;
     use std::time::Duration;
@@ -119,7 +121,7 @@ fn a_signalled_condition_is_attached_no_more() {
 /// A nudge neither is a signal nor swallows one.
 #[test]
 fn a_nudge_does_not_swallow_a_signal() {
-    model(3, || {
+    model(2, || {
         let cond = Arc::new(Cond::new());
         let nudger = {
             let cond = Arc::clone(&cond);
@@ -174,6 +176,7 @@ fn wait_for(line: &Line, steps: &Steps, which: usize) {
             if line.is_waiting() {
                 line.tell();
             }
+            thread::yield_now();
         }
         Ok::<(), ()>(())
     };

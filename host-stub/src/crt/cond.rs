@@ -121,12 +121,21 @@ impl Cond {
     fn change(&self, mut next: impl FnMut(u32) -> Result<u32, Misuse>) -> Result<u32, Misuse> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            match self.word.compare_exchange_weak(
-                word,
-                next(word)?,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
+            let changed = match next(word) {
+                Ok(after) => self.word.compare_exchange_weak(
+                    word,
+                    after,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                ),
+                // A refusal counts only of the newest word, and whoever takes the signal that stands
+                // here sees what the refused one did before: a load alone could be of long ago.
+                Err(misuse) => match self.word.fetch_or(0, Ordering::AcqRel) {
+                    newest if newest == word => return Err(misuse),
+                    newest => Err(newest),
+                },
+            };
+            match changed {
                 Ok(before) => return Ok(before),
                 Err(found) => word = found,
             }

@@ -7,14 +7,15 @@
 //! progress thread) the baton goes to it instead.
 //!
 //! No wakeup is lost: a waiter joins before it looks whether the baton is free, and the holder lets
-//! go of the baton before it looks whether anybody waits (both sequentially consistent), so one of
-//! them sees the other; and a signal to a waiter that does not sleep yet is kept by its condition.
+//! go of the baton before it looks whether anybody waits, each with a sequentially consistent fence
+//! between the two, so one of them sees the other; and a signal to a waiter that does not sleep yet is
+//! kept by its condition.
 
 use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::cond::{Cond, Signal};
-use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError};
+use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, fence};
 
 /// Says whether a wait is over; asked by whoever holds the baton.
 pub(crate) type Watch<'a> = &'a (dyn Fn() -> bool + Sync);
@@ -99,33 +100,31 @@ impl Line {
     /// Whether anybody is in the line.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
-        // SeqCst: see the module's docs.
-        self.waiting.load(Ordering::SeqCst) > 0
+        self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Takes the baton if nobody holds it.
     #[inline]
     pub(crate) fn try_take(&self) -> Option<Baton<'_>> {
-        // The load keeps the line of memory shared while another drives.
-        if self.held.load(Ordering::Relaxed) && !self.is_free() {
-            return None;
-        }
-        (!self.held.swap(true, Ordering::SeqCst)).then_some(Baton(self))
+        // The load keeps the line of memory shared while another drives. Acquire: pairs with the
+        // Release of who held it before.
+        let free = self.is_free() && !self.held.swap(true, Ordering::Acquire);
+        free.then_some(Baton(self))
     }
 
     /// Takes the baton for the keeper, who is called when it is free if it is not now.
     pub(crate) fn take_as_keeper(&self) -> Option<Baton<'_>> {
         self.try_take().or_else(|| {
-            // SeqCst, and before another look: either that finds the baton free, or the holder,
-            // which frees it first and then looks here, sees this.
-            self.missed.store(true, Ordering::SeqCst);
+            self.missed.store(true, Ordering::Relaxed);
+            // As in the module's docs: either the baton is seen free, or its holder sees this.
+            fence(Ordering::SeqCst);
             self.try_take()
         })
     }
 
     #[inline]
     fn is_free(&self) -> bool {
-        !self.held.load(Ordering::SeqCst)
+        !self.held.load(Ordering::Relaxed)
     }
 
     /// Wakes the keeper, or keeps it from falling asleep once.
@@ -141,7 +140,9 @@ impl Line {
     pub(crate) fn join<'a>(&'a self, sleeper: &'a Sleeper<'_>) -> Stay<'a> {
         let sleeper = NonNull::from(sleeper).cast::<Sleeper<'static>>();
         self.places().push(Place(sleeper));
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // Before the look whether the baton is free: see the module's docs.
+        fence(Ordering::SeqCst);
         self.call_keeper();
         Stay {
             line: self,
@@ -213,11 +214,12 @@ impl Line {
 
 impl Drop for Baton<'_> {
     fn drop(&mut self) {
+        self.0.held.store(false, Ordering::Release);
         // Before the look at who waits: see the module's docs.
-        self.0.held.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if self.0.is_waiting() {
             self.0.pass_on();
-        } else if self.0.keeper.is_some() && self.0.missed.load(Ordering::SeqCst) {
+        } else if self.0.keeper.is_some() && self.0.missed.load(Ordering::Relaxed) {
             self.0.missed.store(false, Ordering::Relaxed);
             self.0.call_keeper();
         }
@@ -232,7 +234,8 @@ impl Drop for Stay<'_> {
             places.remove(index);
         }
         drop(places);
-        let others = self.line.waiting.fetch_sub(1, Ordering::SeqCst) > 1;
+        let others = self.line.waiting.fetch_sub(1, Ordering::Relaxed) > 1;
+        fence(Ordering::SeqCst);
         // The baton may have been passed to this one.
         if others && self.line.is_free() {
             self.line.pass_on();

@@ -1,7 +1,9 @@
 //! What conditions and the hand-over of progress are made of. The model checker's tests build the
 //! same files over loom's versions of these.
 
-pub(super) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+pub(super) use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
+};
 pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use std::time::Duration;

@@ -199,4 +199,11 @@ fn ranks_go_on_while_others_send_anything() {
     std::io::stderr()
         .write_all(line.as_bytes())
         .expect("stderr");
+    // For `./dev`, which shows these lines together at its end.
+    if let Some(path) = std::env::var_os("LAB_SUMMARY") {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.append(true).create(true).open(path);
+        let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        written.expect("the summary");
+    }
 }

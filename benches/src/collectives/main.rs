@@ -1,0 +1,144 @@
+//! Allreduce against Open MPI's own (coll/tuned over vader): both in turn, in one run, so that a
+//! machine whose speed drifts slows both.
+//!
+//! `collectives` starts jobs of itself through `host-stub launch` (the program beside it) and jobs
+//! of `benches/openmpi/allreduce.c` through `mpirun`. The table shows medians over the turns.
+
+mod ours;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+
+#[derive(Parser)]
+#[command(about = "Measure allreduce beside Open MPI's")]
+struct Arguments {
+    /// Turns, each measuring every side once.
+    #[arg(long, default_value_t = 5)]
+    turns: usize,
+    /// Provider, as `fi_info` prints it.
+    #[arg(long, default_value = "shm")]
+    provider: String,
+    /// What a rank measures: bytes, rounds, calls per round. Set by this program for its own ranks.
+    #[arg(long, num_args = 3, hide = true)]
+    measure: Option<Vec<usize>>,
+}
+
+/// Ranks, bytes, rounds, calls per round.
+const CASES: [(usize, usize, usize, usize); 6] = [
+    (2, 8, 21, 2000),
+    (4, 8, 21, 1000),
+    (2, 64 << 10, 21, 100),
+    (4, 64 << 10, 21, 50),
+    (2, 1 << 20, 15, 10),
+    (4, 1 << 20, 15, 10),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.measure.as_deref() {
+        Some([bytes, rounds, calls]) => ours::measure(*bytes, *rounds, *calls),
+        _ => compare(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("collectives: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The number that a command prints.
+fn run(command: &mut Command) -> Result<f64, Box<dyn std::error::Error>> {
+    let output = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    match printed.trim().parse() {
+        Ok(number) if output.status.success() => Ok(number),
+        _ => Err(format!(
+            "{command:?}: {}; printed {printed:?} and {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into()),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// Builds the C program; gives its path.
+fn mpi_program(place: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("openmpi/allreduce.c");
+    let program = place.join("allreduce-mpi");
+    let built = Command::new("mpicc")
+        .arg("-O2")
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .status()?;
+    if !built.success() {
+        return Err(format!("mpicc: {built}").into());
+    }
+    Ok(program)
+}
+
+fn compare(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let own = std::env::current_exe()?;
+    let place = own.parent().ok_or("this program lies nowhere")?;
+    let mpi = mpi_program(place)?;
+    println!(
+        "{:>5}{:>9}{:>14}{:>14}{:>14}{:>9}{:>9}",
+        "ranks", "bytes", "Open MPI us", "node us", "default us", "node", "default"
+    );
+    for (ranks, bytes, rounds, calls) in CASES {
+        let numbers = [bytes, rounds, calls].map(|number| number.to_string());
+        let mut times: [Vec<f64>; 3] = Default::default();
+        for _ in 0..arguments.turns {
+            let mut mpirun = Command::new("mpirun");
+            mpirun
+                .args([
+                    "-n",
+                    &ranks.to_string(),
+                    "--oversubscribe",
+                    "--mca",
+                    "pml",
+                    "ob1",
+                ])
+                .args(["--mca", "btl", "self,vader", "--mca", "coll", "^hcoll"])
+                .arg(&mpi)
+                .args(&numbers)
+                .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+                .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            times[0].push(run(&mut mpirun)?);
+            for (side, node) in [(1, "1"), (2, "0")] {
+                let mut launch = Command::new(place.join("host-stub"));
+                launch
+                    .args([
+                        "launch",
+                        "-n",
+                        &ranks.to_string(),
+                        "--provider",
+                        &arguments.provider,
+                    ])
+                    .args(["--mca", "host_coll_node", node, "--"])
+                    .arg(&own)
+                    .arg("--measure")
+                    .args(&numbers);
+                times[side].push(run(&mut launch)?);
+            }
+        }
+        let [theirs, node, default] = times.map(median);
+        println!(
+            "{ranks:>5}{bytes:>9}{theirs:>14.2}{node:>14.2}{default:>14.2}{:>9.2}{:>9.2}",
+            node / theirs,
+            default / theirs
+        );
+    }
+    Ok(())
+}

@@ -330,6 +330,9 @@ fn a_busy_thread_does_not_hide_a_dead_peer() {
         });
         let seen = Seen::default();
         let posted = fetch(&t, &target, &mut out, &seen);
+        while done.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
         target.child.kill().unwrap();
         target.child.wait().unwrap();
         // SAFETY: as above.

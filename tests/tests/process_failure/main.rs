@@ -64,9 +64,14 @@ fn matrix(fate: Fate) {
     let mut cases = Vec::new();
     for seed in first..first + seeds {
         for (at, kind) in KINDS.into_iter().enumerate() {
-            // One seed goes over every provider; further ones take turns.
+            // One seed goes over every provider, or all but one where each run waits for a time to
+            // pass; further seeds take turns.
             for (turn, provider) in PROVIDERS.into_iter().enumerate() {
-                if seeds == 1 || (seed as usize + at) % PROVIDERS.len() == turn {
+                let its_turn = (seed as usize + at) % PROVIDERS.len() == turn;
+                if its_turn
+                    || (seeds == 1 && (fate == Fate::Killed || only.is_some()))
+                    || (seeds == 1 && (seed as usize + at + 1) % PROVIDERS.len() == turn)
+                {
                     cases.push(Case {
                         fate,
                         kind,

@@ -15,6 +15,8 @@ use crate::script::Script;
 
 /// Seconds for a test, generous: the machine may be busy.
 const PATIENCE: u64 = 40;
+/// Milliseconds of silence, long enough for a busy machine.
+const PEER_TIMEOUT: u64 = 2000;
 /// For a run.
 const LIMIT: Duration = Duration::from_secs(150);
 
@@ -113,7 +115,9 @@ pub(crate) fn run(script: &Script) -> Seen {
         command.env(format!("LAB_{name}"), value);
     }
     if script.fails {
-        command.arg("--faults");
+        // A provider that takes nothing more ends by this, and by nothing else.
+        let timeout = PEER_TIMEOUT.to_string();
+        command.args(["--faults", "--mca", "btl_ofi_peer_timeout", &timeout]);
     }
     let outcome = process::run(&mut command, LIMIT);
     let code = outcome.status.code();

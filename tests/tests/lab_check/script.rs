@@ -83,6 +83,7 @@ impl Script {
             one_of("error", &[0, 1, 5, 50]);
             one_of("nth", &[0, 1, 50, 500, 2000, 5000]);
             one_of("nameless", &[0, 0, 300, 1000]);
+            one_of("againfrom", &[0, 0, 0, 0, 0, 700]);
             one_of("nomem", &[0, 0, 0, 20]);
             one_of("keyrejected", &[0, 0, 0, 20]);
         }

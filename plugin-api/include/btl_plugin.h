@@ -39,6 +39,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -49,7 +51,7 @@ extern "C" {
 /* Tables of another major are refused. */
 #define BTL_ABI_MAJOR 1
 /* Raised when a table grows at its end. */
-#define BTL_ABI_MINOR 0
+#define BTL_ABI_MINOR 1
 
 /* The one symbol a plugin exports, for dlsym. */
 #define BTL_ENTRY_SYMBOL "btl_plugin_entry_v1"
@@ -60,6 +62,8 @@ extern "C" {
 #define BTL_MAGIC_MODULE UINT64_C(0x314c444f4d4c5442)     /* "BTLMODL1", btl_module_vtable */
 #define BTL_MAGIC_ATTRIBUTES UINT64_C(0x31525454414c5442) /* "BTLATTR1", btl_attributes */
 #define BTL_MAGIC_STATS UINT64_C(0x31544154534c5442)      /* "BTLSTAT1", btl_stats */
+#define BTL_MAGIC_OVERRIDES UINT64_C(0x314452564f4c5442)  /* "BTLOVRD1", btl_override_ops */
+#define BTL_MAGIC_HMEM_INFO UINT64_C(0x314d454d484c5442)  /* "BTLHMEM1", btl_hmem_info */
 
 /* What every table starts with. */
 typedef struct btl_table_header {
@@ -342,6 +346,52 @@ typedef struct btl_stats {
 /* The table's size in ABI 1.0. */
 #define BTL_STATS_MIN_SIZE 64
 
+/* ---- Device memory -------------------------------------------------------------------------- */
+
+/* Kinds of memory, with the codes of libfabric's enum fi_hmem_iface. */
+#define BTL_HMEM_SYSTEM 0 /* memory of this process */
+#define BTL_HMEM_CUDA 1   /* CUDA devices */
+#define BTL_HMEM_ROCR 2   /* ROCm devices */
+#define BTL_HMEM_ZE 3     /* Level Zero devices */
+
+/* Copies from device memory to `size` flat bytes at `dest`: what lies `hmem_iov_offset` bytes into
+ * the `hmem_iov_count` runs of `hmem_iov`, each of the kind that `hmem_iface` says, and kinds may be
+ * mixed. Synchronous. Returns the bytes copied, or a negative libfabric errno; -FI_ENOSYS (-38) for a
+ * kind it does not know. May run on any thread that calls the module, and on a thread of the plugin;
+ * calls nothing of the plugin. */
+typedef ssize_t (*btl_copy_from_fn)(void *dest, size_t size, const struct iovec *hmem_iov,
+                                    const uint32_t *hmem_iface, size_t hmem_iov_count,
+                                    uint64_t hmem_iov_offset);
+
+/* Copies `size` flat bytes at `src` to device memory; otherwise as btl_copy_from_fn. */
+typedef ssize_t (*btl_copy_to_fn)(const struct iovec *hmem_iov, const uint32_t *hmem_iface,
+                                  size_t hmem_iov_count, uint64_t hmem_iov_offset,
+                                  const void *src, size_t size);
+
+/* How the user wants device memory to be reached. An absent function means the plugin's own, a
+ * present one is always used. */
+typedef struct btl_override_ops {
+    btl_table_header header; /* BTL_MAGIC_OVERRIDES */
+    btl_copy_from_fn copy_from_hmem_iov;
+    btl_copy_to_fn copy_to_hmem_iov;
+} btl_override_ops;
+
+/* Who uses the overrides. */
+#define BTL_OVERRIDES_NONE 0      /* none are set */
+#define BTL_OVERRIDES_TRANSPORT 1 /* the plugin */
+#define BTL_OVERRIDES_PROVIDER 2  /* the plugin, and the provider too */
+
+/* What a module makes of one kind of memory. */
+typedef struct btl_hmem_info {
+    btl_table_header header; /* BTL_MAGIC_HMEM_INFO; the caller sets size, the plugin writes no further */
+    uint32_t provider;       /* 1 if the provider can take registrations of this kind (FI_HMEM) */
+    uint32_t overrides;      /* one of BTL_OVERRIDES_* */
+    uint32_t devices;        /* devices of this kind that can be reached without overrides */
+    uint32_t reserved;       /* written as zero */
+    uint64_t direct;         /* registrations of devices that the provider reaches itself */
+    uint64_t staged;         /* registrations of devices that are reached by copies */
+} btl_hmem_info;
+
 /* ---- The functions of a module -------------------------------------------------------------- */
 
 /*
@@ -450,6 +500,34 @@ struct btl_module_vtable {
 
     /* Ends the module: flushes, then closes everything it holds. The module is freed. */
     btl_status (*finalize)(btl_module *module);
+
+    /* Since ABI 1.1; this and the entries below may be NULL. Sets how device memory is reached, for
+     * everything registered from now on; NULL goes back to the plugin's own way. The functions stay
+     * callable until finalize. */
+    btl_status (*set_overrides)(btl_module *module, const btl_override_ops *ops);
+
+    /* Registers memory of kind `iface` (BTL_HMEM_*) on device number `device` of that kind;
+     * otherwise as register_mem, and ended by deregister_mem. Operations take the handle like any
+     * other: as a remote handle, and as the local handle of a buffer there, which is then not
+     * optional. Memory that the provider does not take is reached by copies: the owner makes
+     * progress for its peers, or btl_ofi_hmem_thread does. BTL_NOT_SUPPORTED: nothing knows this
+     * kind. */
+    btl_status (*register_hmem)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
+                                uint32_t access, uint32_t iface, uint64_t device,
+                                btl_handle **handle);
+
+    /* Copies from device memory as the module itself does, with the overrides in force. */
+    int64_t (*copy_from_hmem_iov)(btl_module *module, void *dest, size_t size,
+                                  const struct iovec *hmem_iov, const uint32_t *hmem_iface,
+                                  size_t hmem_iov_count, uint64_t hmem_iov_offset);
+
+    /* Copies to device memory, likewise. */
+    int64_t (*copy_to_hmem_iov)(btl_module *module, const struct iovec *hmem_iov,
+                                const uint32_t *hmem_iface, size_t hmem_iov_count,
+                                uint64_t hmem_iov_offset, const void *src, size_t size);
+
+    /* Writes what the module makes of a kind of memory. */
+    btl_status (*query_hmem)(btl_module *module, uint32_t iface, btl_hmem_info *info);
 };
 
 /* The table's size in ABI 1.0, on platforms with 64-bit pointers. */

@@ -5,7 +5,7 @@ use std::fmt;
 /// Tables of another major are refused.
 pub const ABI_MAJOR: u16 = 1;
 /// Raised when a table grows at its end.
-pub const ABI_MINOR: u16 = 0;
+pub const ABI_MINOR: u16 = 1;
 
 /// Magic words, one per kind of table; readable in a memory dump.
 pub mod magic {
@@ -19,6 +19,10 @@ pub mod magic {
     pub const ATTRIBUTES: u64 = u64::from_le_bytes(*b"BTLATTR1");
     /// [`Stats`](crate::Stats).
     pub const STATS: u64 = u64::from_le_bytes(*b"BTLSTAT1");
+    /// [`OverrideOps`](crate::OverrideOps).
+    pub const OVERRIDES: u64 = u64::from_le_bytes(*b"BTLOVRD1");
+    /// [`HmemInfo`](crate::HmemInfo).
+    pub const HMEM_INFO: u64 = u64::from_le_bytes(*b"BTLHMEM1");
 }
 
 /// What every table starts with.

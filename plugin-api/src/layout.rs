@@ -7,8 +7,8 @@
 use std::mem::offset_of;
 
 use crate::{
-    Attributes, ComponentVtable, HostVtable, Module, ModuleVtable, ParamDecl, ParamValue,
-    ParamValueBits, Provider, Stats, Status, TableHeader,
+    Attributes, ComponentVtable, HmemInfo, HostVtable, IoVec, Module, ModuleVtable, OverrideOps,
+    ParamDecl, ParamValue, ParamValueBits, Provider, Stats, Status, TableHeader,
 };
 
 /// Asserts the offset of each field and the size and alignment of the type. The closure takes the
@@ -118,7 +118,28 @@ layout!(Stats: 64 bytes {
     endpoints at 56,
 });
 
-layout!(ModuleVtable: 152 bytes {
+layout!(IoVec: 16 bytes {
+    base at 0,
+    len at 8,
+});
+
+layout!(OverrideOps: 32 bytes {
+    header at 0,
+    copy_from_hmem_iov at 16,
+    copy_to_hmem_iov at 24,
+});
+
+layout!(HmemInfo: 48 bytes {
+    header at 0,
+    provider at 16,
+    overrides at 20,
+    devices at 24,
+    reserved at 28,
+    direct at 32,
+    staged at 40,
+});
+
+layout!(ModuleVtable: 192 bytes {
     header at 0,
     add_procs at 16,
     del_procs at 24,
@@ -137,6 +158,11 @@ layout!(ModuleVtable: 152 bytes {
     atomic_cswapv at 128,
     stats at 136,
     finalize at 144,
+    set_overrides at 152,
+    register_hmem at 160,
+    copy_from_hmem_iov at 168,
+    copy_to_hmem_iov at 176,
+    query_hmem at 184,
 });
 
 layout!(Provider: 32 bytes {

@@ -32,6 +32,7 @@ mod atomic;
 mod attributes;
 mod component;
 mod header;
+mod hmem;
 mod host;
 mod layout;
 mod module;
@@ -42,6 +43,7 @@ pub use atomic::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, UnknownCode};
 pub use attributes::{AtomicFlags, Attributes, ModuleFlags};
 pub use component::{ComponentVtable, EntryFn, Provider, SurveyFn, ThreadLevel};
 pub use header::{ABI_MAJOR, ABI_MINOR, AbiError, TableHeader, magic};
+pub use hmem::{CopyFromFn, CopyToFn, HmemInfo, IoVec, OverrideOps, hmem_iface};
 pub use host::{HostVtable, LogLevel};
 pub use module::{
     Access, CompletionFn, Component, Endpoint, ErrorFlags, ErrorFn, Handle, Module, ModuleVtable,

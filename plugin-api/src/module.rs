@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_void};
 use bitflags::bitflags;
 
 use crate::header::require_entries;
-use crate::{AbiError, Attributes, Status, TableHeader, magic};
+use crate::{AbiError, Attributes, HmemInfo, IoVec, OverrideOps, Status, TableHeader, magic};
 
 /// A component; opaque to the host.
 #[repr(C)]
@@ -364,6 +364,58 @@ pub struct ModuleVtable {
     pub stats: Option<unsafe extern "C" fn(module: *mut Module, stats: *mut Stats) -> Status>,
     /// Ends the module: flushes, then closes everything it holds. The module is freed.
     pub finalize: Option<unsafe extern "C" fn(module: *mut Module) -> Status>,
+    /// Since ABI 1.1; this and the entries below may be NULL. Sets how device memory is reached,
+    /// for everything registered from now on; NULL goes back to the plugin's own way. The functions
+    /// stay callable until `finalize`.
+    pub set_overrides:
+        Option<unsafe extern "C" fn(module: *mut Module, ops: *const OverrideOps) -> Status>,
+    /// Registers memory of kind `iface` ([`hmem_iface`](crate::hmem_iface)) on device number
+    /// `device` of that kind; otherwise as `register_mem`, and ended by `deregister_mem`. Operations
+    /// take the handle like any other: as a remote handle, and as the local handle of a buffer there,
+    /// which is then not optional. Memory that the provider does not take is reached by copies: the
+    /// owner makes progress for its peers, or `btl_ofi_hmem_thread` does.
+    /// [`Status::NOT_SUPPORTED`]: nothing knows this kind.
+    pub register_hmem: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            endpoint: *mut Endpoint,
+            base: *mut c_void,
+            size: usize,
+            access: u32,
+            iface: u32,
+            device: u64,
+            handle: *mut *mut Handle,
+        ) -> Status,
+    >,
+    /// Copies from device memory as the module itself does, with the overrides in force. The shape
+    /// is [`CopyFromFn`](crate::CopyFromFn)'s.
+    pub copy_from_hmem_iov: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            dest: *mut c_void,
+            size: usize,
+            hmem_iov: *const IoVec,
+            hmem_iface: *const u32,
+            hmem_iov_count: usize,
+            hmem_iov_offset: u64,
+        ) -> i64,
+    >,
+    /// Copies to device memory, likewise. The shape is [`CopyToFn`](crate::CopyToFn)'s.
+    pub copy_to_hmem_iov: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            hmem_iov: *const IoVec,
+            hmem_iface: *const u32,
+            hmem_iov_count: usize,
+            hmem_iov_offset: u64,
+            src: *const c_void,
+            size: usize,
+        ) -> i64,
+    >,
+    /// Writes what the module makes of a kind of memory.
+    pub query_hmem: Option<
+        unsafe extern "C" fn(module: *mut Module, iface: u32, info: *mut HmemInfo) -> Status,
+    >,
 }
 
 // SAFETY: plain functions; their contract says which threads may call them.
@@ -373,21 +425,27 @@ unsafe impl Sync for ModuleVtable {}
 
 impl ModuleVtable {
     /// The table's size in ABI 1.0.
-    pub const MIN_SIZE: usize = size_of::<ModuleVtable>();
+    pub const MIN_SIZE: usize = std::mem::offset_of!(ModuleVtable, set_overrides);
 
-    /// Checks the table of a module.
+    /// Checks the table of a module, and copies as much of it as both sides know.
     ///
     /// # Safety
     /// `table` is NULL or points to a readable [`TableHeader`] followed by the bytes it declares.
-    pub unsafe fn check<'a>(table: *const ModuleVtable) -> Result<&'a ModuleVtable, AbiError> {
+    pub unsafe fn check(table: *const ModuleVtable) -> Result<ModuleVtable, AbiError> {
         if table.is_null() {
             return Err(AbiError::NullTable { table: "module" });
         }
         // SAFETY: the caller vouches for a readable header at a non-NULL pointer.
         let header = unsafe { *table.cast::<TableHeader>() };
         header.check("module", magic::MODULE, Self::MIN_SIZE)?;
-        // SAFETY: the header declares at least MIN_SIZE bytes, which is this whole type.
-        let table = unsafe { &*table };
+        let mut copy = std::mem::MaybeUninit::<ModuleVtable>::zeroed();
+        let size = (header.size as usize).min(size_of::<ModuleVtable>());
+        // SAFETY: the table has `size` bytes as its header says, and so has the copy; zeroes are an
+        // absent entry, so the copy is a table whatever its length.
+        let table = unsafe {
+            std::ptr::copy_nonoverlapping(table.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size);
+            copy.assume_init()
+        };
         require_entries!(
             table,
             "module",

@@ -79,7 +79,7 @@ pub struct Session<'host> {
     /// The component.
     pub component: *mut Component,
     /// The module's functions.
-    pub table: &'static ModuleVtable,
+    pub table: ModuleVtable,
     /// The module.
     pub module: *mut Module,
     /// This process as a peer.

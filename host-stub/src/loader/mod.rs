@@ -10,6 +10,7 @@ mod component;
 mod declaration;
 mod error;
 mod failure;
+mod hmem;
 mod modules;
 mod path;
 mod plugin;

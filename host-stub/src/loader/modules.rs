@@ -4,7 +4,10 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plugin_api::{CompletionFn, Endpoint, Handle, Module, ModuleVtable, Stats, Status};
+use plugin_api::{
+    CompletionFn, Endpoint, Handle, HmemInfo, IoVec, Module, ModuleVtable, OverrideOps, Stats,
+    Status,
+};
 
 use super::failure::Listener;
 use super::{Attributes, Component, LoadError, Transport};
@@ -13,12 +16,15 @@ use super::{Attributes, Component, LoadError, Transport};
 macro_rules! functions {
     ($($entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)*) => {
         #[derive(Clone, Copy)]
-        pub(super) struct Functions { $(pub(super) $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
+        pub(super) struct Functions {
+            /// Those for device memory, of a plugin that has them.
+            pub(super) hmem: Option<HmemFunctions>,
+             $(pub(super) $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
             /// The name of the first entry that is NULL, if any is.
             fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
-                Ok(Functions { $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+                Ok(Functions { hmem: HmemFunctions::copy(table), $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
             }
         }
     };
@@ -56,6 +62,56 @@ functions! {
         *mut Handle, *const Handle, u32, Callback, Pointer, Pointer) -> Status;
     stats: fn(*mut Module, *mut Stats) -> Status;
     finalize: fn(*mut Module) -> Status;
+}
+
+/// The functions of ABI 1.1, which a plugin has all or none of.
+#[derive(Clone, Copy)]
+pub(super) struct HmemFunctions {
+    pub(super) set_overrides: unsafe extern "C" fn(*mut Module, *const OverrideOps) -> Status,
+    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
+    pub(super) register_hmem: unsafe extern "C" fn(
+        *mut Module,
+        *mut Endpoint,
+        Pointer,
+        usize,
+        u32,
+        u32,
+        u64,
+        *mut *mut Handle,
+    ) -> Status,
+    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
+    pub(super) copy_from: unsafe extern "C" fn(
+        *mut Module,
+        Pointer,
+        usize,
+        *const IoVec,
+        *const u32,
+        usize,
+        u64,
+    ) -> i64,
+    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
+    pub(super) copy_to: unsafe extern "C" fn(
+        *mut Module,
+        *const IoVec,
+        *const u32,
+        usize,
+        u64,
+        *const c_void,
+        usize,
+    ) -> i64,
+    pub(super) query: unsafe extern "C" fn(*mut Module, u32, *mut HmemInfo) -> Status,
+}
+
+impl HmemFunctions {
+    fn copy(table: &ModuleVtable) -> Option<Self> {
+        Some(HmemFunctions {
+            set_overrides: table.set_overrides?,
+            register_hmem: table.register_hmem?,
+            copy_from: table.copy_from_hmem_iov?,
+            copy_to: table.copy_to_hmem_iov?,
+            query: table.query_hmem?,
+        })
+    }
 }
 
 /// A module and what it takes to end it.
@@ -106,7 +162,7 @@ impl Modules {
             // SAFETY: the contract makes the attributes' strings NULL or NUL-terminated.
             let attributes = unsafe { Attributes::copy(attributes) }
                 .map_err(|detail| plugin.contract(detail))?;
-            let functions = Functions::copy(table).map_err(|entry| {
+            let functions = Functions::copy(&table).map_err(|entry| {
                 abi(plugin_api::AbiError::NullEntry {
                     table: "module",
                     entry,

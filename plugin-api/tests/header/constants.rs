@@ -2,8 +2,8 @@
 
 use plugin_api::{
     ABI_MAJOR, ABI_MINOR, Access, AtomicFlags, AtomicKind, AtomicOp, Attributes, BtlAtomicOp,
-    ComponentVtable, Datatype, ErrorFlags, HostVtable, LogLevel, ModuleFlags, ModuleVtable,
-    OpFlags, ParamKind, Stats, Status, ThreadLevel, magic,
+    ComponentVtable, Datatype, ErrorFlags, HmemInfo, HostVtable, LogLevel, ModuleFlags,
+    ModuleVtable, OpFlags, ParamKind, Stats, Status, ThreadLevel, hmem_iface, magic,
 };
 
 /// Appends the constants of an enum whose values are all in `ALL`.
@@ -49,6 +49,18 @@ pub(crate) fn all() -> Vec<(String, i128)> {
         ("BTL_MAGIC_MODULE".into(), magic::MODULE as i128),
         ("BTL_MAGIC_ATTRIBUTES".into(), magic::ATTRIBUTES as i128),
         ("BTL_MAGIC_STATS".into(), magic::STATS as i128),
+        ("BTL_MAGIC_OVERRIDES".into(), magic::OVERRIDES as i128),
+        ("BTL_MAGIC_HMEM_INFO".into(), magic::HMEM_INFO as i128),
+        ("BTL_HMEM_SYSTEM".into(), hmem_iface::SYSTEM as i128),
+        ("BTL_HMEM_CUDA".into(), hmem_iface::CUDA as i128),
+        ("BTL_HMEM_ROCR".into(), hmem_iface::ROCR as i128),
+        ("BTL_HMEM_ZE".into(), hmem_iface::ZE as i128),
+        ("BTL_OVERRIDES_NONE".into(), HmemInfo::NONE as i128),
+        (
+            "BTL_OVERRIDES_TRANSPORT".into(),
+            HmemInfo::TRANSPORT as i128,
+        ),
+        ("BTL_OVERRIDES_PROVIDER".into(), HmemInfo::PROVIDER as i128),
         (
             "BTL_HOST_VTABLE_MIN_SIZE".into(),
             HostVtable::MIN_SIZE as i128,

@@ -4,8 +4,9 @@
 use std::ffi::{c_char, c_double, c_void};
 
 use plugin_api::{
-    Attributes, Component, ComponentVtable, Endpoint, Handle, HostVtable, Module, ModuleVtable,
-    ParamDecl, ParamValue, ParamValueBits, Provider, Stats, Status, TableHeader,
+    Attributes, Component, ComponentVtable, Endpoint, Handle, HmemInfo, HostVtable, IoVec, Module,
+    ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider, Stats, Status,
+    TableHeader,
 };
 
 /// A type with a C spelling.
@@ -47,6 +48,9 @@ spelled! {
     Module => "btl_module",
     ModuleVtable => "btl_module_vtable",
     Stats => "btl_stats",
+    IoVec => "struct iovec",
+    OverrideOps => "btl_override_ops",
+    HmemInfo => "btl_hmem_info",
     Provider => "btl_provider",
     ComponentVtable => "btl_component_vtable",
 }
@@ -91,6 +95,18 @@ impl CReturn for () {
 impl CReturn for Status {
     fn spelling() -> String {
         <Status as CType>::spelling()
+    }
+}
+
+impl CReturn for i64 {
+    fn spelling() -> String {
+        <i64 as CType>::spelling()
+    }
+}
+
+impl CReturn for isize {
+    fn spelling() -> String {
+        "ssize_t".into()
     }
 }
 

@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::mem::offset_of;
 
 use plugin_api::{
-    Attributes, CompletionFn, ComponentVtable, EntryFn, ErrorFn, HostVtable, Module, ModuleVtable,
-    ParamDecl, ParamValue, ParamValueBits, Provider, Stats, SurveyFn, TableHeader,
+    Attributes, CompletionFn, ComponentVtable, EntryFn, ErrorFn, HmemInfo, HostVtable, IoVec,
+    Module, ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider, Stats,
+    SurveyFn, TableHeader,
 };
 
 use crate::ctype::{CFunction, CType};
@@ -67,10 +68,18 @@ pub(crate) fn assertions() -> String {
     structure!(out, Stats as "btl_stats" {
         header, posted, completed, failed, again, registrations, endpoints,
     });
+    structure!(out, IoVec as "struct iovec" { base as iov_base, len as iov_len });
+    structure!(out, OverrideOps as "btl_override_ops" {
+        header, copy_from_hmem_iov, copy_to_hmem_iov,
+    });
+    structure!(out, HmemInfo as "btl_hmem_info" {
+        header, provider, overrides, devices, reserved, direct, staged,
+    });
     structure!(out, ModuleVtable as "btl_module_vtable" {
         header, add_procs, del_procs, register_mem, deregister_mem, put, get, atomic_op,
         atomic_fop, atomic_cswap, flush, register_error, atomic_query, atomic_opv, atomic_fopv,
-        atomic_cswapv, stats, finalize,
+        atomic_cswapv, stats, finalize, set_overrides, register_hmem, copy_from_hmem_iov,
+        copy_to_hmem_iov, query_hmem,
     });
     structure!(out, Provider as "btl_provider" { name, domain, refusal, chosen, reserved });
     structure!(out, ComponentVtable as "btl_component_vtable" {

@@ -1,0 +1,142 @@
+//! A transport's functions for device memory.
+
+use std::ptr::NonNull;
+
+use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, Status};
+
+use super::error::Subject;
+use super::modules::HmemFunctions;
+use super::{Registration, Transport, TransportError};
+
+/// What stands for a function that the plugin does not have (-ENOSYS).
+const NO_FUNCTION: i64 = -38;
+
+impl Transport {
+    fn hmem(&self) -> Option<&HmemFunctions> {
+        self.functions().hmem.as_ref()
+    }
+
+    /// Whether the plugin knows of device memory at all.
+    pub fn knows_devices(&self) -> bool {
+        self.hmem().is_some()
+    }
+
+    /// Sets how device memory is reached by everything registered from now on; `None` goes back to
+    /// the transport's own way. [`Status::NOT_SUPPORTED`]: the plugin knows of no device memory.
+    ///
+    /// # Safety
+    /// The functions do what [`CopyFromFn`](plugin_api::CopyFromFn) and
+    /// [`CopyToFn`](plugin_api::CopyToFn) say, as long as the transport lives.
+    pub unsafe fn set_overrides(&self, ops: Option<&OverrideOps>) -> Status {
+        let Some(functions) = self.hmem() else {
+            return Status::NOT_SUPPORTED;
+        };
+        let ops = ops.map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: NULL or a whole table; the caller vouches for its functions.
+        unsafe { (functions.set_overrides)(self.module(), ops) }
+    }
+
+    /// Registers `len` bytes at `base` on device number `device` of kind `iface`.
+    ///
+    /// # Safety
+    /// As for [`register`](Self::register).
+    pub unsafe fn register_hmem(
+        &self,
+        base: *mut u8,
+        len: usize,
+        access: Access,
+        iface: u32,
+        device: u64,
+    ) -> Result<Registration, TransportError> {
+        let error = |status| TransportError {
+            operation: "register_hmem",
+            subject: Subject::Memory(base as usize, len),
+            status,
+        };
+        let functions = self.hmem().ok_or(error(Status::NOT_SUPPORTED))?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the caller vouches for the memory; `handle` is writable.
+        let status = unsafe {
+            (functions.register_hmem)(
+                self.module(),
+                std::ptr::null_mut(),
+                base.cast(),
+                len,
+                access.bits(),
+                iface,
+                device,
+                &mut handle,
+            )
+        };
+        status.ok().map_err(error)?;
+        // Success without a handle breaks the contract.
+        let handle = NonNull::new(handle).ok_or(error(Status::ERROR))?;
+        Ok(Registration::new(self.clone(), handle, base as usize, len))
+    }
+
+    /// Copies what lies `offset` bytes into the runs to `into`: the bytes copied, or a negative
+    /// libfabric errno. `iface` is as long as `iov`; of two lengths the shorter counts.
+    ///
+    /// # Safety
+    /// The runs are memory of their kinds.
+    pub unsafe fn copy_from_hmem(
+        &self,
+        into: &mut [u8],
+        iov: &[IoVec],
+        iface: &[u32],
+        offset: u64,
+    ) -> i64 {
+        let Some(functions) = self.hmem() else {
+            return NO_FUNCTION;
+        };
+        // SAFETY: slices with their lengths; the caller vouches for the runs.
+        unsafe {
+            (functions.copy_from)(
+                self.module(),
+                into.as_mut_ptr().cast(),
+                into.len(),
+                iov.as_ptr(),
+                iface.as_ptr(),
+                iov.len().min(iface.len()),
+                offset,
+            )
+        }
+    }
+
+    /// Copies `from` to what lies `offset` bytes into the runs; otherwise as
+    /// [`copy_from_hmem`](Self::copy_from_hmem).
+    ///
+    /// # Safety
+    /// As for [`copy_from_hmem`](Self::copy_from_hmem).
+    pub unsafe fn copy_to_hmem(
+        &self,
+        iov: &[IoVec],
+        iface: &[u32],
+        offset: u64,
+        from: &[u8],
+    ) -> i64 {
+        let Some(functions) = self.hmem() else {
+            return NO_FUNCTION;
+        };
+        // SAFETY: as above.
+        unsafe {
+            (functions.copy_to)(
+                self.module(),
+                iov.as_ptr(),
+                iface.as_ptr(),
+                iov.len().min(iface.len()),
+                offset,
+                from.as_ptr().cast(),
+                from.len(),
+            )
+        }
+    }
+
+    /// What the transport makes of a kind of memory; `None` if the plugin knows of none.
+    pub fn query_hmem(&self, iface: u32) -> Option<HmemInfo> {
+        let mut info = HmemInfo::new();
+        // SAFETY: `info` declares its own size, beyond which nothing is written.
+        let status = unsafe { (self.hmem()?.query)(self.module(), iface, &mut info) };
+        status.is_ok().then_some(info)
+    }
+}

@@ -26,6 +26,13 @@ const _: () = assert!(HANDLE_SIZE == 32 && HANDLE_SIZE.is_multiple_of(8) && HAND
 
 /// Upper half of the mark of a live handle.
 const LIVE: u64 = 0x4f46_4948 << 32;
+/// Likewise, of device memory that the provider reaches itself.
+const DIRECT: u64 = 0x4f46_4944 << 32;
+/// Likewise, of device memory that its owner's agent reaches: base, length and key are those of the
+/// agent's mailbox.
+const STAGED: u64 = 0x4f46_4953 << 32;
+/// The half of a mark that says what kind of handle it is.
+const KIND: u64 = u64::MAX << 32;
 
 /// Where the provider finds a byte of a peer's region: the address or offset it wants, and the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +52,59 @@ impl Handle {
         }
     }
 
+    /// The same for device memory that the provider reaches itself.
+    pub(crate) fn direct(self) -> Handle {
+        Handle {
+            mark: self.mark & !KIND | DIRECT,
+            ..self
+        }
+    }
+
+    /// The handle of device memory for which its owner is asked through a mailbox.
+    pub(crate) fn staged(mailbox: &Handle, generation: u32) -> Handle {
+        Handle {
+            mark: STAGED | u64::from(generation),
+            ..*mailbox
+        }
+    }
+
+    /// The handle that the way of host memory takes, to the same bytes, or to those of the mailbox.
+    pub(crate) fn as_live(&self) -> Handle {
+        Handle {
+            mark: self.mark & !KIND | LIVE,
+            ..*self
+        }
+    }
+
+    /// Whether it is of device memory that the provider reaches itself.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.mark & KIND == DIRECT
+    }
+
+    /// Whether it is of device memory for which its owner is asked.
+    pub(crate) fn is_staged(&self) -> bool {
+        self.mark & KIND == STAGED
+    }
+
+    /// Whether it is of device memory.
+    pub(crate) fn is_device(&self) -> bool {
+        self.is_direct() || self.is_staged()
+    }
+
+    /// The handle that the way of host memory takes, of memory that the provider reaches.
+    pub(crate) fn as_host(&self) -> Result<Handle, Status> {
+        if self.is_live() || self.is_direct() {
+            Ok(self.as_live())
+        } else {
+            Err(Status::BAD_PARAM)
+        }
+    }
+
+    /// The number that tells registrations apart.
+    pub(crate) fn generation(&self) -> u32 {
+        self.mark as u32
+    }
+
     /// Bytes that are no handle.
     pub const fn vacant() -> Handle {
         Handle {
@@ -58,7 +118,7 @@ impl Handle {
     /// Whether these bytes are a handle that has not been deregistered (as far as this copy knows).
     #[inline]
     pub fn is_live(&self) -> bool {
-        self.mark & (u64::MAX << 32) == LIVE
+        self.mark & KIND == LIVE
     }
 
     /// Marks these bytes as deregistered.
@@ -162,6 +222,19 @@ mod tests {
                 Err(Status::VALUE_OUT_OF_BOUNDS)
             );
         }
+    }
+
+    #[test]
+    fn device_memory_is_not_host_memory() {
+        let h = Handle::new(0x1000, 0x100, 7, 3);
+        let direct = h.direct();
+        let staged = Handle::staged(&h, 9);
+        for device in [direct, staged] {
+            assert_eq!(device.target(0x1000, 1, true), Err(Status::BAD_PARAM));
+        }
+        assert!(direct.is_direct() && !direct.is_staged() && staged.is_staged());
+        assert_eq!(staged.generation(), 9);
+        assert_eq!(direct.as_live(), h);
     }
 
     #[test]

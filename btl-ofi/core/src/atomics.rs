@@ -12,6 +12,7 @@ use crate::atomic_table;
 use crate::channel::Order;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Way};
+use crate::hmem::{Ask, NOWHERE};
 use crate::outbound::Operands;
 use crate::record::Completion;
 use crate::rma::{Caller, Needs, check_local};
@@ -318,6 +319,44 @@ impl Transport {
         }
     }
 
+    /// An atomic of a caller whose memory was looked at, on memory that the provider reaches.
+    ///
+    /// # Safety
+    /// As for the operation that was asked; the buffers are host memory.
+    pub(crate) unsafe fn plain_atomic(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: Caller,
+        handle: &Handle,
+        ask: &Ask,
+        (datatype, op, fetch, compare): (Datatype, AtomicOp, bool, u64),
+    ) -> Status {
+        let kind = match (op, fetch) {
+            (AtomicOp::Cswap, _) => AtomicKind::Compare,
+            (_, true) => AtomicKind::Fetch,
+            (_, false) => AtomicKind::Update,
+        };
+        let count = ask.size / datatype.size();
+        let remote = match self.remote(kind, handle, ask.address, datatype, op, count) {
+            Ok(remote) => remote,
+            Err(status) => return status,
+        };
+        let operands = match ask.value {
+            Some(value) => Operands::Value(value),
+            None => Operands::Buffer(ask.local),
+        };
+        // SAFETY: the caller vouches for the endpoint and the buffers.
+        unsafe {
+            match (kind, operands) {
+                (AtomicKind::Compare, Operands::Value(value)) => {
+                    self.compare(endpoint, caller, remote, compare, value, ask.result)
+                }
+                (AtomicKind::Update, operands) => self.update(endpoint, caller, remote, operands),
+                (_, operands) => self.fetch(endpoint, caller, remote, operands, ask.result),
+            }
+        }
+    }
+
     /// Updates one word. The operand is copied.
     ///
     /// # Safety
@@ -335,15 +374,22 @@ impl Transport {
         completion: Option<Completion>,
     ) -> Status {
         let (datatype, op) = typed(op, flags);
-        let remote = match self.remote(AtomicKind::Update, remote, remote_address, datatype, op, 1)
-        {
-            Ok(remote) => remote,
-            Err(status) => return status,
-        };
         let caller = Caller {
             completion,
             local_address: ptr::null_mut(),
             local_handle: ptr::null_mut(),
+        };
+        let handle = remote;
+        let device = |status| {
+            let what = (datatype, op, false, 0);
+            let ask = Ask::atomic(what, Some(operand), NOWHERE, NOWHERE, remote_address, 1);
+            // SAFETY: as the caller vouches.
+            unsafe { self.elsewhere(endpoint, caller, status, handle, ask) }
+        };
+        let remote = match self.remote(AtomicKind::Update, remote, remote_address, datatype, op, 1)
+        {
+            Ok(remote) => remote,
+            Err(status) => return device(status),
         };
         // SAFETY: the caller vouches for the endpoint.
         unsafe { self.update(endpoint, caller, remote, Operands::Value(operand)) }
@@ -368,19 +414,33 @@ impl Transport {
         completion: Option<Completion>,
     ) -> Status {
         let (datatype, op) = typed(op, flags);
-        let remote = match self.remote(AtomicKind::Fetch, remote, remote_address, datatype, op, 1) {
-            Ok(remote) => remote,
-            Err(status) => return status,
-        };
-        // SAFETY: the caller vouches for the handle.
-        if let Err(status) = unsafe { check_local(local_handle, local, datatype.size()) } {
-            return status;
-        }
         let caller = Caller {
             completion,
             local_address: local,
             local_handle,
         };
+        let handle = remote;
+        let device = |status| {
+            let what = (datatype, op, true, 0);
+            let ask = Ask::atomic(
+                what,
+                Some(operand),
+                NOWHERE,
+                (local, local_handle),
+                remote_address,
+                1,
+            );
+            // SAFETY: as the caller vouches.
+            unsafe { self.elsewhere(endpoint, caller, status, handle, ask) }
+        };
+        let remote = match self.remote(AtomicKind::Fetch, remote, remote_address, datatype, op, 1) {
+            Ok(remote) => remote,
+            Err(status) => return device(status),
+        };
+        // SAFETY: the caller vouches for the handle.
+        if let Err(status) = unsafe { check_local(local_handle, local, datatype.size()) } {
+            return device(status);
+        }
         // SAFETY: the caller vouches for the endpoint and the buffer.
         unsafe { self.fetch(endpoint, caller, remote, Operands::Value(operand), local) }
     }
@@ -409,20 +469,34 @@ impl Transport {
             Datatype::Uint64
         };
         let op = AtomicOp::Cswap;
-        let remote = match self.remote(AtomicKind::Compare, remote, remote_address, datatype, op, 1)
-        {
-            Ok(remote) => remote,
-            Err(status) => return status,
-        };
-        // SAFETY: the caller vouches for the handle.
-        if let Err(status) = unsafe { check_local(local_handle, local, datatype.size()) } {
-            return status;
-        }
         let caller = Caller {
             completion,
             local_address: local,
             local_handle,
         };
+        let handle = remote;
+        let device = |status| {
+            let what = (datatype, op, true, compare);
+            let ask = Ask::atomic(
+                what,
+                Some(value),
+                NOWHERE,
+                (local, local_handle),
+                remote_address,
+                1,
+            );
+            // SAFETY: as the caller vouches.
+            unsafe { self.elsewhere(endpoint, caller, status, handle, ask) }
+        };
+        let remote = match self.remote(AtomicKind::Compare, remote, remote_address, datatype, op, 1)
+        {
+            Ok(remote) => remote,
+            Err(status) => return device(status),
+        };
+        // SAFETY: the caller vouches for the handle.
+        if let Err(status) = unsafe { check_local(local_handle, local, datatype.size()) } {
+            return device(status);
+        }
         // SAFETY: the caller vouches for the endpoint and the buffer.
         unsafe { self.compare(endpoint, caller, remote, compare, value, local) }
     }
@@ -446,20 +520,34 @@ impl Transport {
         completion: Option<Completion>,
     ) -> Status {
         let kind = AtomicKind::Update;
-        let remote = match self.remote(kind, remote, remote_address, datatype, op, count) {
-            Ok(remote) => remote,
-            Err(status) => return status,
-        };
-        // SAFETY: the caller vouches for the handle.
-        let covered = unsafe { check_local(local_handle, local, count * datatype.size()) };
-        if let Err(status) = covered {
-            return status;
-        }
         let caller = Caller {
             completion,
             local_address: local.cast_mut(),
             local_handle,
         };
+        let handle = remote;
+        let device = |status| {
+            let what = (datatype, op, false, 0);
+            let ask = Ask::atomic(
+                what,
+                None,
+                (local.cast_mut(), local_handle),
+                NOWHERE,
+                remote_address,
+                count,
+            );
+            // SAFETY: as the caller vouches.
+            unsafe { self.elsewhere(endpoint, caller, status, handle, ask) }
+        };
+        let remote = match self.remote(kind, remote, remote_address, datatype, op, count) {
+            Ok(remote) => remote,
+            Err(status) => return device(status),
+        };
+        // SAFETY: the caller vouches for the handle.
+        let covered = unsafe { check_local(local_handle, local, count * datatype.size()) };
+        if let Err(status) = covered {
+            return device(status);
+        }
         if count == 0 {
             return self.nothing(endpoint, caller);
         }
@@ -488,9 +576,28 @@ impl Transport {
         completion: Option<Completion>,
     ) -> Status {
         let kind = AtomicKind::Fetch;
+        let caller = Caller {
+            completion,
+            local_address: result,
+            local_handle: result_handle,
+        };
+        let handle = remote;
+        let device = |status| {
+            let what = (datatype, op, true, 0);
+            let ask = Ask::atomic(
+                what,
+                None,
+                (local.cast_mut(), local_handle),
+                (result, result_handle),
+                remote_address,
+                count,
+            );
+            // SAFETY: as the caller vouches.
+            unsafe { self.elsewhere(endpoint, caller, status, handle, ask) }
+        };
         let remote = match self.remote(kind, remote, remote_address, datatype, op, count) {
             Ok(remote) => remote,
-            Err(status) => return status,
+            Err(status) => return device(status),
         };
         let size = count * datatype.size();
         // SAFETY: the caller vouches for the handles.
@@ -498,13 +605,8 @@ impl Transport {
             check_local(local_handle, local, size).and(check_local(result_handle, result, size))
         };
         if let Err(status) = covered {
-            return status;
+            return device(status);
         }
-        let caller = Caller {
-            completion,
-            local_address: result,
-            local_handle: result_handle,
-        };
         if count == 0 {
             return self.nothing(endpoint, caller);
         }
@@ -535,19 +637,33 @@ impl Transport {
         completion: Option<Completion>,
     ) -> Status {
         let (kind, op) = (AtomicKind::Compare, AtomicOp::Cswap);
-        let remote = match self.remote(kind, remote, remote_address, datatype, op, 1) {
-            Ok(remote) => remote,
-            Err(status) => return status,
-        };
-        // SAFETY: the caller vouches for the handle.
-        if let Err(status) = unsafe { check_local(result_handle, result, datatype.size()) } {
-            return status;
-        }
         let caller = Caller {
             completion,
             local_address: result,
             local_handle: result_handle,
         };
+        let handle = remote;
+        let device = |status| {
+            let what = (datatype, op, true, compare);
+            let ask = Ask::atomic(
+                what,
+                Some(value),
+                NOWHERE,
+                (result, result_handle),
+                remote_address,
+                1,
+            );
+            // SAFETY: as the caller vouches.
+            unsafe { self.elsewhere(endpoint, caller, status, handle, ask) }
+        };
+        let remote = match self.remote(kind, remote, remote_address, datatype, op, 1) {
+            Ok(remote) => remote,
+            Err(status) => return device(status),
+        };
+        // SAFETY: the caller vouches for the handle.
+        if let Err(status) = unsafe { check_local(result_handle, result, datatype.size()) } {
+            return device(status);
+        }
         // SAFETY: the caller vouches for the endpoint and the buffer.
         unsafe { self.compare(endpoint, caller, remote, compare, value, result) }
     }

@@ -25,6 +25,7 @@ mod error;
 mod fabric;
 mod failure;
 mod flush;
+mod hmem;
 mod inbound;
 mod liveness;
 mod lock;

@@ -10,6 +10,7 @@ use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
 use plugin_api::ModuleFlags;
 
 use crate::error::Error;
+use crate::hmem::cuda_devices;
 
 /// Providers that nobody wants by accident: Open MPI's list of `opal_common_ofi_provider_exclude`.
 pub const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net";
@@ -58,7 +59,32 @@ static PROGRESS_MODES: [Cow<'static, str>; 3] = [
     Cow::Borrowed("manual"),
 ];
 
-static DECLARATIONS: [Declaration; 18] = [
+static HMEM: [Cow<'static, str>; 3] = [
+    Cow::Borrowed("auto"),
+    Cow::Borrowed("on"),
+    Cow::Borrowed("off"),
+];
+
+static DECLARATIONS: [Declaration; 20] = [
+    declare(
+        "btl_ofi_hmem",
+        Kind::String,
+        Value::str("auto"),
+        Allowed::OneOf(Cow::Borrowed(&HMEM)),
+        Level::TUNER_ALL,
+        "Whether the provider is asked to reach device memory itself (FI_HMEM): auto where this \
+         machine has a device that the transport knows, on, or off. Device memory that it does not \
+         take is reached by copies in any case.",
+    ),
+    declare(
+        "btl_ofi_hmem_thread",
+        Kind::Bool,
+        Value::Bool(false),
+        Allowed::Any,
+        Level::TUNER_ALL,
+        "Has a thread do what peers ask of device memory that is reached by copies, instead of \
+         progress.",
+    ),
     declare(
         "btl_ofi_mode",
         Kind::Int,
@@ -261,6 +287,9 @@ pub struct Options {
     pub(crate) peer_timeout_ms: u32,
     /// Set when the user chose a value for a parameter of the two-sided modes.
     pub(crate) rd_num_set: bool,
+    /// Whether the provider is asked to reach device memory itself.
+    pub(crate) hmem: bool,
+    pub(crate) hmem_thread: bool,
 }
 
 impl Options {
@@ -341,6 +370,12 @@ impl Options {
             peer_check_ms: unsigned("btl_ofi_peer_check_interval")? as u32,
             peer_timeout_ms: unsigned("btl_ofi_peer_timeout")? as u32,
             rd_num_set: int("btl_ofi_rd_num")? != 10,
+            hmem: match text("btl_ofi_hmem")? {
+                "on" => true,
+                "off" => false,
+                _ => cuda_devices() > 0,
+            },
+            hmem_thread: flag("btl_ofi_hmem_thread")?,
         })
     }
 

@@ -117,6 +117,12 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     }
 }
 
+/// Whether a provider is asked to reach device memory. Not where we copy around it, which a device's
+/// memory does not allow: shm is left for the kernel's copies, and rxd for our own.
+pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
+    !is_shm(&info.provider()) && !loses_itself(&info.provider())
+}
+
 /// Whether asking the provider for order among atomics leaves its puts as fast as they are. shm
 /// gives up its direct path as soon as any order is asked for.
 pub(crate) fn wants_atomic_order(info: InfoRef<'_>) -> bool {

@@ -26,7 +26,7 @@ impl Transport {
     pub fn progress(&self) -> usize {
         let n = self.contexts.len();
         if n == 1 {
-            return self.poll(&self.contexts[0]);
+            return self.poll(&self.contexts[0]) + self.progress_hmem();
         }
         let own = self.own_index();
         let mut done = self.poll(&self.contexts[own]);
@@ -34,7 +34,17 @@ impl Transport {
         if other != own {
             done += self.poll(&self.contexts[other]);
         }
-        done
+        done + self.progress_hmem()
+    }
+
+    /// What there is to do for device memory; a look at one word where there is none.
+    #[inline]
+    fn progress_hmem(&self) -> usize {
+        if self.hmem.is_awake() {
+            self.drive()
+        } else {
+            0
+        }
     }
 
     /// Reads one context's queue once. Gives way when another thread is at it: that one completes

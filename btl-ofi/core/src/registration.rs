@@ -14,6 +14,7 @@ use crate::address::Handle;
 use crate::device::Device;
 use crate::error::{CallError, Doing, Error, check};
 use crate::fabric::Owned;
+use crate::hmem::{Copier, Descriptor, DeviceRegion, DeviceRegions};
 use crate::lock::{Guard, Lock};
 
 /// How regions are registered with one provider.
@@ -27,6 +28,8 @@ pub(crate) struct Registrar {
     keys: Mutex<Keys>,
     generation: AtomicU32,
     live: AtomicU64,
+    /// Device memory.
+    devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
 }
 
@@ -72,6 +75,8 @@ pub struct Region {
     mr: Option<Owned<ffi::fid_mr>>,
     handle: Handle,
     key: Option<u64>,
+    /// The generation of device memory.
+    device: Option<u32>,
     registrar: Arc<Registrar>,
 }
 
@@ -97,6 +102,7 @@ impl Registrar {
             }),
             generation: AtomicU32::new(0),
             live: AtomicU64::new(0),
+            devices: Arc::default(),
             regions: Lock::new(Regions::default(), threaded),
         }
     }
@@ -114,13 +120,7 @@ impl Registrar {
         length: usize,
         access: Access,
     ) -> Result<Region, Error> {
-        let address = base as u64;
-        if address.checked_add(length as u64).is_none() {
-            return Err(Error::Invalid {
-                what: "memory to register",
-                reason: format!("{length} bytes at {address:#x} pass the end of the address space"),
-            });
-        }
+        let address = in_memory(base, length)?;
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
         let key = if self.provider_keys {
             None
@@ -131,7 +131,7 @@ impl Registrar {
             // Nothing can be read or written there, so the provider need not know; many refuse it.
             Ok((None, 0))
         } else {
-            self.register_with_provider(base, length, access, key.unwrap_or(0))
+            self.register_with_provider(base, length, access, key.unwrap_or(0), None)
                 .doing(|| format!("registering {length} bytes at {address:#x}"))
                 .map(|(mr, key)| (Some(mr), key))
         };
@@ -148,6 +148,7 @@ impl Registrar {
                     mr,
                     handle,
                     key,
+                    device: None,
                     registrar: Arc::clone(self),
                 })
             }
@@ -156,6 +157,87 @@ impl Registrar {
                 Err(e)
             }
         }
+    }
+
+    /// Registers device memory with the provider, which then reaches it itself. The provider is told
+    /// that only devices touch it, unless it does not want to know (opx answers -FI_EINVAL).
+    pub(crate) fn register_direct(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+        iface: u32,
+        device: u64,
+        copier: Copier,
+    ) -> Result<Region, Error> {
+        let address = in_memory(base, length)?;
+        let generation = self.generation.fetch_add(1, Ordering::Relaxed);
+        let key = match self.provider_keys {
+            true => None,
+            false => Some(self.take_key()?),
+        };
+        let register = |flags| {
+            let kind = Some((iface, device, flags));
+            self.register_with_provider(base, length, access, key.unwrap_or(0), kind)
+        };
+        let registered = match register(ffi::FI_HMEM_DEVICE_ONLY as u64) {
+            Err(e) if e.code == ffi::FI_EINVAL as i32 => register(0),
+            other => other,
+        };
+        let registered = registered.doing(|| {
+            format!(
+                "registering {length} bytes of interface {iface}, device {device}, at {address:#x}"
+            )
+        });
+        let (mr, provider_key) = match registered {
+            Ok(registered) => registered,
+            Err(e) => {
+                self.return_key(key);
+                return Err(e);
+            }
+        };
+        // SAFETY: a live region; the descriptor is a plain field (fi_mr_desc).
+        let descriptor = Descriptor(unsafe { (*mr.ptr()).mem_desc });
+        let length = length as u64;
+        let region = DeviceRegion::new(address, length, iface, access, copier, Some(descriptor));
+        self.devices.insert(generation, region);
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Ok(Region {
+            mr: Some(mr),
+            handle: Handle::new(address, length, provider_key, generation).direct(),
+            key,
+            device: Some(generation),
+            registrar: Arc::clone(self),
+        })
+    }
+
+    /// Takes note of device memory that is reached by copies, for peers through `mailbox`.
+    pub(crate) fn register_staged(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+        iface: u32,
+        copier: Copier,
+        mailbox: &Handle,
+    ) -> Result<Region, Error> {
+        let address = in_memory(base, length)?;
+        let generation = self.generation.fetch_add(1, Ordering::Relaxed);
+        let region = DeviceRegion::new(address, length as u64, iface, access, copier, None);
+        self.devices.insert(generation, region);
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Ok(Region {
+            mr: None,
+            handle: Handle::staged(mailbox, generation),
+            key: None,
+            device: Some(generation),
+            registrar: Arc::clone(self),
+        })
+    }
+
+    /// The device memory that is registered.
+    pub(crate) fn device_regions(&self) -> Arc<DeviceRegions> {
+        Arc::clone(&self.devices)
     }
 
     /// Whether a handle names a region of this process that lives now.
@@ -176,21 +258,29 @@ impl Registrar {
         length: usize,
         access: Access,
         requested_key: u64,
+        kind: Option<(u32, u64, u64)>,
     ) -> Result<(Owned<ffi::fid_mr>, u64), CallError> {
         let iov = ffi::iovec {
             iov_base: base,
             iov_len: length,
         };
-        let attr = ffi::fi_mr_attr {
+        let mut attr = ffi::fi_mr_attr {
             mr_iov: &iov,
             iov_count: 1,
             access: access_flags(access),
             requested_key,
             ..Default::default()
         };
+        let mut flags = 0;
+        if let Some((iface, device, device_flags)) = kind {
+            attr.iface = iface;
+            // Every member of the union stands in these 64 bits.
+            attr.device.reserved = device;
+            flags = device_flags;
+        }
         // SAFETY: a live domain; the attribute and its vector live through the call.
         let mr = Owned::open("fi_mr_regattr", |out| unsafe {
-            ffi::fi_mr_regattr(self.device.domain(), &attr, 0, out)
+            ffi::fi_mr_regattr(self.device.domain(), &attr, flags, out)
         })?;
         if self.bound {
             if let Some(endpoint) = self.device.endpoint() {
@@ -244,6 +334,7 @@ impl Region {
     /// # Errors
     /// The provider refused; its key is then not given out again.
     pub fn close(mut self) -> Result<(), Error> {
+        self.forget_device();
         let Some(mr) = self.mr.take() else {
             return Ok(());
         };
@@ -259,8 +350,18 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Takes device memory out of the table, so that neither new operations nor peers find it.
+    fn forget_device(&mut self) {
+        if let Some(generation) = self.device.take() {
+            self.registrar.devices.remove(generation);
+        }
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
+        self.forget_device();
         // The key may go to another region once this one is closed, and not before.
         {
             let mut regions = self.registrar.regions.lock();
@@ -274,6 +375,18 @@ impl Drop for Region {
         self.registrar.return_key(self.key);
         self.registrar.live.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// The address of memory that does not pass the end of the address space.
+fn in_memory(base: *mut c_void, length: usize) -> Result<u64, Error> {
+    let address = base as u64;
+    if address.checked_add(length as u64).is_none() {
+        return Err(Error::Invalid {
+            what: "memory to register",
+            reason: format!("{length} bytes at {address:#x} pass the end of the address space"),
+        });
+    }
+    Ok(address)
 }
 
 fn access_flags(access: Access) -> u64 {

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::direct::{self, Refused};
 use crate::endpoint::{Copies, Endpoint};
 use crate::error::status_of;
+use crate::hmem::{Action, Ask};
 use crate::record::{Completion, Finished, Record, Tag};
 use crate::transport::Transport;
 
@@ -332,19 +333,34 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Status {
-        let target = match remote.target(remote_address, size as u64, self.virtual_addresses) {
-            Ok(target) => target,
-            Err(status) => return status,
-        };
-        // SAFETY: the caller vouches for the handle.
-        if let Err(status) = unsafe { check_local(local_handle, local, size) } {
-            return status;
-        }
         let caller = Caller {
             completion,
             local_address: local,
             local_handle,
         };
+        // What is no host memory here or there may be of a device.
+        let device = |status| {
+            let ask = Ask {
+                action: Action::Put,
+                local,
+                local_handle,
+                value: None,
+                result: ptr::null_mut(),
+                result_handle: ptr::null_mut(),
+                address: remote_address,
+                size,
+            };
+            // SAFETY: as the caller vouches.
+            unsafe { self.elsewhere(endpoint, caller, status, remote, ask) }
+        };
+        let target = match remote.target(remote_address, size as u64, self.virtual_addresses) {
+            Ok(target) => target,
+            Err(status) => return device(status),
+        };
+        // SAFETY: the caller vouches for the handle.
+        if let Err(status) = unsafe { check_local(local_handle, local, size) } {
+            return device(status);
+        }
         if size == 0 {
             return self.nothing(endpoint, caller);
         }
@@ -409,19 +425,34 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Status {
-        let target = match remote.target(remote_address, size as u64, self.virtual_addresses) {
-            Ok(target) => target,
-            Err(status) => return status,
-        };
-        // SAFETY: the caller vouches for the handle.
-        if let Err(status) = unsafe { check_local(local_handle, local, size) } {
-            return status;
-        }
         let caller = Caller {
             completion,
             local_address: local,
             local_handle,
         };
+        // What is no host memory here or there may be of a device.
+        let device = |status| {
+            let ask = Ask {
+                action: Action::Get,
+                local,
+                local_handle,
+                value: None,
+                result: ptr::null_mut(),
+                result_handle: ptr::null_mut(),
+                address: remote_address,
+                size,
+            };
+            // SAFETY: as the caller vouches.
+            unsafe { self.elsewhere(endpoint, caller, status, remote, ask) }
+        };
+        let target = match remote.target(remote_address, size as u64, self.virtual_addresses) {
+            Ok(target) => target,
+            Err(status) => return device(status),
+        };
+        // SAFETY: the caller vouches for the handle.
+        if let Err(status) = unsafe { check_local(local_handle, local, size) } {
+            return device(status);
+        }
         if size == 0 {
             return self.nothing(endpoint, caller);
         }

@@ -355,6 +355,7 @@ fn consider(
     judge(info.get(), options)?;
     let name = info.get().provider();
     let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
+    let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
     let device = Device::open(info, options).map_err(|e| e.to_string())?;
     let atomics = AtomicTable::query(&device);
     if let Some(missing) = atomics.missing() {
@@ -402,6 +403,55 @@ fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<
             .doing(|| format!("copying the entry of {name}")),
         None => Ok(info),
     }
+}
+
+/// Asks once more for device memory where there may be some: the provider's entry with FI_HMEM, if it
+/// has one with otherwise the same attributes. Providers whose peers are reached around them gain
+/// nothing by it.
+fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
+    if !options.hmem || !policy::takes_devices(info.get()) {
+        return Ok(info);
+    }
+    let api = api().map_err(|reason| Error::Invalid {
+        what: "libfabric",
+        reason,
+    })?;
+    let (name, domain) = (info.get().provider(), info.get().domain());
+    let mr_mode = info.get().domain_attr().mr_mode as u32;
+    let old = mr_mode & (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) != 0;
+    if old {
+        // FI_MR_HMEM is not joined with the words of old.
+        return Ok(info);
+    }
+    let op_flags = info.get().tx_attr().op_flags;
+    let order = info.get().tx_attr().msg_order & ATOMIC_ORDER;
+    let list = query(api, Some(&name), |h| {
+        let modes = mr_mode | SUPPORTED_MR | ffi::FI_MR_HMEM;
+        ask(h, options, calling, modes, op_flags);
+        *h.caps |= ffi::FI_HMEM as u64;
+        h.tx.msg_order = order;
+        h.rx.msg_order = order;
+    });
+    // A provider without FI_HMEM leaves an empty list, which libfabric calls an error.
+    let Ok(list) = list else { return Ok(info) };
+    let same = list.iter().find(|i| {
+        i.provider() == name
+            && i.domain() == domain
+            && i.domain_attr().mr_mode as u32 & !ffi::FI_MR_HMEM == mr_mode
+            && i.raw().addr_format == info.get().raw().addr_format
+            && takes_devices(*i)
+    });
+    match same {
+        Some(better) => better
+            .duplicate()
+            .doing(|| format!("copying the entry of {name}")),
+        None => Ok(info),
+    }
+}
+
+/// Whether the provider takes registrations of device memory.
+pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
+    info.raw().caps & ffi::FI_HMEM as u64 != 0
 }
 
 /// Whether atomics from one origin to one target take effect in order.

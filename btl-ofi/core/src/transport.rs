@@ -16,6 +16,7 @@ use crate::channel::{self, Channel};
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::Error;
+use crate::hmem::Hmem;
 use crate::liveness::{self, ProcessId};
 use crate::modex::Blob;
 use crate::params::Options;
@@ -128,6 +129,13 @@ pub struct Transport {
     pub(crate) opened: Instant,
     pub(crate) peers: Mutex<Peers>,
     pub(crate) report: RwLock<Option<ErrorReport>>,
+    pub(crate) hmem: Hmem,
+    /// Whether the provider may take registrations of device memory (FI_HMEM).
+    pub(crate) hmem_provider: bool,
+    /// Whether a thread serves peers that reach for staged device memory.
+    pub(crate) hmem_thread: bool,
+    /// Set once it was said that the provider refused such a registration.
+    pub(crate) said_fall_back: AtomicBool,
     pub(crate) atomics: AtomicTable,
     pub(crate) capabilities: Capabilities,
     address: Vec<u8>,
@@ -272,6 +280,10 @@ impl Transport {
             opened: Instant::now(),
             peers: Mutex::new(Peers::default()),
             report: RwLock::new(None),
+            hmem: Hmem::default(),
+            hmem_provider: select::takes_devices(info),
+            hmem_thread: options.hmem_thread,
+            said_fall_back: AtomicBool::new(false),
             atomics: chosen.atomics,
             policy,
             channelled: descriptor.is_some(),
@@ -393,8 +405,10 @@ impl Transport {
             peers,
             probe,
             scratch,
+            hmem,
             ..
         } = self;
+        hmem.shut();
         drop(registrar);
         let result = match Arc::into_inner(device) {
             Some(device) => device.close(),
@@ -402,7 +416,7 @@ impl Transport {
             None => Ok(()),
         };
         // What the provider might still have written to or named goes after the provider.
-        drop((contexts, peers, probe, scratch));
+        drop((contexts, peers, probe, scratch, hmem));
         result
     }
 }

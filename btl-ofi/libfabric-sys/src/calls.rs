@@ -249,6 +249,29 @@ pub unsafe fn fi_mr_regattr(
     )
 }
 
+/// `fi_set_ops`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_set_ops(
+    fid: *mut fid,
+    name: *const std::ffi::c_char,
+    flags: u64,
+    ops: *mut c_void,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the function's own contract: a live fid, whose table starts with its size. The entry
+    // came after the first release of the table.
+    let holds = unsafe {
+        let ops = (*fid).ops;
+        !ops.is_null() && (*ops).size > std::mem::offset_of!(fi_ops, ops_set)
+    };
+    if !holds {
+        return ENOSYS;
+    }
+    through!((*fid).ops, ops_set, ENOSYS, fid, name, flags, ops, context)
+}
+
 /// `fi_getname`.
 ///
 /// # Safety

@@ -1,0 +1,96 @@
+//! A bounded pool of host buffers for data on its way between a device and the wire.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicI32;
+
+use super::cuda;
+use super::mailbox::PIECE;
+
+/// Most buffers of one transport: enough for a full lane, and another operation beside it.
+const MOST: usize = 16;
+const PAGE: usize = 4096;
+
+/// A buffer of [`PIECE`] bytes, on loan.
+pub(super) struct Bounce {
+    base: NonNull<u8>,
+    pinned: bool,
+    /// How the wire's operation on it stands (`wire`). Boxed: the operation names it by address.
+    flag: Box<AtomicI32>,
+}
+
+// SAFETY: owned memory.
+unsafe impl Send for Bounce {}
+
+impl Bounce {
+    fn layout() -> Option<Layout> {
+        Layout::from_size_align(PIECE, PAGE).ok()
+    }
+
+    fn new() -> Option<Bounce> {
+        // SAFETY: a layout of PIECE bytes.
+        let base = NonNull::new(unsafe { alloc(Bounce::layout()?) })?;
+        Some(Bounce {
+            base,
+            pinned: cuda::pin(base.as_ptr(), PIECE),
+            flag: Box::default(),
+        })
+    }
+
+    pub(super) fn pointer(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub(super) fn flag(&self) -> &AtomicI32 {
+        &self.flag
+    }
+
+    /// Gives the memory up for good: a peer that was given up may still write there.
+    pub(super) fn abandon(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Bounce {
+    fn drop(&mut self) {
+        if self.pinned {
+            cuda::unpin(self.base.as_ptr());
+        }
+        if let Some(layout) = Bounce::layout() {
+            // SAFETY: allocated with this layout, and freed once.
+            unsafe { dealloc(self.base.as_ptr(), layout) };
+        }
+    }
+}
+
+/// The pool: the buffer given back last is lent first, because it is still in the cache.
+#[derive(Default)]
+pub(super) struct Pool {
+    free: Vec<Bounce>,
+    made: usize,
+}
+
+impl Pool {
+    /// A buffer; `None` while all are on loan, or there is no memory.
+    pub(super) fn lend(&mut self) -> Option<Bounce> {
+        if let Some(bounce) = self.free.pop() {
+            return Some(bounce);
+        }
+        if self.made == MOST {
+            return None;
+        }
+        let bounce = Bounce::new()?;
+        self.made += 1;
+        Some(bounce)
+    }
+
+    pub(super) fn give_back(&mut self, bounce: Bounce) {
+        self.free.push(bounce);
+    }
+
+    /// Counts one out that was [abandoned](Bounce::abandon), so that another can take its place.
+    pub(super) fn lose(&mut self, bounce: Bounce) {
+        bounce.abandon();
+        self.made -= 1;
+    }
+}

@@ -1,0 +1,339 @@
+//! Copies between host and device memory: the user's overrides where present, else our own.
+
+use std::ffi::c_void;
+use std::fmt;
+
+use libfabric_sys as ffi;
+use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps, Status, hmem_iface};
+
+use super::cuda;
+use crate::error::{describe, status_of};
+
+/// What a copy function answers for a kind of memory it does not know.
+pub(crate) const UNKNOWN_KIND: isize = -(ffi::FI_ENOSYS as isize);
+const INVALID: isize = -(ffi::FI_EINVAL as isize);
+
+/// How device memory is reached: by the user's functions, or by ours where there are none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Copier {
+    from: Option<CopyFromFn>,
+    to: Option<CopyToFn>,
+}
+
+/// A copy that did not come off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyError {
+    function: &'static str,
+    iface: u32,
+    address: u64,
+    size: usize,
+    answer: isize,
+}
+
+impl CopyError {
+    /// What the operation that needed the copy gets.
+    pub(crate) fn status(&self) -> Status {
+        match i32::try_from(-self.answer).map(status_of) {
+            Ok(status) if self.answer < 0 && !status.is_ok() && !status.is_again() => status,
+            _ => Status::ERROR,
+        }
+    }
+}
+
+impl fmt::Display for CopyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CopyError {
+            function,
+            iface,
+            address,
+            size,
+            answer,
+        } = *self;
+        write!(
+            f,
+            "{function} of {size} bytes at {address:#x}, interface {iface}, returned {answer}"
+        )?;
+        match i32::try_from(-answer) {
+            Ok(code) if code > 0 => write!(f, " ({})", describe(code)),
+            _ => write!(f, " bytes"),
+        }
+    }
+}
+
+impl Copier {
+    /// The user's functions.
+    pub(crate) fn new(ops: &OverrideOps) -> Copier {
+        Copier {
+            from: ops.copy_from_hmem_iov,
+            to: ops.copy_to_hmem_iov,
+        }
+    }
+
+    /// Whether the user gave any function.
+    pub(crate) fn is_overridden(&self) -> bool {
+        self.from.is_some() || self.to.is_some()
+    }
+
+    /// Whether memory of a kind can be reached at all, as far as can be known before trying.
+    pub(crate) fn may_reach(&self, iface: u32) -> bool {
+        self.is_overridden() || iface == hmem_iface::SYSTEM || reaches(iface)
+    }
+
+    /// `copy_from_hmem_iov`, whoever does it.
+    ///
+    /// # Safety
+    /// The arrays have `count` elements, `dest` is writable for `size` bytes, and the runs are memory
+    /// of their kinds.
+    pub(crate) unsafe fn copy_from(
+        &self,
+        dest: *mut c_void,
+        size: usize,
+        iov: *const IoVec,
+        iface: *const u32,
+        count: usize,
+        offset: u64,
+    ) -> isize {
+        match self.from {
+            // SAFETY: the user's function, called as its contract says.
+            Some(from) => unsafe { from(dest, size, iov, iface, count, offset) },
+            // SAFETY: the caller vouches for the arrays.
+            None => unsafe {
+                each_run(iov, iface, count, offset, size, |kind, at, done, n| {
+                    copy(kind, dest.wrapping_byte_add(done), at, n)
+                })
+            },
+        }
+    }
+
+    /// `copy_to_hmem_iov`, whoever does it.
+    ///
+    /// # Safety
+    /// As for [`copy_from`](Self::copy_from), with `src` readable.
+    pub(crate) unsafe fn copy_to(
+        &self,
+        iov: *const IoVec,
+        iface: *const u32,
+        count: usize,
+        offset: u64,
+        src: *const c_void,
+        size: usize,
+    ) -> isize {
+        match self.to {
+            // SAFETY: as above.
+            Some(to) => unsafe { to(iov, iface, count, offset, src, size) },
+            // SAFETY: as above.
+            None => unsafe {
+                each_run(iov, iface, count, offset, size, |kind, at, done, n| {
+                    copy(kind, at, src.wrapping_byte_add(done).cast_mut(), n)
+                })
+            },
+        }
+    }
+
+    /// Copies `size` bytes of device memory at `at` to `dest`.
+    ///
+    /// # Safety
+    /// `dest` is writable, and `at` is memory of this kind, for `size` bytes.
+    pub(crate) unsafe fn read(
+        &self,
+        iface: u32,
+        at: u64,
+        dest: *mut u8,
+        size: usize,
+    ) -> Result<(), CopyError> {
+        let iov = run(at, size);
+        // SAFETY: one element each; the caller vouches for the memory.
+        let answer = unsafe { self.copy_from(dest.cast(), size, &iov, &iface, 1, 0) };
+        judge("copy_from_hmem_iov", iface, at, size, answer)
+    }
+
+    /// Copies `size` bytes at `src` to device memory at `at`.
+    ///
+    /// # Safety
+    /// `src` is readable, and `at` is memory of this kind, for `size` bytes.
+    pub(crate) unsafe fn write(
+        &self,
+        iface: u32,
+        at: u64,
+        src: *const u8,
+        size: usize,
+    ) -> Result<(), CopyError> {
+        let iov = run(at, size);
+        // SAFETY: one element each; the caller vouches for the memory.
+        let answer = unsafe { self.copy_to(&iov, &iface, 1, 0, src.cast(), size) };
+        judge("copy_to_hmem_iov", iface, at, size, answer)
+    }
+}
+
+/// Whether our own functions reach memory of a device kind on this machine.
+fn reaches(iface: u32) -> bool {
+    iface == hmem_iface::CUDA && cuda::devices() > 0
+}
+
+fn run(at: u64, size: usize) -> IoVec {
+    IoVec {
+        base: std::ptr::without_provenance_mut(at as usize),
+        len: size,
+    }
+}
+
+/// All bytes or an error: part of a transfer is no transfer.
+fn judge(
+    function: &'static str,
+    iface: u32,
+    address: u64,
+    size: usize,
+    answer: isize,
+) -> Result<(), CopyError> {
+    if usize::try_from(answer) == Ok(size) {
+        return Ok(());
+    }
+    Err(CopyError {
+        function,
+        iface,
+        address,
+        size,
+        answer,
+    })
+}
+
+/// Copies between two addresses of which one may be of a device: 0, or a negative errno.
+///
+/// # Safety
+/// Both are good for `n` bytes, as memory of this process or of that kind.
+unsafe fn copy(iface: u32, to: *mut c_void, from: *mut c_void, n: usize) -> isize {
+    match iface {
+        hmem_iface::SYSTEM => {
+            // SAFETY: the caller vouches for both.
+            unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), n) };
+            0
+        }
+        // SAFETY: likewise; the driver checks the addresses.
+        hmem_iface::CUDA => unsafe { cuda::copy(to, from, n) },
+        _ => UNKNOWN_KIND,
+    }
+}
+
+/// Walks what lies `offset` bytes into the runs, at most `size` bytes of it, and returns how much that
+/// was, or the first error.
+///
+/// # Safety
+/// The arrays have `count` elements.
+unsafe fn each_run(
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+    size: usize,
+    mut visit: impl FnMut(u32, *mut c_void, usize, usize) -> isize,
+) -> isize {
+    if count == 0 || iov.is_null() || iface.is_null() {
+        return if size == 0 { 0 } else { INVALID };
+    }
+    // SAFETY: the caller vouches for both.
+    let (runs, kinds) = unsafe {
+        (
+            std::slice::from_raw_parts(iov, count),
+            std::slice::from_raw_parts(iface, count),
+        )
+    };
+    let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
+    let mut done = 0;
+    for (run, &kind) in runs.iter().zip(kinds) {
+        if skip >= run.len {
+            skip -= run.len;
+            continue;
+        }
+        let n = (run.len - skip).min(size - done);
+        let rc = visit(kind, run.base.wrapping_byte_add(skip), done, n);
+        if rc < 0 {
+            return rc;
+        }
+        done += n;
+        skip = 0;
+        if done == size {
+            break;
+        }
+    }
+    isize::try_from(done).unwrap_or(isize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn iov(bytes: &mut [u8]) -> IoVec {
+        IoVec {
+            base: bytes.as_mut_ptr().cast(),
+            len: bytes.len(),
+        }
+    }
+
+    #[test]
+    fn host_runs_are_walked_from_an_offset() {
+        let (mut a, mut b) = ([1u8, 2, 3], [4u8, 5, 6, 7]);
+        let runs = [iov(&mut a), iov(&mut b)];
+        let kinds = [hmem_iface::SYSTEM; 2];
+        let mut flat = [0u8; 4];
+        let copier = Copier::default();
+        // SAFETY: two runs of arrays that live, and four bytes.
+        let (n, m) = unsafe {
+            (
+                copier.copy_from(
+                    flat.as_mut_ptr().cast(),
+                    4,
+                    runs.as_ptr(),
+                    kinds.as_ptr(),
+                    2,
+                    2,
+                ),
+                copier.copy_to(
+                    runs.as_ptr(),
+                    kinds.as_ptr(),
+                    2,
+                    1,
+                    [9u8, 8, 7].as_ptr().cast(),
+                    3,
+                ),
+            )
+        };
+        assert_eq!((n, flat), (4, [3, 4, 5, 6]));
+        assert_eq!((m, a, b), (3, [1, 9, 8], [7, 5, 6, 7]));
+    }
+
+    #[test]
+    fn past_the_end_there_is_nothing() {
+        let mut a = [1u8, 2, 3];
+        let (runs, mut flat) = ([iov(&mut a)], [0u8; 8]);
+        // SAFETY: one run of an array that lives, and eight bytes.
+        let n = unsafe {
+            Copier::default().copy_from(flat.as_mut_ptr().cast(), 8, runs.as_ptr(), &0, 1, 2)
+        };
+        assert_eq!(n, 1);
+    }
+
+    #[test]
+    fn unknown_kinds_are_refused_by_name() {
+        let mut byte = 0u8;
+        // SAFETY: one byte; the kind is refused before the address is looked at.
+        let error = unsafe { Copier::default().read(77, 0x1000, &mut byte, 1) }.unwrap_err();
+        assert_eq!(error.status(), Status::NOT_SUPPORTED);
+        let text = error.to_string();
+        assert!(
+            text.contains("copy_from_hmem_iov") && text.contains("interface 77"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn fewer_and_more_bytes_are_errors() {
+        for answer in [3, 5, 0] {
+            let error = judge("copy_to_hmem_iov", 1, 0, 4, answer).unwrap_err();
+            assert_eq!(error.status(), Status::ERROR);
+        }
+        assert!(judge("copy_to_hmem_iov", 1, 0, 4, 4).is_ok());
+        // What would read as back-pressure must not be tried again for ever.
+        let error = judge("copy_to_hmem_iov", 1, 0, 4, -(ffi::FI_EAGAIN as isize)).unwrap_err();
+        assert_eq!(error.status(), Status::ERROR);
+    }
+}

@@ -1,0 +1,248 @@
+//! Operations between device memory of this process and memory that the provider reaches at the peer:
+//! through bounce buffers, in pieces.
+
+use std::ptr;
+
+use plugin_api::{AtomicOp, Status};
+
+use super::bounce::{Bounce, Pool};
+use super::mailbox::PIECE;
+use super::staged::{Action, Op, Ops};
+use super::wire::{self, Stand, Start, stand};
+use crate::transport::Transport;
+
+/// A piece in its buffer.
+struct Piece {
+    offset: usize,
+    len: usize,
+    bounce: Bounce,
+    /// Where a fetching atomic's result goes.
+    result: Option<Bounce>,
+    posted: bool,
+}
+
+/// How a piece stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Waits,
+    Over,
+    /// Over, but the provider may still use the buffers.
+    Lost,
+}
+
+impl Piece {
+    fn end(self, step: Step, pool: &mut Pool) {
+        for bounce in [Some(self.bounce), self.result].into_iter().flatten() {
+            match step {
+                Step::Lost => pool.lose(bounce),
+                _ => pool.give_back(bounce),
+            }
+        }
+    }
+}
+
+/// One operation.
+pub(super) struct Local {
+    pub(super) op: usize,
+    pieces: Vec<Piece>,
+}
+
+impl Local {
+    pub(super) fn new(op: usize) -> Local {
+        Local {
+            op,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Takes it as far as it goes now; returns the steps made.
+    pub(super) fn advance(&mut self, t: &Transport, ops: &mut Ops, pool: &mut Pool) -> usize {
+        let Some(op) = ops.at(self.op) else { return 0 };
+        // SAFETY: endpoints live as long as operations to them.
+        if let Some(status) = unsafe { op.endpoint.as_ref() }.failure() {
+            op.fail(status, || String::from("its peer is gone"));
+        }
+        let mut steps = 0;
+        let mut index = 0;
+        while let Some(piece) = self.pieces.get_mut(index) {
+            match step(t, op, piece) {
+                Step::Waits => index += 1,
+                over => {
+                    self.pieces.swap_remove(index).end(over, pool);
+                    op.live -= 1;
+                    steps += 1;
+                }
+            }
+        }
+        steps + self.begin(t, op, pool)
+    }
+
+    fn begin(&mut self, t: &Transport, op: &mut Op, pool: &mut Pool) -> usize {
+        let most = PIECE.min(t.put_limit).min(t.get_limit);
+        let mut steps = 0;
+        while op.next < op.size {
+            let len = op.piece(most);
+            if matches!(op.action, Action::Atomic { .. }) && len < op.size {
+                let size = op.size;
+                op.fail(Status::VALUE_OUT_OF_BOUNDS, || {
+                    format!("an atomic on {size} bytes goes through a buffer of {most}")
+                });
+                break;
+            }
+            let Some(piece) = lend(op, len, pool) else {
+                break;
+            };
+            let mut piece = piece;
+            op.next += len;
+            if !matches!(op.action, Action::Get) {
+                // SAFETY: the source is good for the operation's size, the buffer for a piece.
+                let read = unsafe { op.local.read(piece.offset, piece.bounce.pointer(), len) };
+                if let Err(error) = read {
+                    op.failed_copy(error);
+                    piece.end(Step::Over, pool);
+                    break;
+                }
+            }
+            steps += 1;
+            match step(t, op, &mut piece) {
+                Step::Waits => {
+                    op.live += 1;
+                    self.pieces.push(piece);
+                }
+                // The same buffer, still in the cache, takes the next piece.
+                over => piece.end(over, pool),
+            }
+        }
+        steps
+    }
+}
+
+fn lend(op: &Op, len: usize, pool: &mut Pool) -> Option<Piece> {
+    let bounce = pool.lend()?;
+    let result = match op.action {
+        Action::Atomic { fetch: true, .. } => match pool.lend() {
+            None => {
+                pool.give_back(bounce);
+                return None;
+            }
+            lent => lent,
+        },
+        _ => None,
+    };
+    Some(Piece {
+        offset: op.next,
+        len,
+        bounce,
+        result,
+        posted: false,
+    })
+}
+
+fn step(t: &Transport, op: &mut Op, piece: &mut Piece) -> Step {
+    if !piece.posted {
+        if !op.status.is_ok() {
+            return Step::Over;
+        }
+        // SAFETY: the buffers stay until the flag says that nobody uses them.
+        match unsafe { post(t, op, piece) } {
+            Start::Started => piece.posted = true,
+            Start::Later => return Step::Waits,
+            Start::Failed(status) => {
+                op.fail(status, || String::from("the transfer was refused"));
+                return Step::Over;
+            }
+        }
+    }
+    match stand(piece.bounce.flag()) {
+        Stand::Pending => Step::Waits,
+        Stand::Failed(status) => {
+            op.fail(status, || String::from("the transfer failed"));
+            // SAFETY: endpoints live as long as operations to them.
+            match unsafe { op.endpoint.as_ref() }.failure() {
+                Some(_) => Step::Lost,
+                None => Step::Over,
+            }
+        }
+        Stand::Done => {
+            let buffer = piece.result.as_ref().unwrap_or(&piece.bounce).pointer();
+            // SAFETY: the buffer holds the piece; the destination is good for the operation's size.
+            let written = unsafe {
+                match op.action {
+                    Action::Get => op.local.write(piece.offset, buffer, piece.len),
+                    Action::Atomic { fetch: true, .. } => op.result.write(0, buffer, piece.len),
+                    _ => Ok(()),
+                }
+            };
+            if let Err(error) = written {
+                op.failed_copy(error);
+            }
+            Step::Over
+        }
+    }
+}
+
+/// # Safety
+/// The buffers of the piece stay until its flag is no longer pending.
+unsafe fn post(t: &Transport, op: &Op, piece: &Piece) -> Start {
+    let (buffer, flag) = (piece.bounce.pointer(), piece.bounce.flag());
+    let at = op.address.wrapping_add(piece.offset as u64);
+    let none = ptr::null_mut();
+    // SAFETY: as the caller vouches; the endpoint is live.
+    unsafe {
+        match op.action {
+            Action::Put => t.wire_put(op.endpoint, buffer, at, &op.remote, piece.len, flag),
+            Action::Get => t.wire_get(op.endpoint, buffer, at, &op.remote, piece.len, flag),
+            Action::Atomic {
+                datatype,
+                op: code,
+                fetch,
+                compare,
+            } => wire::start(flag, |told| {
+                let count = piece.len / datatype.size();
+                let result = piece.result.as_ref().map_or(none, |r| r.pointer().cast());
+                let operands = buffer.cast();
+                if code == AtomicOp::Cswap {
+                    let mut value = 0u64;
+                    ptr::copy_nonoverlapping(buffer, (&raw mut value).cast(), piece.len.min(8));
+                    t.atomic_cswapv(
+                        op.endpoint,
+                        value,
+                        compare,
+                        result,
+                        at,
+                        none.cast(),
+                        &op.remote,
+                        datatype,
+                        Some(told),
+                    )
+                } else if fetch {
+                    t.atomic_fopv(
+                        op.endpoint,
+                        operands,
+                        result,
+                        at,
+                        none.cast(),
+                        none.cast(),
+                        &op.remote,
+                        datatype,
+                        code,
+                        count,
+                        Some(told),
+                    )
+                } else {
+                    t.atomic_opv(
+                        op.endpoint,
+                        operands,
+                        at,
+                        none.cast(),
+                        &op.remote,
+                        datatype,
+                        code,
+                        count,
+                        Some(told),
+                    )
+                }
+            }),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The mailbox through which initiators ask a target's agent for work on its staged windows.
+//!
+//! Host memory of the target, registered when its first staged region is: a header, and lanes. An
+//! initiator takes a lane (a compare-and-swap of the owner word), writes requests into its slots with
+//! puts, reads the replies with gets, and gives the lane back. Everything that crosses is started by
+//! the initiator; the target only reads and writes its own memory, so it needs no way back, and its
+//! agent no call of the provider.
+//!
+//! Bytes of one put may become visible in any order, and a get may read while the agent writes. A
+//! request and a reply therefore carry a hash of their words: one that is not whole yet is not there
+//! yet. Data too long for a request goes to the slot's data, complete before its request is put.
+//!
+//! ```text
+//! header: MAGIC, lanes, bytes of a slot's data
+//! lane:   owner word: LOCKED while taken, and the number of requests served
+//!         SLOTS replies of 4 words: number and status, result, hash
+//!         SLOTS requests of 32 words
+//!         SLOTS data buffers
+//! ```
+
+use plugin_api::{AtomicOp, Datatype};
+
+/// First word of the header; the digits change with the layout.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB01");
+/// Bytes of the header.
+pub(super) const HEADER: usize = 64;
+/// Requests of one lane that may be under way.
+pub(super) const SLOTS: usize = 8;
+/// Most bytes of a slot's data. Small enough to stay in a core's cache between the copy and the wire,
+/// large enough that the requests between two pieces do not show.
+pub(super) const PIECE: usize = 128 << 10;
+/// Words of a request, the first [`HEAD`] before its inline data.
+pub(super) const REQUEST: usize = 32;
+/// Words before a request's inline data.
+pub(super) const HEAD: usize = 8;
+/// Most bytes that travel within a request.
+pub(super) const INLINE: usize = (REQUEST - HEAD) * 8;
+/// Words of a reply.
+pub(super) const REPLY: usize = 4;
+/// Set in the owner word while the lane is taken.
+pub(super) const LOCKED: u64 = 1 << 63;
+
+const REPLIES: usize = 64;
+const REQUESTS: usize = 512;
+const DATA: usize = 4096;
+
+/// Where the parts of a mailbox are, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) lanes: usize,
+    pub(super) piece: usize,
+}
+
+impl Plan {
+    /// A mailbox of `lanes` lanes whose pieces are no longer than transfers may be.
+    pub(super) fn new(lanes: usize, limit: usize) -> Plan {
+        Plan {
+            lanes: lanes.max(1),
+            // Whole elements of every type.
+            piece: (PIECE.min(limit) / 64 * 64).max(64),
+        }
+    }
+
+    /// The plan that a target announces.
+    pub(super) fn read(header: &[u64]) -> Option<Plan> {
+        match *header {
+            [MAGIC, lanes, piece, ..] => Some(Plan {
+                lanes: usize::try_from(lanes)
+                    .ok()
+                    .filter(|l| (1..=4096).contains(l))?,
+                piece: usize::try_from(piece)
+                    .ok()
+                    .filter(|p| (64..=PIECE).contains(p) && p.is_multiple_of(64))?,
+            }),
+            _ => None,
+        }
+    }
+
+    pub(super) fn lane(&self, lane: usize) -> usize {
+        HEADER + lane * (DATA + SLOTS * self.piece)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lane(self.lanes)
+    }
+
+    pub(super) fn owner(&self, lane: usize) -> usize {
+        self.lane(lane)
+    }
+
+    pub(super) fn reply(&self, lane: usize, slot: usize) -> usize {
+        self.lane(lane) + REPLIES + slot * REPLY * 8
+    }
+
+    pub(super) fn request(&self, lane: usize, slot: usize) -> usize {
+        self.lane(lane) + REQUESTS + slot * REQUEST * 8
+    }
+
+    pub(super) fn data(&self, lane: usize, slot: usize) -> usize {
+        self.lane(lane) + DATA + slot * self.piece
+    }
+}
+
+const _: () = assert!(REPLIES + SLOTS * REPLY * 8 <= REQUESTS);
+const _: () = assert!(REQUESTS + SLOTS * REQUEST * 8 <= DATA);
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    /// Data to the device.
+    Put,
+    /// Device to data.
+    Get,
+    /// An atomic; `fetch` if what was there is wanted.
+    Atomic {
+        datatype: Datatype,
+        op: AtomicOp,
+        fetch: bool,
+    },
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// Its number in the lane, from 1.
+    pub(super) number: u64,
+    pub(super) task: Task,
+    /// The region, by the generation in its handle.
+    pub(super) region: u32,
+    /// Address on the device.
+    pub(super) address: u64,
+    /// Bytes there.
+    pub(super) size: u64,
+    /// What a compare-and-swap compares with.
+    pub(super) compare: u64,
+    /// Whether the operands or data stand in the request.
+    pub(super) inline: bool,
+}
+
+/// The words of a request, as they travel.
+pub(super) type Words = [u64; REQUEST];
+
+impl Request {
+    /// Words of inline data.
+    fn inline_words(&self) -> usize {
+        if self.inline {
+            (self.size as usize).div_ceil(8)
+        } else {
+            0
+        }
+    }
+
+    /// Writes everything but the inline data, which is there already, and returns the bytes to put.
+    pub(super) fn seal(&self, words: &mut Words) -> usize {
+        let (kind, datatype, op) = match self.task {
+            Task::Put => (1, 0, 0),
+            Task::Get => (2, 0, 0),
+            Task::Atomic {
+                datatype,
+                op,
+                fetch,
+            } => (3 + u64::from(fetch), datatype as u64, op as u64),
+        };
+        words[0] = self.number;
+        words[1] = kind | datatype << 8 | op << 16 | u64::from(self.inline) << 24;
+        words[2] = u64::from(self.region);
+        words[3] = self.address;
+        words[4] = self.size;
+        words[5] = self.compare;
+        words[6] = 0;
+        let used = HEAD + self.inline_words();
+        words[7] = hash(words[..7].iter().chain(&words[HEAD..used]));
+        used * 8
+    }
+
+    /// Reads the request with this number; `None` while it is not whole.
+    pub(super) fn open(number: u64, words: &Words) -> Option<Request> {
+        if words[0] != number {
+            return None;
+        }
+        let code = |shift: u32| (words[1] >> shift) as u32 & 0xff;
+        let task = match code(0) {
+            1 => Task::Put,
+            2 => Task::Get,
+            kind @ (3 | 4) => Task::Atomic {
+                datatype: Datatype::try_from(code(8)).ok()?,
+                op: AtomicOp::try_from(code(16)).ok()?,
+                fetch: kind == 4,
+            },
+            _ => return None,
+        };
+        let request = Request {
+            number,
+            task,
+            region: u32::try_from(words[2]).ok()?,
+            address: words[3],
+            size: words[4],
+            compare: words[5],
+            inline: code(24) != 0,
+        };
+        if request.inline && request.size > INLINE as u64 {
+            return None;
+        }
+        let used = HEAD + request.inline_words();
+        (words[7] == hash(words[..7].iter().chain(&words[HEAD..used]))).then_some(request)
+    }
+}
+
+/// An answer: what became of a request, and a short result.
+pub(super) fn seal_reply(number: u64, status: i32, result: u64) -> [u64; REPLY] {
+    let head = (number << 32) | u64::from(status as u32);
+    [head, result, hash([&head, &result].into_iter()), 0]
+}
+
+/// Reads the answer to the request with this number; `None` while it is not whole.
+pub(super) fn open_reply(number: u64, words: &[u64]) -> Option<(i32, u64)> {
+    let [head, result, check, ..] = *words else {
+        return None;
+    };
+    let whole = head >> 32 == number & 0xffff_ffff && check == hash([&head, &result].into_iter());
+    whole.then_some((head as u32 as i32, result))
+}
+
+/// Tells words that belong together from words of two times. (Multiplication by an odd constant and
+/// rotation, as in FxHash.)
+fn hash<'a>(words: impl Iterator<Item = &'a u64>) -> u64 {
+    words.fold(0x51_7c_c1_b7_27_22_0a_95, |h: u64, w| {
+        (h.rotate_left(23) ^ w).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(task: Task, inline: bool) -> Request {
+        Request {
+            number: 7,
+            task,
+            region: 3,
+            address: 0x1000,
+            size: 24,
+            compare: 5,
+            inline,
+        }
+    }
+
+    #[test]
+    fn requests_travel() {
+        let atomic = Task::Atomic {
+            datatype: Datatype::Double,
+            op: AtomicOp::Sum,
+            fetch: true,
+        };
+        for task in [Task::Put, Task::Get, atomic] {
+            for inline in [false, true] {
+                let mut words = [9; REQUEST];
+                let bytes = request(task, inline).seal(&mut words);
+                assert_eq!(bytes, if inline { 88 } else { 64 });
+                assert_eq!(Request::open(7, &words), Some(request(task, inline)));
+                assert_eq!(Request::open(8, &words), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_half_written_is_not_there() {
+        let mut new = [9; REQUEST];
+        request(Task::Put, true).seal(&mut new);
+        // Any word may come last.
+        for late in 0..11 {
+            let mut words = new;
+            words[late] = words[late].wrapping_sub(1);
+            assert_eq!(Request::open(7, &words), None, "word {late}");
+        }
+    }
+
+    #[test]
+    fn replies_travel() {
+        let words = seal_reply(9, -18, 44);
+        assert_eq!(open_reply(9, &words), Some((-18, 44)));
+        assert_eq!(open_reply(8, &words), None);
+        assert_eq!(open_reply(9, &[words[0], 45, words[2], 0]), None);
+    }
+
+    #[test]
+    fn the_parts_lie_apart() {
+        let plan = Plan::new(3, 1000);
+        assert_eq!(plan.piece, 960);
+        assert!(plan.reply(0, SLOTS) <= plan.request(0, 0));
+        assert!(plan.request(0, SLOTS) <= plan.data(0, 0));
+        assert_eq!(plan.data(0, SLOTS), plan.lane(1));
+        let header = [MAGIC, 3, 960, 0, 0, 0, 0, 0];
+        assert_eq!(Plan::read(&header), Some(plan));
+        assert_eq!(Plan::read(&[MAGIC, 0, 960]), None);
+        assert_eq!(Plan::read(&[MAGIC, 3, 1 << 40]), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! Offering the user's copy functions to the provider (`FI_SET_OPS_HMEM_OVERRIDE`, man fi_domain).
+//!
+//! libfabric's functions get one kind and a device for all runs where the user's get a kind per run, and
+//! no pointer of ours; so there is a fixed number of pairs that translate, one for each domain that has
+//! overrides.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use libfabric_sys as ffi;
+use plugin_api::IoVec;
+
+use super::copy::Copier;
+
+/// Runs whose kinds are kept on the stack.
+const FEW: usize = 16;
+/// Domains of one process whose overrides a provider can have.
+const PAIRS: usize = 4;
+
+static TAKEN: [Mutex<Option<Copier>>; PAIRS] = [const { Mutex::new(None) }; PAIRS];
+
+fn copier(pair: usize) -> Copier {
+    let copier = TAKEN[pair].lock().unwrap_or_else(PoisonError::into_inner);
+    copier.unwrap_or_default()
+}
+
+/// `struct fi_hmem_override_ops`, as every release that has it has it.
+#[repr(C)]
+struct ProviderOps {
+    size: usize,
+    copy_from_hmem_iov:
+        unsafe extern "C" fn(*mut c_void, usize, c_int, u64, *const IoVec, usize, u64) -> isize,
+    copy_to_hmem_iov:
+        unsafe extern "C" fn(c_int, u64, *const IoVec, usize, u64, *const c_void, usize) -> isize,
+}
+
+/// The same kind for each of `count` runs.
+fn with_kinds<R>(iface: c_int, count: usize, call: impl FnOnce(*const u32) -> R) -> R {
+    let iface = u32::try_from(iface).unwrap_or(u32::MAX);
+    if count <= FEW {
+        call([iface; FEW].as_ptr())
+    } else {
+        call(vec![iface; count].as_ptr())
+    }
+}
+
+unsafe extern "C" fn from<const PAIR: usize>(
+    dest: *mut c_void,
+    size: usize,
+    iface: c_int,
+    _device: u64,
+    iov: *const IoVec,
+    count: usize,
+    offset: u64,
+) -> isize {
+    // SAFETY: the provider's arguments, as its man page has them.
+    with_kinds(iface, count, |kinds| unsafe {
+        copier(PAIR).copy_from(dest, size, iov, kinds, count, offset)
+    })
+}
+
+unsafe extern "C" fn to<const PAIR: usize>(
+    iface: c_int,
+    _device: u64,
+    iov: *const IoVec,
+    count: usize,
+    offset: u64,
+    src: *const c_void,
+    size: usize,
+) -> isize {
+    // SAFETY: as above.
+    with_kinds(iface, count, |kinds| unsafe {
+        copier(PAIR).copy_to(iov, kinds, count, offset, src, size)
+    })
+}
+
+const fn ops<const PAIR: usize>() -> ProviderOps {
+    ProviderOps {
+        size: size_of::<ProviderOps>(),
+        copy_from_hmem_iov: from::<PAIR>,
+        copy_to_hmem_iov: to::<PAIR>,
+    }
+}
+
+static OPS: [ProviderOps; PAIRS] = [ops::<0>(), ops::<1>(), ops::<2>(), ops::<3>()];
+
+/// A pair that a provider may have.
+#[derive(Default)]
+pub(super) struct Offer {
+    pair: Option<usize>,
+    taken: bool,
+}
+
+impl Offer {
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Has the provider use `copier` from now on. Returns what it answered.
+    ///
+    /// # Safety
+    /// `domain` is live.
+    pub(super) unsafe fn make(&mut self, domain: *mut ffi::fid_domain, copier: Copier) -> c_int {
+        let pair = match self.pair {
+            Some(pair) => pair,
+            None => {
+                let free = TAKEN
+                    .iter()
+                    .position(|t| t.lock().unwrap_or_else(PoisonError::into_inner).is_none());
+                let Some(pair) = free else {
+                    return -(ffi::FI_ENOSYS as c_int);
+                };
+                self.pair = Some(pair);
+                pair
+            }
+        };
+        *TAKEN[pair].lock().unwrap_or_else(PoisonError::into_inner) = Some(copier);
+        if self.taken {
+            // The provider has the pair already, which now means the new functions.
+            return 0;
+        }
+        let ops: *const ProviderOps = &OPS[pair];
+        // SAFETY: a live domain; the structure that goes with the name, which is static.
+        let rc = unsafe {
+            ffi::fi_set_ops(
+                (&raw mut (*domain).fid).cast(),
+                c"hmem_override_ops".as_ptr(),
+                0,
+                ops.cast_mut().cast(),
+                std::ptr::null_mut(),
+            )
+        };
+        self.taken = rc == 0;
+        rc
+    }
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        if let Some(pair) = self.pair {
+            *TAKEN[pair].lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}

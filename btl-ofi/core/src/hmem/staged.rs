@@ -1,0 +1,253 @@
+//! Operations that touch device memory by copies: what is asked, where the bytes are on this side, and
+//! how far they are.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use plugin_api::{AtomicOp, Datatype, Status};
+
+use super::copy::CopyError;
+use super::region::DeviceRegion;
+use crate::address::Handle;
+use crate::endpoint::Endpoint;
+use crate::record::Record;
+
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    Put,
+    Get,
+    Atomic {
+        datatype: Datatype,
+        op: AtomicOp,
+        fetch: bool,
+        compare: u64,
+    },
+}
+
+/// An operation as its caller asked for it, before anything is known of its memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Ask {
+    pub(crate) action: Action,
+    /// Source of a put, destination of a get, operands of an atomic.
+    pub(crate) local: *mut c_void,
+    pub(crate) local_handle: *mut plugin_api::Handle,
+    /// The one operand, where the caller passed it by value.
+    pub(crate) value: Option<u64>,
+    /// Destination of a fetch.
+    pub(crate) result: *mut c_void,
+    pub(crate) result_handle: *mut plugin_api::Handle,
+    pub(crate) address: u64,
+    pub(crate) size: usize,
+}
+
+/// A buffer and its handle.
+pub(crate) type Buffer = (*mut c_void, *mut plugin_api::Handle);
+
+/// No buffer.
+pub(crate) const NOWHERE: Buffer = (std::ptr::null_mut(), std::ptr::null_mut());
+
+impl Ask {
+    /// An atomic on `count` elements at `address`: type, operation, whether what was there is wanted,
+    /// and what is compared with; the operands by value or from a buffer, and where the result goes.
+    pub(crate) fn atomic(
+        (datatype, op, fetch, compare): (Datatype, AtomicOp, bool, u64),
+        value: Option<u64>,
+        (local, local_handle): Buffer,
+        (result, result_handle): Buffer,
+        address: u64,
+        count: usize,
+    ) -> Ask {
+        Ask {
+            action: Action::Atomic {
+                datatype,
+                op,
+                fetch,
+                compare,
+            },
+            local,
+            local_handle,
+            value,
+            result,
+            result_handle,
+            address,
+            size: count.saturating_mul(datatype.size()),
+        }
+    }
+}
+
+/// Where bytes are on this side.
+#[derive(Clone)]
+pub(super) enum Side {
+    Nowhere,
+    Value(u64),
+    Host(*mut u8),
+    Device(Arc<DeviceRegion>, u64),
+}
+
+impl Side {
+    pub(super) fn is_device(&self) -> bool {
+        matches!(self, Side::Device(..))
+    }
+
+    /// The bytes from `offset` on, where a transfer may use them as they are.
+    pub(super) fn host(&self, offset: usize) -> Option<*mut u8> {
+        match self {
+            Side::Host(base) => Some(base.wrapping_add(offset)),
+            _ => None,
+        }
+    }
+
+    /// Copies out of it.
+    ///
+    /// # Safety
+    /// It is good for `offset + size` bytes, and `dest` is writable for `size`.
+    pub(super) unsafe fn read(
+        &self,
+        offset: usize,
+        dest: *mut u8,
+        size: usize,
+    ) -> Result<(), CopyError> {
+        match self {
+            Side::Nowhere => {}
+            // SAFETY: a value has 8 bytes; nobody asks for more of it.
+            Side::Value(value) => unsafe {
+                let bytes = value.to_ne_bytes();
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), dest, size.min(8));
+            },
+            // SAFETY: the caller vouches for both.
+            Side::Host(base) => unsafe { std::ptr::copy(base.wrapping_add(offset), dest, size) },
+            Side::Device(region, at) => {
+                let at = at.wrapping_add(offset as u64);
+                // SAFETY: the range was checked to lie in the region.
+                unsafe { region.copier.read(region.iface, at, dest, size)? }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies into it.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read), the other way.
+    pub(super) unsafe fn write(
+        &self,
+        offset: usize,
+        src: *const u8,
+        size: usize,
+    ) -> Result<(), CopyError> {
+        match self {
+            Side::Nowhere | Side::Value(_) => {}
+            // SAFETY: the caller vouches for both.
+            Side::Host(base) => unsafe { std::ptr::copy(src, base.wrapping_add(offset), size) },
+            Side::Device(region, at) => {
+                let at = at.wrapping_add(offset as u64);
+                // SAFETY: the range was checked to lie in the region.
+                unsafe { region.copier.write(region.iface, at, src, size)? }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An operation under way.
+pub(super) struct Op {
+    /// The caller's completion, in the pool of `context`: a peer that is given up reports it there.
+    pub(super) record: NonNull<Record>,
+    /// The context it counts in, by its index.
+    pub(super) context: usize,
+    pub(super) endpoint: NonNull<Endpoint>,
+    pub(super) action: Action,
+    pub(super) local: Side,
+    pub(super) result: Side,
+    pub(super) remote: Handle,
+    pub(super) address: u64,
+    pub(super) size: usize,
+    /// Bytes of which pieces were begun.
+    pub(super) next: usize,
+    /// Pieces begun and not over.
+    pub(super) live: u32,
+    pub(super) status: Status,
+    /// Why it failed.
+    pub(super) what: String,
+}
+
+// SAFETY: the pointers belong to the caller until completion, and to whoever drives meanwhile.
+unsafe impl Send for Op {}
+
+impl Op {
+    /// Remembers the first failure, after which no further piece is begun.
+    pub(super) fn fail(&mut self, status: Status, what: impl FnOnce() -> String) {
+        if self.status.is_ok() {
+            self.status = status;
+            self.what = what();
+        }
+        self.next = self.size;
+    }
+
+    pub(super) fn failed_copy(&mut self, error: CopyError) {
+        self.fail(error.status(), || error.to_string());
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.live == 0 && self.next >= self.size
+    }
+
+    /// Bytes of the next piece.
+    pub(super) fn piece(&self, most: usize) -> usize {
+        (self.size - self.next).min(most)
+    }
+}
+
+/// The operations under way, by small numbers.
+#[derive(Default)]
+pub(super) struct Ops {
+    all: Vec<Option<Box<Op>>>,
+    free: Vec<usize>,
+}
+
+impl Ops {
+    pub(super) fn insert(&mut self, op: Box<Op>) -> usize {
+        match self.free.pop() {
+            Some(index) => {
+                self.all[index] = Some(op);
+                index
+            }
+            None => {
+                self.all.push(Some(op));
+                self.all.len() - 1
+            }
+        }
+    }
+
+    pub(super) fn at(&mut self, index: usize) -> Option<&mut Op> {
+        self.all.get_mut(index)?.as_deref_mut()
+    }
+
+    /// Takes an operation out once it is over.
+    pub(super) fn take_over(&mut self, index: usize) -> Option<Box<Op>> {
+        let slot = self.all.get_mut(index)?;
+        if !slot.as_ref()?.is_over() {
+            return None;
+        }
+        self.free.push(index);
+        slot.take()
+    }
+}
+
+impl Op {
+    /// The operation's name, for people.
+    pub(super) fn name(&self) -> &'static str {
+        match self.action {
+            Action::Put => "a put",
+            Action::Get => "a get",
+            Action::Atomic {
+                op: AtomicOp::Cswap,
+                ..
+            } => "a compare-and-swap",
+            Action::Atomic { fetch: true, .. } => "a fetching atomic",
+            Action::Atomic { .. } => "an atomic",
+        }
+    }
+}

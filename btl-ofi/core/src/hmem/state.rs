@@ -1,0 +1,275 @@
+//! What a transport keeps for device memory, and the driving of operations on it.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+
+use plugin_api::Status;
+
+use super::agent::Agent;
+use super::bounce::Pool;
+use super::channel::Channel;
+use super::copy::Copier;
+use super::local::Local;
+use super::offer::Offer;
+use super::staged::{Op, Ops};
+use crate::address::Handle;
+use crate::endpoint::Endpoint;
+use crate::registration::Region;
+use crate::transport::Transport;
+
+/// The operations of one transport on device memory, and its agent.
+#[derive(Default)]
+pub(crate) struct Hmem {
+    /// How many reasons there are to drive: operations, channels with a lane, an agent. Progress looks
+    /// at it every time, and at nothing else of this.
+    awake: AtomicU32,
+    /// Operations issued and not yet looked at.
+    incoming: Mutex<VecDeque<Box<Op>>>,
+    driver: Mutex<Driver>,
+    pub(super) copier: Mutex<Copier>,
+    /// The user's functions as the provider has them.
+    pub(super) offer: Mutex<Offer>,
+    serving: Mutex<Option<Serving>>,
+}
+
+/// The agent, with what keeps it going.
+struct Serving {
+    agent: Arc<Agent>,
+    mailbox: Region,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Driver {
+    ops: Ops,
+    channels: Vec<Box<Channel>>,
+    locals: Vec<Local>,
+    pool: Pool,
+    /// Numbers of operations that are over.
+    over: Vec<usize>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hmem {
+    /// Whether progress has anything to do here.
+    #[inline]
+    pub(crate) fn is_awake(&self) -> bool {
+        // Relaxed: what is missed now is seen next time, and the mutexes order the rest.
+        self.awake.load(Ordering::Relaxed) != 0
+    }
+
+    pub(super) fn copier(&self) -> Copier {
+        *lock(&self.copier)
+    }
+
+    /// Whether the provider has taken the user's functions.
+    pub(super) fn is_offered(&self) -> bool {
+        lock(&self.offer).is_taken()
+    }
+
+    /// The mailbox in which peers ask for work on staged regions; made when first wanted.
+    pub(super) fn mailbox(
+        &self,
+        make: impl FnOnce() -> Option<(Agent, bool)>,
+        register: impl FnOnce(&Agent) -> Result<Region, crate::error::Error>,
+    ) -> Result<Handle, crate::error::Error> {
+        let mut serving = lock(&self.serving);
+        if let Some(serving) = &*serving {
+            return Ok(serving.mailbox.handle());
+        }
+        let no_memory = || crate::error::Error::OutOfMemory("the mailbox for device memory");
+        let (agent, threaded) = make().ok_or_else(no_memory)?;
+        let mailbox = register(&agent)?;
+        let handle = mailbox.handle();
+        let agent = Arc::new(agent);
+        let thread = if threaded {
+            let agent = Arc::clone(&agent);
+            let named = std::thread::Builder::new().name(String::from("btl-ofi-hmem"));
+            let spawned = named.spawn(move || agent.run());
+            spawned
+                .inspect_err(|e| tracing::warn!("no thread for device memory: {e}"))
+                .ok()
+        } else {
+            None
+        };
+        self.awake.fetch_add(1, Ordering::Relaxed);
+        *serving = Some(Serving {
+            agent,
+            mailbox,
+            thread,
+        });
+        Ok(handle)
+    }
+
+    /// Ends the agent and its registration. Buffers that the provider may still use stay.
+    pub(crate) fn shut(&self) {
+        let serving = lock(&self.serving).take();
+        if let Some(Serving {
+            agent,
+            mailbox,
+            thread,
+        }) = serving
+        {
+            agent.stop();
+            if let Some(thread) = thread
+                && thread.join().is_err()
+            {
+                tracing::error!("the thread for device memory panicked");
+            }
+            if let Err(e) = mailbox.close() {
+                tracing::warn!("{e}");
+            }
+        }
+    }
+
+    pub(super) fn issue(&self, op: Box<Op>) -> Result<(), Box<Op>> {
+        let mut incoming = lock(&self.incoming);
+        if incoming.try_reserve(1).is_err() {
+            return Err(op);
+        }
+        incoming.push_back(op);
+        self.awake.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Driver {
+    /// Sorts an operation in.
+    fn accept(&mut self, op: Box<Op>, own: u32) {
+        let (endpoint, remote) = (op.endpoint, op.remote);
+        let index = self.ops.insert(op);
+        if !remote.is_staged() {
+            self.locals.push(Local::new(index));
+            return;
+        }
+        let mailbox = remote.as_live();
+        let known = self.channels.iter_mut().find(|c| {
+            c.endpoint == endpoint
+                && c.mailbox.key() == mailbox.key()
+                && c.mailbox.base() == mailbox.base()
+        });
+        match known {
+            Some(channel) => channel.push(index),
+            None => {
+                // Initiators start their search for a lane at different ones.
+                let lane = own as usize % 61;
+                let mut channel = Box::new(Channel::new(endpoint, mailbox, lane));
+                channel.push(index);
+                self.channels.push(channel);
+            }
+        }
+    }
+
+    fn advance(&mut self, t: &Transport) -> usize {
+        let Driver {
+            ops,
+            channels,
+            locals,
+            pool,
+            over,
+        } = self;
+        let mut steps = 0;
+        locals.retain_mut(|local| {
+            steps += local.advance(t, ops, pool);
+            let is_over = ops.at(local.op).is_none_or(|op| op.is_over());
+            if is_over {
+                over.push(local.op);
+            }
+            !is_over
+        });
+        for channel in channels {
+            steps += channel.advance(t, ops, pool, over);
+            let busy = channel.is_busy();
+            if busy && !channel.counted {
+                t.hmem.awake.fetch_add(1, Ordering::Relaxed);
+            } else if !busy && channel.counted {
+                t.hmem.awake.fetch_sub(1, Ordering::Relaxed);
+            }
+            channel.counted = busy;
+        }
+        steps
+    }
+}
+
+impl Transport {
+    /// Serves peers, and takes this process's operations on device memory as far as they go now.
+    /// Gives way to another thread that is at it. Returns the steps made.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn drive(&self) -> usize {
+        let agent = match self.hmem.serving.try_lock() {
+            Ok(serving) => serving.as_ref().map(|s| Arc::clone(&s.agent)),
+            Err(_) => None,
+        };
+        let mut steps = agent.map_or(0, |agent| agent.serve());
+        let mut driver = match self.hmem.driver.try_lock() {
+            Ok(driver) => driver,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return steps,
+        };
+        // Transfers started below must not run callbacks while the driver is locked: those may issue
+        // operations on device memory, or wait for some.
+        let context = self.context();
+        let nested = context.delivering.swap(true, Ordering::Relaxed);
+        loop {
+            let op = lock(&self.hmem.incoming).pop_front();
+            let Some(op) = op else { break };
+            driver.accept(op, self.own.pid);
+        }
+        steps += driver.advance(self);
+        let Driver { over, ops, .. } = &mut *driver;
+        let finished: Vec<Box<Op>> = over.drain(..).filter_map(|i| ops.take_over(i)).collect();
+        drop(driver);
+        if !nested {
+            context.delivering.store(false, Ordering::Relaxed);
+        }
+        for op in finished {
+            self.hmem.awake.fetch_sub(1, Ordering::Relaxed);
+            self.finish(&op);
+            steps += 1;
+        }
+        steps
+    }
+
+    /// Reports an operation that is over.
+    fn finish(&self, op: &Op) {
+        let context = &self.contexts[op.context];
+        let finished = {
+            let mut state = context.state.lock();
+            if op.status.is_ok() {
+                state.completed += 1;
+            } else {
+                state.failed += 1;
+            }
+            // SAFETY: taken from this pool when the operation was issued, and given back here only.
+            unsafe { state.pool.give_back(op.record) }
+        };
+        let status = match op.status {
+            s if s.is_ok() => Status::SUCCESS,
+            // A failed operation is over: it must not look like back-pressure.
+            s if s.is_again() => Status::ERROR,
+            s => s,
+        };
+        if !status.is_ok() {
+            let proc = NonNull::new(finished.tag.endpoint())
+                // SAFETY: tags are made from endpoints that outlive their operations.
+                .map_or(u64::MAX, |e: NonNull<Endpoint>| unsafe { e.as_ref() }.proc);
+            tracing::warn!(
+                "{} on {} bytes of device memory, process {proc}: {} [{status}]",
+                op.name(),
+                op.size,
+                op.what
+            );
+            if finished.function.is_none() {
+                self.lose(finished.tag, 1, status, &op.what);
+            }
+        }
+        self.deliver(context, &[finished], status);
+    }
+}

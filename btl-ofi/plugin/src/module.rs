@@ -1,6 +1,7 @@
 //! The module's table: each function converts, calls the transport, converts back.
 
 mod atomics;
+mod hmem;
 mod rma;
 
 use std::ffi::c_void;
@@ -39,6 +40,11 @@ static TABLE: ModuleVtable = ModuleVtable {
     atomic_cswapv: Some(atomics::atomic_cswapv),
     stats: Some(stats),
     finalize: Some(finalize),
+    set_overrides: Some(hmem::set_overrides),
+    register_hmem: Some(hmem::register_hmem),
+    copy_from_hmem_iov: Some(hmem::copy_from_hmem_iov),
+    copy_to_hmem_iov: Some(hmem::copy_to_hmem_iov),
+    query_hmem: Some(hmem::query_hmem),
 };
 
 /// What the host's [`Module`] is: the two pointers it knows, and ours behind them.
@@ -311,22 +317,36 @@ unsafe extern "C" fn register_mem(
             return Status::BAD_PARAM;
         };
         // SAFETY: by contract the memory stays until deregister_mem.
-        let region = match unsafe { module.transport.register(base, size, access) } {
-            Ok(region) => region,
-            Err(e) => {
-                tracing::info!("{e}");
-                return e.status();
-            }
-        };
-        match module.handles.insert(region) {
-            Ok(pointer) => {
-                // SAFETY: not NULL, and writable by contract.
-                unsafe { *handle = pointer.cast() };
-                Status::SUCCESS
-            }
-            Err(_region) => Status::OUT_OF_RESOURCE,
-        }
+        let registered = unsafe { module.transport.register(base, size, access) };
+        // SAFETY: not NULL, and writable by contract.
+        unsafe { keep(module, registered, handle) }
     })
+}
+
+/// Keeps a region, and gives its handle out.
+///
+/// # Safety
+/// `handle` is writable.
+unsafe fn keep(
+    module: &OfiModule,
+    registered: Result<transport::Region, transport::Error>,
+    handle: *mut *mut Handle,
+) -> Status {
+    let region = match registered {
+        Ok(region) => region,
+        Err(e) => {
+            tracing::info!("{e}");
+            return e.status();
+        }
+    };
+    match module.handles.insert(region) {
+        Ok(pointer) => {
+            // SAFETY: the caller vouches for it.
+            unsafe { *handle = pointer.cast() };
+            Status::SUCCESS
+        }
+        Err(_region) => Status::OUT_OF_RESOURCE,
+    }
 }
 
 unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {

@@ -1,0 +1,146 @@
+//! Device memory: overrides, registration, copies.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use plugin_api::{
+    Access, Endpoint, Handle, HmemInfo, IoVec, Module, OverrideOps, Status, TableHeader, magic,
+};
+
+use super::{keep, known};
+use crate::guard::{guarded, need};
+
+pub(super) unsafe extern "C" fn set_overrides(
+    module: *mut Module,
+    ops: *const OverrideOps,
+) -> Status {
+    guarded("set_overrides", || {
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        if ops.is_null() {
+            module.transport.set_overrides(None);
+            return Status::SUCCESS;
+        }
+        // SAFETY: by contract a table that starts with its header.
+        let Ok(ops) = (unsafe { OverrideOps::check(ops) }) else {
+            return Status::TYPE_MISMATCH;
+        };
+        module.transport.set_overrides(Some(&ops));
+        Status::SUCCESS
+    })
+}
+
+pub(super) unsafe extern "C" fn register_hmem(
+    module: *mut Module,
+    _endpoint: *mut Endpoint,
+    base: *mut c_void,
+    size: usize,
+    access: u32,
+    iface: u32,
+    device: u64,
+    handle: *mut *mut Handle,
+) -> Status {
+    guarded("register_hmem", || {
+        // SAFETY: by contract.
+        let Some(module) = (unsafe { known(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        if handle.is_null() || (base.is_null() && size > 0) {
+            return Status::BAD_PARAM;
+        }
+        let Some(access) = Access::from_bits(access) else {
+            return Status::BAD_PARAM;
+        };
+        // SAFETY: by contract the memory stays until deregister_mem.
+        let registered = unsafe {
+            let transport = &module.transport;
+            transport.register_hmem(base, size, access, iface, device)
+        };
+        // SAFETY: not NULL, and writable by contract.
+        unsafe { keep(module, registered, handle) }
+    })
+}
+
+/// A copy's answer, with a status for what never came to a copy.
+fn answered(name: &'static str, copy: impl FnOnce() -> Option<isize>) -> i64 {
+    let mut answer = None;
+    guarded(name, || {
+        answer = copy();
+        Status::SUCCESS
+    });
+    // What our own checks or a panic refused is an invalid argument (-EINVAL).
+    answer.map_or(-22, |n| n as i64)
+}
+
+pub(super) unsafe extern "C" fn copy_from_hmem_iov(
+    module: *mut Module,
+    dest: *mut c_void,
+    size: usize,
+    hmem_iov: *const IoVec,
+    hmem_iface: *const u32,
+    hmem_iov_count: usize,
+    hmem_iov_offset: u64,
+) -> i64 {
+    answered("copy_from_hmem_iov", || {
+        // SAFETY: by contract.
+        let module = unsafe { known(module) }?;
+        NonNull::new(dest)?;
+        let count = hmem_iov_count;
+        // SAFETY: by contract the arrays have that many elements, and the memory is theirs.
+        Some(unsafe {
+            let transport = &module.transport;
+            transport.copy_from_hmem(dest, size, hmem_iov, hmem_iface, count, hmem_iov_offset)
+        })
+    })
+}
+
+pub(super) unsafe extern "C" fn copy_to_hmem_iov(
+    module: *mut Module,
+    hmem_iov: *const IoVec,
+    hmem_iface: *const u32,
+    hmem_iov_count: usize,
+    hmem_iov_offset: u64,
+    src: *const c_void,
+    size: usize,
+) -> i64 {
+    answered("copy_to_hmem_iov", || {
+        // SAFETY: by contract.
+        let module = unsafe { known(module) }?;
+        NonNull::new(src.cast_mut())?;
+        let count = hmem_iov_count;
+        // SAFETY: as above.
+        Some(unsafe {
+            let transport = &module.transport;
+            transport.copy_to_hmem(hmem_iov, hmem_iface, count, hmem_iov_offset, src, size)
+        })
+    })
+}
+
+pub(super) unsafe extern "C" fn query_hmem(
+    module: *mut Module,
+    iface: u32,
+    info: *mut HmemInfo,
+) -> Status {
+    guarded("query_hmem", || {
+        // SAFETY: by contract.
+        let (module, out) = need!(unsafe { known(module) }, NonNull::new(info));
+        // SAFETY: the caller's record begins with its header.
+        let header = unsafe { *out.as_ptr().cast::<TableHeader>() };
+        if header
+            .check("hmem_info", magic::HMEM_INFO, size_of::<TableHeader>())
+            .is_err()
+        {
+            return Status::TYPE_MISMATCH;
+        }
+        let mut found = module.transport.hmem_info(iface);
+        let size = (header.size as usize).min(size_of::<HmemInfo>());
+        found.header.size = size as u32;
+        // SAFETY: the caller's record has `size` bytes, as its header says.
+        unsafe {
+            ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), out.as_ptr().cast(), size);
+        }
+        Status::SUCCESS
+    })
+}

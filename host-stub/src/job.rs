@@ -9,6 +9,7 @@ use plugin_api::{Status, ThreadLevel};
 use crate::bootstrap::{self, Bootstrap, BootstrapError};
 use crate::comm::{CommError, Hooks, Registry};
 use crate::crt::{self, Level, Runtime, RuntimeError};
+use crate::device::{Devices, LEVEL, Level as DeviceLevel, PRETENDED, Support};
 use crate::loader::{
     self, Component, EndpointRef, Failure, HostServices, LoadError, Plugin, Transport,
     TransportError,
@@ -147,6 +148,8 @@ pub struct Job {
     transport: Transport,
     others: Vec<Transport>,
     endpoints: Vec<EndpointRef>,
+    // Before the transport's last clone: it holds registrations.
+    devices: Arc<Devices>,
     failure: Arc<FirstFailure>,
     params: Arc<Params>,
     /// Ranks of a pretended node; 0 for none.
@@ -251,7 +254,9 @@ impl Job {
             });
         }
         let crowded = is_crowded(bootstrap.as_ref());
+        let devices = devices(&transport, &params)?;
         Ok(Arc::new(Job {
+            devices,
             runtime: Runtime::start(plan, &transport, crowded)?,
             transport,
             others: transports,
@@ -293,6 +298,17 @@ impl Job {
     /// The hooks of this job's windows.
     pub(crate) fn window_hooks(&self) -> &WindowHooks {
         &self.window_hooks
+    }
+
+    /// The devices of this process.
+    #[inline]
+    pub fn devices(&self) -> &Arc<Devices> {
+        &self.devices
+    }
+
+    /// What this job can do about devices, and why no more: the attribute of the seed.
+    pub fn device_support(&self) -> Support {
+        device_support(&self.transport, &self.devices, &self.params)
     }
 
     /// The transport that windows use: of the plugin's modules the one with the highest
@@ -456,4 +472,24 @@ fn connect(transport: &Transport, size: u32) -> Result<Vec<EndpointRef>, JobErro
         });
     }
     Ok(found.into_iter().flatten().collect())
+}
+
+/// The devices that the parameters ask for, and those that the machine has.
+pub(crate) fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, JobError> {
+    let devices = Devices::new(transport);
+    let pretended = params.declare(&PRETENDED)?.as_int().unwrap_or(0);
+    for _ in 0..pretended {
+        if let Err(error) = devices.pretend() {
+            tracing::warn!("{error}");
+            break;
+        }
+    }
+    Ok(Arc::new(devices))
+}
+
+/// What a transport and devices come to under the parameters.
+pub(crate) fn device_support(transport: &Transport, devices: &Devices, params: &Params) -> Support {
+    let limit = params.declare(&LEVEL).ok().and_then(|v| v.as_int());
+    let limit = DeviceLevel::of(limit.unwrap_or(4));
+    Support::of(transport.knows_devices(), &devices.all(), limit)
 }

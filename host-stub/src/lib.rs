@@ -18,6 +18,7 @@ pub mod coll;
 pub mod comm;
 pub mod command;
 pub mod crt;
+pub mod device;
 pub mod job;
 pub mod launcher;
 pub mod loader;

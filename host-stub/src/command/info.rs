@@ -8,8 +8,11 @@ use serde::Serialize;
 
 use super::{CommandError, Common, Exit, print_json};
 use crate::bootstrap::{Bootstrap, Singleton};
-use crate::loader::{Attributes, Component, LoadError, ProviderReport};
-use plugin_api::{ABI_MAJOR, ABI_MINOR, ThreadLevel};
+use crate::device::Support;
+use crate::job::{self, JobError};
+use crate::loader::{Attributes, Component, LoadError, ProviderReport, Transport};
+use crate::params::Params;
+use plugin_api::{ABI_MAJOR, ABI_MINOR, HmemInfo, ThreadLevel, hmem_iface};
 
 /// The arguments of `info`.
 #[derive(Args)]
@@ -29,9 +32,47 @@ struct Report {
     providers: Vec<ProviderReport>,
     /// The modules that the chosen provider gives, opened to see.
     modules: Vec<Attributes>,
+    /// What the host can do about devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<DeviceReport>,
     /// Why there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+}
+
+/// Device support, and the paths to device memory.
+#[derive(Serialize)]
+struct DeviceReport {
+    support: Support,
+    devices: Vec<String>,
+    /// How memory of each kind of device is reached.
+    paths: Vec<String>,
+}
+
+/// The kinds of device that have names.
+const KINDS: [(&str, u32); 3] = [
+    ("CUDA", hmem_iface::CUDA),
+    ("ROCm", hmem_iface::ROCR),
+    ("Level Zero", hmem_iface::ZE),
+];
+
+fn device_report(transport: &Transport, params: &Params) -> Result<DeviceReport, JobError> {
+    let devices = job::devices(transport, params)?;
+    let path = |(name, iface): &(&str, u32)| {
+        let path = match transport.query_hmem(*iface) {
+            None => "none, the plugin knows of no device memory",
+            Some(info) if info.provider == 1 => "direct where the provider takes it, else copies",
+            Some(info) if info.overrides != HmemInfo::NONE => "copies by the user's functions",
+            Some(info) if info.devices > 0 => "copies by the transport",
+            Some(_) => "none, no such device and no copy functions",
+        };
+        format!("{name}: {path}")
+    };
+    Ok(DeviceReport {
+        support: job::device_support(transport, &devices, params),
+        devices: devices.all().into_iter().map(|d| d.name).collect(),
+        paths: KINDS.iter().map(path).collect(),
+    })
 }
 
 impl Info {
@@ -44,8 +85,12 @@ impl Info {
         let component = Component::open(Arc::clone(&plugin))?;
         let providers = component.survey()?;
         // SAFETY: Multiple asks nothing of the caller.
+        let mut devices = None;
         let (modules, error) = match unsafe { component.init(ThreadLevel::Multiple) } {
             Ok(transports) => {
+                if let Some(transport) = transports.first() {
+                    devices = Some(device_report(transport, &params)?);
+                }
                 let modules = transports.iter().map(|t| t.attributes().clone()).collect();
                 (modules, None)
             }
@@ -60,6 +105,7 @@ impl Info {
             host_abi: format!("{ABI_MAJOR}.{ABI_MINOR}"),
             providers,
             modules,
+            devices,
             error: error.as_ref().map(LoadError::to_string),
         };
         if self.common.json {
@@ -131,6 +177,19 @@ impl Report {
                 "  estimates       {} us, {} Mbit/s, exclusivity {}, {} contexts",
                 module.latency, module.bandwidth, module.exclusivity, module.contexts
             )?;
+        }
+        if let Some(report) = &self.devices {
+            let Support { level, why } = &report.support;
+            writeln!(out, "devices    level {level}")?;
+            if !why.is_empty() {
+                writeln!(out, "  no higher       {why}")?;
+            }
+            for device in &report.devices {
+                writeln!(out, "  device          {device}")?;
+            }
+            for path in &report.paths {
+                writeln!(out, "  memory          {path}")?;
+            }
         }
         Ok(())
     }

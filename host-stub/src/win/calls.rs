@@ -1,13 +1,13 @@
 //! The public communication calls: they check, then go through the window's table.
 
-use plugin_api::Datatype;
+use plugin_api::{Datatype, Handle};
 
 use super::checked::{Fetch, KeyRoom, Target, defined};
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::ops::Op;
 use super::request::Request;
-use super::table::{CompareSwap, requested};
+use super::table::{CompareSwap, Transfer, requested};
 use super::window::Window;
 
 impl Window {
@@ -22,11 +22,35 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<()> {
+        if self.is_elsewhere(origin, layout) {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.put_located(origin, layout, target) };
+        }
+        // SAFETY: likewise.
+        unsafe { self.put_here(origin, layout, target, std::ptr::null_mut()) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn put_here(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        target: Target<'_>,
+        local_handle: *mut Handle,
+    ) -> WinResult<()> {
         let call = "put";
         let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, true)?;
         let mut room = KeyRoom::uninit();
         let transfer = self.transfer(call, peer, origin.cast_mut(), layout, &target, &mut room)?;
+        let transfer = Transfer {
+            local_handle,
+            ..transfer
+        };
         if layout.bytes() == 0 {
             return Ok(());
         }
@@ -45,11 +69,35 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<()> {
+        if self.is_elsewhere(origin, layout) {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.get_located(origin, layout, target) };
+        }
+        // SAFETY: likewise.
+        unsafe { self.get_here(origin, layout, target, std::ptr::null_mut()) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn get_here(
+        &self,
+        origin: *mut u8,
+        layout: &Layout,
+        target: Target<'_>,
+        local_handle: *mut Handle,
+    ) -> WinResult<()> {
         let call = "get";
         let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, false)?;
         let mut room = KeyRoom::uninit();
         let transfer = self.transfer(call, peer, origin, layout, &target, &mut room)?;
+        let transfer = Transfer {
+            local_handle,
+            ..transfer
+        };
         if layout.bytes() == 0 {
             return Ok(());
         }
@@ -65,6 +113,26 @@ impl Window {
     /// As for [`put`](Self::put).
     #[inline]
     pub unsafe fn accumulate(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        target: Target<'_>,
+        op: Op,
+    ) -> WinResult<()> {
+        if self.is_elsewhere(origin, layout) {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.accumulate_located(origin, layout, target, op) };
+        }
+        // SAFETY: likewise.
+        unsafe { self.accumulate_here(origin, layout, target, op) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn accumulate_here(
         &self,
         origin: *const u8,
         layout: &Layout,
@@ -99,6 +167,30 @@ impl Window {
         target: Target<'_>,
         op: Op,
     ) -> WinResult<()> {
+        if self.is_elsewhere(origin, layout) || self.is_elsewhere(result, result_layout) {
+            // SAFETY: as the caller vouches.
+            return unsafe {
+                self.get_accumulate_located(origin, layout, result, result_layout, target, op)
+            };
+        }
+        // SAFETY: likewise.
+        unsafe { self.get_accumulate_here(origin, layout, result, result_layout, target, op) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn get_accumulate_here(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        result: *mut u8,
+        result_layout: &Layout,
+        target: Target<'_>,
+        op: Op,
+    ) -> WinResult<()> {
         let call = "get_accumulate";
         let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, target.rank, op != Op::NoOp)?;
@@ -123,6 +215,30 @@ impl Window {
     /// As for [`get_accumulate`](Self::get_accumulate).
     #[inline]
     pub unsafe fn fetch_and_op(
+        &self,
+        origin: *const u8,
+        result: *mut u8,
+        datatype: Datatype,
+        rank: usize,
+        displacement: u64,
+        op: Op,
+    ) -> WinResult<()> {
+        if self.are_elsewhere([origin, result, result]) {
+            // SAFETY: as the caller vouches.
+            return unsafe {
+                self.fetch_and_op_located(origin, result, datatype, rank, displacement, op)
+            };
+        }
+        // SAFETY: likewise.
+        unsafe { self.fetch_and_op_here(origin, result, datatype, rank, displacement, op) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn fetch_and_op_here(
         &self,
         origin: *const u8,
         result: *mut u8,
@@ -167,6 +283,30 @@ impl Window {
         rank: usize,
         displacement: u64,
     ) -> WinResult<()> {
+        if self.are_elsewhere([origin, compare, result]) {
+            // SAFETY: as the caller vouches.
+            return unsafe {
+                self.compare_and_swap_located(origin, compare, result, datatype, rank, displacement)
+            };
+        }
+        // SAFETY: likewise.
+        unsafe { self.compare_and_swap_here(origin, compare, result, datatype, rank, displacement) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn compare_and_swap_here(
+        &self,
+        origin: *const u8,
+        compare: *const u8,
+        result: *mut u8,
+        datatype: Datatype,
+        rank: usize,
+        displacement: u64,
+    ) -> WinResult<()> {
         let call = "compare_and_swap";
         let _entered = self.link.enter(call)?;
         let peer = self.allowed(call, rank, true)?;
@@ -203,11 +343,35 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<Request<'_>> {
+        if self.is_elsewhere(origin, layout) {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.rput_located(origin, layout, target) };
+        }
+        // SAFETY: likewise.
+        unsafe { self.rput_here(origin, layout, target, std::ptr::null_mut()) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn rput_here(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        target: Target<'_>,
+        local_handle: *mut Handle,
+    ) -> WinResult<Request<'_>> {
         let call = "rput";
         let _entered = self.link.enter(call)?;
         let peer = self.allowed_request(call, target.rank)?;
         let mut room = KeyRoom::uninit();
         let transfer = self.transfer(call, peer, origin.cast_mut(), layout, &target, &mut room)?;
+        let transfer = Transfer {
+            local_handle,
+            ..transfer
+        };
         if layout.bytes() == 0 {
             return Ok(Request::done(self, call, target.rank));
         }
@@ -227,11 +391,35 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<Request<'_>> {
+        if self.is_elsewhere(origin, layout) {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.rget_located(origin, layout, target) };
+        }
+        // SAFETY: likewise.
+        unsafe { self.rget_here(origin, layout, target, std::ptr::null_mut()) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn rget_here(
+        &self,
+        origin: *mut u8,
+        layout: &Layout,
+        target: Target<'_>,
+        local_handle: *mut Handle,
+    ) -> WinResult<Request<'_>> {
         let call = "rget";
         let _entered = self.link.enter(call)?;
         let peer = self.allowed_request(call, target.rank)?;
         let mut room = KeyRoom::uninit();
         let transfer = self.transfer(call, peer, origin, layout, &target, &mut room)?;
+        let transfer = Transfer {
+            local_handle,
+            ..transfer
+        };
         if layout.bytes() == 0 {
             return Ok(Request::done(self, call, target.rank));
         }
@@ -246,6 +434,26 @@ impl Window {
     /// # Safety
     /// As for [`accumulate`](Self::accumulate).
     pub unsafe fn raccumulate(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        target: Target<'_>,
+        op: Op,
+    ) -> WinResult<Request<'_>> {
+        if self.is_elsewhere(origin, layout) {
+            // SAFETY: as the caller vouches.
+            return unsafe { self.raccumulate_located(origin, layout, target, op) };
+        }
+        // SAFETY: likewise.
+        unsafe { self.raccumulate_here(origin, layout, target, op) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn raccumulate_here(
         &self,
         origin: *const u8,
         layout: &Layout,
@@ -273,6 +481,30 @@ impl Window {
     /// # Safety
     /// As for [`get_accumulate`](Self::get_accumulate).
     pub unsafe fn rget_accumulate(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        result: *mut u8,
+        result_layout: &Layout,
+        target: Target<'_>,
+        op: Op,
+    ) -> WinResult<Request<'_>> {
+        if self.is_elsewhere(origin, layout) || self.is_elsewhere(result, result_layout) {
+            // SAFETY: as the caller vouches.
+            return unsafe {
+                self.rget_accumulate_located(origin, layout, result, result_layout, target, op)
+            };
+        }
+        // SAFETY: likewise.
+        unsafe { self.rget_accumulate_here(origin, layout, result, result_layout, target, op) }
+    }
+
+    /// The same for buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for the call.
+    #[inline]
+    pub(super) unsafe fn rget_accumulate_here(
         &self,
         origin: *const u8,
         layout: &Layout,

@@ -223,6 +223,7 @@ impl Window {
             target_layout: target.layout,
             origin,
             origin_layout: layout,
+            local_handle: std::ptr::null_mut(),
             result: std::ptr::null_mut(),
             result_layout: None,
         })

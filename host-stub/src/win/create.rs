@@ -13,7 +13,7 @@
 
 use std::mem::ManuallyDrop;
 
-use plugin_api::{Access, AtomicFlags, ModuleFlags, ThreadLevel};
+use plugin_api::{Access, AtomicFlags, ModuleFlags, ThreadLevel, hmem_iface};
 
 use super::btl;
 use super::control::{Control, ControlPlan, PROBE};
@@ -24,6 +24,7 @@ use super::hooks::Layers;
 use super::info::{Info, Resolved, TableChoice};
 use super::intent::{Intent, classes};
 use super::link::Link;
+use super::located::exposed_location;
 use super::members::Members;
 use super::memory::Pages;
 use super::near;
@@ -35,6 +36,8 @@ use super::slots::{SLOTS, Slots};
 use super::table::RmaTable;
 use super::types::TypeTable;
 use super::window::{Exposed, Memory, Parts, SyncState, Window};
+use crate::device::{Device, Devices, HOST};
+use crate::loader::Registration;
 use crate::process::Process;
 
 /// Where a window's memory comes from.
@@ -80,6 +83,7 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         unit: wanted.unit,
         info: info.code(),
         hooks: Layers::count(&link.job) as u64,
+        device: info.device,
         process: Process::own(),
     });
     let mine = intent.as_ref().ok().cloned();
@@ -89,10 +93,18 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         .map(|(rank, bytes)| Intent::decode(rank, mine.as_ref(), bytes))
         .collect::<WinResult<Vec<Intent>>>()?;
     // A rank with a reason of its own found it among the answers.
-    let info = wanted
+    let mut info = wanted
         .info
         .resolve(link.job.params())
         .map_err(|reason| refused(link.rank, reason))?;
+    // Memory of a device is reached by the transport alone, from every rank.
+    if let Some(rank) = intents.iter().position(|intent| intent.device != HOST) {
+        if wanted.kind == WindowKind::AllocateShared {
+            let reason = "memory of a device cannot be shared between processes";
+            return Err(refused(rank, reason));
+        }
+        info.table = TableChoice::Btl;
+    }
     let nodes: Vec<u32> = (0..link.size)
         .map(|rank| node(&link, &info, rank))
         .collect();
@@ -200,6 +212,7 @@ fn whole(link: Link, wanted: &Wanted<'_>, intents: &[Intent], shared: Shared) ->
     let exposed = Exposed {
         base: peers[link.rank].base as *mut u8,
         len: wanted.source.len(),
+        iface: hmem_iface::SYSTEM,
         registration: None,
         memory: Memory::Elsewhere,
     };
@@ -249,8 +262,11 @@ fn partly(
             .collect()
     });
     let local = usable(&link)
-        .and_then(|()| memory(wanted, shared, &own_class, link.rank))
-        .and_then(|(base, len, memory)| expose(&link, base, len, memory))
+        .and_then(|()| match info.device {
+            HOST => memory(wanted, shared, &own_class, (link.job.devices(), link.rank)),
+            device => device_memory(&link, wanted, device),
+        })
+        .and_then(|(base, len, memory)| expose(&link, (base, len, info.device), memory))
         .and_then(|exposed| {
             let control = Control::new(&link.transport, plan).map_err(|error| error.to_string())?;
             control
@@ -436,12 +452,17 @@ fn memory(
     wanted: &Wanted<'_>,
     shared: Option<Shared>,
     own_class: &[usize],
-    rank: usize,
+    (devices, rank): (&Devices, usize),
 ) -> Result<(*mut u8, usize, Memory), String> {
     let len = wanted.source.len();
     let index = own_class.iter().position(|member| *member == rank);
     Ok(match (wanted.source, shared) {
-        (Source::Caller(base, len), _) => (base, len, Memory::Elsewhere),
+        (Source::Caller(base, len), _) => {
+            if devices.is_present() {
+                exposed_location(devices, base, len, HOST)?;
+            }
+            (base, len, Memory::Elsewhere)
+        }
         (Source::None, _) => (std::ptr::null_mut(), 0, Memory::Elsewhere),
         (Source::Own(_), Some(shared)) => {
             let part = index.and_then(|index| shared.plan.parts.get(index));
@@ -456,20 +477,79 @@ fn memory(
     })
 }
 
-fn expose(link: &Link, base: *mut u8, len: usize, memory: Memory) -> Result<Exposed, String> {
+/// This rank's memory on a device: the device's, or the caller's.
+fn device_memory(
+    link: &Link,
+    wanted: &Wanted<'_>,
+    device: i32,
+) -> Result<(*mut u8, usize, Memory), String> {
+    let devices = link.job.devices();
+    match wanted.source {
+        Source::Own(len) => {
+            let memory = devices.allocate(device, len);
+            let memory = memory.map_err(|error| format!("device_num is {device}: {error}"))?;
+            let base = std::ptr::with_exposed_provenance_mut(memory.base() as usize);
+            Ok((base, len, Memory::Device(memory)))
+        }
+        Source::Caller(base, len) => {
+            let at = exposed_location(devices, base, len, device)?.address;
+            let base = std::ptr::with_exposed_provenance_mut(at as usize);
+            Ok((base, len, Memory::Elsewhere))
+        }
+        Source::None => {
+            let known = devices.device(device);
+            known.map_err(|error| format!("device_num is {device}: {error}"))?;
+            Ok((std::ptr::null_mut(), 0, Memory::Elsewhere))
+        }
+    }
+}
+
+/// Registers memory where it is, for peers.
+///
+/// # Safety
+/// The memory stays until the registration ends, and bears that peers change it.
+pub(super) unsafe fn register(
+    link: &Link,
+    base: *mut u8,
+    len: usize,
+    device: i32,
+) -> Result<(Registration, u32), String> {
     let access =
         Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    let registration = if len == 0 {
-        None
+    // SAFETY: the caller vouches for the memory.
+    let registered = unsafe {
+        if device == HOST {
+            let registered = link.transport.register(base, len, access);
+            registered.map(|registration| (registration, hmem_iface::SYSTEM))
+        } else {
+            let device = link.job.devices().device(device);
+            let Device { iface, number, .. } = device.map_err(|error| error.to_string())?;
+            let registered = link
+                .transport
+                .register_hmem(base, len, access, iface, number);
+            registered.map(|registration| (registration, iface))
+        }
+    };
+    registered.map_err(|error| error.to_string())
+}
+
+fn expose(
+    link: &Link,
+    (base, len, device): (*mut u8, usize, i32),
+    memory: Memory,
+) -> Result<Exposed, String> {
+    let (registration, iface) = if len == 0 {
+        (None, hmem_iface::SYSTEM)
     } else {
         // SAFETY: `create`'s caller vouches for the memory until the window was freed, or `memory`
         // holds it; the registration ends before (field order of Exposed).
-        let registered = unsafe { link.transport.register(base, len, access) };
-        Some(registered.map_err(|error| error.to_string())?)
+        let (registration, iface) = unsafe { register(link, base, len, device) }?;
+        (Some(registration), iface)
     };
     Ok(Exposed {
         base,
         len,
+        iface,
         registration,
         memory,
     })

@@ -10,14 +10,14 @@
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use plugin_api::Access;
-
 use super::blocking::Remote;
 use super::bounce::Bounce;
 use super::control::{REGIONS_VERSION, Word};
+use super::create::register;
 use super::error::{WinError, WinResult};
 use super::peer::{Peer, WindowKind};
 use super::window::Window;
+use crate::device::HOST;
 use crate::loader::Registration;
 
 /// Regions that one rank may have attached at once.
@@ -116,14 +116,17 @@ impl Window {
         if regions.len() == MAX_REGIONS {
             return refuse(format!("{MAX_REGIONS} regions are attached already"));
         }
-        let access = Access::LOCAL_WRITE
-            | Access::REMOTE_READ
-            | Access::REMOTE_WRITE
-            | Access::REMOTE_ATOMIC;
-        // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
-        let registration = match unsafe { self.link.transport.register(base, len, access) } {
-            Ok(registration) => registration,
+        let located = self.link.job.devices().locate(start as u64, len);
+        let device = match located {
+            // A host pointer that is mapped on a device is host memory all the same.
+            Ok(location) if location.address == start as u64 => location.device,
+            Ok(_) => HOST,
             Err(error) => return refuse(error.to_string()),
+        };
+        // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
+        let registration = match unsafe { register(&self.link, base, len, device) } {
+            Ok((registration, _)) => registration,
+            Err(reason) => return refuse(reason),
         };
         regions.push(Region {
             base: start,

@@ -43,6 +43,18 @@ pub enum WinError {
         /// Bytes from the address to the end of the layout.
         size: usize,
     },
+    /// A copy function did not copy what it should.
+    #[error("{call}: {function} of {size} B answered {answer}")]
+    DeviceCopy {
+        /// The call.
+        call: &'static str,
+        /// The function.
+        function: &'static str,
+        /// Bytes that it should copy.
+        size: usize,
+        /// Bytes that it copied, or a negative libfabric errno.
+        answer: i64,
+    },
     /// The target rank does not exist.
     #[error("{call}: no rank {rank} in a window of {size} ranks")]
     NoSuchRank {

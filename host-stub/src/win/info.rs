@@ -7,6 +7,7 @@ use std::fmt;
 use mca_params::{Allowed, Declaration, Kind, Level, Value};
 
 use super::error::{WinError, WinResult};
+use crate::device::HOST;
 use crate::params::Params;
 
 /// Which functions new windows get unless their info says otherwise.
@@ -99,13 +100,14 @@ impl fmt::Display for TableChoice {
     }
 }
 
-/// Hints of a window's creation (MPI_Info). The same on every rank of the window.
+/// Hints of a window's creation (MPI_Info). The same on every rank of the window, but for `device_num`.
 ///
 /// | key | value | |
 /// | --- | --- | --- |
 /// | `alloc_shared_noncontig` | true, false | lets each rank's part of a shared window begin on a page of its own (MPI 4.1, 12.2.3) |
 /// | `host_win_table` | auto, shm, mixed, cma, btl | which functions the window gets; parameter of the same name |
 /// | `host_win_huge_pages` | true, false | huge pages for the segment; parameter of the same name |
+/// | `device_num` | -1, or a device's number | where this rank's memory is: the host, or that device; may differ between ranks |
 /// | `host_ranks_per_node` | a number | pretends nodes, for this window; parameter of the same name |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
@@ -113,6 +115,7 @@ pub struct Info {
     huge_pages: Option<bool>,
     noncontiguous: bool,
     ranks_per_node: Option<u32>,
+    device: Option<i32>,
 }
 
 impl Info {
@@ -140,6 +143,10 @@ impl Info {
                 let choice = TableChoice::parse(value);
                 self.table = Some(choice.ok_or_else(|| bad("auto, shm, mixed, cma or btl"))?);
             }
+            "device_num" => {
+                let number = value.parse().ok().filter(|n| *n >= HOST);
+                self.device = Some(number.ok_or_else(|| bad("-1 or a device's number"))?);
+            }
             "host_ranks_per_node" => {
                 self.ranks_per_node = Some(value.parse().map_err(|_| bad("a number of ranks"))?);
             }
@@ -166,6 +173,12 @@ impl Info {
         self
     }
 
+    /// The hints and the device of this rank's memory, or [`HOST`](crate::device::HOST).
+    pub fn with_device(mut self, device: i32) -> Info {
+        self.device = Some(device);
+        self
+    }
+
     /// The hints with what they leave open taken from the parameters.
     pub(super) fn resolve(&self, params: &Params) -> Result<Resolved, String> {
         let word = params.declare(&TABLE).map_err(|error| error.to_string())?;
@@ -181,6 +194,7 @@ impl Info {
             huge_pages: self.huge_pages.or(huge.as_bool()).unwrap_or(false),
             noncontiguous: self.noncontiguous,
             ranks_per_node: self.ranks_per_node,
+            device: self.device.unwrap_or(HOST),
         })
     }
 }
@@ -192,6 +206,8 @@ pub(super) struct Resolved {
     pub(super) huge_pages: bool,
     pub(super) noncontiguous: bool,
     pub(super) ranks_per_node: Option<u32>,
+    /// Of this rank; not the same on all.
+    pub(super) device: i32,
 }
 
 impl Resolved {
@@ -243,6 +259,7 @@ mod tests {
                         huge_pages,
                         noncontiguous,
                         ranks_per_node,
+                        device: HOST,
                     };
                     assert!(!seen.contains(&resolved.code()));
                     seen.push(resolved.code());

@@ -17,12 +17,14 @@ pub(super) struct Intent {
     pub(super) info: u64,
     /// How many hooks its job has.
     pub(super) hooks: u64,
+    /// The device of its memory, or -1.
+    pub(super) device: i32,
     pub(super) process: Process,
 }
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WININTN1");
 const REFUSED: u64 = 0;
-const WORDS: usize = 9;
+const WORDS: usize = 10;
 
 impl Intent {
     /// The bytes that travel: the intent, or why this rank cannot take part.
@@ -38,6 +40,7 @@ impl Intent {
                 u64::from(intent.unit),
                 intent.info,
                 intent.hooks,
+                i64::from(intent.device) as u64,
                 u64::from(intent.process.pid),
                 intent.process.started,
                 intent.process.space,
@@ -65,13 +68,14 @@ impl Intent {
             return Err(refused(rank, String::from_utf8_lossy(reason)));
         }
         let numbers: Vec<u64> = (0..WORDS).filter_map(word).collect();
-        let [_, kind, len, unit, info, hooks, pid, started, space] = numbers[..] else {
+        let [_, kind, len, unit, info, hooks, device, pid, started, space] = numbers[..] else {
             return Err(refused(rank, format!("its intent has {} B", bytes.len())));
         };
         let found = WindowKind::of(kind)
             .zip(u32::try_from(unit).ok())
-            .zip(u32::try_from(pid).ok());
-        let Some(((kind, unit), pid)) = found.filter(|_| bytes.len() == WORDS * 8) else {
+            .zip(u32::try_from(pid).ok())
+            .zip(i32::try_from(device as i64).ok());
+        let Some((((kind, unit), pid), device)) = found.filter(|_| bytes.len() == WORDS * 8) else {
             return Err(refused(rank, "its intent makes no sense"));
         };
         if let Some(mine) = mine {
@@ -89,6 +93,7 @@ impl Intent {
             unit,
             info,
             hooks,
+            device,
             process: Process {
                 pid,
                 started,
@@ -124,6 +129,7 @@ mod tests {
             unit: 4,
             info: 9,
             hooks: 2,
+            device: -1,
             process: Process {
                 pid: 7,
                 started: 8,

@@ -27,6 +27,7 @@ pub struct Layout {
     /// Bytes from the buffer's start to the end of the last element.
     extent: usize,
     shape: Shape,
+    on_device: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -63,6 +64,7 @@ impl Layout {
             bytes,
             extent: bytes,
             shape: Shape::Contiguous,
+            on_device: false,
         }
     }
 
@@ -98,6 +100,7 @@ impl Layout {
             bytes,
             extent,
             shape: Shape::Strided { run, stride },
+            on_device: false,
         })
     }
 
@@ -128,7 +131,21 @@ impl Layout {
             bytes,
             extent,
             shape,
+            on_device: false,
         })
+    }
+
+    /// The same places, for buffers on a device (the bit in a datatype of the note "MPI-OpenMP
+    /// Interface"): the host then looks for the device of the buffer's pointer.
+    pub fn on_device(mut self) -> Layout {
+        self.on_device = true;
+        self
+    }
+
+    /// Whether the buffer is on a device.
+    #[inline(always)]
+    pub const fn is_on_device(&self) -> bool {
+        self.on_device
     }
 
     /// The element type.

@@ -23,6 +23,7 @@ mod info;
 mod intent;
 mod layout;
 mod link;
+mod located;
 mod members;
 pub(crate) mod memory;
 mod near;

@@ -31,6 +31,9 @@ pub struct Transfer<'a> {
     pub origin: *mut u8,
     /// Where elements lie in the origin's buffer.
     pub origin_layout: &'a Layout,
+    /// The transport's handle of the origin's buffer, which is then device memory of this process
+    /// that nothing here may touch; NULL for host memory. Only puts and gets without gaps have one.
+    pub local_handle: *mut Handle,
     /// Where fetching calls put what was at the target.
     pub result: *mut u8,
     /// Where elements lie in the result buffer; none for calls that fetch nothing.

@@ -4,6 +4,8 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
+use plugin_api::hmem_iface;
+
 use super::control::Control;
 use super::create::{Source, Wanted, create};
 use super::dynamic::Attached;
@@ -12,6 +14,7 @@ use super::error::{WinError, WinResult};
 use super::hooks::Layers;
 use super::info::Info;
 use super::link::Link;
+use super::located::Way;
 use super::members::Members;
 use super::memory::Pages;
 use super::peer::{Peer, Reach, WindowKind};
@@ -21,12 +24,15 @@ use super::shm::{Segment, Shared};
 use super::slots::Slots;
 use super::table::RmaTable;
 use super::types::TypeTable;
+use crate::device::DeviceBuffer;
 use crate::loader::Registration;
 
 /// This rank's memory in a window.
 pub(super) struct Exposed {
     pub(super) base: *mut u8,
     pub(super) len: usize,
+    /// The kind of memory, one of [`plugin_api::hmem_iface`].
+    pub(super) iface: u32,
     // Before `memory`: fields drop in this order, and a registration must not outlive its memory.
     pub(super) registration: Option<Registration>,
     #[expect(dead_code, reason = "held so that it is dropped with the rest")]
@@ -42,6 +48,8 @@ pub(super) enum Memory {
     Pages(Pages),
     /// The segment of this node's ranks.
     Segment(Segment),
+    /// A device.
+    Device(Box<dyn DeviceBuffer>),
 }
 
 impl Exposed {
@@ -243,6 +251,9 @@ impl Window {
     /// Copies out of this rank's memory, as a local load. [`WinError::OutOfBounds`] beyond it.
     pub fn read_local(&self, offset: usize, into: &mut [u8]) -> WinResult<()> {
         let from = self.local("local read", offset, into.len())?;
+        if self.parts.exposed.iface != hmem_iface::SYSTEM {
+            return self.copy_own("local read", offset, Way::From(into));
+        }
         // SAFETY: the range was checked to lie in this rank's memory, which stays while the window
         // is not freed. Peers may write it meanwhile; as with any shared memory the bytes then
         // are either, and bytes have no invalid values.
@@ -253,6 +264,9 @@ impl Window {
     /// Copies to this rank's memory, as a local store. [`WinError::OutOfBounds`] beyond it.
     pub fn write_local(&self, offset: usize, from: &[u8]) -> WinResult<()> {
         let to = self.local("local write", offset, from.len())?;
+        if self.parts.exposed.iface != hmem_iface::SYSTEM {
+            return self.copy_own("local write", offset, Way::To(from));
+        }
         // SAFETY: as in `read_local`.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())

@@ -75,6 +75,8 @@ pub(super) struct Context<'a> {
     pub(super) window: &'a Window,
     /// What windows of this test ask for.
     pub(super) info: &'a Info,
+    /// Whether buffers are on a device.
+    pub(super) on_device: bool,
     pub(super) rank: usize,
     pub(super) size: usize,
     pub(super) seed: u64,

@@ -9,6 +9,7 @@ mod accumulates;
 mod atomicity;
 mod case;
 mod coll;
+mod device;
 mod edges;
 mod epochs;
 mod errors;
@@ -134,6 +135,10 @@ impl Check {
             passes.iter().map(|pass| pass.cases.len()).sum(),
             self.common.json,
         )?;
+        if self.suite == "device" {
+            device::prepare(job)
+                .map_err(|failure| CommandError::new(Exit::Failed, failure.detail))?;
+        }
         let watchdog = Watchdog::start(job, self.timeout, report.shared());
         for pass in &passes {
             self.run_pass(job, pass, seed, &watchdog, &mut report)?;
@@ -163,6 +168,7 @@ impl Check {
                 job,
                 window: &window,
                 info: &pass.info,
+                on_device: pass.on_device,
                 rank: job.rank() as usize,
                 size,
                 seed,

@@ -1,8 +1,9 @@
 //! One epoch of a test: how it is opened and closed, and the buffers that belong to it.
 
 use super::case::{Context, Failure, Outcome};
+use super::device::DeviceBuffer;
 use super::shape::Placed;
-use crate::win::{Assertion, LockKind, Op, Request, Target, Window};
+use crate::win::{Assertion, Layout, LockKind, Op, Request, Target, Window};
 
 /// How a test opens access to every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ struct Owned {
     words: Vec<u64>,
     offset: usize,
     len: usize,
+    /// Where the bytes are, if on a device; the words then are nothing.
+    device: Option<DeviceBuffer>,
 }
 
 /// An open epoch with the buffers of its operations.
@@ -125,7 +128,11 @@ impl<'a> Session<'a> {
             words: vec![0; (offset + bytes.len()).div_ceil(8).max(1)],
             offset,
             len: bytes.len(),
+            device: None,
         };
+        if self.context.on_device {
+            owned.device = self.device_buffer(offset, bytes);
+        }
         // SAFETY: the words hold `offset + bytes.len()` bytes.
         unsafe {
             let to = owned.words.as_mut_ptr().cast::<u8>().add(offset);
@@ -135,10 +142,36 @@ impl<'a> Session<'a> {
         Buffer(self.buffers.len() - 1)
     }
 
+    /// Such a buffer on the device; none if there is no memory, which the test then notices by what
+    /// it does not find.
+    fn device_buffer(&self, offset: usize, bytes: &[u8]) -> Option<DeviceBuffer> {
+        let devices = self.context.job.devices();
+        let len = offset + bytes.len();
+        let device = DeviceBuffer::new(devices, len, self.buffers.len()).ok()?;
+        device.write(offset, bytes).ok()?;
+        Some(device)
+    }
+
+    /// The layout as calls with that buffer want it.
+    fn marked(&self, buffer: Buffer, placed: &Placed) -> Layout {
+        let device = self.buffers[buffer.0].device.as_ref();
+        if device.is_some_and(DeviceBuffer::is_marked) {
+            placed.layout.clone().on_device()
+        } else {
+            placed.layout.clone()
+        }
+    }
+
     /// The buffer's bytes now. Operations on it are complete.
     pub(super) fn bytes(&self, buffer: Buffer) -> Vec<u8> {
         let owned = &self.buffers[buffer.0];
         let mut bytes = vec![0; owned.len];
+        if let Some(device) = &owned.device {
+            if let Err(failure) = device.read(owned.offset, &mut bytes) {
+                tracing::error!("{failure:?}");
+            }
+            return bytes;
+        }
         // SAFETY: the words hold `offset + len` bytes.
         unsafe {
             let from = owned.words.as_ptr().cast::<u8>().add(owned.offset);
@@ -155,21 +188,26 @@ impl<'a> Session<'a> {
                 owned.len
             )));
         }
+        if let Some(device) = &owned.device {
+            return Ok(device.pointer(owned.offset)?);
+        }
         // SAFETY: the words hold `offset + len` bytes.
         Ok(unsafe { owned.words.as_mut_ptr().cast::<u8>().add(owned.offset) })
     }
 
     pub(super) fn put(&mut self, from: Buffer, origin: &Placed, target: Target<'_>) -> Outcome {
+        let layout = self.marked(from, origin);
         let from = self.pointer(from, origin.layout.extent())?;
         // SAFETY: the buffer is long enough, and lives unchanged until the session is dropped.
-        unsafe { self.window.put(from, &origin.layout, target) }?;
+        unsafe { self.window.put(from, &layout, target) }?;
         Ok(())
     }
 
     pub(super) fn get(&mut self, into: Buffer, origin: &Placed, target: Target<'_>) -> Outcome {
+        let layout = self.marked(into, origin);
         let into = self.pointer(into, origin.layout.extent())?;
         // SAFETY: as in `put`.
-        unsafe { self.window.get(into, &origin.layout, target) }?;
+        unsafe { self.window.get(into, &layout, target) }?;
         Ok(())
     }
 
@@ -180,9 +218,10 @@ impl<'a> Session<'a> {
         target: Target<'_>,
         op: Op,
     ) -> Outcome {
+        let layout = self.marked(from, origin);
         let from = self.pointer(from, origin.layout.extent())?;
         // SAFETY: as in `put`.
-        unsafe { self.window.accumulate(from, &origin.layout, target, op) }?;
+        unsafe { self.window.accumulate(from, &layout, target, op) }?;
         Ok(())
     }
 
@@ -193,12 +232,14 @@ impl<'a> Session<'a> {
         target: Target<'_>,
         op: Op,
     ) -> Outcome {
+        let layout = self.marked(from, origin);
         let from = self.pointer(from, origin.layout.extent())?;
+        let into_layout = self.marked(into, result);
         let into = self.pointer(into, result.layout.extent())?;
         // SAFETY: as in `put`.
         unsafe {
             self.window
-                .get_accumulate(from, &origin.layout, into, &result.layout, target, op)
+                .get_accumulate(from, &layout, into, &into_layout, target, op)
         }?;
         Ok(())
     }
@@ -244,9 +285,10 @@ impl<'a> Session<'a> {
         origin: &Placed,
         target: Target<'_>,
     ) -> Result<Request<'a>, Failure> {
+        let layout = self.marked(from, origin);
         let from = self.pointer(from, origin.layout.extent())?;
         // SAFETY: as in `put`.
-        Ok(unsafe { self.window.rput(from, &origin.layout, target) }?)
+        Ok(unsafe { self.window.rput(from, &layout, target) }?)
     }
 
     pub(super) fn rget(
@@ -255,9 +297,10 @@ impl<'a> Session<'a> {
         origin: &Placed,
         target: Target<'_>,
     ) -> Result<Request<'a>, Failure> {
+        let layout = self.marked(into, origin);
         let into = self.pointer(into, origin.layout.extent())?;
         // SAFETY: as in `put`.
-        Ok(unsafe { self.window.rget(into, &origin.layout, target) }?)
+        Ok(unsafe { self.window.rget(into, &layout, target) }?)
     }
 
     pub(super) fn raccumulate(
@@ -267,9 +310,10 @@ impl<'a> Session<'a> {
         target: Target<'_>,
         op: Op,
     ) -> Result<Request<'a>, Failure> {
+        let layout = self.marked(from, origin);
         let from = self.pointer(from, origin.layout.extent())?;
         // SAFETY: as in `put`.
-        Ok(unsafe { self.window.raccumulate(from, &origin.layout, target, op) }?)
+        Ok(unsafe { self.window.raccumulate(from, &layout, target, op) }?)
     }
 
     pub(super) fn rget_accumulate(
@@ -279,12 +323,14 @@ impl<'a> Session<'a> {
         target: Target<'_>,
         op: Op,
     ) -> Result<Request<'a>, Failure> {
+        let layout = self.marked(from, origin);
         let from = self.pointer(from, origin.layout.extent())?;
+        let into_layout = self.marked(into, result);
         let into = self.pointer(into, result.layout.extent())?;
         // SAFETY: as in `put`.
         Ok(unsafe {
             self.window
-                .rget_accumulate(from, &origin.layout, into, &result.layout, target, op)
+                .rget_accumulate(from, &layout, into, &into_layout, target, op)
         }?)
     }
 

@@ -4,7 +4,7 @@ use clap::builder::PossibleValue;
 
 use super::case::Case;
 use super::{
-    accumulates, atomicity, coll, edges, epochs, errors, kinds, programs, requests, tables,
+    accumulates, atomicity, coll, device, edges, epochs, errors, kinds, programs, requests, tables,
     threads, transfers, waiting,
 };
 use crate::win::{Info, TableChoice};
@@ -21,12 +21,24 @@ struct Suite {
 pub(super) struct Pass {
     pub(super) info: Info,
     pub(super) cases: Vec<Case>,
+    /// Whether the buffers of the tests are on a device.
+    pub(super) on_device: bool,
 }
 
 impl Pass {
     /// Tests for which windows are made this way.
     pub(super) fn new(info: Info, cases: Vec<Case>) -> Pass {
-        Pass { info, cases }
+        Pass {
+            info,
+            cases,
+            on_device: false,
+        }
+    }
+
+    /// The tests with their buffers on a device.
+    pub(super) fn on_device(mut self) -> Pass {
+        self.on_device = true;
+        self
     }
 
     /// The tests with a word before their names.
@@ -68,6 +80,11 @@ const SUITES: &[Suite] = &[
         name: "coll",
         about: "communicators and their collectives, against a model",
         passes: |_| vec![Pass::new(Info::new(), coll::cases())],
+    },
+    Suite {
+        name: "device",
+        about: "windows and buffers on a pretended device, whose memory only copies reach",
+        passes: device::passes,
     },
 ];
 

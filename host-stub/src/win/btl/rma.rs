@@ -59,7 +59,8 @@ unsafe fn transfer_pieces<const PUT: bool>(
         )
     };
     let bytes = transfer.origin_layout.bytes();
-    if transfer.is_contiguous() && bytes <= limit && bytes <= threshold {
+    let device = !transfer.local_handle.is_null();
+    if transfer.is_contiguous() && bytes <= limit && (bytes <= threshold || device) {
         let piece = Piece {
             origin: 0,
             result: 0,
@@ -68,7 +69,14 @@ unsafe fn transfer_pieces<const PUT: bool>(
         };
         // SAFETY: the piece is the whole transfer, for which the caller vouches.
         return unsafe {
-            issue::<PUT>(window, peer, transfer, request, piece, std::ptr::null_mut())
+            issue::<PUT>(
+                window,
+                peer,
+                transfer,
+                request,
+                piece,
+                transfer.local_handle,
+            )
         };
     }
     // SAFETY: the caller vouches for the transfer.

@@ -111,7 +111,7 @@ impl Window {
 
     /// As [`wait_pending`](Self::wait_pending), and reports the first failure.
     #[inline]
-    pub(super) fn flush_pending(
+    pub(in crate::win) fn flush_pending(
         &self,
         call: &'static str,
         rank: usize,

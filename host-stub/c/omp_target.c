@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where OpenMP has memory: two functions of the note "MPI-OpenMP Interface", on top of the runtime's
+ * own omp_target_is_present and omp_get_mapped_ptr (OpenMP 5.1). Build it with the program that uses
+ * OpenMP, with that program's compiler and its OpenMP flag:
+ *
+ *   int omp_target_location(void *host_pointer, int *device, void **device_pointer);
+ *   int omp_target_pointer(void *host_pointer, const int *device, void **target_pointer);
+ *
+ * Both return 0, or -1 where the pointer has no storage as asked.
+ */
+#include <omp.h>
+#include <stddef.h>
+
+int omp_target_location(void *host_pointer, int *device, void **device_pointer);
+int omp_target_pointer(void *host_pointer, const int *device, void **target_pointer);
+
+/* The device that has storage for the host pointer, and where; -1 and the pointer itself for none. */
+int omp_target_location(void *host_pointer, int *device, void **device_pointer)
+{
+    int count = omp_get_num_devices();
+    for (*device = 0; *device < count; ++*device)
+        if (omp_target_pointer(host_pointer, device, device_pointer) == 0)
+            return 0;
+    *device = -1;
+    *device_pointer = host_pointer;
+    return 0;
+}
+
+/* Where one device has storage for the host pointer. */
+int omp_target_pointer(void *host_pointer, const int *device, void **target_pointer)
+{
+    if (!omp_target_is_present(host_pointer, *device))
+        return -1;
+    *target_pointer = omp_get_mapped_ptr(host_pointer, *device);
+    return *target_pointer == NULL ? -1 : 0;
+}

@@ -1,0 +1,42 @@
+//! Device memory, on a pretended device: the window suite over windows there and with buffers there,
+//! and what is particular to devices.
+
+mod buffer;
+mod cases;
+
+use crate::job::Job;
+use crate::win::Info;
+
+use super::case::Failure;
+use super::suites::{Pass, windows};
+
+pub(super) use buffer::DeviceBuffer;
+
+/// The device of this suite.
+pub(super) const DEVICE: i32 = 0;
+
+/// Gives every rank a device, before any window is made.
+pub(super) fn prepare(job: &Job) -> Result<(), Failure> {
+    if job.devices().all().is_empty() {
+        job.devices().pretend()?;
+    }
+    Ok(())
+}
+
+/// The device's own tests, then those of windows with memory and buffers in each place.
+pub(super) fn passes(_ranks: usize) -> Vec<Pass> {
+    let there = || Info::new().with_device(DEVICE);
+    // Makes a window of host memory, which the info says it is not; `cases` tries both.
+    let mut on_device = windows();
+    on_device.retain(|case| case.name != "window/create");
+    let mut again = windows();
+    again.retain(|case| case.name != "window/create");
+    vec![
+        Pass::new(there(), cases::cases()),
+        Pass::new(there(), on_device).named("window"),
+        Pass::new(Info::new(), windows())
+            .on_device()
+            .named("buffers"),
+        Pass::new(there(), again).on_device().named("both"),
+    ]
+}

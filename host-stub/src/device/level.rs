@@ -1,0 +1,125 @@
+//! What the host can do about devices, in four levels: who calls, and whose memory.
+
+use std::fmt;
+
+use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
+use serde::Serialize;
+
+use super::registry::Device;
+
+/// The highest level that is offered.
+pub static LEVEL: Declaration = Declaration::new("host_device_level", Kind::Int, Value::Int(4))
+    .help(
+        "Highest level of device support to offer: 1 the host with host memory, 2 also with device \
+         memory, 3 devices also start operations on device memory, 4 and on host memory",
+    )
+    .level(ParamLevel::TUNER_DETAIL)
+    .allowed(Allowed::Range { min: 1, max: 4 });
+
+/// Who may call, with whose memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[repr(u8)]
+pub enum Level {
+    /// The host, with host memory.
+    HostOnHost = 1,
+    /// The host, with host and device memory.
+    HostOnBoth = 2,
+    /// Also devices, with device memory.
+    DeviceOnDevice = 3,
+    /// Also devices, with host and device memory.
+    DeviceOnBoth = 4,
+}
+
+impl Level {
+    /// The level of a number, the nearest there is.
+    pub fn of(number: i32) -> Level {
+        match number {
+            ..=1 => Level::HostOnHost,
+            2 => Level::HostOnBoth,
+            3 => Level::DeviceOnDevice,
+            _ => Level::DeviceOnBoth,
+        }
+    }
+
+    /// The number.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Level::HostOnHost => "the host with host memory",
+            Level::HostOnBoth => "the host with host and device memory",
+            Level::DeviceOnDevice => "as 2, and devices with device memory",
+            Level::DeviceOnBoth => "as 2, and devices with host and device memory",
+        };
+        write!(f, "{}, {text}", self.number())
+    }
+}
+
+/// A level, and why it is no higher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Support {
+    /// The level.
+    pub level: Level,
+    /// Why it is not the next one; empty at the highest.
+    pub why: String,
+}
+
+impl Support {
+    /// The level that a transport, devices and a limit come to.
+    pub fn of(knows_devices: bool, devices: &[Device], limit: Level) -> Support {
+        let (level, why) = if !knows_devices {
+            let why = "the plugin knows of no device memory (its ABI is older than 1.1)";
+            (Level::HostOnHost, why)
+        } else if devices.is_empty() {
+            (Level::HostOnHost, "no device is known")
+        } else if !devices.iter().any(|device| device.starts) {
+            let why = "no device can write commands into host memory";
+            (Level::HostOnBoth, why)
+        } else {
+            (Level::DeviceOnBoth, "")
+        };
+        if level <= limit {
+            let why = String::from(why);
+            return Support { level, why };
+        }
+        Support {
+            level: limit,
+            why: format!("host_device_level is {}", limit.number()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(starts: bool) -> Device {
+        Device {
+            name: String::new(),
+            iface: 1,
+            number: 0,
+            starts,
+        }
+    }
+
+    #[test]
+    fn levels_follow_their_parts() {
+        let top = Level::DeviceOnBoth;
+        for (knows, devices, limit, level) in [
+            (false, vec![device(true)], top, 1),
+            (true, vec![], top, 1),
+            (true, vec![device(false)], top, 2),
+            (true, vec![device(false), device(true)], top, 4),
+            (true, vec![device(true)], Level::DeviceOnDevice, 3),
+            (true, vec![device(true)], Level::HostOnHost, 1),
+        ] {
+            let support = Support::of(knows, &devices, limit);
+            assert_eq!(support.level.number(), level);
+            assert_eq!(support.why.is_empty(), level == 4, "{support:?}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Device memory from the host's side: which memory is where, in three ways for the caller to say so,
+//! and what the host can do about it.
+//!
+//! A call with an address takes any of these, and does the same:
+//!
+//! 1. the device pointer, or a host pointer that is mapped on a device: the host looks where it is;
+//! 2. a location that [`Devices::encode_location`] made, device and address in 64 bits;
+//! 3. either pointer with a layout marked [`on_device`](crate::win::Layout::on_device).
+//!
+//! The host looks only where it knows of a device at all.
+
+mod level;
+mod location;
+mod openmp;
+mod pretended;
+mod proxy;
+mod registry;
+mod ring;
+
+pub use level::{LEVEL, Level, Support};
+pub use location::{HOST, Location, MAX_DEVICES, decode_location};
+pub use openmp::{omp_target_location, omp_target_pointer};
+pub use pretended::{PRETENDED, PretendedMemory};
+pub use proxy::Proxy;
+pub use registry::{Device, DeviceBuffer, DeviceError, Devices, Lookup};
+pub use ring::{Command, CommandKind, Completion, Ring};
+
+pub(crate) use location::is_encoded;
+pub(crate) use registry::Found;

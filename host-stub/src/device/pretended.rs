@@ -1,0 +1,265 @@
+//! A device for machines without one: memory whose pages no load and no store may touch at its address,
+//! so that whatever reaches for it other than by a copy function faults. The functions reach it through
+//! a second mapping. They answer to the interface number of CUDA, which providers know.
+
+use std::ffi::{CStr, c_void};
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
+use plugin_api::{IoVec, OverrideOps, hmem_iface};
+
+use super::registry::{Device, DeviceBuffer, DeviceError, Devices};
+
+/// How many devices a job pretends to have.
+pub static PRETENDED: Declaration = Declaration::new(
+    "host_pretended_devices",
+    Kind::Int,
+    Value::Int(0),
+)
+.help(
+    "Pretends this many devices, whose memory faults when it is touched other than by a copy \
+             function; for trying device memory on a machine without a device",
+)
+.level(ParamLevel::DEV_ALL)
+.allowed(Allowed::Range { min: 0, max: 16 });
+
+const NO_SYS: isize = -(libc::ENOSYS as isize);
+const FAULT: isize = -(libc::EFAULT as isize);
+
+/// A piece of pretended memory, as the copy functions know it.
+#[derive(Clone, Copy)]
+struct Place {
+    device: u64,
+    len: usize,
+    shadow: u64,
+}
+
+static PLACES: Mutex<Vec<Place>> = Mutex::new(Vec::new());
+/// What the next copies answer beyond or short of the truth, or instead of it: see
+/// [`PretendedMemory::misbehave`].
+static LIE: AtomicI64 = AtomicI64::new(0);
+
+fn places() -> MutexGuard<'static, Vec<Place>> {
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where `len` bytes at a device address can be reached.
+fn shadow(address: u64, len: usize) -> Option<u64> {
+    let places = places();
+    let place = places
+        .iter()
+        .find(|p| address.wrapping_sub(p.device) < p.len as u64)?;
+    let offset = address - place.device;
+    (offset + len as u64 <= place.len as u64).then_some(place.shadow + offset)
+}
+
+/// Runs `copy` on each run's bytes: where they are here, how many were done before, and how many.
+///
+/// # Safety
+/// The arrays have `count` elements.
+unsafe fn walk(
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+    size: usize,
+    mut copy: impl FnMut(*mut u8, usize, usize),
+) -> isize {
+    // SAFETY: the caller vouches for both.
+    let (runs, kinds) = unsafe {
+        (
+            std::slice::from_raw_parts(iov, count),
+            std::slice::from_raw_parts(iface, count),
+        )
+    };
+    let (mut skip, mut done) = (offset as usize, 0);
+    for (run, kind) in runs.iter().zip(kinds) {
+        if skip >= run.len {
+            skip -= run.len;
+            continue;
+        }
+        let at = run.base as u64 + skip as u64;
+        let n = (run.len - skip).min(size - done);
+        let here = match *kind {
+            hmem_iface::SYSTEM => at,
+            hmem_iface::CUDA => match shadow(at, n) {
+                Some(here) => here,
+                None => return FAULT,
+            },
+            _ => return NO_SYS,
+        };
+        copy(
+            std::ptr::with_exposed_provenance_mut(here as usize),
+            done,
+            n,
+        );
+        (done, skip) = (done + n, 0);
+        if done == size {
+            break;
+        }
+    }
+    match LIE.load(Ordering::Relaxed) {
+        0 => done as isize,
+        lie if lie < -1 => lie as isize,
+        lie => done as isize + lie as isize,
+    }
+}
+
+unsafe extern "C" fn copy_from(
+    dest: *mut c_void,
+    size: usize,
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+) -> isize {
+    let dest: *mut u8 = dest.cast();
+    // SAFETY: by the contract of the function; `here` is mapped for the run.
+    unsafe {
+        walk(iov, iface, count, offset, size, |here, done, n| {
+            std::ptr::copy(here, dest.add(done), n);
+        })
+    }
+}
+
+unsafe extern "C" fn copy_to(
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+    src: *const c_void,
+    size: usize,
+) -> isize {
+    let src: *const u8 = src.cast();
+    // SAFETY: as above.
+    unsafe {
+        walk(iov, iface, count, offset, size, |here, done, n| {
+            std::ptr::copy(src.add(done), here, n);
+        })
+    }
+}
+
+/// Memory of a pretended device, given back when dropped.
+pub struct PretendedMemory {
+    device: u64,
+    shadow: u64,
+    len: usize,
+}
+
+impl PretendedMemory {
+    /// The copy functions for all such memory of this process.
+    pub fn overrides() -> OverrideOps {
+        OverrideOps::new(Some(copy_from), Some(copy_to))
+    }
+
+    /// Has the copy functions answer wrongly from now on: 1 more byte, -1 for one byte less, or a lower
+    /// number as an error. 0 ends it. For tests.
+    pub fn misbehave(lie: i64) {
+        LIE.store(lie, Ordering::Relaxed);
+    }
+
+    /// `len` zeroed bytes.
+    pub fn new(len: usize) -> std::io::Result<PretendedMemory> {
+        const NAME: &CStr = c"pretended-device";
+        // SAFETY: a name; the flags are memfd_create's.
+        let fd = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: just made, and nobody else has it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let len = len.max(1).next_multiple_of(4096);
+        // SAFETY: a descriptor of ours.
+        if unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        let map = |protection| {
+            let none = std::ptr::null_mut();
+            // SAFETY: a new mapping where the kernel wants it, of a file of that length.
+            let at =
+                unsafe { libc::mmap(none, len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+            if at == libc::MAP_FAILED {
+                Err(Error::last_os_error())
+            } else {
+                Ok(at.expose_provenance() as u64)
+            }
+        };
+        let device = map(libc::PROT_NONE)?;
+        let shadow = match map(libc::PROT_READ | libc::PROT_WRITE) {
+            Ok(shadow) => shadow,
+            Err(error) => {
+                unmap(device, len);
+                return Err(error);
+            }
+        };
+        places().push(Place {
+            device,
+            len,
+            shadow,
+        });
+        Ok(PretendedMemory {
+            device,
+            shadow,
+            len,
+        })
+    }
+
+    /// Where the device itself would see the first byte: for whoever plays the device.
+    pub fn device_view(&self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.shadow as usize)
+    }
+}
+
+impl DeviceBuffer for PretendedMemory {
+    fn base(&self) -> u64 {
+        self.device
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+fn unmap(at: u64, len: usize) {
+    let at: *mut c_void = std::ptr::with_exposed_provenance_mut(at as usize);
+    // SAFETY: a mapping of ours of that length.
+    unsafe { libc::munmap(at, len) };
+}
+
+impl Drop for PretendedMemory {
+    fn drop(&mut self) {
+        places().retain(|place| place.device != self.device);
+        unmap(self.device, self.len);
+        unmap(self.shadow, self.len);
+    }
+}
+
+impl Devices {
+    /// Adds a pretended device, and has the transport use its copy functions. Returns its number.
+    pub fn pretend(&self) -> Result<i32, DeviceError> {
+        // SAFETY: functions of this program that do what they should.
+        let status = unsafe { self.set_overrides(Some(&PretendedMemory::overrides())) };
+        let name = String::from("pretended device");
+        if !status.is_ok() {
+            let why = format!("the transport takes no copy functions: {status}");
+            return Err(DeviceError::NoMemory(0, name, why));
+        }
+        let number = self.all().len() as u64;
+        self.add_with(
+            Device {
+                name,
+                iface: hmem_iface::CUDA,
+                number,
+                starts: true,
+            },
+            Some(Box::new(|len| {
+                PretendedMemory::new(len)
+                    .map(|memory| Box::new(memory) as Box<dyn DeviceBuffer>)
+                    .map_err(|error| error.to_string())
+            })),
+        )
+    }
+}

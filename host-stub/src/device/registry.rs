@@ -1,0 +1,488 @@
+//! The devices of a process, and what memory they have.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use plugin_api::{Access, Handle, IoVec, OverrideOps, Status};
+
+use super::location::{HOST, Location, MAX_DEVICES, encode};
+use crate::loader::{Registration, Transport, TransportError};
+
+/// A device, as its owner describes it to the host.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// What people call it.
+    pub name: String,
+    /// Its kind, one of [`plugin_api::hmem_iface`] or another that the overrides know.
+    pub iface: u32,
+    /// Its number among those of its kind.
+    pub number: u64,
+    /// Whether it can write commands into host memory, and so start operations itself.
+    pub starts: bool,
+}
+
+/// Finds the device of a pointer that the host was not told of, or none.
+pub type Lookup = Box<dyn Fn(u64) -> Option<Location> + Send + Sync>;
+
+/// Memory of a device, for as long as this lives.
+pub trait DeviceBuffer: Send + Sync {
+    /// The first byte, as the device and the transport name it.
+    fn base(&self) -> u64;
+    /// Bytes.
+    fn len(&self) -> usize;
+    /// Whether there is no byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Why something about a device was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// Nobody told the host of it.
+    #[error("device {0}: the host knows of {1} device(s)")]
+    NoSuchDevice(i32, usize),
+    /// As many as there may be.
+    #[error("a device more than {MAX_DEVICES} cannot be told apart from the others")]
+    TooMany,
+    /// The device has no memory for that host pointer.
+    #[error("{pointer:#x}: device {device} has no memory for it{found}")]
+    NotThere {
+        /// The pointer.
+        pointer: u64,
+        /// The device.
+        device: i32,
+        /// Where it is instead, for people.
+        found: String,
+    },
+    /// Part of it is elsewhere.
+    #[error("{len} B at {base:#x} lie on device {device} only in part")]
+    Straddles {
+        /// First byte.
+        base: u64,
+        /// Bytes.
+        len: usize,
+        /// The device of the first byte, or of another.
+        device: i32,
+    },
+    /// Memory that is known already.
+    #[error("{len} B at {base:#x} overlap memory that is known already")]
+    Overlap {
+        /// First byte.
+        base: u64,
+        /// Bytes.
+        len: usize,
+    },
+    /// The transport refused.
+    #[error(transparent)]
+    Transport(#[from] TransportErrorText),
+    /// The device has no way to allocate that the host knows of.
+    #[error("device {0} ({1}): {2}")]
+    NoMemory(i32, String, String),
+}
+
+/// A refusal of the transport, as text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TransportErrorText(String);
+
+impl From<TransportError> for DeviceError {
+    fn from(error: TransportError) -> Self {
+        DeviceError::Transport(TransportErrorText(error.to_string()))
+    }
+}
+
+/// Memory that the host was told of.
+struct Known {
+    len: usize,
+    device: i32,
+    /// For local buffers; made when first used.
+    registration: OnceLock<Registration>,
+}
+
+/// A host range that is mapped on a device.
+struct Mapping {
+    len: usize,
+    device: i32,
+    address: u64,
+}
+
+/// A buffer that a call found on a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) iface: u32,
+    pub(crate) address: u64,
+    /// For the transport; NULL where the host must copy, because the memory is nobody's that it knows.
+    pub(crate) handle: *mut Handle,
+}
+
+type Allocate = Box<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> + Send + Sync>;
+
+struct Entry {
+    device: Device,
+    allocate: Option<Allocate>,
+}
+
+#[derive(Default)]
+struct Table {
+    devices: Vec<Entry>,
+    /// By their first bytes; they do not overlap.
+    known: BTreeMap<u64, Known>,
+    mapped: BTreeMap<u64, Mapping>,
+    lookups: Vec<Lookup>,
+}
+
+/// The devices of one process. Any thread may call.
+#[derive(Default)]
+pub struct Devices {
+    /// Whether there is anything to look for: the one word that a call on host memory reads.
+    present: AtomicBool,
+    table: Mutex<Table>,
+    transport: OnceLock<Transport>,
+}
+
+impl Devices {
+    pub(crate) fn new(transport: &Transport) -> Devices {
+        let devices = Devices::default();
+        let _ = devices.transport.set(transport.clone());
+        devices
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn transport(&self) -> Result<&Transport, DeviceError> {
+        self.transport.get().ok_or(DeviceError::TooMany)
+    }
+
+    /// Whether a pointer may be of a device.
+    #[inline(always)]
+    pub(crate) fn is_present(&self) -> bool {
+        // Relaxed: whoever was told of device memory was told of the device before.
+        self.present.load(Ordering::Relaxed)
+    }
+
+    /// Tells the host of a device; returns its number.
+    pub fn add(&self, device: Device) -> Result<i32, DeviceError> {
+        self.add_with(device, None)
+    }
+
+    /// As [`add`](Self::add), for a device of which windows may ask memory.
+    pub(super) fn add_with(
+        &self,
+        device: Device,
+        allocate: Option<Allocate>,
+    ) -> Result<i32, DeviceError> {
+        let mut table = self.table();
+        let number = i32::try_from(table.devices.len()).map_err(|_| DeviceError::TooMany)?;
+        if number >= MAX_DEVICES {
+            return Err(DeviceError::TooMany);
+        }
+        table.devices.push(Entry { device, allocate });
+        self.present.store(true, Ordering::Relaxed);
+        Ok(number)
+    }
+
+    /// Has the host ask for pointers that it was not told of.
+    pub fn add_lookup(&self, lookup: Lookup) {
+        self.table().lookups.push(lookup);
+        self.present.store(true, Ordering::Relaxed);
+    }
+
+    /// The devices, in the order of their numbers.
+    pub fn all(&self) -> Vec<Device> {
+        let table = self.table();
+        table.devices.iter().map(|e| e.device.clone()).collect()
+    }
+
+    /// A device by its number.
+    pub fn device(&self, number: i32) -> Result<Device, DeviceError> {
+        let table = self.table();
+        usize::try_from(number)
+            .ok()
+            .and_then(|n| table.devices.get(n))
+            .map(|e| e.device.clone())
+            .ok_or(DeviceError::NoSuchDevice(number, table.devices.len()))
+    }
+
+    /// Sets how the transport reaches device memory that is registered from now on.
+    ///
+    /// # Safety
+    /// See [`Transport::set_overrides`].
+    pub unsafe fn set_overrides(&self, ops: Option<&OverrideOps>) -> Status {
+        match self.transport.get() {
+            // SAFETY: as the caller vouches.
+            Some(transport) => unsafe { transport.set_overrides(ops) },
+            None => Status::NOT_SUPPORTED,
+        }
+    }
+
+    /// Tells the host of memory on a device, until [`forget_memory`](Self::forget_memory). Its owner
+    /// keeps it at least that long.
+    pub fn add_memory(&self, device: i32, base: u64, len: usize) -> Result<(), DeviceError> {
+        self.device(device)?;
+        let mut table = self.table();
+        let end = base.checked_add(len as u64);
+        let overlap = DeviceError::Overlap { base, len };
+        let Some(end) = end.filter(|_| len > 0) else {
+            return Err(overlap);
+        };
+        let before = table.known.range(..end).next_back();
+        if before.is_some_and(|(at, known)| at + known.len as u64 > base) {
+            return Err(overlap);
+        }
+        let registration = OnceLock::new();
+        let known = Known {
+            len,
+            device,
+            registration,
+        };
+        table.known.insert(base, known);
+        Ok(())
+    }
+
+    /// Takes memory back. Nothing uses it any more.
+    pub fn forget_memory(&self, base: u64) {
+        let gone = self.table().known.remove(&base);
+        // Ends a registration, outside of the lock.
+        drop(gone);
+    }
+
+    /// Tells the host that `len` bytes at `host` are mapped at `address` on a device
+    /// (omp_target_associate_ptr). Device memory that it is, if the host knows of it.
+    pub fn associate(
+        &self,
+        host: u64,
+        len: usize,
+        device: i32,
+        address: u64,
+    ) -> Result<(), DeviceError> {
+        self.device(device)?;
+        let mut table = self.table();
+        let before = table.mapped.range(..host.saturating_add(len as u64));
+        let overlaps = before
+            .last()
+            .is_some_and(|(at, m)| at + m.len as u64 > host && m.device == device);
+        if overlaps || len == 0 {
+            return Err(DeviceError::Overlap { base: host, len });
+        }
+        let mapping = Mapping {
+            len,
+            device,
+            address,
+        };
+        table.mapped.insert(host, mapping);
+        Ok(())
+    }
+
+    /// Ends a mapping (omp_target_disassociate_ptr).
+    pub fn disassociate(&self, host: u64) {
+        self.table().mapped.remove(&host);
+    }
+
+    /// Where a pointer's memory is: the device and the address there, or [`HOST`] and the pointer. A
+    /// host pointer that is mapped on a device is on that device.
+    pub fn target_location(&self, pointer: *const u8) -> Location {
+        self.table().location(pointer as u64)
+    }
+
+    /// The address on `device` of what `pointer` names: a host pointer that is mapped there, or memory
+    /// of that device itself. [`HOST`] gives the pointer.
+    pub fn target_pointer(&self, pointer: *const u8, device: i32) -> Result<u64, DeviceError> {
+        if device == HOST {
+            return Ok(pointer as u64);
+        }
+        self.device(device)?;
+        let found = self.table().location(pointer as u64);
+        if found.device == device {
+            return Ok(found.address);
+        }
+        let pointer = pointer as u64;
+        let found = match found.device {
+            HOST => String::from("; it is host memory"),
+            other => format!("; it is on device {other}"),
+        };
+        Err(DeviceError::NotThere {
+            pointer,
+            device,
+            found,
+        })
+    }
+
+    /// Device and address of what `pointer` names on `device`, in 64 bits that every call with an
+    /// address takes. Valid as long as a device pointer would be.
+    pub fn encode_location(&self, pointer: *const u8, device: i32) -> Result<u64, DeviceError> {
+        let address = self.target_pointer(pointer, device)?;
+        let count = self.table().devices.len();
+        encode(Location { device, address }).ok_or(DeviceError::NoSuchDevice(device, count))
+    }
+
+    /// Where `len` bytes are. [`DeviceError::Straddles`]: in several places.
+    pub fn locate(&self, pointer: u64, len: usize) -> Result<Location, DeviceError> {
+        let table = self.table();
+        let location = table.location(pointer);
+        table.whole(pointer, location, len)?;
+        Ok(location)
+    }
+
+    /// Where a buffer of a call is, with what the transport wants for it; `None` for host memory, at
+    /// the address given back.
+    pub(crate) fn find(
+        &self,
+        location: Location,
+        len: usize,
+    ) -> Result<Result<Found, u64>, DeviceError> {
+        let address = location.address;
+        if location.device == HOST {
+            self.table().whole(address, location, len)?;
+            return Ok(Err(address));
+        }
+        let device = self.device(location.device)?;
+        let table = self.table();
+        table.whole(address, location, len)?;
+        let handle = match table.known_at(address) {
+            None => std::ptr::null_mut(),
+            Some((base, known)) => match known.registration.get() {
+                Some(registration) => registration.handle_ptr(),
+                None => {
+                    let base = std::ptr::with_exposed_provenance_mut(base as usize);
+                    let transport = self.transport()?;
+                    // SAFETY: the memory stays until it is forgotten, which ends the registration.
+                    let made = unsafe {
+                        transport.register_hmem(
+                            base,
+                            known.len,
+                            Access::LOCAL_WRITE,
+                            device.iface,
+                            device.number,
+                        )
+                    }?;
+                    known.registration.get_or_init(|| made).handle_ptr()
+                }
+            },
+        };
+        Ok(Ok(Found {
+            iface: device.iface,
+            address,
+            handle,
+        }))
+    }
+
+    /// Memory of a device, from whoever gives it out.
+    pub fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, DeviceError> {
+        let name = self.device(device)?.name;
+        let table = self.table();
+        let entry = &table.devices[device as usize];
+        let refused = |why: &str| DeviceError::NoMemory(device, name.clone(), String::from(why));
+        let Some(allocate) = &entry.allocate else {
+            return Err(refused("give its memory to the window"));
+        };
+        allocate(len.max(1)).map_err(|why| refused(&why))
+    }
+
+    /// Copies device memory to `into`, from runs that may lie on several devices and on the host.
+    ///
+    /// # Safety
+    /// The runs are memory of their kinds.
+    pub unsafe fn read(&self, iov: &[IoVec], iface: &[u32], into: &mut [u8]) -> Result<(), i64> {
+        let transport = self.transport.get().ok_or(-38i64)?;
+        // SAFETY: as the caller vouches.
+        let n = unsafe { transport.copy_from_hmem(into, iov, iface, 0) };
+        if n == into.len() as i64 {
+            Ok(())
+        } else {
+            Err(n)
+        }
+    }
+
+    /// Copies `from` to device memory, likewise.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read).
+    pub unsafe fn write(&self, iov: &[IoVec], iface: &[u32], from: &[u8]) -> Result<(), i64> {
+        let transport = self.transport.get().ok_or(-38i64)?;
+        // SAFETY: as the caller vouches.
+        let n = unsafe { transport.copy_to_hmem(iov, iface, 0, from) };
+        if n == from.len() as i64 {
+            Ok(())
+        } else {
+            Err(n)
+        }
+    }
+}
+
+impl Table {
+    fn known_at(&self, address: u64) -> Option<(u64, &Known)> {
+        let (base, known) = self.known.range(..=address).next_back()?;
+        (address - base < known.len as u64).then_some((*base, known))
+    }
+
+    fn location(&self, pointer: u64) -> Location {
+        if let Some((_, known)) = self.known_at(pointer) {
+            return Location {
+                device: known.device,
+                address: pointer,
+            };
+        }
+        if let Some((host, m)) = self.mapped.range(..=pointer).next_back()
+            && pointer - host < m.len as u64
+        {
+            return Location {
+                device: m.device,
+                address: m.address + (pointer - host),
+            };
+        }
+        let host = Location {
+            device: HOST,
+            address: pointer,
+        };
+        self.lookups
+            .iter()
+            .find_map(|lookup| lookup(pointer))
+            .unwrap_or(host)
+    }
+
+    /// Refuses a range of which the first byte is somewhere else than another.
+    fn whole(&self, pointer: u64, location: Location, len: usize) -> Result<(), DeviceError> {
+        let Some(last) = len.checked_sub(1) else {
+            return Ok(());
+        };
+        let straddles = DeviceError::Straddles {
+            base: pointer,
+            len,
+            device: location.device,
+        };
+        let Some(end) = location.address.checked_add(last as u64) else {
+            // A length that is none is no question of where.
+            return match location.device {
+                HOST => Ok(()),
+                _ => Err(straddles),
+            };
+        };
+        match self.known_at(location.address) {
+            Some((base, known)) if location.device != HOST => {
+                if known.device == location.device && end - base < known.len as u64 {
+                    Ok(())
+                } else {
+                    Err(straddles)
+                }
+            }
+            _ if location.device == HOST => {
+                // Host memory that runs into a device's.
+                let next = self.known.range(pointer..=pointer + last as u64).next();
+                match next {
+                    Some((_, known)) => Err(DeviceError::Straddles {
+                        base: pointer,
+                        len,
+                        device: known.device,
+                    }),
+                    None => Ok(()),
+                }
+            }
+            // Memory that only a lookup knows.
+            _ => Ok(()),
+        }
+    }
+}

@@ -13,9 +13,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
-use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel};
 
 use common::{insist, open};
 
@@ -131,6 +132,61 @@ fn allocates_nothing(provider: &str) {
 #[test]
 fn shm() {
     allocates_nothing("shm");
+}
+
+/// Between two transports, so that atomics go through a ring: neither end allocates.
+#[test]
+fn shm_between_two() {
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let target = open("shm", ThreadLevel::Single, &[]);
+    let mut window = [0u64; 512];
+    let mut buffer = [0u64; 512];
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    // SAFETY: the window lives until the region is closed.
+    let region = unsafe { target.register(window.as_mut_ptr().cast(), 4096, access) }.unwrap();
+    let rounds = Loop {
+        t: &t,
+        peer: t.connect(target.address(), 0).unwrap(),
+        h: region.handle(),
+        buffer: buffer.as_mut_ptr().cast(),
+    };
+    let (measured, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|s| {
+        let attending = s.spawn(|| {
+            let mut before = None;
+            while !stop.load(Ordering::Relaxed) {
+                target.progress();
+                std::thread::yield_now();
+                if measured.load(Ordering::Relaxed) {
+                    before = before.or(Some(ALLOCATIONS.get()));
+                }
+            }
+            before.map(|b| ALLOCATIONS.get() - b)
+        });
+        let round = || {
+            rounds.round();
+            let (peer, h, none) = (rounds.peer, &rounds.h, ptr::null_mut());
+            let (double, sum, from) = (Datatype::Double, AtomicOp::Sum, rounds.buffer);
+            for _ in 0..20 {
+                // SAFETY: the buffer and the window outlive the flush.
+                insist(&t, || unsafe {
+                    t.atomic_opv(peer, from, h.base(), none, h, double, sum, 512, None)
+                });
+            }
+            assert_eq!(t.flush(None), Status::SUCCESS);
+        };
+        round();
+        measured.store(true, Ordering::Relaxed);
+        let before = ALLOCATIONS.get();
+        for _ in 0..5 {
+            round();
+        }
+        let here = ALLOCATIONS.get() - before;
+        stop.store(true, Ordering::Relaxed);
+        let there = attending.join().unwrap();
+        assert_eq!((here, there), (0, Some(0)), "the data path allocates");
+    });
+    region.close().unwrap();
 }
 
 #[test]

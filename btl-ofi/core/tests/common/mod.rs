@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod pair;
+pub(crate) mod reference;
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};

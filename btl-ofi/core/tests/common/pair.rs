@@ -16,11 +16,11 @@ const PASSIVE: &str = "BTL_OFI_TEST_PASSIVE";
 /// Words of the target's window.
 pub(crate) const WORDS: usize = 16 * 1024;
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn unhex(text: &str) -> Vec<u8> {
+pub(crate) fn unhex(text: &str) -> Vec<u8> {
     let digits = text.trim().as_bytes().chunks_exact(2);
     digits
         .map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap())
@@ -95,6 +95,16 @@ pub(crate) struct Target<'a> {
 impl<'a> Target<'a> {
     /// Starts one over the provider that `t` uses.
     pub(crate) fn start(t: &'a Transport, provider: &str, passive: bool) -> Target<'a> {
+        Target::start_as(0, t, provider, passive)
+    }
+
+    /// As [`start`](Self::start), connected as process `proc`.
+    pub(crate) fn start_as(
+        proc: u64,
+        t: &'a Transport,
+        provider: &str,
+        passive: bool,
+    ) -> Target<'a> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
             "--exact",
@@ -135,7 +145,7 @@ impl<'a> Target<'a> {
         target.say(&hex(t.address()));
         let hello = target.answer();
         let (address, handle) = hello.split_once(' ').unwrap();
-        target.peer = t.connect(&unhex(address), 0).unwrap();
+        target.peer = t.connect(&unhex(address), proc).unwrap();
         let bytes: [u8; 32] = unhex(handle).try_into().unwrap();
         // SAFETY: a handle is 32 plain bytes.
         target.handle = unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) };

@@ -1,0 +1,584 @@
+//! Atomics over shm that do without the provider, between transports of one process: order, types,
+//! refusals, room, many initiators, both ways at once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::process::{Command, Stdio};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
+use plugin_api::{
+    Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel,
+};
+
+use common::reference::{Numbers, after};
+use common::{PATIENCE, insist, open};
+
+const ALL: Access = Access::all();
+
+/// Room for a blob's descriptor of the segment (see `modex`).
+const SEGMENT: std::ops::Range<usize> = 40..44;
+
+fn register(t: &Transport, window: &mut [u64], access: Access) -> Region {
+    let base = window.as_mut_ptr().cast();
+    // SAFETY: the tests keep windows until their regions are closed.
+    unsafe { t.register(base, size_of_val(window), access) }.unwrap()
+}
+
+/// Lets `t` make progress in a thread of its own meanwhile.
+fn attended<T>(t: &Transport, run: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                t.progress();
+                thread::yield_now();
+            }
+        });
+        // Also when the test fails, or the scope would wait for ever.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|e| std::panic::resume_unwind(e))
+    })
+}
+
+unsafe extern "C" fn tell(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the tests pass a number that outlives the operation, and count in `data` if given.
+    unsafe {
+        (*context.cast::<AtomicI32>()).store(status, Ordering::Relaxed);
+        if let Some(count) = data.cast::<AtomicU32>().as_ref() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn telling(status: &AtomicI32) -> Option<Completion> {
+    Some(Completion {
+        function: tell,
+        context: ptr::from_ref(status).cast_mut().cast(),
+        data: ptr::null_mut(),
+    })
+}
+
+/// Fetch-adds `n` to a word.
+fn add(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    out: *mut u64,
+    n: u64,
+    completion: Option<Completion>,
+) -> Status {
+    let (none, f) = (ptr::null_mut(), OpFlags::empty());
+    let op = BtlAtomicOp::Add;
+    // SAFETY: the tests keep what they pass until it is done.
+    unsafe { t.atomic_fop(peer, out.cast(), h.base(), none, h, op, n, f, completion) }
+}
+
+/// Random operations of every kind and type on one window, in order as a model has them: fetched
+/// values and what is left in the end. Enough of them that rings and payloads wrap many times.
+fn matches_the_model(seed: u64, rounds: usize) {
+    const WORDS: usize = 256;
+    let a = open("shm", ThreadLevel::Single, &[]);
+    let b = open("shm", ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; WORDS];
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let peer = a.connect(b.address(), 0).unwrap();
+    let mut model = vec![0u8; WORDS * 8];
+    let mut numbers = Numbers(seed);
+    attended(&b, || {
+        for _ in 0..rounds {
+            let mut expected: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            for _ in 0..300 {
+                let (seen, old) = operate(&a, peer, &h, &mut model, &mut numbers);
+                expected.push((seen, old));
+            }
+            assert_eq!(a.flush(None), Status::SUCCESS);
+            for (seen, old) in expected {
+                assert_eq!(seen, old, "seed {seed}: what was there before");
+            }
+        }
+    });
+    let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    assert!(bytes == model, "seed {seed}: what is there in the end");
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// Posts one, and applies it to the model. Gives where its result will be, and what it will be.
+fn operate(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    model: &mut [u8],
+    numbers: &mut Numbers,
+) -> (Vec<u8>, Vec<u8>) {
+    let (kind, datatype, op, most) = loop {
+        let kind = AtomicKind::ALL[numbers.below(3)];
+        let datatype = Datatype::ALL[numbers.below(10)];
+        let op = AtomicOp::ALL[numbers.below(AtomicOp::ALL.len())];
+        if let Some(most) = t.atomic_count(kind, datatype, op) {
+            break (kind, datatype, op, most);
+        }
+    };
+    let size = datatype.size();
+    // Integers of all widths share the first half, floats of each width have a quarter, so that no
+    // arithmetic is done on what is not a number.
+    let (start, length) = match datatype {
+        Datatype::Float => (model.len() / 2, model.len() / 4),
+        Datatype::Double => (model.len() * 3 / 4, model.len() / 4),
+        _ => (0, model.len() / 2),
+    };
+    let count = match kind {
+        AtomicKind::Compare => 1,
+        _ => match numbers.below(4) {
+            0 => 1 + numbers.below(most.min(length / size)),
+            _ => 1 + numbers.below(3),
+        },
+    };
+    let at = start + size * numbers.below(length / size - count + 1);
+    let operands: Vec<u64> = (0..count)
+        .map(|_| match datatype {
+            Datatype::Float => u64::from([1f32, -1.0, 2.0, -2.0][numbers.below(4)].to_bits()),
+            Datatype::Double => [1f64, -1.0, 2.0, -2.0][numbers.below(4)].to_bits(),
+            _ => numbers.word() >> numbers.below(64),
+        })
+        .collect();
+    let element = |model: &[u8], i: usize| {
+        let mut word = [0u8; 8];
+        word[..size].copy_from_slice(&model[at + i * size..][..size]);
+        u64::from_ne_bytes(word)
+    };
+    // Half the time equal to what is there, so that it swaps.
+    let compare = element(model, 0) ^ (numbers.word() & 1);
+    let old = model[at..at + count * size].to_vec();
+    for (i, operand) in operands.iter().enumerate() {
+        let new = after(datatype, op, element(model, i), *operand, compare);
+        model[at + i * size..][..size].copy_from_slice(&new.to_ne_bytes()[..size]);
+    }
+    // One byte off, since no alignment is promised for local buffers.
+    let mut local = vec![0u8; 1 + count * size];
+    for (i, operand) in operands.iter().enumerate() {
+        local[1 + i * size..][..size].copy_from_slice(&operand.to_ne_bytes()[..size]);
+    }
+    let mut seen = vec![0u8; count * size];
+    let out = seen.as_mut_ptr().cast::<c_void>();
+    let from = local[1..].as_ptr().cast::<c_void>();
+    let (remote, none) = (h.base() + at as u64, ptr::null_mut());
+    // SAFETY: the operands are copied when the operation is taken; the result is kept by the caller.
+    insist(t, || unsafe {
+        match kind {
+            AtomicKind::Update => {
+                t.atomic_opv(peer, from, remote, none, h, datatype, op, count, None)
+            }
+            AtomicKind::Fetch => t.atomic_fopv(
+                peer, from, out, remote, none, none, h, datatype, op, count, None,
+            ),
+            AtomicKind::Compare => t.atomic_cswapv(
+                peer,
+                operands[0],
+                compare,
+                out,
+                remote,
+                none,
+                h,
+                datatype,
+                None,
+            ),
+        }
+    });
+    match kind {
+        AtomicKind::Update => (Vec::new(), Vec::new()),
+        _ => (seen, old),
+    }
+}
+
+#[test]
+fn every_type_in_order() {
+    for seed in 1..=8 {
+        matches_the_model(seed, 5);
+    }
+}
+
+#[test]
+fn wrong_handles_are_errors() {
+    let a = open("shm", ThreadLevel::Single, &[]);
+    let b = open("shm", ThreadLevel::Single, &[]);
+    let (mut window, mut stale, mut read_only) = ([0u64; 4], [0u64; 4], [0u64; 4]);
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let gone = register(&b, &mut stale, ALL);
+    let stale_handle = gone.handle();
+    gone.close().unwrap();
+    let closed = register(&b, &mut read_only, Access::REMOTE_READ);
+    // SAFETY: a handle is four words: base, length, key, mark.
+    let words = |h: Handle| unsafe { std::mem::transmute::<Handle, [u64; 4]>(h) };
+    let forged = |change: fn(&mut [u64; 4])| {
+        let mut w = words(h);
+        change(&mut w);
+        // SAFETY: as above.
+        unsafe { std::mem::transmute::<[u64; 4], Handle>(w) }
+    };
+    let peer = a.connect(b.address(), 0).unwrap();
+    let mut old = 0u64;
+    let out = &raw mut old;
+    attended(&b, || {
+        for (wrong, status) in [
+            (stale_handle, Status::PERM),
+            (closed.handle(), Status::PERM),
+            (forged(|w| w[2] = 77_777), Status::PERM),
+            (forged(|w| w[3] ^= 1), Status::PERM),
+            (forged(|w| w[0] += 32), Status::VALUE_OUT_OF_BOUNDS),
+            (forged(|w| w[0] = 0x1000), Status::VALUE_OUT_OF_BOUNDS),
+        ] {
+            let seen = AtomicI32::new(1);
+            assert_eq!(
+                add(&a, peer, &wrong, out, 1, telling(&seen)),
+                Status::SUCCESS
+            );
+            assert_eq!(a.flush(None), Status::SUCCESS);
+            assert_eq!(Status(seen.load(Ordering::Relaxed)), status, "{wrong:?}");
+            // Without callback the next flush says that something was lost.
+            assert_eq!(add(&a, peer, &wrong, out, 1, None), Status::SUCCESS);
+            assert_eq!(add(&a, peer, &h, out, 1, None), Status::SUCCESS);
+            // SAFETY: the endpoint lives.
+            let flushed = a.flush(Some(unsafe { peer.as_ref() }));
+            assert_eq!(flushed, Status::ERROR, "{wrong:?}");
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        }
+        // The words that a handle covers can be read where only that is allowed.
+        let (c, none) = (closed.handle(), ptr::null_mut());
+        let (u, read) = (Datatype::Uint64, AtomicOp::Read);
+        // SAFETY: the result outlives the flush.
+        let status = unsafe {
+            a.atomic_fopv(
+                peer,
+                ptr::null(),
+                out.cast(),
+                c.base(),
+                none,
+                none,
+                &c,
+                u,
+                read,
+                1,
+                None,
+            )
+        };
+        assert_eq!(status, Status::SUCCESS);
+        assert_eq!(a.flush(None), Status::SUCCESS);
+    });
+    assert_eq!(window[0], 6, "the right ones among the wrong");
+    assert_eq!((stale, read_only), ([0; 4], [0; 4]));
+    // To itself, at once.
+    let mine = b.connect(b.address(), 1).unwrap();
+    assert_eq!(add(&b, mine, &stale_handle, out, 1, None), Status::PERM);
+    assert_eq!(add(&b, mine, &h, out, 1, None), Status::SUCCESS);
+    assert_eq!(old, 6);
+    region.close().unwrap();
+    closed.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+#[test]
+fn a_full_ring_turns_away() {
+    let a = open("shm", ThreadLevel::Single, &[]);
+    let b = open("shm", ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; 512];
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let peer = a.connect(b.address(), 0).unwrap();
+    let mut old = vec![u64::MAX; 1000];
+    for round in 0..3 {
+        let mut taken = 0;
+        while add(&a, peer, &h, &raw mut old[taken], 1, None).is_ok() {
+            taken += 1;
+        }
+        assert_eq!(taken, 128);
+        let status = add(&a, peer, &h, &raw mut old[taken], 1, None);
+        assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE);
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        for (i, old) in old[..taken].iter().enumerate() {
+            assert_eq!(*old, (round * 128 + i) as u64);
+        }
+    }
+    // Vectors: the payload is full before the entries are.
+    let ones = vec![1u64; 512];
+    let (sum, u, none) = (AtomicOp::Sum, Datatype::Uint64, ptr::null_mut());
+    window.fill(0);
+    let mut taken = 0;
+    loop {
+        let from = ones.as_ptr().cast();
+        // SAFETY: the operands are copied.
+        let status = unsafe { a.atomic_opv(peer, from, h.base(), none, &h, u, sum, 512, None) };
+        if status == Status::TEMP_OUT_OF_RESOURCE {
+            break;
+        }
+        assert_eq!(status, Status::SUCCESS);
+        taken += 1;
+    }
+    assert_eq!(taken, 16, "64 KiB of payload");
+    // A word needs none of it.
+    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::SUCCESS);
+    attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+    assert_eq!((window[0], old[0]), (17, 16));
+    assert!(window[1..].iter().all(|&w| w == 16));
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// More initiators than the bell's first word has bits, and than are watched; they release their
+/// rings, and others take them.
+#[test]
+fn many_initiators() {
+    let b = open("shm", ThreadLevel::Single, &[]);
+    let mut window = [0u64; 1];
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let mut sum = 0;
+    for generation in 0..2 {
+        let initiators: Vec<Transport> = (0..70)
+            .map(|_| open("shm", ThreadLevel::Single, &[]))
+            .collect();
+        let peers: Vec<_> = initiators
+            .iter()
+            .map(|a| a.connect(b.address(), 0).unwrap())
+            .collect();
+        let mut old = vec![0u64; 70 * 20];
+        attended(&b, || {
+            for round in 0..20 {
+                for (i, (a, peer)) in initiators.iter().zip(&peers).enumerate() {
+                    let out = &raw mut old[round * 70 + i];
+                    insist(a, || add(a, *peer, &h, out, 1, None));
+                }
+                for (i, a) in initiators.iter().enumerate() {
+                    // Some wait, some have several outstanding.
+                    if i % 3 == round % 3 {
+                        assert_eq!(a.flush(None), Status::SUCCESS);
+                    }
+                }
+            }
+            for a in &initiators {
+                assert_eq!(a.flush(None), Status::SUCCESS);
+            }
+        });
+        old.sort_unstable();
+        let each: Vec<u64> = (sum..sum + 70 * 20).collect();
+        assert!(old == each, "generation {generation}: each saw its own");
+        sum += 70 * 20;
+        for (a, peer) in initiators.into_iter().zip(peers) {
+            // SAFETY: connected once.
+            assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+            a.close().unwrap();
+        }
+    }
+    assert_eq!(window[0], sum);
+    region.close().unwrap();
+    b.close().unwrap();
+}
+
+/// One initiator through its ring, one through the provider, since it cannot open the segment, and
+/// the target itself: all add to the same elements, and none is lost.
+#[test]
+fn both_ways_at_once() {
+    let b = open("shm", ThreadLevel::Multiple, &[]);
+    let mut window = [0u64; 2];
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let mut without = b.address().to_vec();
+    without[SEGMENT].fill(0xff);
+    let mut unusable = b.address().to_vec();
+    unusable[SEGMENT].copy_from_slice(&1u32.to_le_bytes());
+    let blobs = [b.address().to_vec(), without, unusable];
+    attended(&b, || {
+        thread::scope(|s| {
+            for blob in &blobs {
+                s.spawn(|| {
+                    let a = open("shm", ThreadLevel::Single, &[]);
+                    let peer = a.connect(blob, 0).unwrap();
+                    add_both(&a, peer, &h);
+                    a.close().unwrap();
+                });
+            }
+            s.spawn(|| {
+                let mine = b.connect(b.address(), 1).unwrap();
+                add_both(&b, mine, &h);
+            });
+        });
+    });
+    assert_eq!(window[0], 4 * 2000);
+    assert_eq!(f64::from_bits(window[1]), 4.0 * 2000.0);
+    region.close().unwrap();
+    b.close().unwrap();
+}
+
+fn add_both(t: &Transport, peer: NonNull<Endpoint>, h: &Handle) {
+    let (one, none) = (1f64, ptr::null_mut());
+    let (double, sum) = (Datatype::Double, AtomicOp::Sum);
+    let mut old = vec![0u64; 2000];
+    for out in &mut old {
+        insist(t, || add(t, peer, h, out, 1, None));
+        let (from, at) = (ptr::from_ref(&one).cast(), h.base() + 8);
+        // SAFETY: the operand outlives the flush.
+        insist(t, || unsafe {
+            t.atomic_opv(peer, from, at, none, h, double, sum, 1, None)
+        });
+    }
+    // SAFETY: the endpoint lives.
+    assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+    assert!(
+        old.is_sorted(),
+        "one initiator's additions keep their order"
+    );
+}
+
+/// Several threads post, several make progress at each end; callbacks once each.
+#[test]
+fn threads() {
+    const EACH: u32 = 5000;
+    let a = open("shm", ThreadLevel::Multiple, &[]);
+    let b = open("shm", ThreadLevel::Multiple, &[]);
+    let mut window = [0u64; 1];
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let peer = a.connect(b.address(), 0).unwrap().as_ptr() as usize;
+    let (called, status) = (AtomicU32::new(0), AtomicI32::new(0));
+    let mut old = vec![0u64; 3 * EACH as usize];
+    attended(&b, || {
+        attended(&b, || {
+            thread::scope(|s| {
+                for mine in old.chunks_mut(EACH as usize) {
+                    let with = Completion {
+                        function: tell,
+                        context: ptr::from_ref(&status).cast_mut().cast(),
+                        data: ptr::from_ref(&called).cast_mut().cast(),
+                    };
+                    let (context, data) = (with.context as usize, with.data as usize);
+                    let (a, h) = (&a, &h);
+                    s.spawn(move || {
+                        let with = Completion {
+                            function: tell,
+                            context: context as *mut c_void,
+                            data: data as *mut c_void,
+                        };
+                        let peer = NonNull::new(peer as *mut Endpoint).unwrap();
+                        for out in mine {
+                            insist(a, || add(a, peer, h, out, 1, Some(with)));
+                        }
+                        assert_eq!(a.flush(None), Status::SUCCESS);
+                    });
+                }
+            });
+        });
+    });
+    assert_eq!(called.load(Ordering::Relaxed), 3 * EACH);
+    assert_eq!(status.load(Ordering::Relaxed), 0);
+    for mine in old.chunks(EACH as usize) {
+        assert!(mine.is_sorted(), "a thread's additions keep their order");
+    }
+    old.sort_unstable();
+    assert!(old == (0..3 * u64::from(EACH)).collect::<Vec<_>>());
+    assert_eq!(window[0], 3 * u64::from(EACH));
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// A target that closes its transport, and lives on, lets nobody wait.
+#[test]
+fn a_closed_target_is_given_up() {
+    let a = open("shm", ThreadLevel::Single, &[]);
+    let b = open("shm", ThreadLevel::Single, &[]);
+    let mut window = [0u64; 1];
+    let region = register(&b, &mut window, ALL);
+    let h = region.handle();
+    let peer = a.connect(b.address(), 0).unwrap();
+    let mut old = [9u64; 3];
+    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::SUCCESS);
+    b.progress();
+    let seen = AtomicI32::new(1);
+    assert!(add(&a, peer, &h, &raw mut old[1], 1, telling(&seen)).is_ok());
+    assert!(add(&a, peer, &h, &raw mut old[2], 1, None).is_ok());
+    region.close().unwrap();
+    b.close().unwrap();
+    let started = Instant::now();
+    assert_eq!(a.flush(None), Status::UNREACH);
+    assert!(started.elapsed() < PATIENCE);
+    assert_eq!(old, [0, 9, 9], "what was executed is told, no other");
+    assert_eq!(Status(seen.load(Ordering::Relaxed)), Status::UNREACH);
+    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::UNREACH);
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    a.close().unwrap();
+}
+
+/// Run by the test below in a process of its own, whose descriptors no other test opens or closes.
+#[test]
+fn descriptors_of_this_process() {
+    if std::env::var_os("BTL_OFI_TEST_DESCRIPTORS").is_none() {
+        return;
+    }
+    let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let mappings = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines()
+            .filter(|l| l.contains("btl-ofi-atomics"))
+            .count()
+    };
+    let mut before = 0;
+    for round in 0..3 {
+        if round == 1 {
+            // Whatever libfabric keeps open for good is there after the first round.
+            before = count();
+        }
+        let a = open("shm", ThreadLevel::Single, &[]);
+        let b = open("shm", ThreadLevel::Single, &[]);
+        let mut window = [0u64; 1];
+        let region = register(&b, &mut window, ALL);
+        let peer = a.connect(b.address(), 0).unwrap();
+        let mut old = 0u64;
+        let (h, out) = (region.handle(), &raw mut old);
+        attended(&b, || {
+            assert!(add(&a, peer, &h, out, 1, None).is_ok());
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        });
+        assert!(mappings() > 0);
+        region.close().unwrap();
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+    assert_eq!((count(), mappings()), (before, 0));
+}
+
+#[test]
+fn nothing_is_left_open() {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "descriptors_of_this_process", "--nocapture"])
+        .env("BTL_OFI_TEST_DESCRIPTORS", "1")
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+}

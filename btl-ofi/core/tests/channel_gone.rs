@@ -1,0 +1,297 @@
+//! Atomics over shm when one of the two processes is killed: a target with operations outstanding
+//! keeps nobody else's from completing, an initiator in the middle of its operations leaves a target
+//! that serves all others.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel};
+
+use common::pair::{Target, hex, serve_if_target, unhex};
+use common::reference::Numbers;
+use common::{PATIENCE, insist, open};
+
+const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
+
+#[test]
+fn target_process() {
+    serve_if_target();
+}
+
+#[derive(Default)]
+struct Seen {
+    succeeded: AtomicU32,
+    failed: AtomicU32,
+}
+
+unsafe extern "C" fn completed(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the tests pass a Seen that outlives the transport.
+    let seen = unsafe { &*context.cast::<Seen>() };
+    let count = if status == 0 {
+        &seen.succeeded
+    } else {
+        &seen.failed
+    };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+fn add(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    out: *mut u64,
+    completion: Option<Completion>,
+) -> Status {
+    let (none, f, op) = (ptr::null_mut(), OpFlags::empty(), BtlAtomicOp::Add);
+    // SAFETY: the tests keep what they pass until it is done.
+    unsafe { t.atomic_fop(peer, out.cast(), h.base(), none, h, op, 1, f, completion) }
+}
+
+/// Stops a child and waits until it is.
+fn stop(child: &Child) {
+    let pid = child.id();
+    // SAFETY: our own child, not yet waited for.
+    assert_eq!(unsafe { libc::kill(pid as libc::pid_t, libc::SIGSTOP) }, 0);
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    while !stat().rsplit(')').next().unwrap().trim().starts_with('T') {
+        std::thread::yield_now();
+    }
+}
+
+/// Three targets. One is stopped, gets operations of every kind, and is killed; the other two are
+/// sent operations before, meanwhile and afterwards, which complete.
+#[test]
+fn a_dead_target_blocks_nobody() {
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let mut targets: Vec<Target<'_>> = (0..3)
+        .map(|proc| Target::start_as(proc, &t, "shm", false))
+        .collect();
+    let mut old = vec![0u64; 4096];
+    for (target, out) in targets.iter().zip(&mut old) {
+        insist(&t, || add(&t, target.peer, &target.handle, out, None));
+    }
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    stop(&targets[0].child);
+    let (seen, lively) = (Seen::default(), Seen::default());
+    let with = |seen: &Seen| {
+        Some(Completion {
+            function: completed,
+            context: ptr::from_ref(seen).cast_mut().cast(),
+            data: ptr::null_mut(),
+        })
+    };
+    // Until its ring is full; every other one without callback.
+    let (mut told, mut untold) = (0, 0);
+    let (peer, h) = (targets[0].peer, targets[0].handle);
+    for (i, out) in old.iter_mut().enumerate() {
+        let completion = if i % 2 == 0 { with(&seen) } else { None };
+        let status = if i % 3 == 0 {
+            let (none, sum, u) = (ptr::null_mut(), AtomicOp::Sum, Datatype::Uint64);
+            let ones = [1u64; 8];
+            let from = ones.as_ptr().cast();
+            // SAFETY: the operands are copied.
+            unsafe { t.atomic_opv(peer, from, h.base(), none, &h, u, sum, 8, completion) }
+        } else {
+            add(&t, peer, &h, out, completion)
+        };
+        if status.is_again() {
+            break;
+        }
+        assert_eq!(status, Status::SUCCESS);
+        match completion {
+            Some(_) => told += 1,
+            None => untold += 1,
+        }
+    }
+    assert_eq!((told, untold), (64, 64), "as many as a ring holds");
+    // The others are not held up while it says nothing.
+    let mut results = vec![0u64; 200];
+    for (i, out) in results.iter_mut().enumerate() {
+        let other = &targets[1 + i % 2];
+        insist(&t, || {
+            add(&t, other.peer, &other.handle, out, with(&lively))
+        });
+    }
+    for other in &targets[1..] {
+        // SAFETY: endpoints live as long as the transport.
+        let other = unsafe { other.peer.as_ref() };
+        assert_eq!(t.flush(Some(other)), Status::SUCCESS);
+    }
+    assert_eq!(lively.succeeded.load(Ordering::Relaxed), 200);
+    assert_eq!(seen.failed.load(Ordering::Relaxed), 0);
+
+    targets[0].child.kill().unwrap();
+    targets[0].child.wait().unwrap();
+    let started = Instant::now();
+    // SAFETY: as above.
+    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
+    assert_eq!(flushed, Status::UNREACH);
+    assert!(started.elapsed() < Duration::from_secs(10), "it takes long");
+    assert_eq!(seen.failed.load(Ordering::Relaxed), told, "each once");
+    assert_eq!(seen.succeeded.load(Ordering::Relaxed), 0);
+    assert_eq!(t.flush(None), Status::UNREACH, "one flush of all tells it");
+    assert_eq!(add(&t, peer, &h, &raw mut old[0], None), Status::UNREACH);
+
+    for out in results.chunks_mut(2) {
+        for (target, out) in targets[1..].iter().zip(out) {
+            insist(&t, || {
+                add(&t, target.peer, &target.handle, out, with(&lively))
+            });
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS, "nothing else is affected");
+    }
+    assert_eq!(lively.succeeded.load(Ordering::Relaxed), 400);
+    assert_eq!(lively.failed.load(Ordering::Relaxed), 0);
+    for target in &mut targets[1..] {
+        assert_eq!(target.sees(0, 0).0, 201);
+    }
+    for target in targets.drain(1..) {
+        target.end();
+    }
+    drop(targets);
+    t.close().unwrap();
+}
+
+/// The initiator's side of the test below: operations without end.
+#[test]
+fn flooding_process() {
+    let Ok(work) = std::env::var(FLOOD) else {
+        return;
+    };
+    // A test that fails must not leave this running.
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let mut words = work.split(' ');
+    let mut next = || words.next().unwrap();
+    let (seed, blob, handle) = (next(), unhex(next()), unhex(next()));
+    let handle: [u8; 32] = handle.try_into().unwrap();
+    // SAFETY: a handle is 32 plain bytes.
+    let h = unsafe { std::mem::transmute::<[u8; 32], Handle>(handle) };
+    let mut numbers = Numbers(seed.parse().unwrap());
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let peer = t.connect(&blob, 0).unwrap();
+    let mut old = vec![0u64; 512];
+    let ones = [1u64; 511];
+    println!("@");
+    loop {
+        let out = old.as_mut_ptr();
+        let status = match numbers.below(3) {
+            0 => {
+                let (none, sum, u) = (ptr::null_mut(), AtomicOp::Sum, Datatype::Uint64);
+                let (from, at) = (ones.as_ptr().cast(), h.base() + 8);
+                let n = 1 + numbers.below(511);
+                // SAFETY: the operands are copied.
+                unsafe { t.atomic_opv(peer, from, at, none, &h, u, sum, n, None) }
+            }
+            _ => add(&t, peer, &h, out, None),
+        };
+        assert!(status.is_ok() || status.is_again(), "{status}");
+        t.progress();
+    }
+}
+
+/// Initiators are killed at any moment; what they posted is executed as far as it was published,
+/// whole, and others are served all along.
+#[test]
+fn killed_initiators_leave_a_target_that_serves() {
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; 512];
+    let base = window.as_mut_ptr();
+    // SAFETY: the window lives until the region is closed.
+    let region = unsafe { t.register(base.cast(), 512 * 8, Access::all()) }.unwrap();
+    let h = region.handle();
+    // SAFETY: a handle is 32 plain bytes.
+    let bytes: [u8; 32] = unsafe { std::mem::transmute(h) };
+    let mut numbers = Numbers(7);
+    for seed in 0..6 {
+        // SAFETY: inside the window, which only this process changes, in its calls.
+        let before = unsafe { base.read_volatile() };
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "flooding_process", "--nocapture"])
+            .env(
+                FLOOD,
+                format!("{seed} {} {}", hex(t.address()), hex(&bytes)),
+            )
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut byte = [0u8];
+        while byte != *b"@" {
+            out.read_exact(&mut byte).unwrap();
+        }
+        let deadline = Instant::now() + PATIENCE;
+        // SAFETY: as above.
+        while unsafe { base.read_volatile() } == before {
+            t.progress();
+            assert!(Instant::now() < deadline, "nothing arrives");
+        }
+        let until = Instant::now() + Duration::from_micros(numbers.below(20_000) as u64);
+        while Instant::now() < until {
+            t.progress();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for _ in 0..10 {
+            t.progress();
+        }
+        // SAFETY: as above.
+        let settled = unsafe { base.read_volatile() };
+        for _ in 0..100 {
+            t.progress();
+        }
+        // SAFETY: as above.
+        assert_eq!(settled, unsafe { base.read_volatile() }, "executed once");
+        // Vectors begin at the second word, so an earlier word has at least a later one's count.
+        // SAFETY: nobody changes the window now.
+        let words = unsafe { std::slice::from_raw_parts(base.add(1), 511) };
+        assert!(
+            words.is_sorted_by(|a, b| a >= b),
+            "a vector was executed in part"
+        );
+    }
+    // One more, which is not killed, among the rings that the dead ones left.
+    let other = open("shm", ThreadLevel::Single, &[]);
+    let peer = other.connect(t.address(), 0).unwrap();
+    // SAFETY: as above.
+    let before = unsafe { base.read_volatile() };
+    let mut old = 0u64;
+    for i in 0..100 {
+        assert_eq!(add(&other, peer, &h, &raw mut old, None), Status::SUCCESS);
+        let deadline = Instant::now() + PATIENCE;
+        let mut seen = other.stats().completed;
+        while seen <= i {
+            t.progress();
+            other.progress();
+            seen = other.stats().completed;
+            assert!(Instant::now() < deadline, "it is not served");
+        }
+        assert_eq!(old, before + i);
+    }
+    assert_eq!(other.flush(None), Status::SUCCESS);
+    other.close().unwrap();
+    region.close().unwrap();
+    t.close().unwrap();
+}

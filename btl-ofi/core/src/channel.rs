@@ -40,7 +40,6 @@ use crate::liveness::{self, ProcessId};
 use crate::lock::Guard;
 use crate::outbound::{Done, Operands, Outbound};
 use crate::record::{Finished, Tag};
-use crate::registration::Registrar;
 use crate::ring::Command;
 use crate::rma::Caller;
 use crate::segment::{PAYLOAD, Place, Segment};
@@ -50,6 +49,8 @@ use crate::transport::Transport;
 pub(crate) const LARGEST: usize = PAYLOAD / 4;
 /// Rings whose answers are looked for in one poll.
 const SWEEP: usize = 16;
+/// Polls of which one goes to the provider, whatever there is to do here.
+const LEAN: u32 = 8;
 
 /// One process's end of all rings. Guarded by the lock of its transport's only context.
 pub(crate) struct Channel {
@@ -58,6 +59,7 @@ pub(crate) struct Channel {
     /// Those with operations outstanding. Room for all, so that it never grows on the data path.
     active: Vec<NonNull<Outbound>>,
     cursor: usize,
+    polls: u32,
 }
 
 // SAFETY: the pointers are owned boxes.
@@ -85,19 +87,8 @@ impl Channel {
             outbounds: Vec::new(),
             active: Vec::new(),
             cursor: 0,
+            polls: 0,
         }
-    }
-
-    /// Executes what has arrived.
-    #[inline]
-    pub(crate) fn attend(&mut self, registrar: &Registrar) {
-        self.inbound.attend(registrar);
-    }
-
-    /// Whether answers are outstanding.
-    #[inline]
-    pub(crate) fn is_waiting(&self) -> bool {
-        !self.active.is_empty()
     }
 
     /// Takes answers, of a bounded number of rings, beginning where the last call ended.
@@ -392,27 +383,46 @@ impl Transport {
                     "atomics to process {} go through the provider: {e}",
                     peer.proc
                 );
+                self.lean.store(false, Ordering::Relaxed);
                 peer.go(Way::Provider, 0);
             }
-            (_, None) => peer.go(Way::Provider, 0),
+            (_, None) => {
+                self.lean.store(false, Ordering::Relaxed);
+                peer.go(Way::Provider, 0);
+            }
         }
         Ok(())
     }
 
-    /// Takes answers and delivers them. Gives the lock back if there are none.
+    /// Executes what has arrived, takes answers and delivers them. Gives the lock back if the provider
+    /// is to be polled instead: now and then, and always when there is nothing here, unless no peer is
+    /// reached through it. Then its queue holds nothing of ours, only what arrives from a peer that
+    /// reaches us through it, and reading it takes several times as long as all of this.
     #[inline]
-    pub(crate) fn poll_commands<'a>(
+    pub(crate) fn poll_channel<'a>(
         &self,
         context: &Context,
         mut state: Guard<'a, State>,
     ) -> Result<usize, Guard<'a, State>> {
+        let Some(channel) = &mut state.channel else {
+            return Err(state);
+        };
+        channel.inbound.attend(&self.registrar);
+        channel.polls = channel.polls.wrapping_add(1);
+        if channel.polls.is_multiple_of(LEAN) {
+            return Err(state);
+        }
         let mut done = Done::new();
-        if let Some(channel) = &mut state.channel {
+        if !channel.active.is_empty() {
             channel.collect(&mut done);
         }
         let n = done.finished().len() + usize::from(done.refused.is_some());
         if n == 0 {
-            return Err(state);
+            return if self.lean.load(Ordering::Relaxed) {
+                Ok(self.poll_without_entry(context, state, 0))
+            } else {
+                Err(state)
+            };
         }
         state.completed += done.finished().len() as u64;
         state.failed += u64::from(done.refused.is_some());

@@ -96,6 +96,9 @@ impl Transport {
             endpoint.copies = Copies::Kernel;
             self.choose_way(&mut endpoint, &blob);
         }
+        if endpoint.uses_provider() {
+            self.lean.store(false, Ordering::Relaxed);
+        }
         let endpoint = Box::new(endpoint);
         let entry = peers.known.entry(proc).insert_entry(endpoint);
         Ok(NonNull::from(&mut **entry.into_mut()))

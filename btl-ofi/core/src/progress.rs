@@ -53,14 +53,11 @@ impl Transport {
         let Some(mut state) = context.state.try_lock() else {
             return 0;
         };
-        if let Some(channel) = &mut state.channel {
-            channel.attend(&self.registrar);
-            if channel.is_waiting() {
-                state = match self.poll_commands(context, state) {
-                    Ok(n) => return n,
-                    Err(state) => state,
-                };
-            }
+        if state.channel.is_some() {
+            state = match self.poll_channel(context, state) {
+                Ok(n) => return n,
+                Err(state) => state,
+            };
         }
         let mut entries = [const { MaybeUninit::<ffi::fi_cq_entry>::uninit() }; MAX_CQ_READ];
         // SAFETY: the array has room for MAX_CQ_READ entries, and num_cq_read is at most that; the
@@ -171,7 +168,7 @@ impl Transport {
 
     /// What there is to do when the queue gave no completion.
     #[inline]
-    fn poll_without_entry(
+    pub(crate) fn poll_without_entry(
         &self,
         context: &Context,
         mut state: crate::lock::Guard<'_, State>,

@@ -100,6 +100,8 @@ pub struct Transport {
     pub(crate) policy: Policy,
     /// Whether atomics to peers on this node may go through their segments (`channel`).
     pub(crate) channelled: bool,
+    /// Whether no peer so far is reached through the provider.
+    pub(crate) lean: AtomicBool,
     pub(crate) threaded: bool,
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
@@ -287,6 +289,7 @@ impl Transport {
             atomics: chosen.atomics,
             policy,
             channelled: descriptor.is_some(),
+            lean: AtomicBool::new(true),
             capabilities,
             address,
             node,

@@ -18,6 +18,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "btl_plugin.h"
 #include "element.h"
@@ -58,6 +59,7 @@ struct completion {
     btl_completion_fn callback;
     void *context;
     void *data;
+    uint64_t due; /* monotonic nanoseconds before which the callback does not run */
 };
 
 struct module {
@@ -82,8 +84,21 @@ struct btl_component {
     const btl_host_vtable *host;
     struct module *module;
     uint64_t queue_depth;
+    uint64_t delay; /* nanoseconds from an operation to its callback: CMA_DELAY_US, for measuring waits */
     _Atomic uint32_t calls; /* of progress, to look for ended peers now and then */
 };
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t due(const struct btl_component *component)
+{
+    return component->delay == 0 ? 0 : now() + component->delay;
+}
 
 static struct module *inside(btl_module *module)
 {
@@ -127,6 +142,8 @@ static bool run_one(struct module *module)
     completion = module->oldest;
     while (completion != NULL && completion->running)
         completion = completion->next;
+    if (completion != NULL && completion->due != 0 && now() < completion->due)
+        completion = NULL; /* the oldest is due first */
     if (completion != NULL) {
         completion->running = true;
         module->waiting--; /* before the callback, so that it may issue the next operation */
@@ -198,7 +215,8 @@ static btl_status reserve(struct module *module, btl_endpoint *endpoint, void *l
                                 .local_handle = local_handle,
                                 .callback = callback,
                                 .context = context,
-                                .data = data};
+                                .data = data,
+                                .due = due(module->component)};
     return status;
 }
 

@@ -74,6 +74,8 @@ static btl_status component_open(const btl_host_vtable *host, btl_component **ou
     if (component == NULL)
         return BTL_OUT_OF_RESOURCE;
     component->host = host;
+    const char *delay = getenv("CMA_DELAY_US");
+    component->delay = delay == NULL ? 0 : strtoull(delay, NULL, 10) * 1000;
     status = read_queue_depth(host, &component->queue_depth);
     if (status != BTL_SUCCESS)
         free(component);

@@ -113,7 +113,9 @@ fn ranks(count: u32, mode: &str, provider: &str, program: &Path, arguments: &[&s
             .arg(program)
             .args(arguments)
             .env("OMP_EXTERNAL", mode)
-            .env("OMP_NUM_THREADS", "2"),
+            .env("OMP_NUM_THREADS", "2")
+            // More threads than processors: idle ones shall not spin.
+            .env("OMP_WAIT_POLICY", "passive"),
         LIMIT,
     )
 }

@@ -25,7 +25,7 @@ pub trait Blocking: Sync {
     /// What ends the wait early.
     type Error;
 
-    /// Whether the wait is over. Asked by any thread that makes progress: loads of atomics, no more.
+    /// Whether the wait is over. Asked by any thread that makes progress, often: quick, and never blocks.
     fn is_done(&self) -> bool;
 
     /// Asked now and then: an error ends the wait.

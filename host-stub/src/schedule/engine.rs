@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use super::fetch::{Fetch, Offered};
 use super::matching::{Key, Queue};
@@ -9,6 +10,7 @@ use super::plan::Plan;
 use super::scope::{Plane, Scope};
 use super::waiting::Patience;
 use crate::comm::{CommError, CommResult};
+use crate::crt::Blocking;
 use crate::job::Job;
 use crate::loader::Transport;
 use crate::mailbox::{Mailbox, Tracks};
@@ -194,28 +196,45 @@ impl Engine {
 
     /// Waits for a collective.
     pub(crate) fn wait(&self, job: &Job, ticket: Ticket) -> CommResult<()> {
-        let mut patience = self.patience();
         loop {
             if let Some(outcome) = self.test(ticket) {
                 return outcome;
             }
-            if self.transport.progress() > 0 {
-                patience.reset();
-            } else if patience.idle() {
-                self.look(job);
-            }
+            self.wait_until(job, || match self.state.try_lock() {
+                Ok(mut state) => {
+                    let moved = state.running.contains(&ticket.index) && state.advance();
+                    if moved {
+                        self.running.store(state.running.len(), Ordering::Relaxed);
+                    }
+                    !state.running.contains(&ticket.index)
+                }
+                Err(TryLockError::Poisoned(_)) => true,
+                // Another thread is at it.
+                Err(TryLockError::WouldBlock) => false,
+            });
         }
     }
 
     /// Waits until no collective of a scope is under way.
     pub(crate) fn drain(&self, job: &Job, scope: &Scope) {
-        let mut patience = self.patience();
-        while scope.in_flight() > 0 {
-            if self.progress() {
-                patience.reset();
-            } else if patience.idle() {
-                self.look(job);
-            }
+        self.wait_until(job, || {
+            self.progress();
+            scope.in_flight() == 0
+        });
+    }
+
+    /// Waits as the job's mode says, and looks after the ranks meanwhile.
+    fn wait_until(&self, job: &Job, is_over: impl Fn() -> bool + Sync) {
+        let wait = Wait {
+            engine: self,
+            job,
+            is_over,
+            looked: Mutex::new(Instant::now()),
+        };
+        while job.runtime().engine().wait(&wait).is_err() {
+            // The transport failed; what waits for ranks that are gone ends by this.
+            self.look(job);
+            std::thread::yield_now();
         }
     }
 
@@ -255,6 +274,38 @@ impl Engine {
         let mut state = self.lock();
         state.look(job);
         self.running.store(state.running.len(), Ordering::Relaxed);
+    }
+}
+
+/// Time between two looks at the other ranks.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A wait for collectives.
+struct Wait<'a, F> {
+    engine: &'a Engine,
+    job: &'a Job,
+    is_over: F,
+    looked: Mutex<Instant>,
+}
+
+impl<F: Fn() -> bool + Sync> Blocking for Wait<'_, F> {
+    type Error = i32;
+
+    fn is_done(&self) -> bool {
+        (self.is_over)()
+    }
+
+    fn look(&self) -> Result<(), i32> {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.elapsed() >= LOOK {
+            *looked = Instant::now();
+            self.engine.look(self.job);
+        }
+        Ok(())
+    }
+
+    fn progress_failed(&self, code: i32) -> i32 {
+        code
     }
 }
 

@@ -46,17 +46,6 @@ impl Patience {
         }
     }
 
-    /// Something happened.
-    #[inline]
-    pub(crate) fn reset(&mut self) {
-        if self.idle != 0 {
-            self.idle = 0;
-            self.since = None;
-            self.napping = false;
-            self.looks = 0;
-        }
-    }
-
     /// Nothing happened. True when it is time to see whether the others are still there.
     #[inline]
     pub(crate) fn idle(&mut self) -> bool {

@@ -5,12 +5,14 @@
 
 #[allow(
     dead_code,
+    unreachable_pub,
     reason = "the file is built again here, and not all of it is used"
 )]
 #[path = "../src/crt/cond.rs"]
 mod cond;
 #[allow(
     dead_code,
+    unreachable_pub,
     reason = "the file is built again here, and not all of it is used"
 )]
 #[path = "../src/crt/line.rs"]
@@ -106,7 +108,9 @@ fn a_signalled_condition_is_attached_no_more() {
         cond.attach().unwrap();
         let completer = {
             let cond = Arc::clone(&cond);
-            thread::spawn(move || drop(cond.raise_attached().unwrap()))
+            thread::spawn(move || {
+                let _ = cond.raise_attached().unwrap();
+            })
         };
         // Never gone while the request will signal.
         assert!(cond.destroy().is_err() || !cond.is_attached());
@@ -125,11 +129,15 @@ fn a_nudge_does_not_swallow_a_signal() {
         let cond = Arc::new(Cond::new());
         let nudger = {
             let cond = Arc::clone(&cond);
-            thread::spawn(move || drop(cond.nudge()))
+            thread::spawn(move || {
+                let _ = cond.nudge();
+            })
         };
         let signaller = {
             let cond = Arc::clone(&cond);
-            thread::spawn(move || drop(cond.raise().unwrap()))
+            thread::spawn(move || {
+                let _ = cond.raise().unwrap();
+            })
         };
         wait(&cond);
         nudger.join().unwrap();

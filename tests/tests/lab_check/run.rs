@@ -104,6 +104,8 @@ pub(crate) fn run(script: &Script) -> Seen {
         .args(["--threads", &script.threads.to_string()])
         .args(["--seed", &script.seed.to_string()])
         .args(["--timeout", &PATIENCE.to_string()])
+        // Windows of one node would otherwise do without the transport.
+        .args(["--mca", "host_win_table", "btl"])
         .args(["--mca", "btl_ofi_num_contexts_per_module"])
         .arg(script.contexts.to_string())
         .arg("--plugin")

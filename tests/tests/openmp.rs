@@ -199,3 +199,28 @@ fn nonsense_is_no_mode() {
         "{said}"
     );
 }
+
+/// The mode decides the level, and the checking mode holds callers to it.
+#[test]
+fn calls_that_break_the_level_are_refused() {
+    if !is_there(COMPILERS[0]) {
+        return;
+    }
+    let program = program(COMPILERS[0], "levels");
+    for mode in MODES {
+        let outcome = run(
+            Command::new(host_stub())
+                .args(["launch", "-n", "1", "--provider", "shm"])
+                .args(["--mca", "host_check", "1", "--plugin"])
+                .arg(ofi_plugin())
+                .arg("--")
+                .arg(&program)
+                .env("OMP_EXTERNAL", mode),
+            LIMIT,
+        );
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{said}");
+        let right = format!("levels: {mode} mode, right");
+        assert!(outcome.stdout.contains(&right), "{said}");
+    }
+}

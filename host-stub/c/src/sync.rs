@@ -22,11 +22,10 @@ fn rank(call: &str, target: c_int) -> Result<usize> {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_fence(win: *mut host_win_t) -> c_int {
-    // SAFETY: the caller vouches for the window.
     guarded(|| {
-        Ok(unsafe { window("host_win_fence", win) }?
-            .window
-            .fence(Assertion::empty())?)
+        // SAFETY: the caller vouches for the window.
+        let win = unsafe { window("host_win_fence", win) }?;
+        Ok(win.window.fence(Assertion::empty())?)
     })
 }
 
@@ -36,11 +35,10 @@ pub unsafe extern "C" fn host_win_fence(win: *mut host_win_t) -> c_int {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_fence_end(win: *mut host_win_t) -> c_int {
-    // SAFETY: the caller vouches for the window.
     guarded(|| {
-        Ok(unsafe { window("host_win_fence_end", win) }?
-            .window
-            .fence(Assertion::NOSUCCEED)?)
+        // SAFETY: the caller vouches for the window.
+        let win = unsafe { window("host_win_fence_end", win) }?;
+        Ok(win.window.fence(Assertion::NOSUCCEED)?)
     })
 }
 
@@ -85,11 +83,10 @@ pub unsafe extern "C" fn host_win_unlock(target: c_int, win: *mut host_win_t) ->
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_lock_all(win: *mut host_win_t) -> c_int {
-    // SAFETY: the caller vouches for the window.
     guarded(|| {
-        Ok(unsafe { window("host_win_lock_all", win) }?
-            .window
-            .lock_all(Assertion::empty())?)
+        // SAFETY: the caller vouches for the window.
+        let win = unsafe { window("host_win_lock_all", win) }?;
+        Ok(win.window.lock_all(Assertion::empty())?)
     })
 }
 
@@ -99,11 +96,10 @@ pub unsafe extern "C" fn host_win_lock_all(win: *mut host_win_t) -> c_int {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_unlock_all(win: *mut host_win_t) -> c_int {
-    // SAFETY: the caller vouches for the window.
     guarded(|| {
-        Ok(unsafe { window("host_win_unlock_all", win) }?
-            .window
-            .unlock_all()?)
+        // SAFETY: the caller vouches for the window.
+        let win = unsafe { window("host_win_unlock_all", win) }?;
+        Ok(win.window.unlock_all()?)
     })
 }
 
@@ -127,11 +123,10 @@ pub unsafe extern "C" fn host_win_flush(target: c_int, win: *mut host_win_t) -> 
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_flush_all(win: *mut host_win_t) -> c_int {
-    // SAFETY: the caller vouches for the window.
     guarded(|| {
-        Ok(unsafe { window("host_win_flush_all", win) }?
-            .window
-            .flush_all()?)
+        // SAFETY: the caller vouches for the window.
+        let win = unsafe { window("host_win_flush_all", win) }?;
+        Ok(win.window.flush_all()?)
     })
 }
 

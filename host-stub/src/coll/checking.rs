@@ -27,7 +27,7 @@ pub(super) fn signature(
     size: usize,
     refused: bool,
 ) -> Signature {
-    let call = collective as u64 + 1 | if refused { REFUSED } else { 0 };
+    let call = (collective as u64 + 1) | if refused { REFUSED } else { 0 };
     if collective == Collective::Barrier || refused {
         return Signature {
             call,

@@ -84,8 +84,8 @@ impl Info {
         let plugin = self.common.open(&params, bootstrap)?;
         let component = Component::open(Arc::clone(&plugin))?;
         let providers = component.survey()?;
-        // SAFETY: Multiple asks nothing of the caller.
         let mut devices = None;
+        // SAFETY: Multiple asks nothing of the caller.
         let (modules, error) = match unsafe { component.init(ThreadLevel::Multiple) } {
             Ok(transports) => {
                 if let Some(transport) = transports.first() {

@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn any_missing_byte_is_noticed() {
-        for bits in [0, u64::MAX >> 8, 0x00de_adbe_ef12_34] {
+        for bits in [0, u64::MAX >> 8, 0x0000_dead_beef_1234] {
             let bytes = pack(bits).to_ne_bytes();
             for missing in 0..8 {
                 let mut partial = bytes;

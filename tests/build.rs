@@ -33,6 +33,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     program(&out.join("host"), &[]);
     program(&out.join("host-future"), &["FUTURE"]);
+    compile("c/device.c", &out.join("device"), &[], &[], &["-ldl"]);
     plugin(&out.join("libbtl_cma.so"), &[]);
     plugin(&out.join("libbtl_cma-FUTURE.so"), &["FUTURE"]);
     for bad in BAD {

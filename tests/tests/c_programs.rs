@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{c_plugin, c_program, host_stub, ofi_plugin};
+use integration_tests::fixtures::{PROVIDERS, c_plugin, c_program, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 
 /// Longer than the host's own limit, whose message is the better one.
@@ -73,6 +73,18 @@ fn rust_host_over_c_plugin() {
         assert!(outcome.status.success(), "{said}");
         assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");
         assert!(outcome.stdout.contains("provider cma"), "{said}");
+    }
+}
+
+/// The example of device memory, which nothing but copies may reach.
+#[test]
+fn c_program_with_a_device() {
+    for provider in PROVIDERS {
+        let setting = format!("btl_ofi_provider_include={provider}");
+        let outcome = host("device", &[], ofi_plugin(), &[&setting]);
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{provider}: {said}");
+        assert!(outcome.stdout.contains("all as it should be"), "{said}");
     }
 }
 

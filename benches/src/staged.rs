@@ -1,0 +1,123 @@
+//! Puts from device memory through copies, against the two things they are made of: the copy out of the
+//! device and the wire, each alone, turn by turn. A rank of a job:
+//!
+//!     host-stub launch -n 2 --mca btl_ofi_provider_include shm --mca host_pretended_devices 1 \
+//!         -- target/release/staged
+//!
+//! Rank 0 measures puts of 4 MiB to rank 1's window in host memory and to its window on the device;
+//! rank 1 makes progress.
+
+use std::time::{Duration, Instant};
+
+use host_stub::win::{Assertion, Datatype, Info, Layout, TableChoice, Target, Window};
+use host_stub::{Job, JobOptions};
+use plugin_api::IoVec;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Bytes of a put.
+const SIZE: usize = 4 << 20;
+const ROUNDS: usize = 101;
+const DEVICE: i32 = 0;
+
+/// The middle of what was measured, as GB/s.
+fn rate(mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    let middle = times
+        .get(times.len() / 2)
+        .map_or(1.0, Duration::as_secs_f64);
+    SIZE as f64 / middle / 1e9
+}
+
+fn main() -> Outcome<()> {
+    let job = Job::init(JobOptions::default())?;
+    let devices = job.devices();
+    let btl = || Info::new().with_table(TableChoice::Btl);
+    let host = Window::allocate_with(&job, SIZE + 8, 1, &btl())?;
+    let device = Window::allocate_with(&job, SIZE, 1, &btl().with_device(DEVICE))?;
+    let buffer = devices.allocate(DEVICE, SIZE)?;
+    devices.add_memory(DEVICE, buffer.base(), buffer.len())?;
+    let iface = [devices.device(DEVICE)?.iface];
+    let run = [IoVec {
+        base: std::ptr::with_exposed_provenance_mut(buffer.base() as usize),
+        len: SIZE,
+    }];
+    let mut flat = vec![1u8; SIZE];
+    let layout = Layout::contiguous(Datatype::Uint8, SIZE);
+    let target = Target {
+        rank: 1,
+        displacement: 0,
+        layout: &layout,
+    };
+    let staged: *const u8 = std::ptr::with_exposed_provenance(buffer.base() as usize);
+    // SAFETY: the run is the buffer.
+    unsafe { devices.write(&run, &iface, &flat) }.map_err(|n| format!("a copy answered {n}"))?;
+    host.lock_all(Assertion::empty())?;
+    device.lock_all(Assertion::empty())?;
+    job.barrier()?;
+    if job.rank() == 0 {
+        let (mut copy, mut wire, mut from, mut both) = (vec![], vec![], vec![], vec![]);
+        for round in 0..ROUNDS + 5 {
+            let mut note = |times: &mut Vec<Duration>, started: Instant| {
+                // The first touch pages and make connections.
+                if round >= 5 {
+                    times.push(started.elapsed());
+                }
+            };
+            let started = Instant::now();
+            // SAFETY: as above.
+            unsafe { devices.read(&run, &iface, &mut flat) }
+                .map_err(|n| format!("a copy answered {n}"))?;
+            note(&mut copy, started);
+            let put = |window: &Window, origin: *const u8| {
+                // SAFETY: the buffers live until the flush.
+                unsafe { window.put(origin, &layout, target) }.and_then(|()| window.flush(1))
+            };
+            let started = Instant::now();
+            put(&host, flat.as_ptr())?;
+            note(&mut wire, started);
+            let started = Instant::now();
+            put(&host, staged)?;
+            note(&mut from, started);
+            let started = Instant::now();
+            put(&device, staged)?;
+            note(&mut both, started);
+        }
+        let (copy, wire, from, both) = (rate(copy), rate(wire), rate(from), rate(both));
+        let slower = copy.min(wire);
+        println!("4 MiB over {}, GB/s", job.transport().attributes().provider);
+        println!("copy out of the device      {copy:6.2}");
+        println!("put from host memory        {wire:6.2}");
+        println!(
+            "put from device to host     {from:6.2}  {:.2} of the slower",
+            from / slower
+        );
+        println!(
+            "put from device to device   {both:6.2}  {:.2} of the slower",
+            both / slower
+        );
+        let (one, last) = (Layout::contiguous(Datatype::Uint8, 1), SIZE as u64);
+        let end = Target {
+            displacement: last,
+            layout: &one,
+            ..target
+        };
+        // SAFETY: the byte is static.
+        unsafe { host.put([1u8].as_ptr(), &one, end) }?;
+        host.flush(1)?;
+    } else {
+        // The out-of-band barrier makes progress now and then only.
+        let mut over = [0];
+        while over == [0] {
+            job.transport().progress();
+            host.read_local(SIZE, &mut over)?;
+        }
+    }
+    job.barrier()?;
+    host.unlock_all()?;
+    device.unlock_all()?;
+    devices.forget_memory(buffer.base());
+    host.free()?;
+    device.free()?;
+    Ok(job.finalize()?)
+}

@@ -58,7 +58,7 @@ fn main() -> Outcome<()> {
     if job.rank() == 0 {
         let (mut copy, mut wire, mut from, mut both) = (vec![], vec![], vec![], vec![]);
         for round in 0..ROUNDS + 5 {
-            let mut note = |times: &mut Vec<Duration>, started: Instant| {
+            let note = |times: &mut Vec<Duration>, started: Instant| {
                 // The first touch pages and make connections.
                 if round >= 5 {
                     times.push(started.elapsed());

@@ -29,7 +29,7 @@ const LIVE: u64 = 0x4f46_4948 << 32;
 /// Likewise, of device memory that the provider reaches itself.
 const DIRECT: u64 = 0x4f46_4944 << 32;
 /// Likewise, of device memory that its owner's agent reaches: base, length and key are those of the
-/// agent's mailbox.
+/// agent's mailbox, whose number stands in the upper half of the length.
 const STAGED: u64 = 0x4f46_4953 << 32;
 /// The half of a mark that says what kind of handle it is.
 const KIND: u64 = u64::MAX << 32;
@@ -63,6 +63,8 @@ impl Handle {
     /// The handle of device memory for which its owner is asked through a mailbox.
     pub(crate) fn staged(mailbox: &Handle, generation: u32) -> Handle {
         Handle {
+            // A mailbox is far shorter than 4 GiB; its own number is what its owner asks for.
+            length: mailbox.length & !KIND | u64::from(mailbox.generation()) << 32,
             mark: STAGED | u64::from(generation),
             ..*mailbox
         }
@@ -70,6 +72,13 @@ impl Handle {
 
     /// The handle that the way of host memory takes, to the same bytes, or to those of the mailbox.
     pub(crate) fn as_live(&self) -> Handle {
+        if self.is_staged() {
+            return Handle {
+                length: self.length & !KIND,
+                mark: LIVE | self.length >> 32,
+                ..*self
+            };
+        }
         Handle {
             mark: self.mark & !KIND | LIVE,
             ..*self
@@ -235,6 +244,7 @@ mod tests {
         assert!(direct.is_direct() && !direct.is_staged() && staged.is_staged());
         assert_eq!(staged.generation(), 9);
         assert_eq!(direct.as_live(), h);
+        assert_eq!(staged.as_live(), h, "the mailbox");
     }
 
     #[test]

@@ -1,0 +1,247 @@
+//! Instructions of one operation inside this project's code, counted by callgrind: those of the plugin
+//! for calls through its table, those of the host for calls on a window; libfabric, the provider and
+//! libc are left out. Counts do not depend on what else the machine does.
+//!
+//! `instructions` compares with the recorded counts and fails when one is more than 3 % over;
+//! `instructions --record` records. Over the lab provider a process talks to itself, so that every
+//! operation takes the way through the provider; over shm two processes talk, where puts and gets are
+//! copied directly.
+
+mod profile;
+mod rank;
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Parser;
+use host_stub::bootstrap::local::Environment;
+use host_stub::launcher::{LaunchOptions, launch};
+use serde::{Deserialize, Serialize};
+
+/// How far a count may lie over the recorded one.
+const TOLERANCE: f64 = 1.03;
+/// Providers, each with its number of ranks.
+const PROVIDERS: [(&str, u32); 2] = [("lab", 1), ("shm", 2)];
+/// Most instructions from the table's entry to the provider's call and back, without callback.
+const POST_LIMIT: f64 = 100.0;
+/// Most instructions of an operation with callback, its completion included.
+const RECORDED_LIMIT: f64 = 220.0;
+/// Says to rank 0 that it runs under valgrind.
+const COUNTED: &str = "INSTRUCTIONS_COUNTED";
+
+#[derive(Parser)]
+#[command(about = "Count the instructions of operations")]
+struct Arguments {
+    /// Writes the counts as those to compare with.
+    #[arg(long)]
+    record: bool,
+    /// Where they are recorded.
+    #[arg(long, default_value = "benches/instructions.json")]
+    file: PathBuf,
+    /// Runs as a rank over this provider and counts into files beginning with --counts.
+    #[arg(long, hide = true, requires = "counts")]
+    provider: Option<String>,
+    #[arg(long, hide = true)]
+    counts: Option<PathBuf>,
+}
+
+/// Instructions by kind of operation, of each provider.
+type Counts = BTreeMap<String, BTreeMap<String, f64>>;
+
+#[derive(Serialize, Deserialize)]
+struct Recorded {
+    /// The compiler that made the code; another makes other code.
+    rustc: String,
+    counts: Counts,
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    let result = match (Environment::read(), &arguments.provider, &arguments.counts) {
+        (Ok(Some(environment)), Some(provider), Some(counts)) => {
+            if environment.rank == 0 && std::env::var_os(COUNTED).is_none() {
+                Err(under_callgrind(counts))
+            } else {
+                rank::run(provider).map(|()| true)
+            }
+        }
+        (Ok(_), ..) => compare(&arguments),
+        (Err(e), ..) => Err(e.to_string()),
+    };
+    match result {
+        Ok(true) => std::process::ExitCode::SUCCESS,
+        Ok(false) => std::process::ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("instructions: {e}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+/// Becomes this program again, under callgrind. Returns only when that cannot be started.
+fn under_callgrind(counts: &Path) -> String {
+    let error = Command::new("valgrind")
+        .args([
+            "--quiet",
+            "--tool=callgrind",
+            "--zero-before=counted_phase",
+            "--dump-after=counted_phase",
+        ])
+        .arg(format!("--callgrind-out-file={}", counts.display()))
+        .args(std::env::args_os())
+        .env(COUNTED, "1")
+        .exec();
+    format!("valgrind cannot be started: {error}")
+}
+
+fn compare(arguments: &Arguments) -> Result<bool, String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let beside = program.parent().ok_or("this program lies in no folder")?;
+    let folder = std::env::temp_dir().join(format!("instructions-{}", std::process::id()));
+    std::fs::create_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let counted = PROVIDERS
+        .iter()
+        .map(|&(provider, ranks)| {
+            Ok((
+                provider.into(),
+                measure(&program, beside, &folder, provider, ranks)?,
+            ))
+        })
+        .collect::<Result<Counts, String>>();
+    let removed = std::fs::remove_dir_all(&folder);
+    let counts = counted?;
+    removed.map_err(|e| format!("{}: {e}", folder.display()))?;
+    let rustc = compiler();
+    let old = match std::fs::read_to_string(&arguments.file) {
+        Ok(json) => serde_json::from_str::<Recorded>(&json)
+            .map_err(|e| format!("{}: {e}", arguments.file.display()))?,
+        Err(_) if arguments.record => Recorded {
+            rustc: rustc.clone(),
+            counts: Counts::new(),
+        },
+        Err(e) => {
+            return Err(format!(
+                "{}: {e}; --record makes it",
+                arguments.file.display()
+            ));
+        }
+    };
+    let kept = table(&counts, &old.counts);
+    if !kept && old.rustc != rustc {
+        println!(
+            "recorded with {}, built with {rustc}: what is over may be the compiler's doing",
+            old.rustc
+        );
+    }
+    if arguments.record {
+        let json =
+            serde_json::to_string_pretty(&Recorded { rustc, counts }).map_err(|e| e.to_string())?;
+        std::fs::write(&arguments.file, json + "\n")
+            .map_err(|e| format!("{}: {e}", arguments.file.display()))?;
+        return Ok(true);
+    }
+    Ok(kept)
+}
+
+fn compiler() -> String {
+    let output = Command::new("rustc").arg("--version").output();
+    output.map_or_else(
+        |_| "an unknown rustc".into(),
+        |o| String::from_utf8_lossy(&o.stdout).trim().into(),
+    )
+}
+
+/// Counts over one provider. Each phase left a file with its number, in the order of the kinds.
+fn measure(
+    program: &Path,
+    beside: &Path,
+    folder: &Path,
+    provider: &str,
+    ranks: u32,
+) -> Result<BTreeMap<String, f64>, String> {
+    let lab = folder.join("liblab-fi.so");
+    if !lab.exists() {
+        std::os::unix::fs::symlink(beside.join("liblab_fi.so"), &lab).map_err(|e| e.to_string())?;
+    }
+    let counts = folder.join(provider);
+    let mut options = LaunchOptions::new(ranks, program);
+    options.arguments = [
+        "--provider".into(),
+        provider.into(),
+        "--counts".into(),
+        counts.clone().into(),
+    ]
+    .to_vec();
+    if provider == "lab" {
+        options.environment = vec![("FI_PROVIDER_PATH".into(), folder.into())];
+    }
+    let outcome = launch(&options).map_err(|e| e.to_string())?;
+    if let Some(failure) = outcome.failure {
+        return Err(format!("over {provider}: {failure}"));
+    }
+    let host = program
+        .file_name()
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let kinds = rank::TRANSPORT
+        .iter()
+        .map(|kind| (*kind, false))
+        .chain(rank::WINDOW.iter().map(|kind| (*kind, true)));
+    let mut found = BTreeMap::new();
+    for (at, (kind, window)) in kinds.enumerate() {
+        // Over shm, how often a completion is looked for depends on the other process.
+        if provider == "shm" && (window && !kind.contains("put") && !kind.contains("get")) {
+            continue;
+        }
+        let mut path = counts.clone().into_os_string();
+        path.push(format!(".{}", at + 1));
+        let objects = profile::by_object(Path::new(&path))?;
+        let of = |name: &str| objects.get(name).copied().unwrap_or(0);
+        let total = of("libbtl_ofi.so") + if window { of(&host) } else { 0 };
+        if total == 0 {
+            return Err(format!(
+                "over {provider}: no instruction of ours was counted for {kind}"
+            ));
+        }
+        let each = (total as f64 / rank::CALLS as f64 * 10.0).round() / 10.0;
+        found.insert(kind.to_owned(), each);
+    }
+    Ok(found)
+}
+
+/// Prints the counts beside those recorded and the limits; whether none is over what it may be.
+fn table(counts: &Counts, recorded: &Counts) -> bool {
+    println!(
+        "{:<10} {:<38} {:>8} {:>9}",
+        "provider", "instructions of ours", "counted", "recorded"
+    );
+    let mut kept = true;
+    for (provider, kinds) in counts {
+        for (kind, &count) in kinds {
+            let old = recorded.get(provider).and_then(|k| k.get(kind)).copied();
+            let note = match old {
+                None => "not recorded",
+                Some(old) if count > old * TOLERANCE => {
+                    kept = false;
+                    "MORE than 3 % over"
+                }
+                Some(old) if count < old / TOLERANCE => "lower: ./dev bench instructions --record",
+                Some(_) => "",
+            };
+            let limit = match kind.as_str() {
+                "put" | "get" | "fetch-add" | "compare-swap" | "add" => Some(POST_LIMIT),
+                "put with callback and its completion" => Some(RECORDED_LIMIT),
+                _ => None,
+            };
+            let limit = limit.map_or(String::new(), |limit| {
+                let met = if count <= limit { "met" } else { "NOT met" };
+                format!("target {limit:.0} {met}")
+            });
+            let old = old.map_or(String::from("-"), |old| format!("{old:.1}"));
+            println!("{provider:<10} {kind:<38} {count:>8.1} {old:>9} {limit} {note}");
+        }
+    }
+    kept
+}

@@ -20,6 +20,188 @@
 #define CRT_COND_INIT { 0, 0, NULL }
 
 /**
+ * Elements: 8-bit signed integers.
+ */
+#define HOST_INT8 0
+
+/**
+ * Elements: 8-bit unsigned integers.
+ */
+#define HOST_UINT8 1
+
+/**
+ * Elements: 16-bit signed integers.
+ */
+#define HOST_INT16 2
+
+/**
+ * Elements: 16-bit unsigned integers.
+ */
+#define HOST_UINT16 3
+
+/**
+ * Elements: 32-bit signed integers.
+ */
+#define HOST_INT32 4
+
+/**
+ * Elements: 32-bit unsigned integers.
+ */
+#define HOST_UINT32 5
+
+/**
+ * Elements: 64-bit signed integers.
+ */
+#define HOST_INT64 6
+
+/**
+ * Elements: 64-bit unsigned integers.
+ */
+#define HOST_UINT64 7
+
+/**
+ * Elements: float.
+ */
+#define HOST_FLOAT 8
+
+/**
+ * Elements: double.
+ */
+#define HOST_DOUBLE 9
+
+/**
+ * Sum; integers wrap.
+ */
+#define HOST_SUM 0
+
+/**
+ * Product; integers wrap.
+ */
+#define HOST_PROD 1
+
+/**
+ * Minimum.
+ */
+#define HOST_MIN 2
+
+/**
+ * Maximum.
+ */
+#define HOST_MAX 3
+
+/**
+ * Logical and; integers.
+ */
+#define HOST_LAND 4
+
+/**
+ * Logical or; integers.
+ */
+#define HOST_LOR 5
+
+/**
+ * Logical exclusive or; integers.
+ */
+#define HOST_LXOR 6
+
+/**
+ * Bitwise and; integers.
+ */
+#define HOST_BAND 7
+
+/**
+ * Bitwise or; integers.
+ */
+#define HOST_BOR 8
+
+/**
+ * Bitwise exclusive or; integers.
+ */
+#define HOST_BXOR 9
+
+/**
+ * The operand; accumulates only.
+ */
+#define HOST_REPLACE 10
+
+/**
+ * The target's value; fetching accumulates only.
+ */
+#define HOST_NO_OP 11
+
+/**
+ * Place of the barrier entries in a table.
+ */
+#define HOST_COLL_BARRIER 0
+
+/**
+ * Place of the bcast entries in a table.
+ */
+#define HOST_COLL_BCAST 1
+
+/**
+ * Place of the reduce entries in a table.
+ */
+#define HOST_COLL_REDUCE 2
+
+/**
+ * Place of the allreduce entries in a table.
+ */
+#define HOST_COLL_ALLREDUCE 3
+
+/**
+ * Place of the gather entries in a table.
+ */
+#define HOST_COLL_GATHER 4
+
+/**
+ * Place of the scatter entries in a table.
+ */
+#define HOST_COLL_SCATTER 5
+
+/**
+ * Place of the allgather entries in a table.
+ */
+#define HOST_COLL_ALLGATHER 6
+
+/**
+ * Place of the alltoall entries in a table.
+ */
+#define HOST_COLL_ALLTOALL 7
+
+/**
+ * Place of the reduce_scatter entries in a table.
+ */
+#define HOST_COLL_REDUCE_SCATTER 8
+
+/**
+ * Place of the scan entries in a table.
+ */
+#define HOST_COLL_SCAN 9
+
+/**
+ * Place of the exscan entries in a table.
+ */
+#define HOST_COLL_EXSCAN 10
+
+/**
+ * Entries of each kind in a table.
+ */
+#define HOST_COLL_ENTRIES 11
+
+/**
+ * The color of a rank that wants no new communicator.
+ */
+#define HOST_UNDEFINED -1
+
+/**
+ * Where a program puts its own layer unless it knows better. The higher the number, the nearer to
+ * the program; the host's node-local collectives are layer 100. The lowest layer's create hook runs
+ * last, so that calls come to its table first: below 100 for a layer that is to see every call.
+ */
+#define HOST_LAYER_PROGRAM 1000
+
+/**
  * The runtime can take a task off its thread and put it back: `running`, `suspend`, `resume`.
  */
 #define CRT_CAN_SUSPEND 1
@@ -28,6 +210,31 @@
  * The runtime can run another task meanwhile: `running`, `yield_now`.
  */
 #define CRT_CAN_YIELD 2
+
+/**
+ * No conflicting lock is held, or the matching post or start is known to have been called.
+ */
+#define HOST_MODE_NOCHECK 1
+
+/**
+ * The window's memory was not stored to here since the last synchronisation.
+ */
+#define HOST_MODE_NOSTORE 2
+
+/**
+ * The window's memory here is not updated by others until the next synchronisation.
+ */
+#define HOST_MODE_NOPUT 4
+
+/**
+ * This fence ends no communication; on every rank alike.
+ */
+#define HOST_MODE_NOPRECEDE 8
+
+/**
+ * This fence begins no communication; on every rank alike.
+ */
+#define HOST_MODE_NOSUCCEED 16
 
 /**
  * Done.
@@ -80,6 +287,11 @@
 #define HOST_ERR_PANIC -9
 
 /**
+ * A communicator's creation or collective failed, or ranks did not call for the same thing.
+ */
+#define HOST_ERR_COMM -10
+
+/**
  * One thread.
  */
 #define HOST_THREAD_SINGLE 0
@@ -130,15 +342,294 @@
 #define HOST_LOCK_EXCLUSIVE 1
 
 /**
+ * Made of the caller's memory.
+ */
+#define HOST_WIN_CREATE 0
+
+/**
+ * Of memory that the window owns.
+ */
+#define HOST_WIN_ALLOCATE 1
+
+/**
+ * Of memory that the window owns and every rank may address.
+ */
+#define HOST_WIN_ALLOCATE_SHARED 2
+
+/**
+ * Of memory attached and detached.
+ */
+#define HOST_WIN_DYNAMIC 3
+
+/**
+ * Place of put in a window's table.
+ */
+#define HOST_RMA_PUT 0
+
+/**
+ * Place of get in a window's table.
+ */
+#define HOST_RMA_GET 1
+
+/**
+ * Place of accumulate in a window's table.
+ */
+#define HOST_RMA_ACCUMULATE 2
+
+/**
+ * Place of get_accumulate in a window's table.
+ */
+#define HOST_RMA_GET_ACCUMULATE 3
+
+/**
+ * Place of fetch_and_op in a window's table.
+ */
+#define HOST_RMA_FETCH_AND_OP 4
+
+/**
+ * Place of compare_and_swap in a window's table.
+ */
+#define HOST_RMA_COMPARE_AND_SWAP 5
+
+/**
+ * Place of rput in a window's table.
+ */
+#define HOST_RMA_RPUT 6
+
+/**
+ * Place of rget in a window's table.
+ */
+#define HOST_RMA_RGET 7
+
+/**
+ * Place of raccumulate in a window's table.
+ */
+#define HOST_RMA_RACCUMULATE 8
+
+/**
+ * Place of rget_accumulate in a window's table.
+ */
+#define HOST_RMA_RGET_ACCUMULATE 9
+
+/**
+ * Place of fence in a window's table.
+ */
+#define HOST_RMA_FENCE 10
+
+/**
+ * Place of lock in a window's table.
+ */
+#define HOST_RMA_LOCK 11
+
+/**
+ * Place of unlock in a window's table.
+ */
+#define HOST_RMA_UNLOCK 12
+
+/**
+ * Place of lock_all in a window's table.
+ */
+#define HOST_RMA_LOCK_ALL 13
+
+/**
+ * Place of unlock_all in a window's table.
+ */
+#define HOST_RMA_UNLOCK_ALL 14
+
+/**
+ * Place of flush in a window's table.
+ */
+#define HOST_RMA_FLUSH 15
+
+/**
+ * Place of flush_all in a window's table.
+ */
+#define HOST_RMA_FLUSH_ALL 16
+
+/**
+ * Place of flush_local in a window's table.
+ */
+#define HOST_RMA_FLUSH_LOCAL 17
+
+/**
+ * Place of flush_local_all in a window's table.
+ */
+#define HOST_RMA_FLUSH_LOCAL_ALL 18
+
+/**
+ * Place of start in a window's table.
+ */
+#define HOST_RMA_START 19
+
+/**
+ * Place of complete in a window's table.
+ */
+#define HOST_RMA_COMPLETE 20
+
+/**
+ * Place of post in a window's table.
+ */
+#define HOST_RMA_POST 21
+
+/**
+ * Place of wait in a window's table.
+ */
+#define HOST_RMA_WAIT 22
+
+/**
+ * Place of test in a window's table.
+ */
+#define HOST_RMA_TEST 23
+
+/**
+ * Place of sync in a window's table.
+ */
+#define HOST_RMA_SYNC 24
+
+/**
+ * Place of free in a window's table.
+ */
+#define HOST_RMA_FREE 25
+
+/**
+ * Entries of a window's table.
+ */
+#define HOST_RMA_ENTRIES 26
+
+/**
+ * The place of an entry among the tables of a communicator: what host_coll_previous goes on from. For
+ * the time of the communicator.
+ */
+typedef struct host_coll_layer_t host_coll_layer_t;
+
+/**
+ * A collective under way. Ended by host_coll_wait, host_coll_waitall or host_coll_test, which set the
+ * handle to NULL and take NULL for one that has ended. Never read through.
+ */
+typedef struct host_coll_request_t host_coll_request_t;
+
+/**
+ * A communicator: ranks of the job with a context of their own. Never read through.
+ */
+typedef struct host_comm_t host_comm_t;
+
+/**
+ * Hints for the creation of windows. Never read through.
+ */
+typedef struct host_info_t host_info_t;
+
+/**
  * An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
  * handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
  */
 typedef struct host_request_t host_request_t;
 
 /**
+ * A layer in the course of one call. No longer than the call.
+ */
+typedef struct host_rma_layer_t host_rma_layer_t;
+
+/**
  * A window: memory of every rank, open to one-sided access.
  */
 typedef struct host_win_t host_win_t;
+
+/**
+ * Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
+ * code. Not called again after the end or an error; then `state` is the layer's again. Never called
+ * by two threads at once.
+ */
+typedef int (*host_coll_pending_fn)(void *state);
+
+/**
+ * The arguments of a collective, those that it has a meaning for; the others are zero.
+ */
+typedef struct host_coll_args_t {
+    /**
+     * sizeof(host_coll_args_t).
+     */
+    size_t size;
+    /**
+     * What this rank gives; NULL: it is in `recv`.
+     */
+    const void *send;
+    /**
+     * What it gets; the buffer of a broadcast.
+     */
+    void *recv;
+    /**
+     * Elements of a broadcast or reduction; of a block in all others.
+     */
+    size_t count;
+    /**
+     * Elements that each rank gets of a reduce_scatter; NULL: `count` each.
+     */
+    const size_t *counts;
+    /**
+     * The element type.
+     */
+    int datatype;
+    /**
+     * How elements are combined.
+     */
+    int op;
+    /**
+     * The root's rank.
+     */
+    int root;
+} host_coll_args_t;
+
+/**
+ * A blocking entry: HOST_SUCCESS when the collective is done, or a negative code. `data` is that of
+ * the table.
+ */
+typedef int (*host_coll_fn)(void *data,
+                            const struct host_coll_layer_t *layer,
+                            struct host_comm_t *comm,
+                            int collective,
+                            const struct host_coll_args_t *args);
+
+/**
+ * A nonblocking entry: begins the collective and gives a request, from host_coll_previous_start or
+ * host_coll_request_of_layer; NULL when it is done already. The buffers are good until it is, `args`
+ * until this returns.
+ */
+typedef int (*host_coll_start_fn)(void *data,
+                                  const struct host_coll_layer_t *layer,
+                                  struct host_comm_t *comm,
+                                  int collective,
+                                  const struct host_coll_args_t *args,
+                                  struct host_coll_request_t **request);
+
+/**
+ * The collectives of a communicator, as host_comm_get_table copies them and host_comm_override takes
+ * them. The functions lie at the places HOST_COLL_*. The layout grows at its end only, and `size` says
+ * which one a program was compiled with.
+ */
+typedef struct host_coll_table_t {
+    /**
+     * sizeof(host_coll_table_t).
+     */
+    size_t size;
+    /**
+     * What the layer's entries are called with.
+     */
+    void *data;
+    /**
+     * NULL: the host's default is used, not the entry below.
+     */
+    host_coll_fn blocking[11];
+    /**
+     * Never NULL.
+     */
+    host_coll_start_fn nonblocking[11];
+} host_coll_table_t;
+
+/**
+ * What is called with a communicator that was made or is freed, and `param`: HOST_SUCCESS, or a
+ * negative code.
+ */
+typedef int (*host_comm_hook_fn)(struct host_comm_t *comm, void *param);
 
 /**
  * A condition: what a thread or task sleeps on, and a completion signals. All bytes zero
@@ -193,9 +684,668 @@ typedef struct crt_hooks_t {
  */
 typedef void (*host_completed_fn)(void *data, int status);
 
+/**
+ * A window that is being made, as a hook sees it.
+ */
+typedef struct host_new_win_t {
+    /**
+     * sizeof(host_new_win_t).
+     */
+    size_t size;
+    /**
+     * This process's rank in the window.
+     */
+    int rank;
+    /**
+     * Ranks of the window.
+     */
+    int ranks;
+    /**
+     * HOST_WIN_*.
+     */
+    int kind;
+    /**
+     * Which functions it got: shm, mixed, cma or btl.
+     */
+    const char *table_name;
+    /**
+     * This rank's memory.
+     */
+    void *base;
+    /**
+     * Its bytes.
+     */
+    size_t bytes;
+} host_new_win_t;
+
+/**
+ * One call of an entry, checked: the epoch allows it, and what it reaches lies in the target's memory.
+ * What has no meaning for the entry is zero.
+ */
+typedef struct host_rma_call_t {
+    /**
+     * sizeof(host_rma_call_t).
+     */
+    size_t size;
+    /**
+     * HOST_RMA_*.
+     */
+    size_t entry;
+    /**
+     * The target's rank.
+     */
+    int target;
+    /**
+     * HOST_LOCK_* of lock and unlock; negative where no lock was taken.
+     */
+    int lock;
+    /**
+     * HOST_MODE_*.
+     */
+    uint32_t assertion;
+    /**
+     * Of test: set by the entry where the exposure is over.
+     */
+    int done;
+    /**
+     * Where the target's elements begin: in this process for a window whose table is shm, else in the
+     * target's.
+     */
+    uint64_t address;
+    /**
+     * The origin's buffer; of get and rget the one that is written.
+     */
+    void *origin;
+    /**
+     * Where fetching calls put what was at the target.
+     */
+    void *result;
+    /**
+     * What compare_and_swap compares with.
+     */
+    const void *compare;
+    /**
+     * Elements; they lie together at both ends.
+     */
+    size_t count;
+    /**
+     * Their type.
+     */
+    int datatype;
+    /**
+     * The operation of accumulates.
+     */
+    int op;
+    /**
+     * The ranks of start, complete and post.
+     */
+    const size_t *group;
+    /**
+     * How many there are.
+     */
+    size_t group_count;
+} host_rma_call_t;
+
+/**
+ * An entry: HOST_SUCCESS, or a negative code. `data` is that of the table.
+ */
+typedef int (*host_rma_fn)(void *data,
+                           const struct host_rma_layer_t *layer,
+                           struct host_rma_call_t *call);
+
+/**
+ * The functions of one window, at the places HOST_RMA_*. None is NULL. As a hook gets it, each is
+ * host_rma_previous, which stands for what is there; calls go past those that a hook leaves so. The
+ * layout grows at its end only.
+ */
+typedef struct host_rma_table_t {
+    /**
+     * sizeof(host_rma_table_t).
+     */
+    size_t size;
+    /**
+     * What this window's entries are called with.
+     */
+    void *data;
+    /**
+     * The functions.
+     */
+    host_rma_fn entries[26];
+} host_rma_table_t;
+
+/**
+ * What is called with every window that is made, before its creation returns: may replace entries of
+ * `table` and set its data. HOST_SUCCESS, or a negative code, with which the creation fails at all
+ * ranks.
+ */
+typedef int (*host_win_hook_fn)(const struct host_new_win_t *win,
+                                struct host_rma_table_t *table,
+                                void *param);
+
+/**
+ * What is called when a window ends for which the hook had succeeded, or that did not come to be.
+ * `data` is what the hook has set in the table.
+ */
+typedef void (*host_win_ended_fn)(void *data, void *param);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * Waits until all ranks of a communicator are here.
+ *
+ * # Safety
+ * Any thread may call.
+ */
+int host_comm_barrier(struct host_comm_t *comm);
+
+/**
+ * As host_comm_barrier, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_comm_ibarrier(struct host_comm_t *comm, struct host_coll_request_t **request);
+
+/**
+ * Copies `count` elements from the root's buffer to everyone's.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_bcast(void *buffer, size_t count, int datatype, int root, struct host_comm_t *comm);
+
+/**
+ * As host_bcast, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_ibcast(void *buffer,
+                size_t count,
+                int datatype,
+                int root,
+                struct host_comm_t *comm,
+                struct host_coll_request_t **request);
+
+/**
+ * Combines `count` elements of every rank; the root gets the result.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_reduce(const void *send,
+                void *recv,
+                size_t count,
+                int datatype,
+                int op,
+                int root,
+                struct host_comm_t *comm);
+
+/**
+ * As host_reduce, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_ireduce(const void *send,
+                 void *recv,
+                 size_t count,
+                 int datatype,
+                 int op,
+                 int root,
+                 struct host_comm_t *comm,
+                 struct host_coll_request_t **request);
+
+/**
+ * Combines `count` elements of every rank; everyone gets the result, the same bits.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_allreduce(const void *send,
+                   void *recv,
+                   size_t count,
+                   int datatype,
+                   int op,
+                   struct host_comm_t *comm);
+
+/**
+ * As host_allreduce, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_iallreduce(const void *send,
+                    void *recv,
+                    size_t count,
+                    int datatype,
+                    int op,
+                    struct host_comm_t *comm,
+                    struct host_coll_request_t **request);
+
+/**
+ * Brings `count` elements of every rank to the root, in the order of the ranks.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_gather(const void *send,
+                void *recv,
+                size_t count,
+                int datatype,
+                int root,
+                struct host_comm_t *comm);
+
+/**
+ * As host_gather, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_igather(const void *send,
+                 void *recv,
+                 size_t count,
+                 int datatype,
+                 int root,
+                 struct host_comm_t *comm,
+                 struct host_coll_request_t **request);
+
+/**
+ * Brings every rank its `count` elements of the root's buffer.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_scatter(const void *send,
+                 void *recv,
+                 size_t count,
+                 int datatype,
+                 int root,
+                 struct host_comm_t *comm);
+
+/**
+ * As host_scatter, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_iscatter(const void *send,
+                  void *recv,
+                  size_t count,
+                  int datatype,
+                  int root,
+                  struct host_comm_t *comm,
+                  struct host_coll_request_t **request);
+
+/**
+ * Brings `count` elements of every rank to everyone, in the order of the ranks.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_allgather(const void *send,
+                   void *recv,
+                   size_t count,
+                   int datatype,
+                   struct host_comm_t *comm);
+
+/**
+ * As host_allgather, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_iallgather(const void *send,
+                    void *recv,
+                    size_t count,
+                    int datatype,
+                    struct host_comm_t *comm,
+                    struct host_coll_request_t **request);
+
+/**
+ * Brings every rank `count` elements of everyone.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_alltoall(const void *send,
+                  void *recv,
+                  size_t count,
+                  int datatype,
+                  struct host_comm_t *comm);
+
+/**
+ * As host_alltoall, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_ialltoall(const void *send,
+                   void *recv,
+                   size_t count,
+                   int datatype,
+                   struct host_comm_t *comm,
+                   struct host_coll_request_t **request);
+
+/**
+ * Combines as many elements of every rank as the counts add up to; rank `r` gets `counts[r]` of them.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_reduce_scatter(const void *send,
+                        void *recv,
+                        const size_t *counts,
+                        int datatype,
+                        int op,
+                        struct host_comm_t *comm);
+
+/**
+ * As host_reduce_scatter, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_ireduce_scatter(const void *send,
+                         void *recv,
+                         const size_t *counts,
+                         int datatype,
+                         int op,
+                         struct host_comm_t *comm,
+                         struct host_coll_request_t **request);
+
+/**
+ * As host_reduce_scatter, with `count` elements for every rank.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_reduce_scatter_block(const void *send,
+                              void *recv,
+                              size_t count,
+                              int datatype,
+                              int op,
+                              struct host_comm_t *comm);
+
+/**
+ * As host_reduce_scatter_block, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_ireduce_scatter_block(const void *send,
+                               void *recv,
+                               size_t count,
+                               int datatype,
+                               int op,
+                               struct host_comm_t *comm,
+                               struct host_coll_request_t **request);
+
+/**
+ * Combines `count` elements of the ranks up to this one.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_scan(const void *send,
+              void *recv,
+              size_t count,
+              int datatype,
+              int op,
+              struct host_comm_t *comm);
+
+/**
+ * As host_scan, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_iscan(const void *send,
+               void *recv,
+               size_t count,
+               int datatype,
+               int op,
+               struct host_comm_t *comm,
+               struct host_coll_request_t **request);
+
+/**
+ * Combines `count` elements of the ranks before this one; rank 0's result is left as it is.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_exscan(const void *send,
+                void *recv,
+                size_t count,
+                int datatype,
+                int op,
+                struct host_comm_t *comm);
+
+/**
+ * As host_exscan, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_iexscan(const void *send,
+                 void *recv,
+                 size_t count,
+                 int datatype,
+                 int op,
+                 struct host_comm_t *comm,
+                 struct host_coll_request_t **request);
+
+/**
+ * Makes the request of a collective that a layer runs itself, for a nonblocking entry to give.
+ *
+ * # Safety
+ * `test` may be called with `state`, by any thread, until it says that the collective is done.
+ * `request` is writable.
+ */
+int host_coll_request_of_layer(struct host_comm_t *comm,
+                               host_coll_pending_fn test,
+                               void *state,
+                               struct host_coll_request_t **request);
+
+/**
+ * Waits until a collective is done, and sets the handle to NULL.
+ *
+ * # Safety
+ * `request` is NULL or writable.
+ */
+int host_coll_wait(struct host_coll_request_t **request);
+
+/**
+ * Waits for all of `count` collectives; the first error is returned after all have ended.
+ *
+ * # Safety
+ * `requests` is NULL or `count` writable places.
+ */
+int host_coll_waitall(size_t count, struct host_coll_request_t **requests);
+
+/**
+ * Makes progress; sets `done` to whether the collective is done, and if it is, the handle to NULL.
+ *
+ * # Safety
+ * `request` and `done` are NULL or writable.
+ */
+int host_coll_test(struct host_coll_request_t **request, int *done);
+
+/**
+ * Does what a blocking entry has overridden. Called by entries with what they were called with, or
+ * other arguments.
+ *
+ * # Safety
+ * The arguments are good for the collective.
+ */
+int host_coll_previous(void *_data,
+                       const struct host_coll_layer_t *layer,
+                       struct host_comm_t *comm,
+                       int collective,
+                       const struct host_coll_args_t *args);
+
+/**
+ * Begins what a nonblocking entry has overridden.
+ *
+ * # Safety
+ * The arguments are good for the collective, its buffers until it is done; `request` is writable.
+ */
+int host_coll_previous_start(void *_data,
+                             const struct host_coll_layer_t *layer,
+                             struct host_comm_t *comm,
+                             int collective,
+                             const struct host_coll_args_t *args,
+                             struct host_coll_request_t **request);
+
+/**
+ * Copies the collectives of a communicator into a table, whose `size` is set, for a layer to replace
+ * some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is there;
+ * blocking ones that are absent are NULL. `data` becomes NULL.
+ *
+ * # Safety
+ * `table` is NULL or a table.
+ */
+int host_comm_get_table(struct host_comm_t *comm,
+                        struct host_coll_table_t *table);
+
+/**
+ * Overrides the collectives of a communicator; in its create hooks only. Usually the table is what
+ * host_comm_get_table has copied, with some entries replaced. It is copied, and shared with other
+ * communicators for which equal tables override the same. HOST_ERR_ARG: a nonblocking entry is NULL;
+ * nothing has changed.
+ *
+ * # Safety
+ * `table` is NULL or a table, whose functions any thread may call with its data as long as
+ * communicators have it.
+ */
+int host_comm_override(struct host_comm_t *comm,
+                       const struct host_coll_table_t *table);
+
+/**
+ * Undoes the last host_comm_override of a communicator; in its destroy hooks only, once for each
+ * override, so that the layer above finds its own.
+ */
+int host_comm_restore(struct host_comm_t *comm);
+
+/**
+ * Tables of layers that communicators of this process have, or a negative code.
+ */
+int host_coll_live_tables(void);
+
+/**
+ * All ranks of the job; the first call is collective. Ends with host_finalize.
+ *
+ * # Safety
+ * `made` is writable.
+ */
+int host_comm_world(struct host_comm_t **made);
+
+/**
+ * A new communicator of this rank alone.
+ *
+ * # Safety
+ * `made` is writable.
+ */
+int host_comm_self(struct host_comm_t **made);
+
+/**
+ * The same ranks with another context; collective.
+ *
+ * # Safety
+ * `made` is writable.
+ */
+int host_comm_dup(struct host_comm_t *parent, struct host_comm_t **made);
+
+/**
+ * A communicator for each color, its ranks in the order of their keys; NULL for ranks whose color
+ * is negative (HOST_UNDEFINED). Collective.
+ *
+ * # Safety
+ * `made` is writable.
+ */
+int host_comm_split(struct host_comm_t *parent, int color, int key, struct host_comm_t **made);
+
+/**
+ * A communicator for each node, its ranks in the order of their keys; collective.
+ *
+ * # Safety
+ * `made` is writable.
+ */
+int host_comm_split_by_node(struct host_comm_t *parent, int key, struct host_comm_t **made);
+
+/**
+ * A communicator of some of the parent's ranks, in the order given; NULL at the others. Collective
+ * over the parent.
+ *
+ * # Safety
+ * `members` are `count` ranks of the parent; `made` is writable.
+ */
+int host_comm_create(struct host_comm_t *parent,
+                     const int *members,
+                     size_t count,
+                     struct host_comm_t **made);
+
+/**
+ * As host_comm_create, made by the members alone: no other rank calls. Groups with a rank in common
+ * that several threads make at the same time differ in `tag`, which is below 2^24.
+ *
+ * # Safety
+ * As for host_comm_create.
+ */
+int host_comm_create_from_group(struct host_comm_t *parent,
+                                const int *members,
+                                size_t count,
+                                uint32_t tag,
+                                struct host_comm_t **made);
+
+/**
+ * Ends a communicator and sets the handle to NULL; collective. Waits for collectives under way. The
+ * world is refused: host_finalize ends it. A failed destroy hook is reported; the communicator has
+ * ended all the same.
+ *
+ * # Safety
+ * `comm` is NULL or writable.
+ */
+int host_comm_free(struct host_comm_t **comm);
+
+/**
+ * This process's rank in a communicator, or a negative code.
+ */
+int host_comm_rank(struct host_comm_t *comm);
+
+/**
+ * Ranks of a communicator, or a negative code.
+ */
+int host_comm_size(struct host_comm_t *comm);
+
+/**
+ * The job rank of a rank of a communicator, or a negative code.
+ */
+int host_comm_job_rank(struct host_comm_t *comm, int of);
+
+/**
+ * Registers hooks of a layer, either or both: `create` is called with every communicator made from
+ * here on, from the highest layer to the lowest, and `destroy` when one is freed, in the reverse
+ * order; each with its own `param`. Every rank registers the same layers. A create hook that fails
+ * makes the creation fail at all ranks, and the layers above are undone by their destroy hooks. The
+ * handle that hooks see is the one that the creation will give.
+ *
+ * # Safety
+ * Any thread may call the functions with `param` until the layer is unregistered and the
+ * communicators that it saw are freed.
+ */
+int host_comm_hooks_register(uint32_t layer,
+                             host_comm_hook_fn create,
+                             host_comm_hook_fn destroy,
+                             void *param);
+
+/**
+ * Forgets the hooks of a layer. Communicators that it has seen are told of no more only if they are
+ * freed already.
+ */
+int host_comm_hooks_unregister(uint32_t layer);
 
 /**
  * Turns the condition off, and blocks the calling thread or task, as OMP_EXTERNAL says, until
@@ -241,6 +1391,89 @@ int crt_set_hooks(const struct crt_hooks_t *hooks);
 int crt_refuse_hooks(void);
 
 /**
+ * As host_win_fence, with HOST_MODE_*.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ */
+int host_win_fence_with(uint32_t assertion, struct host_win_t *win);
+
+/**
+ * As host_win_lock, with 0 or HOST_MODE_NOCHECK.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ */
+int host_win_lock_with(int kind, int target, uint32_t assertion, struct host_win_t *win);
+
+/**
+ * As host_win_lock_all, with 0 or HOST_MODE_NOCHECK.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ */
+int host_win_lock_all_with(uint32_t assertion, struct host_win_t *win);
+
+/**
+ * Completes this rank's operations to a rank here: their buffers may be used again.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ */
+int host_win_flush_local(int target, struct host_win_t *win);
+
+/**
+ * Completes this rank's operations to all ranks here.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ */
+int host_win_flush_local_all(struct host_win_t *win);
+
+/**
+ * Opens an access epoch to a group of ranks of the window; with 0 or HOST_MODE_NOCHECK.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ * `group` is NULL or `count` ranks.
+ */
+int host_win_start(const int *group, size_t count, uint32_t assertion, struct host_win_t *win);
+
+/**
+ * Completes operations to the group of host_win_start, tells it so, and closes the epoch.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ */
+int host_win_complete(struct host_win_t *win);
+
+/**
+ * Opens this rank's memory to a group of ranks; with 0, HOST_MODE_NOCHECK, NOSTORE or NOPUT.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ * `group` is NULL or `count` ranks.
+ */
+int host_win_post(const int *group, size_t count, uint32_t assertion, struct host_win_t *win);
+
+/**
+ * Waits until the group of host_win_post has completed, and closes the exposure.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ */
+int host_win_wait(struct host_win_t *win);
+
+/**
+ * Sets `done` to whether the group of host_win_post has completed; if so, closes the exposure.
+ *
+ * # Safety
+ * No other thread frees the window meanwhile.
+ * `done` is NULL or writable.
+ */
+int host_win_test(int *done, struct host_win_t *win);
+
+/**
  * The text of the last error of this thread, valid until its next one; empty if there was none.
  */
 const char *host_error_text(void);
@@ -261,7 +1494,8 @@ int host_init(void);
 int host_init_thread(int required, int *provided);
 
 /**
- * Leaves the job in good order; collective. Windows have been freed.
+ * Leaves the job in good order; collective. Windows and communicators but the
+ * world have been freed.
  */
 int host_finalize(void);
 
@@ -470,6 +1704,94 @@ int host_win_flush_all(struct host_win_t *win);
 int host_win_sync(struct host_win_t *win);
 
 /**
+ * `target = target op origin`, each element atomically with respect to other accumulates.
+ *
+ * # Safety
+ * The buffers are touched by nobody until the operation is complete.
+ */
+int host_accumulate(const void *origin,
+                    size_t count,
+                    int datatype,
+                    int op,
+                    int target,
+                    uint64_t displacement,
+                    struct host_win_t *win);
+
+/**
+ * As host_accumulate, and fetches what was at the target to `result`. `origin` may be NULL with HOST_NO_OP.
+ *
+ * # Safety
+ * The buffers are touched by nobody until the operation is complete.
+ */
+int host_get_accumulate(const void *origin,
+                        void *result,
+                        size_t count,
+                        int datatype,
+                        int op,
+                        int target,
+                        uint64_t displacement,
+                        struct host_win_t *win);
+
+/**
+ * As host_get_accumulate, for one element.
+ *
+ * # Safety
+ * The buffers are touched by nobody until the operation is complete.
+ */
+int host_fetch_and_op(const void *origin,
+                      void *result,
+                      int datatype,
+                      int op,
+                      int target,
+                      uint64_t displacement,
+                      struct host_win_t *win);
+
+/**
+ * Writes the element at `origin` to the target if the one there equals that at `compare`, and fetches what was there. Integers only.
+ *
+ * # Safety
+ * The buffers are touched by nobody until the operation is complete.
+ */
+int host_compare_and_swap(const void *origin,
+                          const void *compare,
+                          void *result,
+                          int datatype,
+                          int target,
+                          uint64_t displacement,
+                          struct host_win_t *win);
+
+/**
+ * As host_accumulate, with a request. In lock and lock_all epochs only.
+ *
+ * # Safety
+ * The buffers are touched by nobody until the operation is complete. `request` is writable.
+ */
+int host_raccumulate(const void *origin,
+                     size_t count,
+                     int datatype,
+                     int op,
+                     int target,
+                     uint64_t displacement,
+                     struct host_win_t *win,
+                     struct host_request_t **request);
+
+/**
+ * As host_get_accumulate, with a request. In lock and lock_all epochs only.
+ *
+ * # Safety
+ * The buffers are touched by nobody until the operation is complete. `request` is writable.
+ */
+int host_rget_accumulate(const void *origin,
+                         void *result,
+                         size_t count,
+                         int datatype,
+                         int op,
+                         int target,
+                         uint64_t displacement,
+                         struct host_win_t *win,
+                         struct host_request_t **request);
+
+/**
  * Makes a window of `size` zeroed bytes at this rank; collective. Displacements at this rank are in
  * units of `unit` bytes.
  *
@@ -501,6 +1823,147 @@ void *host_win_base(struct host_win_t *win);
  * `win` points to NULL or to a window that no other thread uses.
  */
 int host_win_free(struct host_win_t **win);
+
+/**
+ * Registers a hook for the windows made from here on, after those that there are; gives an id, or a
+ * negative code. `ended` may be NULL. Every rank registers the same hooks in the same order, while no
+ * window is being made.
+ *
+ * # Safety
+ * Any thread may call the functions with `param`, and the entries that they set, as long as there are
+ * windows that the hook saw.
+ */
+int host_win_hook_register(host_win_hook_fn created,
+                           host_win_ended_fn ended,
+                           void *param);
+
+/**
+ * Ends a registration. Windows that were made under it keep what the hook made of them.
+ */
+int host_win_hook_remove(int id);
+
+/**
+ * Makes hints, none yet.
+ *
+ * # Safety
+ * `info` is NULL or writable.
+ */
+int host_info_create(struct host_info_t **info);
+
+/**
+ * Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
+ * auto, shm, mixed, cma or btl, and host_ranks_per_node a number. Other keys are ignored.
+ *
+ * # Safety
+ * `key` and `value` are NULL or texts.
+ */
+int host_info_set(struct host_info_t *info, const char *key, const char *value);
+
+/**
+ * Ends hints, and sets the handle to NULL. Windows made with them stay as they are.
+ *
+ * # Safety
+ * `info` is NULL or writable.
+ */
+int host_info_free(struct host_info_t **info);
+
+/**
+ * As host_win_allocate, over a communicator, with hints or NULL.
+ *
+ * # Safety
+ * `win` is writable.
+ */
+int host_win_allocate_over(struct host_comm_t *comm,
+                           size_t size,
+                           uint32_t unit,
+                           struct host_info_t *info,
+                           struct host_win_t **win);
+
+/**
+ * As host_win_create, over a communicator, with hints or NULL.
+ *
+ * # Safety
+ * `win` is writable. The memory stays until the window was freed.
+ */
+int host_win_create_over(struct host_comm_t *comm,
+                         void *base,
+                         size_t size,
+                         uint32_t unit,
+                         struct host_info_t *info,
+                         struct host_win_t **win);
+
+/**
+ * Makes a window of `size` zeroed bytes at this rank that every rank may address, see
+ * host_win_shared_query; collective over a communicator whose ranks share a node.
+ *
+ * # Safety
+ * `win` is writable.
+ */
+int host_win_allocate_shared(struct host_comm_t *comm,
+                             size_t size,
+                             uint32_t unit,
+                             struct host_info_t *info,
+                             struct host_win_t **win);
+
+/**
+ * Makes a window without memory, to which ranks attach some; collective. Displacements are addresses
+ * in the target's process.
+ *
+ * # Safety
+ * `win` is writable.
+ */
+int host_win_create_dynamic(struct host_comm_t *comm,
+                            struct host_info_t *info,
+                            struct host_win_t **win);
+
+/**
+ * Attaches this rank's memory to a dynamic window; local.
+ *
+ * # Safety
+ * The memory stays until it is detached or the window freed.
+ */
+int host_win_attach(struct host_win_t *win, void *base, size_t size);
+
+/**
+ * Detaches memory that was attached at this address; local.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_detach(struct host_win_t *win, const void *base);
+
+/**
+ * Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
+ * rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not
+ * mapped here.
+ *
+ * # Safety
+ * Answers that are not NULL are writable.
+ */
+int host_win_shared_query(struct host_win_t *win,
+                          int target,
+                          void **base,
+                          size_t *size,
+                          uint32_t *unit);
+
+/**
+ * Which functions a window got when it was made: shm, mixed, cma or btl; NULL for no window.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+const char *host_win_table_name(struct host_win_t *win);
+
+/**
+ * Does what an entry has replaced, with the arguments of the call; at most once for request forms.
+ * Of the call only `done` is read and written.
+ *
+ * # Safety
+ * `call` is NULL or what the entry was called with.
+ */
+int host_rma_previous(void *_data,
+                      const struct host_rma_layer_t *layer,
+                      struct host_rma_call_t *call);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -5,6 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use host::JobError;
+use host::comm::CommError;
 use host::crt::{AttachError, HooksError, LevelError, Misuse};
 use host::win::{FreeError, WinError};
 
@@ -28,11 +29,13 @@ pub const HOST_ERR_HOOKS: c_int = -7;
 pub const HOST_ERR_MISUSE: c_int = -8;
 /// A bug of the host.
 pub const HOST_ERR_PANIC: c_int = -9;
+/// A communicator's creation or collective failed, or ranks did not call for the same thing.
+pub const HOST_ERR_COMM: c_int = -10;
 
 /// An error on its way to C.
 pub(crate) struct Error {
     code: c_int,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Error {
@@ -62,7 +65,21 @@ impl From<WinError> for Error {
             WinError::Level(_) => HOST_ERR_LEVEL,
             WinError::Transport { .. } => HOST_ERR_TRANSPORT,
             WinError::Job { .. } | WinError::Creation { .. } => HOST_ERR_JOB,
+            WinError::Layer { code, .. } => *code,
             _ => HOST_ERR_WIN,
+        };
+        Error::new(code, error.to_string())
+    }
+}
+
+impl From<CommError> for Error {
+    fn from(error: CommError) -> Error {
+        let code = match &error {
+            CommError::BadArgument { .. } | CommError::InvalidOperation { .. } => HOST_ERR_ARG,
+            CommError::Freed { .. } => HOST_ERR_STATE,
+            CommError::Peer { .. } | CommError::Job { .. } => HOST_ERR_JOB,
+            CommError::Layer { code, .. } => *code,
+            _ => HOST_ERR_COMM,
         };
         Error::new(code, error.to_string())
     }
@@ -117,6 +134,12 @@ pub(crate) fn fail(error: Error) -> c_int {
     // Not there any more while the thread ends.
     let _ = TEXT.try_with(|kept| *kept.borrow_mut() = text);
     error.code
+}
+
+/// What [`fail`] kept last on this thread, for errors that a layer passes on.
+pub(crate) fn last_text() -> String {
+    TEXT.try_with(|kept| kept.borrow().to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// Runs a function of the library for C.

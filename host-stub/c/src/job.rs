@@ -77,13 +77,18 @@ pub unsafe extern "C" fn host_init_thread(required: c_int, provided: *mut c_int)
     })
 }
 
-/// Leaves the job in good order; collective. Windows have been freed.
+/// Leaves the job in good order; collective. Windows and communicators but the
+/// world have been freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_finalize() -> c_int {
     guarded(|| {
         let job = job("host_finalize")?;
         *JOB.write().unwrap_or_else(PoisonError::into_inner) = None;
-        Ok(job.finalize()?)
+        let left = job.finalize();
+        // They hold the job.
+        crate::comm::forget_all();
+        crate::win_hooks::forget_all();
+        Ok(left?)
     })
 }
 

@@ -9,11 +9,24 @@
     reason = "the names of types are those that C programs see"
 )]
 
+pub mod codes;
+pub mod coll;
+pub mod coll_request;
+pub mod coll_table;
+pub mod comm;
+pub mod comm_hooks;
 pub mod crt;
+pub mod epochs;
 pub mod error;
+mod handles;
 pub mod job;
 pub mod omp;
 pub mod request;
 pub mod rma;
 pub mod sync;
+pub mod update;
 pub mod win;
+pub mod win_hooks;
+mod win_layers;
+pub mod win_over;
+pub mod win_table;

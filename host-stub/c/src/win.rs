@@ -1,7 +1,10 @@
 //! Windows: how they are made and freed.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use host::win::Window;
 
@@ -15,20 +18,62 @@ pub struct host_win_t {
     pub(crate) requests: AtomicUsize,
 }
 
-/// The window behind a handle.
-///
-/// # Safety
-/// `win` is NULL or a live handle.
-pub(crate) unsafe fn window<'w>(call: &str, win: *mut host_win_t) -> Result<&'w host_win_t> {
-    // SAFETY: the caller vouches for the handle.
-    unsafe { win.as_ref() }.ok_or_else(|| Error::argument(call, "the window is NULL"))
+/// Addresses of the windows that there are.
+static LIVE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+/// Windows freed so far.
+static FREED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The window that this thread used last, and how many had been freed then.
+    static LAST: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-fn give(win: *mut *mut host_win_t, window: Window) {
+/// Whether an address is a window's.
+#[cold]
+fn is_live(win: usize, freed: usize) -> bool {
+    let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = live.contains(&win);
+    drop(live);
+    if found {
+        let _ = LAST.try_with(|last| last.set((win, freed)));
+    }
+    found
+}
+
+/// The window behind a handle; none for one that is NULL, made up, or freed. Threads look it up once, and
+/// again after windows were freed.
+///
+/// # Safety
+/// No other thread frees the window meanwhile.
+#[inline]
+pub(crate) unsafe fn window<'w>(call: &str, win: *mut host_win_t) -> Result<&'w host_win_t> {
+    // Relaxed: whoever frees a window orders that with other threads' use of the handle.
+    let freed = FREED.load(Ordering::Relaxed);
+    let known = LAST.try_with(|last| last.get() == (win.addr(), freed));
+    if win.is_null() || !(known.unwrap_or(false) || is_live(win.addr(), freed)) {
+        return Err(no_window(call, win));
+    }
+    // SAFETY: a live one, made by `give`.
+    Ok(unsafe { &*win })
+}
+
+#[cold]
+fn no_window(call: &str, win: *mut host_win_t) -> Error {
+    if win.is_null() {
+        return Error::argument(call, "the window is NULL");
+    }
+    let text = format!("{win:p} is no window; it was freed, or never was one");
+    Error::argument(call, &text)
+}
+
+pub(crate) fn give(win: *mut *mut host_win_t, window: Window) {
     let made = Box::into_raw(Box::new(host_win_t {
         window,
         requests: AtomicUsize::new(0),
     }));
+    LIVE.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(made.addr());
     // SAFETY: checked by the callers to be no NULL; they have it from theirs.
     unsafe { *win = made };
 }
@@ -83,8 +128,13 @@ pub unsafe extern "C" fn host_win_create(
 /// `win` is NULL or a window that is not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_base(win: *mut host_win_t) -> *mut c_void {
-    // SAFETY: the caller vouches for the handle.
-    unsafe { win.as_ref() }.map_or(std::ptr::null_mut(), |win| win.window.base().cast())
+    let mut base = std::ptr::null_mut();
+    guarded(|| {
+        // SAFETY: passed on.
+        base = unsafe { window("host_win_base", win) }?.window.base();
+        Ok(())
+    });
+    base.cast()
 }
 
 /// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open.
@@ -108,6 +158,10 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
                 format!("{call}: {open} requests of the window are open; wait for them first"),
             ));
         }
+        LIVE.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&(*handle).addr());
+        FREED.fetch_add(1, Ordering::Relaxed);
         // SAFETY: made by `give`; the caller has no other use of it.
         let freed = unsafe { Box::from_raw(std::mem::replace(handle, std::ptr::null_mut())) };
         Ok(freed.window.free()?)

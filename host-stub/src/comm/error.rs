@@ -100,6 +100,16 @@ pub enum CommError {
         /// Its reason.
         reason: String,
     },
+    /// A layer's entry failed with a code of its own.
+    #[error("{call}: a layer returned {code}: {reason}")]
+    Layer {
+        /// The call.
+        call: &'static str,
+        /// The layer's code.
+        code: i32,
+        /// What it says.
+        reason: String,
+    },
 }
 
 /// What calls on communicators return.

@@ -187,6 +187,16 @@ pub enum WinError {
         /// What the job reports.
         reason: String,
     },
+    /// A layer's entry failed with a code of its own.
+    #[error("{call}: a layer returned {code}: {reason}")]
+    Layer {
+        /// The call.
+        call: &'static str,
+        /// The layer's code.
+        code: i32,
+        /// What it says.
+        reason: String,
+    },
 }
 
 /// What window calls return.

@@ -1,0 +1,159 @@
+/* Two windows of different tables side by side, one of them with a layer of the program: a hook that
+ * replaces put and fetch_and_op of that window, and of no other. */
+#include "example.h"
+
+typedef struct {
+    int puts;
+    int fetches;
+    int ended;
+} counts_t;
+
+static int count_put(void *data, const host_rma_layer_t *layer, host_rma_call_t *call) {
+    ((counts_t *)data)->puts++;
+    return host_rma_previous(data, layer, call);
+}
+
+static int count_fetch(void *data, const host_rma_layer_t *layer, host_rma_call_t *call) {
+    EXPECT(call->datatype == HOST_INT64 && call->op == HOST_SUM && call->count == 1);
+    ((counts_t *)data)->fetches++;
+    return host_rma_previous(data, layer, call);
+}
+
+static int window_made(const host_new_win_t *win, host_rma_table_t *table, void *param) {
+    EXPECT(win->size == sizeof *win);
+    if (strcmp(win->table_name, "btl") != 0) {
+        return HOST_SUCCESS;
+    }
+    table->data = param;
+    table->entries[HOST_RMA_PUT] = count_put;
+    table->entries[HOST_RMA_FETCH_AND_OP] = count_fetch;
+    return HOST_SUCCESS;
+}
+
+static void window_ended(void *data, void *param) {
+    if (data == param) {
+        ((counts_t *)param)->ended++;
+    }
+}
+
+static int no_table(const host_new_win_t *win, host_rma_table_t *table, void *param) {
+    (void)win, (void)param;
+    table->entries[HOST_RMA_GET] = NULL;
+    return HOST_SUCCESS;
+}
+
+static host_win_t *make(host_comm_t *world, const char *table) {
+    host_info_t *info = NULL;
+    host_win_t *win = NULL;
+    MUST(host_info_create(&info));
+    MUST(host_info_set(info, "host_win_table", table));
+    MUST(host_win_allocate_over(world, 64, 8, info, &win));
+    MUST(host_info_free(&info));
+    EXPECT(strcmp(host_win_table_name(win), table) == 0);
+    return win;
+}
+
+/* Puts to the next rank and adds to rank 0. */
+static void use(host_win_t *win, int rank, int size) {
+    int64_t mine = 100 + rank, one = 1, before = -1, found = 0;
+    MUST(host_win_lock_all(win));
+    MUST(host_put(&mine, sizeof mine, (rank + 1) % size, 0, win));
+    MUST(host_fetch_and_op(&one, &before, HOST_INT64, HOST_SUM, 0, 1, win));
+    MUST(host_win_flush_all(win));
+    EXPECT(before >= 0 && before < size);
+    MUST(host_barrier());
+    MUST(host_get(&found, sizeof found, (rank + 1) % size, 0, win));
+    MUST(host_win_flush_local((rank + 1) % size, win));
+    EXPECT(found == 100 + rank);
+    int64_t expected = size, wanted = -7;
+    MUST(host_barrier());
+    if (rank == 0) {
+        MUST(host_compare_and_swap(&wanted, &expected, &found, HOST_INT64, 0, 1, win));
+        MUST(host_win_flush(0, win));
+        EXPECT(found == size);
+    }
+    host_request_t *request = NULL;
+    MUST(host_raccumulate(&one, 1, HOST_INT64, HOST_SUM, rank, 2, win, &request));
+    MUST(host_wait(&request));
+    MUST(host_win_unlock_all(win));
+    MUST(host_win_fence_with(HOST_MODE_NOPRECEDE, win));
+    MUST(host_accumulate(&one, 1, HOST_INT64, HOST_SUM, 0, 3, win));
+    MUST(host_win_fence_with(HOST_MODE_NOSUCCEED, win));
+    EXPECT(rank != 0 || ((int64_t *)host_win_base(win))[3] == size);
+    EXPECT(((int64_t *)host_win_base(win))[2] == 1);
+
+    int next = (rank + 1) % size, last = (rank + size - 1) % size;
+    if (size > 1) {
+        MUST(host_win_post(&last, 1, 0, win));
+        MUST(host_win_start(&next, 1, 0, win));
+        MUST(host_put(&mine, sizeof mine, next, 4, win));
+        MUST(host_win_complete(win));
+        MUST(host_win_wait(win));
+        EXPECT(((int64_t *)host_win_base(win))[4] == 100 + last);
+    }
+}
+
+int main(void) {
+    host_comm_t *world = NULL;
+    host_win_t *near = NULL, *far = NULL, *none = NULL;
+    counts_t counts = {0, 0, 0};
+    EXPECT(host_comm_world(&world) == HOST_ERR_STATE);
+    MUST(host_init());
+    int rank = host_rank(), size = host_size();
+    MUST(host_comm_world(&world));
+
+    int hook = host_win_hook_register(window_made, window_ended, &counts);
+    MUST(hook);
+    far = make(world, "btl");
+    near = make(world, "shm");
+    use(near, rank, size);
+    EXPECT(counts.puts == 0 && counts.fetches == 0);
+    use(far, rank, size);
+    EXPECT(counts.puts == (size > 1 ? 2 : 1) && counts.fetches == 1);
+
+    /* A layer that leaves a hole makes the creation fail, and the layers before are undone. */
+    int holes = host_win_hook_register(no_table, NULL, NULL);
+    MUST(holes);
+    EXPECT(host_win_allocate_over(world, 8, 8, NULL, &none) == HOST_ERR_JOB && none == NULL);
+    EXPECT(strstr(host_error_text(), "is NULL") != NULL);
+    MUST(host_win_hook_remove(holes));
+    EXPECT(host_win_hook_remove(holes) == HOST_ERR_ARG);
+
+    /* Memory that every rank may address, and memory that is attached later. */
+    host_win_t *shared = NULL, *dynamic = NULL;
+    int64_t *first = NULL, attached = 5, got = 0;
+    uint64_t place = (uint64_t)(uintptr_t)&attached, places[64];
+    size_t bytes = 0;
+    MUST(host_win_allocate_shared(world, 16, 8, NULL, &shared));
+    MUST(host_win_shared_query(shared, 0, (void **)&first, &bytes, NULL));
+    EXPECT(bytes == 16 && first[0] == 0);
+    EXPECT(host_win_shared_query(shared, size, NULL, NULL, NULL) == HOST_ERR_WIN);
+    MUST(host_win_free(&shared));
+    MUST(host_win_create_dynamic(world, NULL, &dynamic));
+    MUST(host_win_attach(dynamic, &attached, sizeof attached));
+    EXPECT(size <= 64);
+    MUST(host_allgather(&place, places, 1, HOST_UINT64, world));
+    MUST(host_win_lock_all(dynamic));
+    MUST(host_get(&got, sizeof got, (rank + 1) % size, places[(rank + 1) % size], dynamic));
+    MUST(host_win_unlock_all(dynamic));
+    EXPECT(got == 5);
+    MUST(host_barrier());
+    MUST(host_win_detach(dynamic, &attached));
+    EXPECT(host_win_detach(dynamic, &attached) == HOST_ERR_WIN);
+    MUST(host_win_free(&dynamic));
+
+    /* What is no window is an error. */
+    host_win_t *stale = near;
+    MUST(host_win_free(&near));
+    EXPECT(near == NULL && host_win_free(&near) == HOST_ERR_ARG);
+    EXPECT(host_win_fence(stale) == HOST_ERR_ARG && host_win_sync((host_win_t *)8) == HOST_ERR_ARG);
+    EXPECT(host_put(NULL, 8, 0, 0, far) == HOST_ERR_ARG);
+    EXPECT(host_accumulate(&got, 1, 99, HOST_SUM, 0, 0, far) == HOST_ERR_ARG);
+    MUST(host_win_hook_remove(hook));
+    MUST(host_win_free(&far));
+    /* That of the window, and that of the one that did not come to be where it was of that table. */
+    EXPECT(counts.ended >= 1);
+    MUST(host_finalize());
+    printf("passed\n");
+    return 0;
+}

@@ -1,0 +1,138 @@
+//! Element types and operations.
+
+use std::ffi::c_int;
+
+use host::win::{Datatype, Op};
+
+use crate::error::{Error, Result};
+
+/// Elements: 8-bit signed integers.
+pub const HOST_INT8: c_int = 0;
+/// Elements: 8-bit unsigned integers.
+pub const HOST_UINT8: c_int = 1;
+/// Elements: 16-bit signed integers.
+pub const HOST_INT16: c_int = 2;
+/// Elements: 16-bit unsigned integers.
+pub const HOST_UINT16: c_int = 3;
+/// Elements: 32-bit signed integers.
+pub const HOST_INT32: c_int = 4;
+/// Elements: 32-bit unsigned integers.
+pub const HOST_UINT32: c_int = 5;
+/// Elements: 64-bit signed integers.
+pub const HOST_INT64: c_int = 6;
+/// Elements: 64-bit unsigned integers.
+pub const HOST_UINT64: c_int = 7;
+/// Elements: float.
+pub const HOST_FLOAT: c_int = 8;
+/// Elements: double.
+pub const HOST_DOUBLE: c_int = 9;
+/// Sum; integers wrap.
+pub const HOST_SUM: c_int = 0;
+/// Product; integers wrap.
+pub const HOST_PROD: c_int = 1;
+/// Minimum.
+pub const HOST_MIN: c_int = 2;
+/// Maximum.
+pub const HOST_MAX: c_int = 3;
+/// Logical and; integers.
+pub const HOST_LAND: c_int = 4;
+/// Logical or; integers.
+pub const HOST_LOR: c_int = 5;
+/// Logical exclusive or; integers.
+pub const HOST_LXOR: c_int = 6;
+/// Bitwise and; integers.
+pub const HOST_BAND: c_int = 7;
+/// Bitwise or; integers.
+pub const HOST_BOR: c_int = 8;
+/// Bitwise exclusive or; integers.
+pub const HOST_BXOR: c_int = 9;
+/// The operand; accumulates only.
+pub const HOST_REPLACE: c_int = 10;
+/// The target's value; fetching accumulates only.
+pub const HOST_NO_OP: c_int = 11;
+
+/// The types in the order of their codes.
+const TYPES: [Datatype; 10] = [
+    Datatype::Int8,
+    Datatype::Uint8,
+    Datatype::Int16,
+    Datatype::Uint16,
+    Datatype::Int32,
+    Datatype::Uint32,
+    Datatype::Int64,
+    Datatype::Uint64,
+    Datatype::Float,
+    Datatype::Double,
+];
+
+/// The operations in the order of their codes.
+const OPS: [Op; 12] = [
+    Op::Sum,
+    Op::Prod,
+    Op::Min,
+    Op::Max,
+    Op::Land,
+    Op::Lor,
+    Op::Lxor,
+    Op::Band,
+    Op::Bor,
+    Op::Bxor,
+    Op::Replace,
+    Op::NoOp,
+];
+
+fn of<T: Copy>(call: &str, what: &str, all: &[T], code: c_int) -> Result<T> {
+    let found = usize::try_from(code).ok().and_then(|code| all.get(code));
+    found.copied().ok_or_else(|| {
+        let last = all.len() - 1;
+        Error::argument(call, &format!("no {what} {code}; they are 0 to {last}"))
+    })
+}
+
+/// The type of a code.
+pub(crate) fn datatype(call: &str, code: c_int) -> Result<Datatype> {
+    of(call, "element type", &TYPES, code)
+}
+
+/// The operation of a code.
+pub(crate) fn op(call: &str, code: c_int) -> Result<Op> {
+    of(call, "operation", &OPS, code)
+}
+
+fn code<T: PartialEq>(all: &[T], of: T) -> c_int {
+    all.iter()
+        .position(|other| *other == of)
+        .map_or(-1, |at| at as c_int)
+}
+
+/// The code of a type.
+pub(crate) fn type_code(datatype: Datatype) -> c_int {
+    code(&TYPES, datatype)
+}
+
+/// The code of an operation.
+pub(crate) fn op_code(op: Op) -> c_int {
+    code(&OPS, op)
+}
+
+/// A rank, which is no negative number.
+pub(crate) fn rank(call: &str, rank: c_int) -> Result<usize> {
+    usize::try_from(rank).map_err(|_| Error::argument(call, &format!("no rank {rank}")))
+}
+
+/// Ranks from C.
+///
+/// # Safety
+/// `ranks` is NULL or `count` numbers.
+pub(crate) unsafe fn ranks(call: &str, ranks: *const c_int, count: usize) -> Result<Vec<usize>> {
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    if ranks.is_null() {
+        return Err(Error::argument(call, "the ranks are NULL"));
+    }
+    (0..count)
+        // SAFETY: the caller vouches for so many.
+        .map(|index| rank(call, unsafe { *ranks.add(index) }))
+        .collect()
+}

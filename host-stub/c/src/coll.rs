@@ -1,0 +1,701 @@
+//! Collectives of communicators.
+//!
+//! Buffers are elements of a type. Where a send buffer is NULL, the operand is where the result will be.
+//! Every rank of a communicator calls its collectives in the same order, with the same arguments.
+
+use std::ffi::{c_int, c_void};
+
+use host::coll::{CollArgs, Collective};
+
+use crate::codes::{datatype, op, rank};
+use crate::coll_request::{give, host_coll_request_t};
+use crate::comm::{comm, host_comm_t};
+use crate::error::{Error, Result, guarded};
+use crate::handles::place;
+
+/// A collective's arguments as C gives them.
+struct Given {
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    /// NULL: `count` each.
+    counts: *const usize,
+    datatype: c_int,
+    op: c_int,
+    root: c_int,
+}
+
+impl Default for Given {
+    fn default() -> Given {
+        Given {
+            send: std::ptr::null(),
+            recv: std::ptr::null_mut(),
+            count: 0,
+            counts: std::ptr::null(),
+            datatype: crate::codes::HOST_UINT8,
+            op: crate::codes::HOST_SUM,
+            root: 0,
+        }
+    }
+}
+
+impl Given {
+    /// # Safety
+    /// `counts` is NULL or one for each of so many ranks.
+    unsafe fn args<'a>(&self, call: &str, ranks: usize) -> Result<CollArgs<'a>> {
+        Ok(CollArgs {
+            send: self.send.cast(),
+            recv: self.recv.cast(),
+            count: self.count,
+            counts: match self.counts.is_null() {
+                true => &[],
+                // SAFETY: the caller vouches for it.
+                false => unsafe { std::slice::from_raw_parts(self.counts, ranks) },
+            },
+            datatype: datatype(call, self.datatype)?,
+            op: op(call, self.op)?,
+            root: rank(call, self.root)?,
+        })
+    }
+
+    /// # Safety
+    /// The buffers are good for the collective until the call returns.
+    unsafe fn run(&self, call: &str, collective: Collective, over: *mut host_comm_t) -> c_int {
+        guarded(|| {
+            let comm = comm(call, over)?;
+            // SAFETY: passed on.
+            let args = unsafe { self.args(call, comm.size()) }?;
+            // SAFETY: passed on.
+            Ok(unsafe { comm.collective(collective, &args) }?)
+        })
+    }
+
+    /// # Safety
+    /// The buffers are good for the collective until it is done; `request` is NULL or writable.
+    unsafe fn start(
+        &self,
+        call: &str,
+        collective: Collective,
+        over: *mut host_comm_t,
+        request: *mut *mut host_coll_request_t,
+    ) -> c_int {
+        guarded(|| {
+            // SAFETY: passed on.
+            let request = unsafe { place(call, request) }?;
+            let comm = comm(call, over)?;
+            // SAFETY: passed on.
+            let args = unsafe { self.args(call, comm.size()) }?;
+            // SAFETY: passed on.
+            *request = give(unsafe { comm.start_collective(collective, &args) }?);
+            Ok(())
+        })
+    }
+}
+
+/// Whether counts are there; without, a reduce_scatter would be of nothing.
+fn counted(call: &str, counts: *const usize) -> c_int {
+    guarded(|| match counts.is_null() {
+        true => Err(Error::argument(call, "the counts are NULL")),
+        false => Ok(()),
+    })
+}
+
+/// Waits until all ranks of a communicator are here.
+///
+/// # Safety
+/// Any thread may call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_barrier(comm: *mut host_comm_t) -> c_int {
+    let given = Given::default();
+    // SAFETY: passed on.
+    unsafe { given.run("host_comm_barrier", Collective::Barrier, comm) }
+}
+
+/// As host_comm_barrier, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_ibarrier(
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given::default();
+    // SAFETY: passed on.
+    unsafe { given.start("host_comm_ibarrier", Collective::Barrier, comm, request) }
+}
+
+/// Copies `count` elements from the root's buffer to everyone's.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_bcast(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        recv: buffer,
+        count,
+        datatype,
+        root,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_bcast", Collective::Bcast, comm) }
+}
+
+/// As host_bcast, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_ibcast(
+    buffer: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        recv: buffer,
+        count,
+        datatype,
+        root,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_ibcast", Collective::Bcast, comm, request) }
+}
+
+/// Combines `count` elements of every rank; the root gets the result.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_reduce(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    root: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        root,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_reduce", Collective::Reduce, comm) }
+}
+
+/// As host_reduce, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_ireduce(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    root: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        root,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_ireduce", Collective::Reduce, comm, request) }
+}
+
+/// Combines `count` elements of every rank; everyone gets the result, the same bits.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_allreduce(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_allreduce", Collective::Allreduce, comm) }
+}
+
+/// As host_allreduce, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_iallreduce(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_iallreduce", Collective::Allreduce, comm, request) }
+}
+
+/// Brings `count` elements of every rank to the root, in the order of the ranks.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_gather(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        root,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_gather", Collective::Gather, comm) }
+}
+
+/// As host_gather, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_igather(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        root,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_igather", Collective::Gather, comm, request) }
+}
+
+/// Brings every rank its `count` elements of the root's buffer.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_scatter(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        root,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_scatter", Collective::Scatter, comm) }
+}
+
+/// As host_scatter, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_iscatter(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    root: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        root,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_iscatter", Collective::Scatter, comm, request) }
+}
+
+/// Brings `count` elements of every rank to everyone, in the order of the ranks.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_allgather(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_allgather", Collective::Allgather, comm) }
+}
+
+/// As host_allgather, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_iallgather(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_iallgather", Collective::Allgather, comm, request) }
+}
+
+/// Brings every rank `count` elements of everyone.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_alltoall(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_alltoall", Collective::Alltoall, comm) }
+}
+
+/// As host_alltoall, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_ialltoall(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_ialltoall", Collective::Alltoall, comm, request) }
+}
+
+/// Combines as many elements of every rank as the counts add up to; rank `r` gets `counts[r]` of them.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_reduce_scatter(
+    send: *const c_void,
+    recv: *mut c_void,
+    counts: *const usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let checked = counted("host_reduce_scatter", counts);
+    if checked != 0 {
+        return checked;
+    }
+    let given = Given {
+        send,
+        recv,
+        counts,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_reduce_scatter", Collective::ReduceScatter, comm) }
+}
+
+/// As host_reduce_scatter, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_ireduce_scatter(
+    send: *const c_void,
+    recv: *mut c_void,
+    counts: *const usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let checked = counted("host_ireduce_scatter", counts);
+    if checked != 0 {
+        return checked;
+    }
+    let given = Given {
+        send,
+        recv,
+        counts,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe {
+        given.start(
+            "host_ireduce_scatter",
+            Collective::ReduceScatter,
+            comm,
+            request,
+        )
+    }
+}
+
+/// As host_reduce_scatter, with `count` elements for every rank.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_reduce_scatter_block(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_reduce_scatter_block", Collective::ReduceScatter, comm) }
+}
+
+/// As host_reduce_scatter_block, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_ireduce_scatter_block(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe {
+        given.start(
+            "host_ireduce_scatter_block",
+            Collective::ReduceScatter,
+            comm,
+            request,
+        )
+    }
+}
+
+/// Combines `count` elements of the ranks up to this one.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_scan(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_scan", Collective::Scan, comm) }
+}
+
+/// As host_scan, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_iscan(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_iscan", Collective::Scan, comm, request) }
+}
+
+/// Combines `count` elements of the ranks before this one; rank 0's result is left as it is.
+///
+/// # Safety
+/// The buffers are good for the elements named, and do not overlap.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_exscan(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.run("host_exscan", Collective::Exscan, comm) }
+}
+
+/// As host_exscan, nonblocking.
+///
+/// # Safety
+/// `request` is writable; buffers are good for the elements named until the collective is done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_iexscan(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    comm: *mut host_comm_t,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    let given = Given {
+        send,
+        recv,
+        count,
+        datatype,
+        op,
+        ..Given::default()
+    };
+    // SAFETY: passed on.
+    unsafe { given.start("host_iexscan", Collective::Exscan, comm, request) }
+}

@@ -1,0 +1,161 @@
+//! Collectives under way.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use host::coll::{CollRequest, Pending};
+use host::comm::{CommError, CommResult};
+
+use crate::comm::{comm, host_comm_t};
+use crate::error::{Error, Result, guarded, last_text};
+use crate::handles::{Handles, place};
+
+/// A collective under way. Ended by host_coll_wait, host_coll_waitall or host_coll_test, which set the
+/// handle to NULL and take NULL for one that has ended. Never read through.
+pub struct host_coll_request_t {
+    _private: [u8; 0],
+}
+
+/// Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
+/// code. Not called again after the end or an error; then `state` is the layer's again. Never called
+/// by two threads at once.
+pub type host_coll_pending_fn = Option<unsafe extern "C" fn(state: *mut c_void) -> c_int>;
+
+// A mutex, since a layer's request may be used by one thread at a time.
+static REQUESTS: Handles<Mutex<CollRequest>> = Handles::new("collective's request");
+
+/// A handle for a request.
+pub(crate) fn give(request: CollRequest) -> *mut host_coll_request_t {
+    REQUESTS.add(Mutex::new(request))
+}
+
+/// The request of a handle, which ends.
+pub(crate) fn take(call: &str, handle: *mut host_coll_request_t) -> Result<CollRequest> {
+    let taken = REQUESTS.take(call, handle)?;
+    Ok(taken.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+struct OfLayer {
+    test: unsafe extern "C" fn(*mut c_void) -> c_int,
+    state: *mut c_void,
+}
+
+// SAFETY: the layer says that any thread may call its function, one at a time.
+unsafe impl Send for OfLayer {}
+
+impl Pending for OfLayer {
+    fn test(&mut self) -> CommResult<bool> {
+        // SAFETY: whoever made the request vouches for function and state until the end.
+        let code = unsafe { (self.test)(self.state) };
+        if code < 0 {
+            return Err(CommError::Layer {
+                call: "a layer's collective",
+                code,
+                reason: last_text(),
+            });
+        }
+        Ok(code > 0)
+    }
+}
+
+/// Makes the request of a collective that a layer runs itself, for a nonblocking entry to give.
+///
+/// # Safety
+/// `test` may be called with `state`, by any thread, until it says that the collective is done.
+/// `request` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_coll_request_of_layer(
+    comm: *mut host_comm_t,
+    test: host_coll_pending_fn,
+    state: *mut c_void,
+    request: *mut *mut host_coll_request_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_coll_request_of_layer";
+        // SAFETY: passed on.
+        let request = unsafe { place(call, request) }?;
+        let comm = self::comm(call, comm)?;
+        let test = test.ok_or_else(|| Error::argument(call, "the function is NULL"))?;
+        *request = give(CollRequest::of_layer(
+            &comm,
+            Box::new(OfLayer { test, state }),
+        ));
+        Ok(())
+    })
+}
+
+/// Waits for one; none at NULL.
+fn wait(call: &str, place: &mut *mut host_coll_request_t) -> Result {
+    let handle = std::mem::replace(place, std::ptr::null_mut());
+    if handle.is_null() {
+        return Ok(());
+    }
+    Ok(take(call, handle)?.wait()?)
+}
+
+/// Waits until a collective is done, and sets the handle to NULL.
+///
+/// # Safety
+/// `request` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_coll_wait(request: *mut *mut host_coll_request_t) -> c_int {
+    let call = "host_coll_wait";
+    // SAFETY: passed on.
+    guarded(|| wait(call, unsafe { place(call, request) }?))
+}
+
+/// Waits for all of `count` collectives; the first error is returned after all have ended.
+///
+/// # Safety
+/// `requests` is NULL or `count` writable places.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_coll_waitall(
+    count: usize,
+    requests: *mut *mut host_coll_request_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_coll_waitall";
+        if requests.is_null() && count > 0 {
+            return Err(Error::argument(call, "the requests are NULL"));
+        }
+        let mut outcome = Ok(());
+        for index in 0..count {
+            // SAFETY: the caller vouches for so many places.
+            let waited = wait(call, unsafe { &mut *requests.add(index) });
+            outcome = outcome.and(waited);
+        }
+        outcome
+    })
+}
+
+/// Makes progress; sets `done` to whether the collective is done, and if it is, the handle to NULL.
+///
+/// # Safety
+/// `request` and `done` are NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_coll_test(
+    request: *mut *mut host_coll_request_t,
+    done: *mut c_int,
+) -> c_int {
+    guarded(|| {
+        let call = "host_coll_test";
+        // SAFETY: passed on.
+        let (kept, done) = unsafe { (place(call, request)?, place(call, done)?) };
+        *done = 1;
+        if kept.is_null() {
+            return Ok(());
+        }
+        let mut taken = take(call, *kept)?;
+        match taken.test() {
+            Ok(false) => {
+                *done = 0;
+                REQUESTS.put_back(*kept, Mutex::new(taken));
+            }
+            ended => {
+                *kept = std::ptr::null_mut();
+                ended?;
+            }
+        }
+        Ok(())
+    })
+}

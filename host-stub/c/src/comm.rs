@@ -1,0 +1,249 @@
+//! Communicators.
+
+use std::ffi::c_int;
+
+use host::Comm;
+
+use crate::codes::{rank, ranks};
+use crate::error::{Result, guarded};
+use crate::handles::{Handles, place};
+use crate::job::job;
+
+/// A communicator: ranks of the job with a context of their own. Never read through.
+pub struct host_comm_t {
+    _private: [u8; 0],
+}
+
+/// The color of a rank that wants no new communicator.
+pub const HOST_UNDEFINED: c_int = -1;
+
+static COMMS: Handles<Comm> = Handles::new("communicator");
+
+/// The communicator of a handle.
+pub(crate) fn comm(call: &str, handle: *mut host_comm_t) -> Result<Comm> {
+    COMMS.with(call, handle, Comm::clone)
+}
+
+/// The handle of a communicator: the one that it has, or its first. Hooks see communicators before
+/// their creation has returned.
+pub(crate) fn handle(comm: &Comm) -> *mut host_comm_t {
+    COMMS
+        .find(|known| known.is_same(comm))
+        .unwrap_or_else(|| COMMS.add(comm.clone()))
+}
+
+/// Forgets communicators whose creation failed, whose handles no call has given.
+pub(crate) fn forget_freed() {
+    while let Some(freed) = COMMS.find::<host_comm_t>(Comm::is_freed) {
+        // Somebody else may have been first.
+        let _ = COMMS.take("host_comm_free", freed);
+    }
+}
+
+/// Forgets all, at the end of the job.
+pub(crate) fn forget_all() {
+    drop(COMMS.clear());
+}
+
+/// Makes a communicator and gives its handle.
+///
+/// # Safety
+/// `made` is NULL or writable.
+unsafe fn make(
+    call: &str,
+    made: *mut *mut host_comm_t,
+    create: impl FnOnce() -> Result<Option<Comm>>,
+) -> Result {
+    // SAFETY: passed on.
+    let made = unsafe { place(call, made) }?;
+    *made = std::ptr::null_mut();
+    match create() {
+        Ok(Some(comm)) => *made = handle(&comm),
+        Ok(None) => {}
+        Err(error) => {
+            forget_freed();
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// All ranks of the job; the first call is collective. Ends with host_finalize.
+///
+/// # Safety
+/// `made` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_world(made: *mut *mut host_comm_t) -> c_int {
+    let call = "host_comm_world";
+    // SAFETY: passed on.
+    guarded(|| unsafe { make(call, made, || Ok(Some(Comm::world(&job(call)?)?))) })
+}
+
+/// A new communicator of this rank alone.
+///
+/// # Safety
+/// `made` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_self(made: *mut *mut host_comm_t) -> c_int {
+    let call = "host_comm_self";
+    // SAFETY: passed on.
+    guarded(|| unsafe { make(call, made, || Ok(Some(Comm::alone(&job(call)?)?))) })
+}
+
+/// The same ranks with another context; collective.
+///
+/// # Safety
+/// `made` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_dup(
+    parent: *mut host_comm_t,
+    made: *mut *mut host_comm_t,
+) -> c_int {
+    let call = "host_comm_dup";
+    // SAFETY: passed on.
+    guarded(|| unsafe { make(call, made, || Ok(Some(comm(call, parent)?.dup()?))) })
+}
+
+/// A communicator for each color, its ranks in the order of their keys; NULL for ranks whose color
+/// is negative (HOST_UNDEFINED). Collective.
+///
+/// # Safety
+/// `made` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_split(
+    parent: *mut host_comm_t,
+    color: c_int,
+    key: c_int,
+    made: *mut *mut host_comm_t,
+) -> c_int {
+    let call = "host_comm_split";
+    let split = || {
+        let color = u32::try_from(color).ok();
+        Ok(comm(call, parent)?.split(color, key.into())?)
+    };
+    // SAFETY: passed on.
+    guarded(|| unsafe { make(call, made, split) })
+}
+
+/// A communicator for each node, its ranks in the order of their keys; collective.
+///
+/// # Safety
+/// `made` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_split_by_node(
+    parent: *mut host_comm_t,
+    key: c_int,
+    made: *mut *mut host_comm_t,
+) -> c_int {
+    let call = "host_comm_split_by_node";
+    let split = || Ok(Some(comm(call, parent)?.split_by_node(key.into())?));
+    // SAFETY: passed on.
+    guarded(|| unsafe { make(call, made, split) })
+}
+
+/// A communicator of some of the parent's ranks, in the order given; NULL at the others. Collective
+/// over the parent.
+///
+/// # Safety
+/// `members` are `count` ranks of the parent; `made` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_create(
+    parent: *mut host_comm_t,
+    members: *const c_int,
+    count: usize,
+    made: *mut *mut host_comm_t,
+) -> c_int {
+    let call = "host_comm_create";
+    let create = || {
+        let parent = comm(call, parent)?;
+        // SAFETY: the caller vouches for the ranks.
+        let members = unsafe { ranks(call, members, count) }?;
+        Ok(parent.create(&parent.group().include(&members)?)?)
+    };
+    // SAFETY: passed on.
+    guarded(|| unsafe { make(call, made, create) })
+}
+
+/// As host_comm_create, made by the members alone: no other rank calls. Groups with a rank in common
+/// that several threads make at the same time differ in `tag`, which is below 2^24.
+///
+/// # Safety
+/// As for host_comm_create.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_create_from_group(
+    parent: *mut host_comm_t,
+    members: *const c_int,
+    count: usize,
+    tag: u32,
+    made: *mut *mut host_comm_t,
+) -> c_int {
+    let call = "host_comm_create_from_group";
+    let create = || {
+        let parent = comm(call, parent)?;
+        // SAFETY: the caller vouches for the ranks.
+        let members = unsafe { ranks(call, members, count) }?;
+        let group = parent.group().include(&members)?;
+        Ok(Some(parent.create_from_group(&group, tag)?))
+    };
+    // SAFETY: passed on.
+    guarded(|| unsafe { make(call, made, create) })
+}
+
+/// Ends a communicator and sets the handle to NULL; collective. Waits for collectives under way. The
+/// world is refused: host_finalize ends it. A failed destroy hook is reported; the communicator has
+/// ended all the same.
+///
+/// # Safety
+/// `comm` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_free(comm: *mut *mut host_comm_t) -> c_int {
+    guarded(|| {
+        let call = "host_comm_free";
+        // SAFETY: passed on.
+        let kept = unsafe { place(call, comm) }?;
+        let freed = self::comm(call, *kept)?;
+        let outcome = freed.clone().free();
+        if freed.is_freed() {
+            // Not before: destroy hooks see it under this handle.
+            drop(COMMS.take(call, *kept));
+            *kept = std::ptr::null_mut();
+        }
+        Ok(outcome?)
+    })
+}
+
+fn number(call: &str, handle: *mut host_comm_t, of: impl FnOnce(&Comm) -> usize) -> c_int {
+    let mut found = 0;
+    match guarded(|| comm(call, handle).map(|comm| found = of(&comm))) {
+        0 => found as c_int,
+        code => code,
+    }
+}
+
+/// This process's rank in a communicator, or a negative code.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_comm_rank(comm: *mut host_comm_t) -> c_int {
+    number("host_comm_rank", comm, Comm::rank)
+}
+
+/// Ranks of a communicator, or a negative code.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_comm_size(comm: *mut host_comm_t) -> c_int {
+    number("host_comm_size", comm, Comm::size)
+}
+
+/// The job rank of a rank of a communicator, or a negative code.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_comm_job_rank(comm: *mut host_comm_t, of: c_int) -> c_int {
+    let call = "host_comm_job_rank";
+    let mut found = 0;
+    let outcome = guarded(|| {
+        found = self::comm(call, comm)?.job_rank(rank(call, of)?)?;
+        Ok(())
+    });
+    if outcome == 0 {
+        found as c_int
+    } else {
+        outcome
+    }
+}

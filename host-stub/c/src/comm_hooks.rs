@@ -1,0 +1,91 @@
+//! Hooks of layers that see communicators come and go.
+
+use std::ffi::{c_int, c_void};
+
+use host::Comm;
+use host::comm::{HookError, Layer};
+
+use crate::comm::{handle, host_comm_t};
+use crate::error::{Error, guarded, last_text};
+use crate::job::job;
+
+/// Where a program puts its own layer unless it knows better. The higher the number, the nearer to
+/// the program; the host's node-local collectives are layer 100. The lowest layer's create hook runs
+/// last, so that calls come to its table first: below 100 for a layer that is to see every call.
+pub const HOST_LAYER_PROGRAM: u32 = 1000;
+
+const _: () = assert!(Layer::PROGRAM.0 == HOST_LAYER_PROGRAM);
+
+/// What is called with a communicator that was made or is freed, and `param`: HOST_SUCCESS, or a
+/// negative code.
+pub type host_comm_hook_fn =
+    Option<unsafe extern "C" fn(comm: *mut host_comm_t, param: *mut c_void) -> c_int>;
+
+struct Registered {
+    hook: unsafe extern "C" fn(*mut host_comm_t, *mut c_void) -> c_int,
+    param: *mut c_void,
+}
+
+// SAFETY: whoever registers says that any thread may call the function with the parameter.
+unsafe impl Send for Registered {}
+// SAFETY: as for Send.
+unsafe impl Sync for Registered {}
+
+fn run(comm: &Comm, registered: &Registered) -> Result<(), HookError> {
+    // SAFETY: whoever registered vouches for the function.
+    let code = unsafe { (registered.hook)(handle(comm), registered.param) };
+    if code == 0 {
+        return Ok(());
+    }
+    Err(format!(
+        "a hook of the program returned {code}; its last error: {}",
+        last_text()
+    )
+    .into())
+}
+
+/// Registers hooks of a layer, either or both: `create` is called with every communicator made from
+/// here on, from the highest layer to the lowest, and `destroy` when one is freed, in the reverse
+/// order; each with its own `param`. Every rank registers the same layers. A create hook that fails
+/// makes the creation fail at all ranks, and the layers above are undone by their destroy hooks. The
+/// handle that hooks see is the one that the creation will give.
+///
+/// # Safety
+/// Any thread may call the functions with `param` until the layer is unregistered and the
+/// communicators that it saw are freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_comm_hooks_register(
+    layer: u32,
+    create: host_comm_hook_fn,
+    destroy: host_comm_hook_fn,
+    param: *mut c_void,
+) -> c_int {
+    guarded(|| {
+        let call = "host_comm_hooks_register";
+        if create.is_none() && destroy.is_none() {
+            return Err(Error::argument(call, "both hooks are NULL"));
+        }
+        let job = job(call)?;
+        let layer = Layer(layer);
+        if let Some(hook) = create {
+            let registered = Registered { hook, param };
+            job.comm_hooks().register_create(layer, run, registered);
+        }
+        if let Some(hook) = destroy {
+            let registered = Registered { hook, param };
+            job.comm_hooks().register_destroy(layer, run, registered);
+        }
+        Ok(())
+    })
+}
+
+/// Forgets the hooks of a layer. Communicators that it has seen are told of no more only if they are
+/// freed already.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_comm_hooks_unregister(layer: u32) -> c_int {
+    guarded(|| {
+        let job = job("host_comm_hooks_unregister")?;
+        job.comm_hooks().unregister(Layer(layer));
+        Ok(())
+    })
+}

@@ -1,0 +1,339 @@
+//! Atomic updates of windows: `count` elements of a type that lie together.
+
+use std::ffi::{c_int, c_void};
+
+use host::win::{Datatype, Layout, Op, Target};
+
+use crate::codes::{datatype, op, rank};
+use crate::error::{Error, Result, guarded};
+use crate::handles::place;
+use crate::request::{give, host_request_t};
+use crate::win::{host_win_t, window};
+
+/// What all have in common, checked.
+struct Update {
+    win: &'static host_win_t,
+    layout: Layout,
+    datatype: Datatype,
+    op: Op,
+    rank: usize,
+    displacement: u64,
+}
+
+struct Given<'a> {
+    call: &'a str,
+    /// The buffers; each with whether it may be NULL.
+    buffers: &'a [(*const c_void, bool)],
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    target: c_int,
+    displacement: u64,
+    win: *mut host_win_t,
+}
+
+impl Given<'_> {
+    /// # Safety
+    /// As for [`window`].
+    unsafe fn check(&self) -> Result<Update> {
+        let call = self.call;
+        // SAFETY: passed on.
+        let win = unsafe { window(call, self.win) }?;
+        let null = |(buffer, may): &(*const c_void, bool)| buffer.is_null() && !may;
+        if self.count > 0 && self.buffers.iter().any(null) {
+            return Err(Error::argument(call, "a buffer is NULL"));
+        }
+        let datatype = datatype(call, self.datatype)?;
+        let bytes = self.count.checked_mul(datatype.size());
+        if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+            return Err(Error::argument(call, "no memory has so many elements"));
+        }
+        Ok(Update {
+            win,
+            layout: Layout::contiguous(datatype, self.count),
+            datatype,
+            op: op(call, self.op)?,
+            rank: rank(call, self.target)?,
+            displacement: self.displacement,
+        })
+    }
+}
+
+impl Update {
+    fn target(&self) -> Target<'_> {
+        Target {
+            rank: self.rank,
+            displacement: self.displacement,
+            layout: &self.layout,
+        }
+    }
+}
+
+/// `target = target op origin`, each element atomically with respect to other accumulates.
+///
+/// # Safety
+/// The buffers are touched by nobody until the operation is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_accumulate(
+    origin: *const c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    target: c_int,
+    displacement: u64,
+    win: *mut host_win_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_accumulate";
+        let given = Given {
+            call,
+            buffers: &[(origin, false)],
+            count: count,
+            datatype,
+            op: op,
+            target,
+            displacement,
+            win,
+        };
+        // SAFETY: passed on.
+        let update = unsafe { given.check() }?;
+        // SAFETY: the caller vouches for the buffers.
+        Ok(unsafe {
+            update
+                .win
+                .window
+                .accumulate(origin.cast(), &update.layout, update.target(), update.op)
+        }?)
+    })
+}
+
+/// As host_accumulate, and fetches what was at the target to `result`. `origin` may be NULL with HOST_NO_OP.
+///
+/// # Safety
+/// The buffers are touched by nobody until the operation is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_get_accumulate(
+    origin: *const c_void,
+    result: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    target: c_int,
+    displacement: u64,
+    win: *mut host_win_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_get_accumulate";
+        let given = Given {
+            call,
+            buffers: &[
+                (origin, op == crate::codes::HOST_NO_OP),
+                (result.cast_const(), false),
+            ],
+            count: count,
+            datatype,
+            op: op,
+            target,
+            displacement,
+            win,
+        };
+        // SAFETY: passed on.
+        let update = unsafe { given.check() }?;
+        // SAFETY: the caller vouches for the buffers.
+        Ok(unsafe {
+            update.win.window.get_accumulate(
+                origin.cast(),
+                &update.layout,
+                result.cast(),
+                &update.layout,
+                update.target(),
+                update.op,
+            )
+        }?)
+    })
+}
+
+/// As host_get_accumulate, for one element.
+///
+/// # Safety
+/// The buffers are touched by nobody until the operation is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_fetch_and_op(
+    origin: *const c_void,
+    result: *mut c_void,
+    datatype: c_int,
+    op: c_int,
+    target: c_int,
+    displacement: u64,
+    win: *mut host_win_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_fetch_and_op";
+        let given = Given {
+            call,
+            buffers: &[
+                (origin, op == crate::codes::HOST_NO_OP),
+                (result.cast_const(), false),
+            ],
+            count: 1,
+            datatype,
+            op: op,
+            target,
+            displacement,
+            win,
+        };
+        // SAFETY: passed on.
+        let update = unsafe { given.check() }?;
+        // SAFETY: the caller vouches for the buffers.
+        Ok(unsafe {
+            update.win.window.fetch_and_op(
+                origin.cast(),
+                result.cast(),
+                update.datatype,
+                update.rank,
+                update.displacement,
+                update.op,
+            )
+        }?)
+    })
+}
+
+/// Writes the element at `origin` to the target if the one there equals that at `compare`, and fetches what was there. Integers only.
+///
+/// # Safety
+/// The buffers are touched by nobody until the operation is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_compare_and_swap(
+    origin: *const c_void,
+    compare: *const c_void,
+    result: *mut c_void,
+    datatype: c_int,
+    target: c_int,
+    displacement: u64,
+    win: *mut host_win_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_compare_and_swap";
+        let given = Given {
+            call,
+            buffers: &[
+                (origin, false),
+                (compare, false),
+                (result.cast_const(), false),
+            ],
+            count: 1,
+            datatype,
+            op: crate::codes::HOST_REPLACE,
+            target,
+            displacement,
+            win,
+        };
+        // SAFETY: passed on.
+        let update = unsafe { given.check() }?;
+        // SAFETY: the caller vouches for the buffers.
+        Ok(unsafe {
+            update.win.window.compare_and_swap(
+                origin.cast(),
+                compare.cast(),
+                result.cast(),
+                update.datatype,
+                update.rank,
+                update.displacement,
+            )
+        }?)
+    })
+}
+
+/// As host_accumulate, with a request. In lock and lock_all epochs only.
+///
+/// # Safety
+/// The buffers are touched by nobody until the operation is complete. `request` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_raccumulate(
+    origin: *const c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    target: c_int,
+    displacement: u64,
+    win: *mut host_win_t,
+    request: *mut *mut host_request_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_raccumulate";
+        // SAFETY: passed on.
+        let place = unsafe { place(call, request) }?;
+        let given = Given {
+            call,
+            buffers: &[(origin, false)],
+            count: count,
+            datatype,
+            op: op,
+            target,
+            displacement,
+            win,
+        };
+        // SAFETY: passed on.
+        let update = unsafe { given.check() }?;
+        // SAFETY: the caller vouches for the buffers.
+        let made = unsafe {
+            update
+                .win
+                .window
+                .raccumulate(origin.cast(), &update.layout, update.target(), update.op)
+        }?;
+        give(place, made, update.win);
+        Ok(())
+    })
+}
+
+/// As host_get_accumulate, with a request. In lock and lock_all epochs only.
+///
+/// # Safety
+/// The buffers are touched by nobody until the operation is complete. `request` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_rget_accumulate(
+    origin: *const c_void,
+    result: *mut c_void,
+    count: usize,
+    datatype: c_int,
+    op: c_int,
+    target: c_int,
+    displacement: u64,
+    win: *mut host_win_t,
+    request: *mut *mut host_request_t,
+) -> c_int {
+    guarded(|| {
+        let call = "host_rget_accumulate";
+        // SAFETY: passed on.
+        let place = unsafe { place(call, request) }?;
+        let given = Given {
+            call,
+            buffers: &[
+                (origin, op == crate::codes::HOST_NO_OP),
+                (result.cast_const(), false),
+            ],
+            count: count,
+            datatype,
+            op: op,
+            target,
+            displacement,
+            win,
+        };
+        // SAFETY: passed on.
+        let update = unsafe { given.check() }?;
+        // SAFETY: the caller vouches for the buffers.
+        let made = unsafe {
+            update.win.window.rget_accumulate(
+                origin.cast(),
+                &update.layout,
+                result.cast(),
+                &update.layout,
+                update.target(),
+                update.op,
+            )
+        }?;
+        give(place, made, update.win);
+        Ok(())
+    })
+}

@@ -1,0 +1,214 @@
+//! Hooks that see windows begin and end, and replace functions of one window.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use host::win::{NewWindow, Window, WindowHook, WindowKind};
+
+use crate::error::{Error, guarded, last_text};
+use crate::job::job;
+use crate::win_layers::{Layers, inherited, set};
+use crate::win_table::{host_rma_table_t, whole};
+
+/// Made of the caller's memory.
+pub const HOST_WIN_CREATE: c_int = 0;
+/// Of memory that the window owns.
+pub const HOST_WIN_ALLOCATE: c_int = 1;
+/// Of memory that the window owns and every rank may address.
+pub const HOST_WIN_ALLOCATE_SHARED: c_int = 2;
+/// Of memory attached and detached.
+pub const HOST_WIN_DYNAMIC: c_int = 3;
+
+/// A window that is being made, as a hook sees it.
+#[repr(C)]
+pub struct host_new_win_t {
+    /// sizeof(host_new_win_t).
+    pub size: usize,
+    /// This process's rank in the window.
+    pub rank: c_int,
+    /// Ranks of the window.
+    pub ranks: c_int,
+    /// HOST_WIN_*.
+    pub kind: c_int,
+    /// Which functions it got: shm, mixed, cma or btl.
+    pub table_name: *const c_char,
+    /// This rank's memory.
+    pub base: *mut c_void,
+    /// Its bytes.
+    pub bytes: usize,
+}
+
+/// What is called with every window that is made, before its creation returns: may replace entries of
+/// `table` and set its data. HOST_SUCCESS, or a negative code, with which the creation fails at all
+/// ranks.
+pub type host_win_hook_fn = Option<
+    unsafe extern "C" fn(
+        win: *const host_new_win_t,
+        table: *mut host_rma_table_t,
+        param: *mut c_void,
+    ) -> c_int,
+>;
+
+/// What is called when a window ends for which the hook had succeeded, or that did not come to be.
+/// `data` is what the hook has set in the table.
+pub type host_win_ended_fn = Option<unsafe extern "C" fn(data: *mut c_void, param: *mut c_void)>;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Hook {
+    id: c_int,
+    created:
+        unsafe extern "C" fn(*const host_new_win_t, *mut host_rma_table_t, *mut c_void) -> c_int,
+    ended: host_win_ended_fn,
+    param: *mut c_void,
+}
+
+// SAFETY: whoever registers says that any thread may call the functions with the parameter.
+unsafe impl Send for Hook {}
+// SAFETY: as for Send.
+unsafe impl Sync for Hook {}
+
+struct Hooks {
+    list: Vec<Hook>,
+    made: c_int,
+    /// Whether the job has the hook that calls these.
+    joined: bool,
+}
+
+static HOOKS: Mutex<Hooks> = Mutex::new(Hooks {
+    list: Vec::new(),
+    made: 0,
+    joined: false,
+});
+
+fn hooks() -> std::sync::MutexGuard<'static, Hooks> {
+    HOOKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The job's end takes all hooks with it.
+pub(crate) fn forget_all() {
+    let mut hooks = hooks();
+    hooks.list.clear();
+    hooks.joined = false;
+}
+
+fn kind(window: &Window) -> c_int {
+    match window.kind() {
+        WindowKind::Create => HOST_WIN_CREATE,
+        WindowKind::Allocate => HOST_WIN_ALLOCATE,
+        WindowKind::AllocateShared => HOST_WIN_ALLOCATE_SHARED,
+        WindowKind::Dynamic => HOST_WIN_DYNAMIC,
+    }
+}
+
+/// Tells layers of the end, the highest first.
+fn end(ran: &[Hook], tables: &[host_rma_table_t]) {
+    for (hook, table) in ran.iter().zip(tables).rev() {
+        if let Some(ended) = hook.ended {
+            // SAFETY: whoever registered vouches for the function.
+            unsafe { ended(table.data, hook.param) };
+        }
+    }
+}
+
+fn created(new: &mut NewWindow<'_>, _: &()) -> Result<(), String> {
+    let all = hooks().list.clone();
+    let window = new.window();
+    let seen = host_new_win_t {
+        size: size_of::<host_new_win_t>(),
+        rank: window.rank() as c_int,
+        ranks: window.size() as c_int,
+        kind: kind(window),
+        table_name: crate::win_over::name(window).as_ptr(),
+        base: window.base().cast(),
+        bytes: window.len(),
+    };
+    let mut ran = Vec::with_capacity(all.len());
+    let mut tables = Vec::with_capacity(all.len());
+    for hook in all {
+        let mut table = inherited();
+        // SAFETY: whoever registered vouches for the function; both live until it returns.
+        let code = unsafe { (hook.created)(&seen, &mut table, hook.param) };
+        let text = match code {
+            0 => whole(&table).err().map(|error| error.text),
+            _ => Some(format!(
+                "it returned {code}; its last error: {}",
+                last_text()
+            )),
+        };
+        if code == 0 {
+            // It has succeeded, so it is told of the end, even if its table is refused.
+            ran.push(hook);
+            tables.push(table);
+        }
+        if let Some(text) = text {
+            end(&ran, &tables);
+            return Err(format!("hook {}: {text}", hook.id));
+        }
+    }
+    let below = *new.table;
+    set(new.table, &tables);
+    new.keep(Layers { below, tables, ran });
+    Ok(())
+}
+
+fn ended(window: &Window, _: &()) {
+    if let Some(layers) = window.kept::<Layers>() {
+        end(&layers.ran, &layers.tables);
+    }
+}
+
+/// Registers a hook for the windows made from here on, after those that there are; gives an id, or a
+/// negative code. `ended` may be NULL. Every rank registers the same hooks in the same order, while no
+/// window is being made.
+///
+/// # Safety
+/// Any thread may call the functions with `param`, and the entries that they set, as long as there are
+/// windows that the hook saw.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_hook_register(
+    created: host_win_hook_fn,
+    ended: host_win_ended_fn,
+    param: *mut c_void,
+) -> c_int {
+    let mut id = 0;
+    let outcome = guarded(|| {
+        let call = "host_win_hook_register";
+        let created = created.ok_or_else(|| Error::argument(call, "the hook is NULL"))?;
+        let job = job(call)?;
+        let mut hooks = hooks();
+        if !hooks.joined {
+            let hook = WindowHook {
+                name: "of the program",
+                created: self::created,
+                ended: self::ended,
+            };
+            job.add_window_hook(hook, ());
+            hooks.joined = true;
+        }
+        hooks.made += 1;
+        id = hooks.made;
+        hooks.list.push(Hook {
+            id,
+            created,
+            ended,
+            param,
+        });
+        Ok(())
+    });
+    if outcome == 0 { id } else { outcome }
+}
+
+/// Ends a registration. Windows that were made under it keep what the hook made of them.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_win_hook_remove(id: c_int) -> c_int {
+    guarded(|| {
+        let mut hooks = hooks();
+        let before = hooks.list.len();
+        hooks.list.retain(|hook| hook.id != id);
+        if hooks.list.len() == before {
+            let call = "host_win_hook_remove";
+            return Err(Error::argument(call, &format!("no hook has the id {id}")));
+        }
+        Ok(())
+    })
+}

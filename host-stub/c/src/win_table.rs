@@ -1,0 +1,173 @@
+//! Tables of windows: what layers of C programs replace of one window's functions.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+
+use crate::error::{Error, Result, guarded};
+use crate::win_layers::Frame;
+
+/// Place of put in a window's table.
+pub const HOST_RMA_PUT: usize = 0;
+/// Place of get in a window's table.
+pub const HOST_RMA_GET: usize = 1;
+/// Place of accumulate in a window's table.
+pub const HOST_RMA_ACCUMULATE: usize = 2;
+/// Place of get_accumulate in a window's table.
+pub const HOST_RMA_GET_ACCUMULATE: usize = 3;
+/// Place of fetch_and_op in a window's table.
+pub const HOST_RMA_FETCH_AND_OP: usize = 4;
+/// Place of compare_and_swap in a window's table.
+pub const HOST_RMA_COMPARE_AND_SWAP: usize = 5;
+/// Place of rput in a window's table.
+pub const HOST_RMA_RPUT: usize = 6;
+/// Place of rget in a window's table.
+pub const HOST_RMA_RGET: usize = 7;
+/// Place of raccumulate in a window's table.
+pub const HOST_RMA_RACCUMULATE: usize = 8;
+/// Place of rget_accumulate in a window's table.
+pub const HOST_RMA_RGET_ACCUMULATE: usize = 9;
+/// Place of fence in a window's table.
+pub const HOST_RMA_FENCE: usize = 10;
+/// Place of lock in a window's table.
+pub const HOST_RMA_LOCK: usize = 11;
+/// Place of unlock in a window's table.
+pub const HOST_RMA_UNLOCK: usize = 12;
+/// Place of lock_all in a window's table.
+pub const HOST_RMA_LOCK_ALL: usize = 13;
+/// Place of unlock_all in a window's table.
+pub const HOST_RMA_UNLOCK_ALL: usize = 14;
+/// Place of flush in a window's table.
+pub const HOST_RMA_FLUSH: usize = 15;
+/// Place of flush_all in a window's table.
+pub const HOST_RMA_FLUSH_ALL: usize = 16;
+/// Place of flush_local in a window's table.
+pub const HOST_RMA_FLUSH_LOCAL: usize = 17;
+/// Place of flush_local_all in a window's table.
+pub const HOST_RMA_FLUSH_LOCAL_ALL: usize = 18;
+/// Place of start in a window's table.
+pub const HOST_RMA_START: usize = 19;
+/// Place of complete in a window's table.
+pub const HOST_RMA_COMPLETE: usize = 20;
+/// Place of post in a window's table.
+pub const HOST_RMA_POST: usize = 21;
+/// Place of wait in a window's table.
+pub const HOST_RMA_WAIT: usize = 22;
+/// Place of test in a window's table.
+pub const HOST_RMA_TEST: usize = 23;
+/// Place of sync in a window's table.
+pub const HOST_RMA_SYNC: usize = 24;
+/// Place of free in a window's table.
+pub const HOST_RMA_FREE: usize = 25;
+/// Entries of a window's table.
+pub const HOST_RMA_ENTRIES: usize = 26;
+
+/// One call of an entry, checked: the epoch allows it, and what it reaches lies in the target's memory.
+/// What has no meaning for the entry is zero.
+#[repr(C)]
+pub struct host_rma_call_t {
+    /// sizeof(host_rma_call_t).
+    pub size: usize,
+    /// HOST_RMA_*.
+    pub entry: usize,
+    /// The target's rank.
+    pub target: c_int,
+    /// HOST_LOCK_* of lock and unlock; negative where no lock was taken.
+    pub lock: c_int,
+    /// HOST_MODE_*.
+    pub assertion: u32,
+    /// Of test: set by the entry where the exposure is over.
+    pub done: c_int,
+    /// Where the target's elements begin: in this process for a window whose table is shm, else in the
+    /// target's.
+    pub address: u64,
+    /// The origin's buffer; of get and rget the one that is written.
+    pub origin: *mut c_void,
+    /// Where fetching calls put what was at the target.
+    pub result: *mut c_void,
+    /// What compare_and_swap compares with.
+    pub compare: *const c_void,
+    /// Elements; they lie together at both ends.
+    pub count: usize,
+    /// Their type.
+    pub datatype: c_int,
+    /// The operation of accumulates.
+    pub op: c_int,
+    /// The ranks of start, complete and post.
+    pub group: *const usize,
+    /// How many there are.
+    pub group_count: usize,
+}
+
+/// A layer in the course of one call. No longer than the call.
+pub struct host_rma_layer_t {
+    _private: [u8; 0],
+}
+
+/// An entry: HOST_SUCCESS, or a negative code. `data` is that of the table.
+pub type host_rma_fn = Option<
+    unsafe extern "C" fn(
+        data: *mut c_void,
+        layer: *const host_rma_layer_t,
+        call: *mut host_rma_call_t,
+    ) -> c_int,
+>;
+
+/// The functions of one window, at the places HOST_RMA_*. None is NULL. As a hook gets it, each is
+/// host_rma_previous, which stands for what is there; calls go past those that a hook leaves so. The
+/// layout grows at its end only.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct host_rma_table_t {
+    /// sizeof(host_rma_table_t).
+    pub size: usize,
+    /// What this window's entries are called with.
+    pub data: *mut c_void,
+    /// The functions.
+    pub entries: [host_rma_fn; 26],
+}
+
+// SAFETY: the program that gave the table says that any thread may call its functions with its data.
+unsafe impl Send for host_rma_table_t {}
+// SAFETY: as for Send.
+unsafe impl Sync for host_rma_table_t {}
+
+thread_local! {
+    /// The innermost call of an entry on this thread.
+    pub(crate) static FRAME: Cell<*const Frame<'static>> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Does what an entry has replaced, with the arguments of the call; at most once for request forms.
+/// Of the call only `done` is read and written.
+///
+/// # Safety
+/// `call` is NULL or what the entry was called with.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_rma_previous(
+    _data: *mut c_void,
+    layer: *const host_rma_layer_t,
+    call: *mut host_rma_call_t,
+) -> c_int {
+    guarded(|| {
+        let name = "host_rma_previous";
+        // SAFETY: NULL, or on the stack of this thread, below this call.
+        let frame = unsafe { FRAME.get().as_ref() };
+        let frame = frame.filter(|_| FRAME.get().cast() == layer);
+        let frame = frame.ok_or_else(|| {
+            Error::argument(name, "that is not the layer whose entry is being called")
+        })?;
+        // SAFETY: passed on.
+        let call = unsafe { crate::handles::place(name, call) }?;
+        frame.previous(call)?;
+        Ok(())
+    })
+}
+
+/// Refuses a table that cannot be a window's.
+pub(crate) fn whole(table: &host_rma_table_t) -> Result {
+    let call = "a window hook's table";
+    crate::coll_table::sized(call, table.size, size_of::<host_rma_table_t>())?;
+    match table.entries.iter().position(Option::is_none) {
+        None => Ok(()),
+        Some(at) => Err(Error::argument(call, &format!("entry {at} is NULL"))),
+    }
+}

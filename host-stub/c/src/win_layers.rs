@@ -234,8 +234,8 @@ unsafe fn compare_and_swap(window: &Window, swap: &CompareSwap) -> WinResult<()>
 
 unsafe fn rput(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>) -> WinResult<()> {
     let request = Cell::new(Some(request));
-    // SAFETY: the caller vouches for the buffers.
     let base = |table: &RmaTable| {
+        // SAFETY: the caller vouches for the buffers.
         unsafe { (table.rput)(window, transfer, once(&request)?) }.map(|()| true)
     };
     enter(window, moved(at::HOST_RMA_RPUT, transfer), &base).map(drop)
@@ -243,8 +243,8 @@ unsafe fn rput(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>
 
 unsafe fn rget(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>) -> WinResult<()> {
     let request = Cell::new(Some(request));
-    // SAFETY: the caller vouches for the buffers.
     let base = |table: &RmaTable| {
+        // SAFETY: the caller vouches for the buffers.
         unsafe { (table.rget)(window, transfer, once(&request)?) }.map(|()| true)
     };
     enter(window, moved(at::HOST_RMA_RGET, transfer), &base).map(drop)
@@ -257,8 +257,8 @@ unsafe fn raccumulate(
     request: RequestRef<'_>,
 ) -> WinResult<()> {
     let request = Cell::new(Some(request));
-    // SAFETY: the caller vouches for the buffers.
     let base = |table: &RmaTable| {
+        // SAFETY: the caller vouches for the buffers.
         unsafe { (table.raccumulate)(window, transfer, op, once(&request)?) }.map(|()| true)
     };
     enter(
@@ -276,8 +276,8 @@ unsafe fn rget_accumulate(
     request: RequestRef<'_>,
 ) -> WinResult<()> {
     let request = Cell::new(Some(request));
-    // SAFETY: the caller vouches for the buffers.
     let base = |table: &RmaTable| {
+        // SAFETY: the caller vouches for the buffers.
         unsafe { (table.rget_accumulate)(window, transfer, op, once(&request)?) }.map(|()| true)
     };
     enter(

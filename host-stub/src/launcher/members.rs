@@ -1,5 +1,5 @@
 //! The processes of a job, found by what they cannot shed by forking: the job's name in the
-//! environment they were started with, or the session of a rank.
+//! environment they were started with, or the process group or session of a rank.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ impl Members {
         }
     }
 
-    /// Adds a process that leads a session of its own or has joined the job; false if it is known.
+    /// Adds a process that leads a group of its own or has joined the job; false if it is known.
     pub(super) fn add(&mut self, pid: i32) -> bool {
         // Neither the launcher nor "everyone" nor init, whoever claims so.
         pid > 1 && pid != std::process::id() as i32 && self.pids.insert(pid)
@@ -55,17 +55,17 @@ impl Members {
         if !fs::metadata(&path).is_ok_and(|entry| entry.uid() == uid) {
             return false;
         }
-        let Some((state, session)) = fs::read_to_string(format!("{path}/stat"))
+        let Some((state, groups)) = fs::read_to_string(format!("{path}/stat"))
             .ok()
             .as_deref()
-            .and_then(state_and_session)
+            .and_then(state_and_groups)
         else {
             return false;
         };
         if matches!(state, 'Z' | 'X') {
             return false;
         }
-        self.pids.contains(&session)
+        groups.iter().any(|group| self.pids.contains(group))
             || fs::read(format!("{path}/environ"))
                 .is_ok_and(|environment| self.is_named_in(&environment))
     }
@@ -106,15 +106,16 @@ pub(super) fn membership(job: &str) -> OsString {
     }
 }
 
-/// State and session out of `/proc/PID/stat`, whose second field is a name in parentheses that
+/// State, process group and session out of `/proc/PID/stat`, whose second field is a name in parentheses that
 /// may itself contain anything.
-fn state_and_session(stat: &str) -> Option<(char, i32)> {
+fn state_and_groups(stat: &str) -> Option<(char, [i32; 2])> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    // Parent and group come before the session.
-    let session = fields.nth(2)?.parse().ok()?;
-    Some((state, session))
+    // The parent comes before.
+    let group = fields.nth(1)?.parse().ok()?;
+    let session = fields.next()?.parse().ok()?;
+    Some((state, [group, session]))
 }
 
 #[cfg(test)]
@@ -124,9 +125,9 @@ mod tests {
     #[test]
     fn stat_is_read_past_a_hostile_name() {
         let stat = "42 (a) Z 1 (b c) S 7 8 9 0 -1 4194560";
-        assert_eq!(state_and_session(stat), Some(('S', 9)));
-        assert_eq!(state_and_session("42 (a"), None);
-        assert_eq!(state_and_session("42 (a) S 1"), None);
+        assert_eq!(state_and_groups(stat), Some(('S', [8, 9])));
+        assert_eq!(state_and_groups("42 (a"), None);
+        assert_eq!(state_and_groups("42 (a) S 1"), None);
     }
 
     #[test]

@@ -76,7 +76,11 @@ pub(super) struct Spawn<'a> {
 }
 
 impl Spawn<'_> {
-    /// Starts it, in a session of its own, to be killed when the calling thread ends.
+    /// Starts it, in a process group of its own, to be killed when the calling thread ends.
+    ///
+    /// Not in a session of its own: where the kernel shares processors out among sessions
+    /// (`sched_autogroup_enabled`), a rank that yields while it waits would yield to nobody, and the
+    /// ranks it waits for would wait for the end of its time slice.
     pub(super) fn start(self) -> io::Result<Rank> {
         let Spawn {
             options,
@@ -108,7 +112,7 @@ impl Spawn<'_> {
         // allocates nothing.
         unsafe {
             command.pre_exec(move || {
-                if libc::setsid() < 0
+                if libc::setpgid(0, 0) < 0
                     || libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) < 0
                 {
                     return Err(io::Error::last_os_error());
@@ -138,7 +142,7 @@ impl Spawn<'_> {
 }
 
 /// A rank's process. It stays a zombie until [`reap`](Self::reap), so that its number, which is
-/// also its session's, belongs to nobody else.
+/// also its group's, belongs to nobody else.
 pub(super) struct Rank {
     number: u32,
     child: Child,

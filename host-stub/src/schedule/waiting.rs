@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::job::Job;
 
 /// Idle visits before the processor is offered to others, where every rank has one of its own.
-const SPINS: u32 = 200;
+const SPINS: u32 = 1000;
 /// The same where ranks outnumber processors: whoever is waited for may need this one.
 const CROWDED_SPINS: u32 = 2;
 /// Idle visits between two looks at the clock.

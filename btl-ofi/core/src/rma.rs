@@ -78,7 +78,9 @@ impl Transport {
         }
         // One lock hold covers the look and the raise below, so the bound is kept among threads too.
         let most = if needs.alone { 1 } else { self.policy.depth };
-        if context.tally.outstanding() >= most {
+        let outstanding = context.tally.outstanding();
+        // What is counted without the provider having it does not crowd the provider.
+        if outstanding >= most && outstanding.saturating_sub(self.hmem.held()) >= most {
             drop(state);
             return self.turned_away(context);
         }

@@ -26,6 +26,8 @@ pub(crate) struct Hmem {
     /// How many reasons there are to drive: operations, channels with a lane, an agent. Progress looks
     /// at it every time, and at nothing else of this.
     awake: AtomicU32,
+    /// Operations that are counted as outstanding, but not at the provider.
+    held: AtomicU32,
     /// Operations issued and not yet looked at.
     incoming: Mutex<VecDeque<Box<Op>>>,
     driver: Mutex<Driver>,
@@ -62,6 +64,11 @@ impl Hmem {
     pub(crate) fn is_awake(&self) -> bool {
         // Relaxed: what is missed now is seen next time, and the mutexes order the rest.
         self.awake.load(Ordering::Relaxed) != 0
+    }
+
+    /// Operations that are counted as outstanding without the provider having them.
+    pub(crate) fn held(&self) -> u32 {
+        self.held.load(Ordering::Relaxed)
     }
 
     pub(super) fn copier(&self) -> Copier {
@@ -134,6 +141,7 @@ impl Hmem {
             return Err(op);
         }
         incoming.push_back(op);
+        self.held.fetch_add(1, Ordering::Relaxed);
         self.awake.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -231,6 +239,8 @@ impl Transport {
         }
         for op in finished {
             self.hmem.awake.fetch_sub(1, Ordering::Relaxed);
+            // Before it is counted off: meanwhile one too many seems outstanding, not one too few.
+            self.hmem.held.fetch_sub(1, Ordering::Relaxed);
             self.finish(&op);
             steps += 1;
         }

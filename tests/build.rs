@@ -1,4 +1,4 @@
-//! Compiles the C programs of `c/`: the host and the plugin, each of ABI 1.0 and of the imagined 1.1,
+//! Compiles the C programs of `c/`: the host and the plugin, each of this ABI and of the imagined next one,
 //! and the plugins that a loader must refuse. They lie in `OUT_DIR` under the names of
 //! `integration_tests::fixtures`.
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tables of an imagined ABI 1.1, each grown at its end, for the tests that put a newer side
- * before an older one. Built with -DFUTURE, host.c and plugin.c speak 1.1 and fall back to 1.0
+ * The tables of an imagined ABI 1.2, each grown at its end, for the tests that put a newer side
+ * before an older one. Built with -DFUTURE, host.c and plugin.c speak 1.2 and fall back to 1.1
  * where the other side's table is too short; built without, they have never heard of it.
  */
 #ifndef FUTURE_H

@@ -7,7 +7,7 @@
  * what was chosen and the number of checks; exits 1 if one failed, 2 if it could not run. With
  * --gone, process 1 ends without warning, and process 0 has to learn of it.
  *
- * Built with -DFUTURE it is a host of the imagined ABI 1.1 of future.h.
+ * Built with -DFUTURE it is a host of the imagined ABI 1.2 of future.h.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -71,7 +71,8 @@ static const btl_host_vtable *this_host(void)
     static future_host_vtable table;
     table.v1_0 = *host_table(&host);
     table.v1_0.header =
-        (btl_table_header){BTL_MAGIC_HOST, BTL_ABI_MAJOR, 1, sizeof(future_host_vtable)};
+        (btl_table_header){BTL_MAGIC_HOST, BTL_ABI_MAJOR, BTL_ABI_MINOR + 1,
+                           sizeof(future_host_vtable)};
     table.job_size = job_size;
     return &table.v1_0;
 #else
@@ -146,21 +147,21 @@ static void check_growth(const btl_component_vtable *component, btl_component *i
            this_host()->header.abi_minor, component->header.abi_major,
            component->header.abi_minor);
 #ifdef FUTURE
-    bool newer = component->header.abi_minor >= 1;
+    bool newer = component->header.abi_minor > BTL_ABI_MINOR;
     uint64_t size = 0;
     expect(FUTURE_HOLDS(component, future_component_vtable, modules) == newer &&
                FUTURE_HOLDS(module->vtable, future_module_vtable, job_size) == newer &&
                FUTURE_HOLDS(module->attributes, future_attributes, region_limit) == newer,
-           "an entry of ABI 1.1 exists in plugins of 1.1 alone");
+           "an entry of ABI 1.2 exists in plugins of 1.2 alone");
     if (!newer)
         return;
     expect(((const future_component_vtable *)component)->modules(instance) == 1,
-           "the component of 1.1 counts its module");
+           "the component of 1.2 counts its module");
     expect(((const future_module_vtable *)module->vtable)->job_size(module, &size) == BTL_SUCCESS &&
                size == 2,
-           "the module of 1.1 asks its host of 1.1");
+           "the module of 1.2 asks its host of 1.2");
     expect(((const future_attributes *)module->attributes)->region_limit > 0,
-           "the attributes of 1.1 are filled");
+           "the attributes of 1.2 are filled");
 #else
     (void)instance, (void)module;
 #endif

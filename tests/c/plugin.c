@@ -6,7 +6,7 @@
  * each other and not against the target's processor (no BTL_ATOMIC_GLOB). Every operation is done
  * when its call returns; its callback waits in a queue for progress or flush, as with a real device.
  *
- * Built as it stands it is a good plugin of ABI 1.0, with -DFUTURE one of ABI 1.1. One of these
+ * Built as it stands it is a good plugin of ABI 1.1, with -DFUTURE one of ABI 1.2. One of these
  * makes it one that a loader must refuse:
  *   -DBAD_MAGIC -DBAD_MAJOR -DBAD_SIZE -DBAD_ENTRY          the component's table
  *   -DBAD_MODULE_MAJOR -DBAD_MODULE_ENTRY                   the module's table

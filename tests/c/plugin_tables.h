@@ -5,7 +5,7 @@
  */
 
 #ifdef FUTURE
-#define ABI_MINOR_HERE 1
+#define ABI_MINOR_HERE (BTL_ABI_MINOR + 1)
 #else
 #define ABI_MINOR_HERE BTL_ABI_MINOR
 #endif

@@ -90,8 +90,8 @@ fn c_program_with_a_device() {
 
 #[test]
 fn newer_and_older_sides_work_together() {
-    for (program, minor) in [("host", 0), ("host-future", 1)] {
-        for (variant, plugin_minor) in [("", 0), ("FUTURE", 1)] {
+    for (program, minor) in [("host", 1), ("host-future", 2)] {
+        for (variant, plugin_minor) in [("", 1), ("FUTURE", 2)] {
             let said = passes(program, &c_plugin(variant), &[]);
             let line = format!("rank 0: host ABI 1.{minor}, plugin ABI 1.{plugin_minor}");
             assert!(said.contains(&line), "{said}");

@@ -180,7 +180,7 @@ impl Registrar {
             let kind = Some((iface, device, flags));
             self.register_with_provider(base, length, access, key.unwrap_or(0), kind)
         };
-        let registered = match register(ffi::FI_HMEM_DEVICE_ONLY as u64) {
+        let registered = match register(ffi::FI_HMEM_DEVICE_ONLY) {
             Err(e) if e.code == ffi::FI_EINVAL as i32 => register(0),
             other => other,
         };

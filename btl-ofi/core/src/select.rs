@@ -428,7 +428,7 @@ fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info,
     let list = query(api, Some(&name), |h| {
         let modes = mr_mode | SUPPORTED_MR | ffi::FI_MR_HMEM;
         ask(h, options, calling, modes, op_flags);
-        *h.caps |= ffi::FI_HMEM as u64;
+        *h.caps |= ffi::FI_HMEM;
         h.tx.msg_order = order;
         h.rx.msg_order = order;
     });
@@ -451,7 +451,7 @@ fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info,
 
 /// Whether the provider takes registrations of device memory.
 pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
-    info.raw().caps & ffi::FI_HMEM as u64 != 0
+    info.raw().caps & ffi::FI_HMEM != 0
 }
 
 /// Whether atomics from one origin to one target take effect in order.

@@ -47,7 +47,7 @@ struct Serving {
 #[derive(Default)]
 struct Driver {
     ops: Ops,
-    channels: Vec<Box<Channel>>,
+    channels: Vec<Channel>,
     locals: Vec<Local>,
     pool: Pool,
     /// Numbers of operations that are over.
@@ -167,7 +167,7 @@ impl Driver {
             None => {
                 // Initiators start their search for a lane at different ones.
                 let lane = own as usize % 61;
-                let mut channel = Box::new(Channel::new(endpoint, mailbox, lane));
+                let mut channel = Channel::new(endpoint, mailbox, lane);
                 channel.push(index);
                 self.channels.push(channel);
             }

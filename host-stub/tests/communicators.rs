@@ -55,9 +55,9 @@ fn rank_makes_communicators() {
         .split(Some(me % 2), -i64::from(me))
         .expect("split")
         .expect("a half");
-    let wanted: [u32; 2] = if me % 2 == 0 { [2, 0] } else { [3, 1] };
+    let wanted: [u32; 2] = if me.is_multiple_of(2) { [2, 0] } else { [3, 1] };
     assert_eq!(said(&halves), wanted);
-    if me % 2 == 0 {
+    if me.is_multiple_of(2) {
         for _ in 0..20 {
             assert_eq!(said(&halves), [2, 0]);
         }

@@ -63,7 +63,9 @@ typedef struct host_stub_slot {
     unsigned long long done; /* ticket of the last command that is done, plus one */
     unsigned long long result;
     int status;
-    int unused[11];
+    int unused;
+    unsigned long long taken; /* ticket of the last command whose answer was taken, plus one */
+    unsigned long long unused_too[4];
 } host_stub_slot;
 
 /* A command; datatype has libfabric's code, op is an index in host_stub::win::Op::ALL. */
@@ -76,11 +78,12 @@ HOST_STUB_FN host_stub_slot *host_stub_slot_of(host_stub_ring *ring, unsigned lo
     return (host_stub_slot *)(ring + 1) + (ticket & (ring->slots - 1));
 }
 
-/* Publishes a command, once its slot is free; returns its ticket. */
+/* Publishes a command, once its slot is free; returns its ticket, for which somebody has to wait: the
+ * slot is free again only then. A thread may have as many tickets open as there are slots. */
 HOST_STUB_FN unsigned long long host_stub_submit(host_stub_ring *ring, const host_stub_command *c) {
     unsigned long long ticket = host_stub_draw(&ring->tickets);
     host_stub_slot *slot = host_stub_slot_of(ring, ticket);
-    while (ticket + 1 > ring->slots && host_stub_load(&slot->done) < ticket + 1 - ring->slots) {
+    while (ticket + 1 > ring->slots && host_stub_load(&slot->taken) < ticket + 1 - ring->slots) {
     }
     slot->command[0] = c->kind | (unsigned long long)c->window << 32;
     slot->command[1] = c->target | (unsigned long long)(c->datatype | c->op << 8) << 32;
@@ -93,15 +96,18 @@ HOST_STUB_FN unsigned long long host_stub_submit(host_stub_ring *ring, const hos
     return ticket;
 }
 
-/* Waits until a command is done; returns its status and, where it fetched, what was there. */
+/* Waits until a command is done, and takes its answer: returns its status and, where it fetched, what
+ * was there. Once for each ticket. */
 HOST_STUB_FN int host_stub_wait(host_stub_ring *ring, unsigned long long ticket,
                                 unsigned long long *result) {
     host_stub_slot *slot = host_stub_slot_of(ring, ticket);
     while (host_stub_load(&slot->done) < ticket + 1) {
     }
+    int status = slot->status;
     if (result)
         *result = slot->result;
-    return slot->status;
+    host_stub_store(&slot->taken, ticket + 1);
+    return status;
 }
 
 #endif

@@ -2,9 +2,10 @@
 //! write, read by a [`Proxy`](super::Proxy) on the host. `host_stub_device.cuh` is the device's side of
 //! the same layout; here is the same for a thread of the host.
 //!
-//! A producer draws a ticket, waits until the slot's last command is done, writes its command, and
-//! publishes it by storing the ticket plus one. The proxy does commands in the order of their tickets,
-//! and answers by storing the ticket plus one beside the status.
+//! A producer draws a ticket, waits until the answer to the slot's last command was taken, writes its
+//! command, and publishes it by storing the ticket plus one. The proxy does commands in the order of
+//! their tickets, and answers by storing the ticket plus one beside the status. Whoever waits for the
+//! ticket takes the answer, which frees the slot: an answer is never overwritten before it was read.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -80,9 +81,12 @@ pub(super) struct Slot {
     result: AtomicU64,
     /// Its status: 0, or a negative one.
     status: AtomicI32,
+    /// The ticket of the last command whose answer was taken, plus one.
+    taken: AtomicU64,
 }
 
 const _: () = assert!(std::mem::offset_of!(Slot, done) == 64 && size_of::<Slot>() == 128);
+const _: () = assert!(std::mem::offset_of!(Slot, taken) == 88);
 
 /// What every ring begins with.
 #[repr(C, align(128))]
@@ -153,13 +157,14 @@ impl Ring {
         }
     }
 
-    /// Publishes a command; waits for a slot if all are taken. Returns its ticket.
+    /// Publishes a command; waits for a slot if none is free. Returns its ticket, for which somebody
+    /// has to [`wait`](Self::wait): a thread may have as many tickets open as there are slots.
     pub fn submit(&self, command: &Command) -> u64 {
         let ticket = self.header().tickets.fetch_add(1, Ordering::Relaxed);
         let slot = self.slot(ticket);
         if let Some(before) = (ticket + 1).checked_sub(self.slots as u64) {
-            // Acquire pairs with the Release in `answer`: the slot's last command was read.
-            while before > 0 && slot.done.load(Ordering::Acquire) < before {
+            // Acquire pairs with the Release in `wait`: the slot's last answer was read.
+            while before > 0 && slot.taken.load(Ordering::Acquire) < before {
                 std::thread::yield_now();
             }
         }
@@ -171,17 +176,20 @@ impl Ring {
         ticket
     }
 
-    /// Waits until a command is done.
+    /// Waits until a command is done, and takes its answer; once for each ticket.
     pub fn wait(&self, ticket: u64) -> Completion {
         let slot = self.slot(ticket);
         // Acquire pairs with the Release in `answer`.
         while slot.done.load(Ordering::Acquire) < ticket + 1 {
             std::thread::yield_now();
         }
-        Completion {
+        let completion = Completion {
             status: slot.status.load(Ordering::Relaxed),
             result: slot.result.load(Ordering::Relaxed),
-        }
+        };
+        // Release pairs with the Acquire in `submit`: the next command of the slot comes after this.
+        slot.taken.store(ticket + 1, Ordering::Release);
+        completion
     }
 
     /// The command of a ticket, once it is published.
@@ -202,7 +210,7 @@ impl Ring {
         let slot = self.slot(ticket);
         slot.status.store(completion.status, Ordering::Relaxed);
         slot.result.store(completion.result, Ordering::Relaxed);
-        // Release pairs with the Acquires in `wait` and `submit`.
+        // Release pairs with the Acquire in `wait`.
         slot.done.store(ticket + 1, Ordering::Release);
     }
 }

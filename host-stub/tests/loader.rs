@@ -15,7 +15,9 @@ use common::{Place, c_plugin, finish, host_stub, shared_object};
 use host_stub::bootstrap::Singleton;
 use host_stub::loader::{Component, HostServices, LoadError, Plugin};
 use host_stub::params::Params;
-use plugin_api::{Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, ThreadLevel};
+use plugin_api::{
+    ABI_MAJOR, ABI_MINOR, Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, ThreadLevel,
+};
 use std::time::Duration;
 
 fn services() -> HostServices {
@@ -153,9 +155,9 @@ fn the_command_exits_with_its_code_for_a_plugin_that_cannot_be_loaded() {
 /// A plugin of this ABI and one of a later minor both work, to the process itself.
 #[test]
 fn plugins_of_this_and_a_later_minor_move_bytes() {
-    for (defect, minor) in [(None, 0), (Some("FUTURE"), 1)] {
+    for (defect, minor) in [(None, ABI_MINOR), (Some("FUTURE"), ABI_MINOR + 1)] {
         let plugin = open(&c_plugin(defect)).expect("open");
-        assert_eq!(plugin.abi(), (1, minor));
+        assert_eq!(plugin.abi(), (ABI_MAJOR, minor));
         let component = Component::open(plugin).expect("component");
         let providers = component.survey().expect("survey");
         assert_eq!(providers.iter().filter(|p| p.chosen).count(), 1);
@@ -231,7 +233,7 @@ fn info_and_params_print_json() {
         serde_json::from_str::<serde_json::Value>(&run.stdout()).expect("JSON")
     };
     let info = run("info", &[]);
-    assert_eq!(info["abi"], "1.0");
+    assert_eq!(info["abi"], format!("{ABI_MAJOR}.{ABI_MINOR}"));
     assert_eq!(info["component"], "cma");
     assert!(info["modules"][0]["handle_size"].as_u64() > Some(0));
     let params = run("params", &["--mca", "host_verbose", "2"]);

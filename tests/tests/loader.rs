@@ -14,7 +14,7 @@ use host_stub::bootstrap::Singleton;
 use host_stub::loader::{Component, HostServices, LoadError, Plugin};
 use host_stub::params::Params;
 use integration_tests::fixtures::{c_plugin, c_program, ofi_plugin};
-use plugin_api::ThreadLevel;
+use plugin_api::{ABI_MAJOR, ABI_MINOR, ThreadLevel};
 
 fn services() -> HostServices {
     HostServices {
@@ -58,13 +58,13 @@ fn file(name: &str, content: &[u8]) -> PathBuf {
 
 #[test]
 fn takes_plugins_of_its_major() {
-    assert_eq!(open(&c_plugin("")), Ok((1, 0)));
-    assert_eq!(open(ofi_plugin()), Ok((1, 0)));
+    assert_eq!(open(&c_plugin("")), Ok((ABI_MAJOR, ABI_MINOR)));
+    assert_eq!(open(ofi_plugin()), Ok((ABI_MAJOR, ABI_MINOR)));
 }
 
 #[test]
 fn takes_a_newer_plugin_with_longer_tables() {
-    assert_eq!(open(&c_plugin("FUTURE")), Ok((1, 1)));
+    assert_eq!(open(&c_plugin("FUTURE")), Ok((ABI_MAJOR, ABI_MINOR + 1)));
 }
 
 #[test]
@@ -102,7 +102,10 @@ fn refuses_what_is_not_a_plugin_of_its_abi() {
     );
     refused(
         &c_plugin("REFUSES_HOST"),
-        &["accept a host of ABI 1.0", "found TYPE_MISMATCH"],
+        &[
+            &format!("accept a host of ABI {ABI_MAJOR}.{ABI_MINOR}"),
+            "found TYPE_MISMATCH",
+        ],
     );
 }
 

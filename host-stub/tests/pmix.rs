@@ -51,7 +51,11 @@ impl Mpirun {
         command.args(["-n", &ranks.to_string()]);
         if nodes == Nodes::Two {
             let agent = place.0.join("agent");
-            std::fs::write(&agent, "#!/bin/sh\nshift\nexec /bin/sh -c \"$*\"\n").expect("write");
+            // Each node has a place of its own: two daemons that start at once in one place may
+            // meet while they make their folders, and one of them then gives up.
+            let script = "#!/bin/sh\nexport TMPDIR=\"$TMPDIR/$1\"\nmkdir -p \"$TMPDIR\"\nshift\n\
+                          exec /bin/sh -c \"$*\"\n";
+            std::fs::write(&agent, script).expect("write");
             let mode = std::fs::Permissions::from_mode(0o755);
             std::fs::set_permissions(&agent, mode).expect("set the mode");
             command.arg("--host");

@@ -6,16 +6,60 @@ bench_die() {
     exit 1
 }
 
-# bench_command NAME ...: one of the suites.
+bench_build() {
+    cargo build --release -p btl-ofi-plugin -p lab-provider
+    cargo build --release -p benches --bins
+    mkdir -p target/bench benches/plots
+}
+
+# Raw libfabric, the transport and a window of the host, turn by turn.
+bench_overhead() {
+    local provider
+    for provider in shm 'tcp;ofi_rxm'; do
+        "$target/release/overhead" --provider "$provider" --output "target/bench/overhead-${provider%%;*}.json" "$@"
+    done
+}
+
+# Open MPI's own component and ours, in pairs.
+bench_openmpi() {
+    ./dev openmpi bench "$@"
+}
+
+bench_report() {
+    "$target/release/report" target/bench --plots benches/plots
+}
+
+# bench_command [NAME | --short] ...: one of the suites, or all of them and a report.
 bench_command() {
-    local suite=${1:-}
+    local suite=${1:-all}
     [[ $# -eq 0 ]] || shift
     case $suite in
+    all)
+        bench_build
+        bench_overhead
+        bench_openmpi
+        bench_report
+        ;;
+    --short)
+        bench_build
+        bench_overhead --short --rounds 7
+        bench_openmpi --pairs 1 --limit 60
+        bench_report
+        ;;
+    overhead)
+        bench_build
+        bench_overhead "$@"
+        ;;
+    openmpi) bench_openmpi "$@" ;;
+    report)
+        bench_build
+        bench_report
+        ;;
     instructions)
         cargo build --release -p btl-ofi-plugin -p lab-provider
         cargo build --release -p benches --bin instructions
         "$target/release/instructions" "$@"
         ;;
-    *) bench_die "unknown: $suite (instructions)" ;;
+    *) bench_die "unknown: $suite (nothing, --short, overhead, openmpi, instructions or report)" ;;
     esac
 }

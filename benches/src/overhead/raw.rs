@@ -268,6 +268,85 @@ impl Raw {
         }
     }
 
+    /// Posts one compare-and-swap of a 64-bit word.
+    #[inline]
+    pub(crate) fn compare_swap(&mut self, target: Target, result: *mut u8) {
+        static WORDS: [u64; 2] = [0, 1];
+        loop {
+            // SAFETY: as for put; the operands live for ever.
+            let rc = unsafe {
+                (*(*self.ep).atomic).compwrite.map(|compwrite| {
+                    compwrite(
+                        self.ep,
+                        (&raw const WORDS[1]).cast(),
+                        1,
+                        ptr::null_mut(),
+                        (&raw const WORDS[0]).cast(),
+                        ptr::null_mut(),
+                        result.cast(),
+                        ptr::null_mut(),
+                        target.peer,
+                        target.address,
+                        target.key,
+                        ffi::FI_UINT64,
+                        ffi::FI_CSWAP,
+                        ptr::null_mut(),
+                    )
+                })
+            };
+            if rc == Some(0) {
+                self.outstanding += 1;
+                return;
+            }
+            self.poll();
+        }
+    }
+
+    /// Posts one add of 1 on a 64-bit word, without result. Over shm it is a fetch, whose completion
+    /// is the only one that means done there.
+    #[inline]
+    pub(crate) fn add(&mut self, target: Target, result: *mut u8) {
+        static ONE: u64 = 1;
+        if self.plain {
+            return self.fetch_add(target, result);
+        }
+        let operand = ffi::fi_ioc {
+            addr: (&raw const ONE).cast_mut().cast(),
+            count: 1,
+        };
+        let word = ffi::fi_rma_ioc {
+            addr: target.address,
+            count: 1,
+            key: target.key,
+        };
+        let message = ffi::fi_msg_atomic {
+            msg_iov: &operand,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: target.peer,
+            rma_iov: &word,
+            rma_iov_count: 1,
+            datatype: ffi::FI_UINT64,
+            op: ffi::FI_SUM,
+            context: ptr::null_mut(),
+            data: 0,
+        };
+        let flags = u64::from(ffi::FI_COMPLETION | ffi::FI_DELIVERY_COMPLETE);
+        loop {
+            // SAFETY: as for put; the operand lives for ever.
+            let rc = unsafe {
+                (*(*self.ep).atomic)
+                    .writemsg
+                    .map(|writemsg| writemsg(self.ep, &message, flags))
+            };
+            if rc == Some(0) {
+                self.outstanding += 1;
+                return;
+            }
+            self.poll();
+        }
+    }
+
     /// Reads completions once.
     #[inline]
     pub(crate) fn poll(&mut self) {

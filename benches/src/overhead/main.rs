@@ -1,0 +1,171 @@
+//! What the transport adds to libfabric: the same transfers through the plugin's vtable, through a
+//! window of the host over that transport, and by raw calls, in the same two processes, turn by turn, so that a machine whose speed drifts slows both.
+//!
+//! `overhead --provider shm` launches itself as two ranks. Rank 0 measures; rank 1 makes progress
+//! for all sides. The table shows medians over rounds and the ratios to raw; `--output FILE` writes
+//! the same as JSON.
+
+mod measure;
+mod raw;
+mod sides;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use host_stub::bootstrap::local::Environment;
+use host_stub::job::{Job, JobOptions};
+use host_stub::launcher::{LaunchOptions, launch};
+use host_stub::win::{Assertion, Info, TableChoice, Window};
+use plugin_api::{Access, ThreadLevel};
+
+use raw::{Raw, Target};
+use sides::Sides;
+
+/// Largest transfer, and so the size of each buffer.
+const LARGEST: usize = 4 << 20;
+/// Where rank 1 looks for the word that ends it, behind the data.
+const STOP: usize = LARGEST;
+
+#[derive(Parser)]
+#[command(about = "Measure what the transport adds to libfabric")]
+struct Arguments {
+    /// Provider, as `fi_info` prints it.
+    #[arg(long, default_value = "shm")]
+    provider: String,
+    /// Rounds, each measuring both sides once.
+    #[arg(long, default_value_t = 21)]
+    rounds: usize,
+    /// Fewer sizes: those that targets are set for.
+    #[arg(long)]
+    short: bool,
+    /// The plugin's file; the one beside this program by default.
+    #[arg(long)]
+    plugin: Option<PathBuf>,
+    /// Writes the results as JSON.
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+fn main() -> std::process::ExitCode {
+    let arguments = Arguments::parse();
+    let result = match Environment::read() {
+        Ok(None) => start(&arguments),
+        Ok(Some(environment)) => rank(&arguments, environment.rank).map(|()| 0),
+        Err(e) => Err(e.to_string()),
+    };
+    match result {
+        Ok(code) => std::process::ExitCode::from(code),
+        Err(e) => {
+            eprintln!("overhead: {e}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(arguments: &Arguments) -> Result<u8, String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut options = LaunchOptions::new(2, program);
+    options.arguments = std::env::args_os().skip(1).collect();
+    let outcome = launch(&options).map_err(|e| e.to_string())?;
+    if let Some(failure) = outcome.failure {
+        eprintln!("overhead over {}: {failure}", arguments.provider);
+    }
+    Ok(outcome.code)
+}
+
+/// Keeps a rank on one processor, so that the two do not share one while another idles.
+fn pin(rank: u32) {
+    // SAFETY: a zeroed set is empty; the calls only write and read it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let cores = usize::try_from(libc::sysconf(libc::_SC_NPROCESSORS_ONLN)).unwrap_or(1);
+        libc::CPU_SET(rank as usize % cores, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
+    pin(rank);
+    let mut options = JobOptions::default();
+    options.plugin = arguments.plugin.clone();
+    options.settings = vec![(
+        "btl_ofi_provider_include".into(),
+        arguments.provider.clone(),
+    )];
+    // SAFETY: this program has one thread that calls.
+    let options = unsafe { options.assume_threads(ThreadLevel::Single) };
+    let job = Job::init(options).map_err(|e| e.to_string())?;
+    let raw = Raw::open(&arguments.provider)?;
+
+    let buffer = vec![0u64; (LARGEST + 4096) / 8].leak();
+    let base = buffer.as_mut_ptr().cast::<u8>();
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    let size = LARGEST + 4096;
+    // SAFETY: the buffer is never freed, and only peers' puts change it while it is registered.
+    let registration =
+        unsafe { job.transport().register(base, size, access) }.map_err(|e| e.to_string())?;
+    let (address, key) = raw.register(base, size)?;
+
+    let handles = gather(&job, registration.handle_bytes())?;
+    let bases = gather(&job, &(base as u64).to_le_bytes())?;
+    let names = gather(&job, &raw.name()?)?;
+    let keys = gather(&job, &[address.to_le_bytes(), key.to_le_bytes()].concat())?;
+    let other = 1 - rank as usize;
+    let word = |bytes: &[u8]| {
+        <[u8; 8]>::try_from(bytes)
+            .map(u64::from_le_bytes)
+            .map_err(|e| e.to_string())
+    };
+    let handle: Vec<u64> = handles[other]
+        .chunks_exact(8)
+        .map(word)
+        .collect::<Result<_, _>>()?;
+    let info = Info::new().with_table(TableChoice::Btl);
+    let window = Window::allocate_with(&job, LARGEST, 1, &info).map_err(|e| e.to_string())?;
+    let mut sides = Sides {
+        window,
+        transport: job.transport().clone(),
+        peer: job.endpoint(other as u32).map_err(|e| e.to_string())?,
+        handle,
+        remote: word(&bases[other])?,
+        target: Target {
+            peer: raw.connect(&names[other])?,
+            address: word(&keys[other][..8])?,
+            key: word(&keys[other][8..])?,
+        },
+        raw,
+        local: base,
+    };
+    if rank == 0 {
+        let all = sides.window.lock_all(Assertion::empty());
+        all.map_err(|e| e.to_string())?;
+        let rows = measure::measure(arguments, &mut sides);
+        sides.window.unlock_all().map_err(|e| e.to_string())?;
+        sides.stop();
+        measure::report(arguments, &job, &rows?)?;
+    } else {
+        serve(&mut sides);
+    }
+    sides.window.free().map_err(|e| e.to_string())?;
+    job.barrier().map_err(|e| e.to_string())?;
+    job.finalize().map_err(|e| e.to_string())
+}
+
+fn gather(job: &Job, bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    job.allgather(bytes).map_err(|e| e.to_string())
+}
+
+/// Rank 1: progress for both sides until the word arrives.
+fn serve(sides: &mut Sides) {
+    // SAFETY: inside the buffer; peers write it, so the read is volatile.
+    let stop = || unsafe { sides.local.add(STOP).cast::<u64>().read_volatile() } != 0;
+    let mut turns = 0u32;
+    while !stop() {
+        sides.transport.progress();
+        sides.raw.poll();
+        turns = turns.wrapping_add(1);
+        if turns.is_multiple_of(1024) {
+            std::thread::yield_now();
+        }
+    }
+}

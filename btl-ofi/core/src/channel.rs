@@ -341,7 +341,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         let place = Place {
             pid: peer.pid(),
-            descriptor: peer.segment,
+            descriptor: peer.segment(),
             nonce: peer.nonce(),
         };
         let claimed = place.claim();

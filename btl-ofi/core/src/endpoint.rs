@@ -37,17 +37,18 @@ pub(crate) enum Copies {
     Here,
 }
 
-/// A peer: 64 bytes, at an address that is a multiple of 64 so that operations can carry it with
-/// tag bits in their context pointer. Endpoints belong to the transport and live until it closes;
-/// a released one is kept aside, because a late completion may still name it.
-#[repr(C, align(64))]
+/// A peer: 48 bytes, at an address that is a multiple of 16 so that operations can carry it with
+/// tag bits in their context pointer. Endpoints belong to the transport ([`Endpoints`]) and live
+/// until it closes; a released one is kept aside while a late completion may still name it. One on
+/// this node is the beginning of a [`Near`].
+///
+/// [`Endpoints`]: crate::endpoints::Endpoints
+#[repr(C, align(16))]
 pub struct Endpoint {
     /// Where the provider finds it.
     pub(crate) address: fi_addr_t,
     /// The process in the host's numbering.
     pub(crate) proc: u64,
-    /// By `way`: the value its segment is known by, or the address of its [`Outbound`].
-    link: AtomicU64,
     /// Operations to it.
     pub(crate) tally: Tally,
     /// Operations without callback that failed since the last flush.
@@ -56,10 +57,9 @@ pub struct Endpoint {
     pub(crate) failed: AtomicI32,
     /// How often it was connected and not yet released. Guarded by the peers' lock.
     pub(crate) connected: AtomicU32,
-    /// The process behind it, when it runs on this node; else the id is 0.
-    process: ProcessId,
-    /// The peer's descriptor of its segment.
-    pub(crate) segment: u32,
+    /// The id of its process when that runs on this node, and so this is the beginning of a
+    /// [`Near`]; else 0.
+    pid: u32,
     /// How puts and gets to it are made.
     pub(crate) copies: Copies,
     /// Whether it has been read from, where fetching atomics need that (`Policy::fetch_alone`).
@@ -69,24 +69,62 @@ pub struct Endpoint {
     way: AtomicU8,
 }
 
+/// A peer on this node, with what reaching its process takes: 64 bytes, which are a cache line.
+#[repr(C, align(64))]
+pub(crate) struct Near {
+    pub(crate) endpoint: Endpoint,
+    /// By `way`: the value its segment is known by, or the address of its [`Outbound`].
+    link: AtomicU64,
+    /// When the process started (`ProcessId::started`).
+    started: u32,
+    /// The peer's descriptor of its segment.
+    segment: u32,
+}
+
 const _: () = assert!(
-    size_of::<Endpoint>() == 64,
-    "NOTES promises 64 bytes per peer"
+    size_of::<Endpoint>() == 48 && size_of::<Near>() == 64,
+    "NOTES promises these bytes per peer"
 );
 
+impl Near {
+    /// A peer on this node that is connected once, reached through the provider. The process id is
+    /// not 0.
+    pub(crate) fn new(address: fi_addr_t, proc: u64, process: ProcessId) -> Near {
+        Near {
+            endpoint: Endpoint {
+                pid: process.pid,
+                ..Endpoint::new(address, proc)
+            },
+            link: AtomicU64::new(0),
+            started: process.started,
+            segment: 0,
+        }
+    }
+
+    /// Lets atomics go through a ring of this segment, known by `nonce`.
+    pub(crate) fn offer(&mut self, segment: u32, nonce: u64) {
+        self.segment = segment;
+        self.link = AtomicU64::new(nonce);
+        self.endpoint.way = AtomicU8::new(Way::Unclaimed as u8);
+    }
+
+    /// Lets atomics be executed here: the peer is this transport.
+    pub(crate) fn go_to_itself(&mut self) {
+        self.endpoint.way = AtomicU8::new(Way::Itself as u8);
+    }
+}
+
 impl Endpoint {
-    /// A peer that is connected once, reached through the provider.
-    pub(crate) fn new(address: fi_addr_t, proc: u64, process: Option<ProcessId>) -> Endpoint {
+    /// A peer that is connected once, reached through the provider, and on another node.
+    pub(crate) fn new(address: fi_addr_t, proc: u64) -> Endpoint {
         Endpoint {
             address,
             proc,
-            link: AtomicU64::new(0),
             tally: Tally::new(),
             lost: AtomicU32::new(0),
             failed: AtomicI32::new(0),
             connected: AtomicU32::new(1),
-            process: process.unwrap_or(ProcessId { pid: 0, started: 0 }),
-            segment: 0,
+            pid: 0,
             copies: Copies::Provider,
             met: AtomicBool::new(false),
             removed: AtomicBool::new(false),
@@ -94,20 +132,42 @@ impl Endpoint {
         }
     }
 
+    /// Whether it has not been released.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed) > 0
+    }
+
     /// The process in the host's numbering.
     pub fn proc(&self) -> u64 {
         self.proc
     }
 
+    /// What it is the beginning of, when its process runs on this node.
+    #[inline]
+    fn near(&self) -> Option<&Near> {
+        let near = ptr::with_exposed_provenance::<Near>(ptr::from_ref(self).addr());
+        // SAFETY: only `Near::new` sets a process id, what it makes is kept whole by `Endpoints`, which
+        // exposed the memory, and it lives as long as the endpoint in it.
+        (self.pid != 0).then(|| unsafe { &*near })
+    }
+
     /// The process behind it, when it runs on this node.
     pub(crate) fn process(&self) -> Option<ProcessId> {
-        (self.process.pid != 0).then_some(self.process)
+        self.near().map(|near| ProcessId {
+            pid: self.pid,
+            started: near.started,
+        })
+    }
+
+    /// The peer's descriptor of its segment, for [`Way::Unclaimed`].
+    pub(crate) fn segment(&self) -> u32 {
+        self.near().map_or(0, |near| near.segment)
     }
 
     /// The process id that puts and gets reach into, for [`Copies::Kernel`].
     #[inline]
     pub(crate) fn pid(&self) -> u32 {
-        self.process.pid
+        self.pid
     }
 
     /// Which way atomics go. Changes from [`Way::Unclaimed`] only, under the context's lock.
@@ -127,21 +187,29 @@ impl Endpoint {
         self.copies != Copies::Kernel || self.way() == Way::Provider
     }
 
-    /// Settles the way, with what the [`link`](Self::link) is to say then.
+    /// Settles the way, with what the [`link`](Near::link) is to say then.
     pub(crate) fn go(&self, way: Way, link: u64) {
-        self.link.store(link, Ordering::Relaxed);
+        if let Some(near) = self.near() {
+            near.link.store(link, Ordering::Relaxed);
+        }
         self.way.store(way as u8, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn link(&self) -> u64 {
+        self.near()
+            .map_or(0, |near| near.link.load(Ordering::Relaxed))
     }
 
     /// The value that the peer's segment is known by, while it is [`Way::Unclaimed`].
     pub(crate) fn nonce(&self) -> u64 {
-        self.link.load(Ordering::Relaxed)
+        self.link()
     }
 
     /// The ring, for [`Way::Ring`] seen under the context's lock; to be used under it.
     #[inline]
     pub(crate) fn outbound(&self) -> *mut Outbound {
-        ptr::with_exposed_provenance_mut(self.link.load(Ordering::Relaxed) as usize)
+        ptr::with_exposed_provenance_mut(self.link() as usize)
     }
 
     /// The status that operations to this peer get because it is gone.

@@ -161,13 +161,13 @@ impl Transport {
         }
         let peers = self.lock_peers();
         self.broken.store(true, Ordering::Relaxed);
-        let reached_so = peers.known.values().filter(|p| p.uses_provider());
+        let reached_so = peers.known.iter().filter(|p| p.uses_provider());
         let others = reached_so.filter(|p| {
             p.failed
                 .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         });
-        let others = others.map(|p| NonNull::from(&**p)).collect();
+        let others = others.map(|p| NonNull::from(p)).collect();
         for state in &mut guards {
             state.read = never_read;
         }
@@ -183,13 +183,13 @@ impl Transport {
         }
         let others: Vec<NonNull<Endpoint>> = {
             let peers = self.lock_peers();
-            let reached_so = peers.known.values().filter(|p| p.uses_provider());
+            let reached_so = peers.known.iter().filter(|p| p.uses_provider());
             let living = reached_so.filter(|p| {
                 p.failed
                     .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             });
-            living.map(|p| NonNull::from(&**p)).collect()
+            living.map(|p| NonNull::from(p)).collect()
         };
         self.report_broken(dead, &others);
     }
@@ -255,8 +255,8 @@ impl Transport {
         let mut lost = Vec::new();
         {
             let peers = self.lock_peers();
-            for peer in peers.known.values() {
-                let endpoint = NonNull::from(&**peer);
+            for peer in peers.known.iter() {
+                let endpoint = NonNull::from(peer);
                 let mut bare = 0;
                 for slot in 0..2 {
                     let recorded = finished

@@ -74,11 +74,7 @@ impl Transport {
     fn flush_living(&self, deadline: Option<Instant>) -> Status {
         let living: Vec<_> = {
             let peers = self.lock_peers();
-            peers
-                .known
-                .values()
-                .map(|p| std::ptr::NonNull::from(&**p))
-                .collect()
+            peers.known.iter().map(std::ptr::NonNull::from).collect()
         };
         for endpoint in living {
             // SAFETY: endpoints are released by the host, which does not do so during its flush.

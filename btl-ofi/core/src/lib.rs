@@ -21,6 +21,7 @@ mod device;
 mod direct;
 mod element;
 mod endpoint;
+mod endpoints;
 mod error;
 mod fabric;
 mod failure;

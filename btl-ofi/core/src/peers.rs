@@ -1,6 +1,5 @@
 //! Peers: made from the addresses that processes publish, found again, released.
 
-use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -10,20 +9,18 @@ use libfabric_sys as ffi;
 use plugin_api::Status;
 
 use crate::direct;
-use crate::endpoint::{Copies, Endpoint, Way};
+use crate::endpoint::{Copies, Endpoint, Near};
+use crate::endpoints::{Endpoints, Placed};
 use crate::error::{CallError, Doing, Error, check};
 use crate::liveness::ProcessId;
 use crate::modex::Blob;
 use crate::transport::{CLOSE_PATIENCE, Transport};
 use crate::watch::Watches;
 
-/// Peers by the host's number.
+/// Peers, and what is remembered of them.
 #[derive(Default)]
 pub(crate) struct Peers {
-    pub(crate) known: HashMap<u64, Box<Endpoint>>,
-    /// Released while operations to them were still outstanding: a late completion may name them.
-    #[allow(clippy::vec_box, reason = "completions name them by address")]
-    retired: Vec<Box<Endpoint>>,
+    pub(crate) known: Endpoints,
     /// What the last look at them saw.
     pub(crate) watches: Watches,
 }
@@ -38,9 +35,12 @@ impl Transport {
     /// the provider's refusal.
     pub fn connect(&self, blob: &[u8], proc: u64) -> Result<NonNull<Endpoint>, Error> {
         let mut peers = self.lock_peers();
-        if let Some(known) = peers.known.get_mut(&proc) {
-            known.connected.fetch_add(1, Ordering::Relaxed);
-            return Ok(NonNull::from(&mut **known));
+        if let Some(known) = peers.known.find(proc) {
+            // SAFETY: a known peer lives, and the lock keeps it known.
+            unsafe { known.as_ref() }
+                .connected
+                .fetch_add(1, Ordering::Relaxed);
+            return Ok(known);
         }
         let modex = |reason| Error::Modex { proc, reason };
         if self.broken.load(Ordering::Relaxed) {
@@ -69,10 +69,9 @@ impl Transport {
             )));
         }
         blob.check_form(&self.device.name()?).map_err(modex)?;
-        peers
-            .known
-            .try_reserve(1)
-            .map_err(|_| Error::OutOfMemory("another peer"))?;
+        if !peers.known.reserve() {
+            return Err(Error::OutOfMemory("another peer"));
+        }
         let mut address = ffi::FI_ADDR_NOTAVAIL;
         // SAFETY: the blob's address has the form, and so the bytes, that the provider reads.
         let inserted = unsafe {
@@ -88,20 +87,30 @@ impl Transport {
         if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
             return Err(modex(String::from("the provider did not accept it")));
         }
-        let here = self.node != 0 && blob.node == self.node;
-        let mut endpoint = Endpoint::new(address, proc, here.then_some(blob.process));
-        if self.policy.self_by_copy && here && blob.process == ProcessId::own() {
-            endpoint.copies = Copies::Here;
-        } else if self.policy.direct && here && blob.process.pid != 0 && reaches(&blob) {
-            endpoint.copies = Copies::Kernel;
-            self.choose_way(&mut endpoint, &blob);
-        }
-        if endpoint.uses_provider() {
+        let here = self.node != 0 && blob.node == self.node && blob.process.pid != 0;
+        let placed = if here {
+            let mut near = Near::new(address, proc, blob.process);
+            if self.policy.self_by_copy && blob.process == ProcessId::own() {
+                near.endpoint.copies = Copies::Here;
+            } else if self.policy.direct && reaches(&blob) {
+                near.endpoint.copies = Copies::Kernel;
+                self.choose_way(&mut near, &blob);
+            }
+            Placed::Near(near)
+        } else {
+            Placed::Far(Endpoint::new(address, proc))
+        };
+        let Some(endpoint) = peers.known.insert(placed) else {
+            let mut address = address;
+            // SAFETY: the address was just inserted.
+            unsafe { ffi::fi_av_remove(self.device.av(), &mut address, 1) };
+            return Err(Error::OutOfMemory("another peer"));
+        };
+        // SAFETY: just inserted, and the lock keeps it there.
+        if unsafe { endpoint.as_ref() }.uses_provider() {
             self.lean.store(false, Ordering::Relaxed);
         }
-        let endpoint = Box::new(endpoint);
-        let entry = peers.known.entry(proc).insert_entry(endpoint);
-        Ok(NonNull::from(&mut **entry.into_mut()))
+        Ok(endpoint)
     }
 
     /// Releases an endpoint once; the last release waits for outstanding operations and removes it.
@@ -126,11 +135,8 @@ impl Transport {
         }
         let outstanding = peer.tally.outstanding();
         peers.watches.forget(peer.proc);
-        if let Some(gone) = peers.known.remove(&peer.proc)
-            && outstanding > 0
-        {
-            peers.retired.push(gone);
-        }
+        // A late completion may name it.
+        peers.known.remove(peer.proc, outstanding > 0);
         if flushed == Status::UNREACH {
             Status::SUCCESS
         } else {
@@ -152,15 +158,14 @@ impl Transport {
     }
 
     /// Which way the atomics to a peer will go, as far as its address tells (`channel`).
-    fn choose_way(&self, endpoint: &mut Endpoint, blob: &Blob) {
+    fn choose_way(&self, near: &mut Near, blob: &Blob) {
         if !self.channelled {
             return;
         }
         if blob.process == self.own && self.is_own_probe(blob) {
-            endpoint.go(Way::Itself, 0);
+            near.go_to_itself();
         } else if let Some(segment) = blob.segment {
-            endpoint.segment = segment;
-            endpoint.go(Way::Unclaimed, blob.probe_value);
+            near.offer(segment, blob.probe_value);
         }
     }
 

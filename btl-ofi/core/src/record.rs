@@ -42,7 +42,7 @@ pub(crate) struct Record {
     data: *mut c_void,
     local_address: *mut c_void,
     local_handle: *mut Handle,
-    /// The peer with the slots in its low bits (endpoints are aligned to 64), or 0 while the record
+    /// The peer with the slots in its low bits (endpoints are aligned to 16), or 0 while the record
     /// is free; the next free record then stands in `data`.
     tag: usize,
 }
@@ -101,7 +101,7 @@ impl Tag {
     /// operation that names them.
     #[inline]
     pub(crate) fn endpoint(self) -> *mut Endpoint {
-        ptr::with_exposed_provenance_mut(self.0 & !63)
+        ptr::with_exposed_provenance_mut(self.0 & !(align_of::<Endpoint>() - 1))
     }
 }
 

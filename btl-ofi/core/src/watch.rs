@@ -92,7 +92,13 @@ impl Transport {
             // More than an interval was spent elsewhere.
             let passed = now.saturating_sub(peers.watches.last).min(self.look_ms);
             peers.watches.last = now;
-            for (proc, peer) in &peers.known {
+            // Without a time for silence there is nothing to see of peers on other nodes, of which there
+            // may be a million.
+            let (near, all) = match self.peer_timeout_ms {
+                0 => (Some(peers.known.iter_near()), None),
+                _ => (None, Some(peers.known.iter())),
+            };
+            for peer in near.into_iter().flatten().chain(all.into_iter().flatten()) {
                 if peer.failure().is_some() || peer.process() == Some(self.own) {
                     continue;
                 }
@@ -102,25 +108,25 @@ impl Transport {
                     && due
                 {
                     let why = format!("process id {} on this node no longer runs", process.pid);
-                    gone.push((NonNull::from(&**peer), why));
+                    gone.push((NonNull::from(peer), why));
                     continue;
                 }
                 if self.peer_timeout_ms == 0 {
                     continue;
                 }
-                let Some(watched) = peers.watches.peers.get_mut(proc) else {
+                let Some(watched) = peers.watches.peers.get_mut(&peer.proc) else {
                     let watched = Watched {
                         mark: peer.tally.mark(),
                         backlog: peer.tally.backlog(),
                         silent: 0,
                         away: 0,
                     };
-                    peers.watches.peers.insert(*proc, watched);
+                    peers.watches.peers.insert(peer.proc, watched);
                     continue;
                 };
                 watched.see(peer, state, passed);
                 if let Some(why) = watched.verdict(self.peer_timeout_ms) {
-                    silent.push((NonNull::from(&**peer), why));
+                    silent.push((NonNull::from(peer), why));
                 }
             }
         }

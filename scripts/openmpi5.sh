@@ -39,7 +39,8 @@ leave() {
 
 inside() {
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 chroot "$root" "$@"
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+        PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 chroot "$root" "$@"
 }
 
 make_root() {
@@ -85,6 +86,10 @@ build() {
     cp -r tests/openmpi "$root/opt/tests"
     openmpi_lab
     cp -r "$openmpi_dir/lab" "$root/opt/lab"
+    # The standalone host, which joins the job of whoever starts it through PMIx.
+    cargo build --release -p host-stub -p btl-ofi-plugin
+    mkdir -p "$root/opt/host"
+    cp "${CARGO_TARGET_DIR:-target}"/release/{host-stub,libbtl_ofi.so} "$root/opt/host/"
     # The folder of the other series, to show that it is refused.
     if [ "$here" = 4.1 ]; then cp -r "$openmpi_dir/4.1" "$root/opt/other"; fi
 }
@@ -135,6 +140,15 @@ mpi4py5() {
         -i test_rma -i test_rma_nb -i test_win) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
+}
+
+# The standalone host's check as a job of prterun's, whose server is PMIx 5.
+host_stub5() {
+    local provider=$1 out
+    out=$(inside timeout 200 prterun -n 4 --map-by :oversubscribe --bind-to none /opt/host/host-stub check \
+        --provider "$provider" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    printf '%s\n' "$out"
+    grep -aq '^[1-9][0-9]* passed, 0 failed' <<<"$out"
 }
 
 shows_itself5() {
@@ -216,6 +230,9 @@ main() {
     for program in transfers atomics window_life; do
         openmpi_check "5.0: $program, operations turned away" lab_program5 2 "$program" \
             LAB_FAULTS=seed=7,again=300,burst=20,delay=5,reorder=1
+    done
+    for provider in shm 'tcp;ofi_rxm'; do
+        openmpi_check "5.0: host-stub check under prterun, $provider" host_stub5 "$provider"
     done
     fetch_mpi4py
     for provider in shm 'tcp;ofi_rxm'; do

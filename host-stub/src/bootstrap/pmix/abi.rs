@@ -151,6 +151,8 @@ pub(super) type Get =
     unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> Status;
 /// `PMIx_Abort`.
 pub(super) type Abort = unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> Status;
+/// `PMIx_Get_version`: a constant text.
+pub(super) type GetVersion = unsafe extern "C" fn() -> *const c_char;
 /// `PMIx_Error_string`.
 pub(super) type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
 

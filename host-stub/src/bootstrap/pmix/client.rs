@@ -24,6 +24,7 @@ struct Functions {
     get: abi::Get,
     abort: abi::Abort,
     error_string: abi::ErrorString,
+    get_version: abi::GetVersion,
 }
 
 impl Functions {
@@ -48,6 +49,7 @@ impl Functions {
             get: function!(b"PMIx_Get\0"),
             abort: function!(b"PMIx_Abort\0"),
             error_string: function!(b"PMIx_Error_string\0"),
+            get_version: function!(b"PMIx_Get_version\0"),
         })
     }
 
@@ -102,6 +104,29 @@ pub(super) enum Item {
 pub(super) struct Client {
     functions: &'static Functions,
     me: abi::Proc,
+    keys: Keys,
+}
+
+/// How values that change get to the other ranks. What was measured with 4.2.2 and 5.0.7:
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Until 4: a commit sends everything the process ever put, so that keys had better be few; a
+    /// key may be put again, and a refreshing get gives its new value.
+    Again,
+    /// Since 5: a get gives the first value of a key for ever, and a refreshing one finds nothing,
+    /// so that every value needs a key of its own.
+    Once,
+}
+
+impl Keys {
+    /// By the library's word for itself: `OpenPMIx 5.0.7a1 (PMIx Standard: ...`.
+    fn of(version: &str) -> Self {
+        let digits = version.trim_start_matches(|c: char| !c.is_ascii_digit());
+        match digits.split('.').next().map(str::parse::<u32>) {
+            Some(Ok(..5)) => Keys::Again,
+            _ => Keys::Once,
+        }
+    }
 }
 
 /// Whom a published item belongs to.
@@ -119,7 +144,19 @@ impl Client {
         // SAFETY: `me` is writable; no directives are given.
         let status = unsafe { (functions.init)(&mut me, std::ptr::null_mut(), 0) };
         functions.check(status, "PMIx_Init", String::new)?;
-        Ok(Client { functions, me })
+        // SAFETY: it takes nothing; the answer is a constant text.
+        let version = unsafe { CStr::from_ptr((functions.get_version)()) };
+        let keys = Keys::of(&version.to_string_lossy());
+        Ok(Client {
+            functions,
+            me,
+            keys,
+        })
+    }
+
+    /// Whether keys may be put again.
+    pub(super) fn keys(&self) -> Keys {
+        self.keys
     }
 
     pub(super) fn rank(&self) -> u32 {
@@ -200,7 +237,7 @@ impl Client {
     }
 
     /// What is known under a key; none if nothing. `anew` asks the owner's server, whatever was
-    /// read before: for what a rank put more than once.
+    /// read before, where keys are put again: for what a rank put since.
     pub(super) fn get(
         &self,
         owner: Owner,
@@ -216,6 +253,7 @@ impl Client {
             },
         };
         let refresh = abi::Info::on(abi::GET_REFRESH_CACHE);
+        let anew = anew && self.keys == Keys::Again;
         let mut value = std::ptr::null_mut();
         // SAFETY: the key is terminated; there is one directive, or its count is 0.
         let status = unsafe {
@@ -319,5 +357,23 @@ unsafe fn take(value: *mut abi::Value) -> Result<Item, u16> {
         };
         libc::free(value.cast());
         item
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_reused_where_that_works() {
+        for (version, keys) in [
+            ("OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, ...)", Keys::Again),
+            ("PMIx 3.2.3", Keys::Again),
+            ("OpenPMIx 5.0.7a1 (PMIx Standard: 5.1, ...)", Keys::Once),
+            ("OpenPMIx 10.1", Keys::Once),
+            ("of another kind", Keys::Once),
+        ] {
+            assert_eq!(Keys::of(version), keys, "{version}");
+        }
     }
 }

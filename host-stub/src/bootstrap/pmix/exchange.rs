@@ -1,15 +1,17 @@
 //! An exchange among all ranks through published keys.
 //!
 //! What a rank has to say goes out in pieces, one a round: put, commit, fence, read the others'.
-//! Two things that were measured shape it:
+//! Where a key may be put again ([`Keys::Again`]), two things that were measured shape it:
 //! - A commit sends everything the process ever put. So the keys are few and used again and again:
 //!   two of each size, in turns. A key is written again two rounds later, after a fence that every
 //!   reader entered when it had read.
 //! - A server (4.2, store `ds21`) loses a key whose value changes its length. So every value of a key
 //!   is as long as the first, filled up.
+//!
+//! Elsewhere ([`Keys::Once`]) every round has a key of its own.
 
 use super::super::{BootstrapError, Lost, Progress};
-use super::client::{Client, Item, Owner};
+use super::client::{Client, Item, Keys, Owner};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -25,7 +27,7 @@ const SHORT_ROUNDS: usize = 4;
 /// How long a server may give a value of an earlier round. It should not at all, after a fence.
 const STALE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A value on its way: as long as its key demands.
+/// A value on its way: at least as long as its key demands.
 fn encode(round: u64, total: usize, piece: &[u8], length: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(length);
     value.extend_from_slice(&round.to_le_bytes());
@@ -81,8 +83,11 @@ impl Exchange {
             } else {
                 length(longest - offset)
             };
-            let key = format!("hs.x{length}.{}", self.round % 2);
             let step = length - HEADER;
+            let (key, length) = match client.keys() {
+                Keys::Again => (format!("hs.x{length}.{}", self.round % 2), length),
+                Keys::Once => (format!("hs.x.{}", self.round), 0),
+            };
             let piece = rest(data, offset, step);
             if offset == 0 || !piece.is_empty() {
                 client.put(&key, &encode(self.round, data.len(), piece, length))?;

@@ -2,18 +2,27 @@
 //!
 //! The items of a rank travel together: at a fence, a rank whose items have changed puts them all
 //! under keys that are never written again (see [`exchange`](super::exchange) for why), and then
-//! one value of constant length that says which and how long. Others read them when first asked.
+//! one value of constant length that says which and how long, under one key, or where a key cannot
+//! be put again ([`Keys::Once`]) under a new key at every fence. Others read them when first asked.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::super::BootstrapError;
-use super::client::{Client, Item, Owner};
+use super::client::{Client, Item, Keys, Owner};
 use super::exchange::malformed;
 
 /// Says which keys hold the items: generation and length.
 const DIRECTORY: &str = "hs.directory";
 /// Most bytes under one key.
 const PIECE: usize = 16 << 10;
+
+/// The key of the directory after so many fences.
+fn directory_key(keys: Keys, fences: u64) -> String {
+    match keys {
+        Keys::Again => DIRECTORY.to_owned(),
+        Keys::Once => format!("{DIRECTORY}{fences}"),
+    }
+}
 
 fn piece_key(generation: u64, index: usize) -> String {
     format!("hs.items{generation}.{index}")
@@ -25,6 +34,10 @@ pub(super) struct Own {
     items: BTreeMap<String, Vec<u8>>,
     changed: bool,
     generation: u64,
+    /// Of what is published, in bytes.
+    length: u64,
+    /// How often it was published; as often by every rank.
+    fences: u64,
 }
 
 impl Own {
@@ -37,21 +50,26 @@ impl Own {
         self.items.get(key).cloned()
     }
 
-    /// Puts the items, if there is news; true if there was. To be followed by a commit.
+    /// Puts the items, if there is news; true if something was put. To be followed by a commit.
     pub(super) fn publish(&mut self, client: &Client) -> Result<bool, BootstrapError> {
         // The first time also without an item: a server keeps whoever asks for a key of a rank
         // that has sent nothing at all waiting.
-        if !self.changed && self.generation > 0 {
+        self.fences += 1;
+        let news = self.changed || self.generation == 0;
+        if !news && client.keys() == Keys::Again {
             return Ok(false);
         }
-        self.generation += 1;
-        let blob = encode(&self.items);
-        for (index, piece) in blob.chunks(PIECE).enumerate() {
-            client.put(&piece_key(self.generation, index), piece)?;
+        if news {
+            self.generation += 1;
+            let blob = encode(&self.items);
+            for (index, piece) in blob.chunks(PIECE).enumerate() {
+                client.put(&piece_key(self.generation, index), piece)?;
+            }
+            self.length = blob.len() as u64;
         }
         let mut directory = self.generation.to_le_bytes().to_vec();
-        directory.extend_from_slice(&(blob.len() as u64).to_le_bytes());
-        client.put(DIRECTORY, &directory)?;
+        directory.extend_from_slice(&self.length.to_le_bytes());
+        client.put(&directory_key(client.keys(), self.fences), &directory)?;
         self.changed = false;
         Ok(true)
     }
@@ -69,15 +87,15 @@ struct Known {
 /// What was read of the others.
 #[derive(Default)]
 pub(super) struct Others {
-    /// There was a fence, so every rank has sent something.
-    fenced: bool,
+    /// How many fences there were. After the first, every rank has sent something.
+    fences: u64,
     known: HashMap<u32, Known>,
 }
 
 impl Others {
     /// There was a fence.
     pub(super) fn expire(&mut self) {
-        self.fenced = true;
+        self.fences += 1;
         self.known
             .values_mut()
             .for_each(|known| known.fresh = false);
@@ -89,23 +107,28 @@ impl Others {
         rank: u32,
         key: &str,
     ) -> Result<Option<Vec<u8>>, BootstrapError> {
-        if !self.fenced {
+        if self.fences == 0 {
             return Ok(None);
         }
         let known = self.known.entry(rank).or_default();
         if !known.fresh {
-            refresh(client, rank, known)?;
+            refresh(client, rank, self.fences, known)?;
         }
         Ok(known.items.get(key).cloned())
     }
 }
 
-fn refresh(client: &Client, rank: u32, known: &mut Known) -> Result<(), BootstrapError> {
+fn refresh(
+    client: &Client,
+    rank: u32,
+    fences: u64,
+    known: &mut Known,
+) -> Result<(), BootstrapError> {
     let bytes = |key: &str, anew| match client.get(Owner::Rank(rank), key, anew)? {
         Some(Item::Bytes(bytes)) => Ok(bytes),
         _ => Err(malformed(rank, key)),
     };
-    let directory = bytes(DIRECTORY, true)?;
+    let directory = bytes(&directory_key(client.keys(), fences), true)?;
     let (generation, length) = directory
         .split_first_chunk::<8>()
         .and_then(|(generation, length)| {

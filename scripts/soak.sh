@@ -15,19 +15,36 @@ the same seed makes the same faults. Ends with 1 at the first seed that fails, a
 TEXT
 }
 
-# soak_cargo PACKAGE TEST FILTER: one test of a file, with its output kept for the case that it fails.
-soak_cargo() {
-    cargo test --quiet -p "$1" --test "$2" -- --exact --nocapture "$3" >"$soak_log" 2>&1
+# What the soak runs on, in a folder of its own: builds and edits in the working tree do not change it meanwhile.
+soak_build() {
+    local tests file
+    soak_files=$(mktemp -d)
+    # The set of packages decides which features are built, so it is that of the tests (fixtures.rs).
+    cargo build --quiet --release -p host-stub -p btl-ofi-plugin -p mca-btl-ofi -p host-stub-c -p lab-provider
+    for file in host-stub libbtl_ofi.so liblab_fi.so; do
+        cp "$target/release/$file" "$soak_files/"
+    done
+    tests=$(cargo test --no-run -p btl-ofi -p integration-tests --test lab_faults --test lab_check --test process_failure 2>&1) ||
+        { printf '%s\n' "$tests" >&2; return 1; }
+    for file in lab_faults lab_check process_failure; do
+        cp "$(sed -n "s|.*Executable .*(\(.*/$file-[0-9a-f]*\))$|\1|p" <<<"$tests")" "$soak_files/$file"
+    done
+    export INTEGRATION_FILES=$soak_files
+}
+
+# soak_test FILE TEST: one test of a file, with its output kept for the case that it fails.
+soak_test() {
+    "$soak_files/$1" --exact --nocapture "$2" >"$soak_log" 2>&1
 }
 
 # soak_run KIND SEED COUNT
 soak_run() {
     case $1 in
-    core) LAB_SEED=$2 LAB_SEEDS=$3 soak_cargo btl-ofi lab_faults hundreds_of_seeds ;;
-    check) LAB_SEED=$2 LAB_SEEDS=$3 soak_cargo integration-tests lab_check every_fault_is_reported ;;
+    core) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_faults hundreds_of_seeds ;;
+    check) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported ;;
     failure)
-        CHAOS_FIRST_SEED=$2 CHAOS_SEEDS=$3 soak_cargo integration-tests process_failure killed_ranks &&
-            CHAOS_FIRST_SEED=$2 CHAOS_SEEDS=$3 soak_cargo integration-tests process_failure stopped_ranks
+        CHAOS_FIRST_SEED=$2 CHAOS_SEEDS=$3 soak_test process_failure killed_ranks &&
+            CHAOS_FIRST_SEED=$2 CHAOS_SEEDS=$3 soak_test process_failure stopped_ranks
         ;;
     *) return 2 ;;
     esac
@@ -70,8 +87,10 @@ soak_command() {
     fi
     seed=${seed:-$(date +%s)}
     soak_log=$(mktemp) LAB_SUMMARY=$(mktemp)
-    export LAB_SUMMARY INTEGRATION_RELEASE=1
-    trap 'rm -f "$soak_log" "$LAB_SUMMARY"' EXIT
+    export LAB_SUMMARY
+    trap 'rm -rf "$soak_log" "$LAB_SUMMARY" "${soak_files:-}"' EXIT
+    # Before the time begins.
+    soak_build
     if [[ -n $one ]]; then
         export LAB_TRACE=${LAB_TRACE:-/dev/stderr}
         printf 'soak: one seed, %s, of %s\n' "$seed" "$one"
@@ -80,9 +99,6 @@ soak_command() {
         cat "$soak_log"
         exit "$count"
     fi
-    # Before the time begins: what the tests run on, and the tests.
-    cargo build --quiet --release -p host-stub -p btl-ofi-plugin -p mca-btl-ofi -p lab-provider
-    cargo test --quiet --no-run -p btl-ofi -p integration-tests
     printf 'soak: %s minutes from seed %s\n' "$minutes" "$seed"
     end=$((SECONDS + minutes * 60)) next=$seed
     while [[ $SECONDS -lt $end ]]; do

@@ -15,6 +15,8 @@ pub struct Outcome {
     pub stdout: String,
     /// Its standard error.
     pub stderr: String,
+    /// Whether it was killed because its time was over.
+    pub late: bool,
 }
 
 impl Outcome {
@@ -30,6 +32,17 @@ impl Outcome {
 /// Runs a program in a process group of its own. After `limit` the whole group is killed, and the
 /// test fails with what the program said until then.
 pub fn run(command: &mut Command, limit: Duration) -> Outcome {
+    let outcome = attempt(command, limit);
+    assert!(
+        !outcome.late,
+        "{command:?} did not end within {limit:?}: {}",
+        outcome.transcript()
+    );
+    outcome
+}
+
+/// As [`run`], but leaves it to the caller what to do about a program that did not end in time.
+pub fn attempt(command: &mut Command, limit: Duration) -> Outcome {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -53,18 +66,12 @@ pub fn run(command: &mut Command, limit: Duration) -> Outcome {
     let group = libc::pid_t::try_from(child.id()).expect("a process id fits pid_t");
     // SAFETY: kill takes plain numbers; the group is this child's own, and gone or ours.
     unsafe { libc::kill(-group, libc::SIGKILL) };
-    let in_time = status.is_some();
-    let outcome = Outcome {
+    Outcome {
+        late: status.is_none(),
         status: status.unwrap_or_else(|| child.wait().expect("a child can be waited for")),
         stdout: stdout.join().unwrap_or_default(),
         stderr: stderr.join().unwrap_or_default(),
-    };
-    assert!(
-        in_time,
-        "{command:?} did not end within {limit:?}: {}",
-        outcome.transcript()
-    );
-    outcome
+    }
 }
 
 /// Reads a pipe to its end on a thread of its own, so that a program never blocks on it.

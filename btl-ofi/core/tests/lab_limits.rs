@@ -130,8 +130,8 @@ fn key_sizes() {
 #[test]
 fn keys_of_every_size() {
     let tally = child("key_sizes", "keys", LIMIT);
-    assert_eq!(tally.run, 8 * 6);
     tally.summary("key sizes");
+    assert_eq!(tally.run, 8 * 6);
 }
 
 /// As many contexts as are asked for, as far as the provider has them.
@@ -173,8 +173,8 @@ fn context_limits() {
 #[test]
 fn any_number_of_contexts() {
     let tally = child("context_limits", "contexts", LIMIT);
-    assert_eq!(tally.run, 35);
     tally.summary("numbers of contexts");
+    assert_eq!(tally.run, 35);
 }
 
 /// Messages up to the provider's largest, and none above; inject sizes change nothing.
@@ -225,8 +225,8 @@ fn message_limits() {
 #[test]
 fn messages_of_every_size() {
     let tally = child("message_limits", "messages", LIMIT);
-    assert_eq!(tally.run, 30);
     tally.summary("message and inject sizes");
+    assert_eq!(tally.run, 30);
 }
 
 /// Progress as the user asks for it, where the provider has it.
@@ -267,8 +267,8 @@ fn progress_modes() {
 #[test]
 fn both_progress_modes() {
     let tally = child("progress_modes", "progress", LIMIT);
-    assert_eq!((tally.run, tally.refused), (10, 2));
     tally.summary("progress modes");
+    assert_eq!((tally.run, tally.refused), (10, 2));
 }
 
 /// What a provider serves in one kind, type and operation is what the transport serves: nothing else
@@ -399,6 +399,6 @@ fn serves_what_it_says(t: &Transport, peer: ptr::NonNull<btl_ofi::Endpoint>, wit
 #[test]
 fn atomics_that_are_missing() {
     let tally = child("missing_atomics", "atomics", LIMIT);
-    assert_eq!(tally.run, 40);
     tally.summary("missing atomics");
+    assert_eq!(tally.run, 40);
 }

@@ -292,11 +292,11 @@ fn stress(provider: &str, contexts: i32) -> u64 {
     });
     assert_eq!(t.flush(None), Status::SUCCESS);
     assert_eq!(sum, sums.added.load(Ordering::Relaxed), "{provider}");
-    assert_eq!(t.stats().registrations, registered);
-    assert_eq!(t.stats().failed, 0);
+    let stats = t.stats();
+    let lost = stats.posted.abs_diff(stats.completed + stats.failed);
     let line = format!(
         "stress, {provider}, {} context(s): {WORKERS} workers, {REGISTRARS} registering, {} operations, {} \
-         registrations, lost: 0\n",
+         registrations, lost: {lost}\n",
         t.capabilities().contexts,
         sums.operations.load(Ordering::Relaxed),
         sums.registered.load(Ordering::Relaxed),
@@ -305,6 +305,8 @@ fn stress(provider: &str, contexts: i32) -> u64 {
     if lab::role().is_none() {
         lab::announce(&line);
     }
+    assert_eq!((lost, stats.failed), (0, 0), "{line}");
+    assert_eq!(stats.registrations, registered);
     target.end();
     t.close().unwrap();
     sums.operations.load(Ordering::Relaxed)
@@ -329,8 +331,8 @@ fn stress_over_lab() {
 #[test]
 fn lab_provider() {
     let tally = lab::child("stress_over_lab", "stress", PATIENCE * 6);
-    assert_eq!((tally.run, tally.lost), (3, 0));
     tally.summary("stress over the lab provider, 1, 4 and 8 contexts");
+    assert_eq!(tally.run, 3);
 }
 
 #[test]

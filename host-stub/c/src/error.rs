@@ -63,7 +63,7 @@ impl From<WinError> for Error {
     fn from(error: WinError) -> Error {
         let code = match &error {
             WinError::Level(_) => HOST_ERR_LEVEL,
-            WinError::Transport { .. } => HOST_ERR_TRANSPORT,
+            WinError::Transport { .. } | WinError::Registration { .. } => HOST_ERR_TRANSPORT,
             WinError::Job { .. } | WinError::Creation { .. } => HOST_ERR_JOB,
             WinError::Layer { code, .. } => *code,
             _ => HOST_ERR_WIN,

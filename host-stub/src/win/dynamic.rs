@@ -85,6 +85,7 @@ impl Window {
 
     /// Attaches memory to a dynamic window. Local. [`WinError::BadArgument`]: not a dynamic window,
     /// no bytes, overlap with attached memory, or [`MAX_REGIONS`] are attached.
+    /// [`WinError::Registration`]: the transport did not take it.
     ///
     /// # Safety
     /// The memory is readable and writable, and stays so until it was detached or the window
@@ -126,7 +127,10 @@ impl Window {
         // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
         let registration = match unsafe { register(&self.link, base, len, device) } {
             Ok((registration, _)) => registration,
-            Err(reason) => return refuse(reason),
+            Err(reason) => {
+                let call = "attach";
+                return Err(WinError::Registration { call, reason });
+            }
         };
         regions.push(Region {
             base: start,

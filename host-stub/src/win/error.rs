@@ -5,7 +5,8 @@ use plugin_api::{Datatype, Status};
 use super::ops::Op;
 
 /// Why a window call did not do what was asked. Caller's mistakes are found before anything is
-/// sent; [`WinError::Transport`] and [`WinError::Job`] report what happened to something sent.
+/// sent; [`WinError::Transport`] and [`WinError::Job`] report what happened to something sent,
+/// [`WinError::Registration`] that the transport had no room for memory.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum WinError {
@@ -178,6 +179,15 @@ pub enum WinError {
         rank: usize,
         /// Its answer.
         status: Status,
+    },
+    /// The transport did not register memory that a call was to expose; nothing is changed. The memory may
+    /// be offered again: what was short may be there later.
+    #[error("{call}: the memory was not registered: {reason}")]
+    Registration {
+        /// The call.
+        call: &'static str,
+        /// What the transport said.
+        reason: String,
     },
     /// The job failed while the call waited.
     #[error("{call} gave up waiting: {reason}")]

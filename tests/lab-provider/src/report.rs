@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 pub(crate) struct Counts {
     /// Operations accepted.
     pub(crate) posted: AtomicU64,
-    /// Completions handed out.
+    /// Completions handed out, and operations that were to leave none.
     pub(crate) completed: AtomicU64,
+    /// Of those, what belongs to no operation.
+    pub(crate) strays: AtomicU64,
     /// Error completions handed out.
     pub(crate) failed: AtomicU64,
     /// Operations still pending when their queue was closed.
@@ -28,6 +30,7 @@ pub(crate) struct Counts {
 pub(crate) static COUNTS: Counts = Counts {
     posted: AtomicU64::new(0),
     completed: AtomicU64::new(0),
+    strays: AtomicU64::new(0),
     failed: AtomicU64::new(0),
     discarded: AtomicU64::new(0),
     faults: AtomicU64::new(0),
@@ -76,10 +79,11 @@ pub(crate) fn write_counts(event: &str) {
     append(
         "LAB_STATS",
         &format!(
-            "{event} pid={} posted={} completed={} failed={} discarded={} faults={} violations={} open={}",
+            "{event} pid={} posted={} completed={} strays={} failed={} discarded={} faults={} violations={} open={}",
             std::process::id(),
             n(&c.posted),
             n(&c.completed),
+            n(&c.strays),
             n(&c.failed),
             n(&c.discarded),
             n(&c.faults),

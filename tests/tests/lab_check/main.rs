@@ -33,8 +33,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs scripts, a few at a time, and adds up what was seen.
-fn all(scripts: &[Script]) -> Seen {
+/// Runs scripts, a few at a time, prints what they came to, and fails if any did not end as it must.
+fn all(scripts: &[Script], name: &str) -> Seen {
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Seen::default());
     std::thread::scope(|scope| {
@@ -47,7 +47,11 @@ fn all(scripts: &[Script]) -> Seen {
             });
         }
     });
-    total.into_inner().unwrap()
+    let total = total.into_inner().unwrap();
+    summary(name, &total);
+    assert!(total.wrong.is_empty(), "{}", total.wrong.join("\n\n"));
+    assert_eq!(total.lost, 0);
+    total
 }
 
 /// Says what was seen, past the harness's capture, and to the file `LAB_SUMMARY` that `./dev` reads.
@@ -65,9 +69,8 @@ fn summary(name: &str, seen: &Seen) {
 fn every_mode_passes_the_whole_check() {
     let scripts = modes().into_iter().enumerate();
     let scripts: Vec<_> = scripts.map(|(n, mode)| Script::plain(n, &mode)).collect();
-    let seen = all(&scripts);
+    let seen = all(&scripts, "check over every mode");
     assert_eq!((seen.runs, seen.reported), (18, 0));
-    summary("check over every mode", &seen);
 }
 
 #[test]
@@ -75,10 +78,20 @@ fn every_fault_is_reported() {
     let first = number("LAB_SEED").unwrap_or(1);
     let seeds = number("LAB_SEEDS").unwrap_or(SEEDS);
     let scripts: Vec<_> = (first..first + seeds).map(Script::of).collect();
-    let seen = all(&scripts);
-    assert_eq!(seen.runs, seeds);
-    summary(
-        &format!("check with faults, {seeds} seeds from {first}"),
-        &seen,
-    );
+    let name = format!("check with faults, {seeds} seeds from {first}");
+    assert_eq!(all(&scripts, &name).runs, seeds);
+}
+
+/// Memory that a window takes later is refused like memory that it is created with: as a failure of the
+/// transport, whichever registration meets it.
+#[test]
+fn registrations_run_out() {
+    let scripts: Vec<_> = (1..=12).map(Script::with_regions).collect();
+    let seen = all(&scripts, "registrations that run out");
+    assert_eq!(seen.runs, 12);
+    assert!(seen.passed > 0, "none had room");
+    for call in ["window creation", "attach"] {
+        let by_it = seen.reports.iter().any(|report| report.contains(call));
+        assert!(by_it, "none was refused in {call}: {:?}", seen.reports);
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use integration_tests::fixtures::{host_stub, lab_provider, ofi_plugin};
-use integration_tests::process;
+use integration_tests::process::{self, Outcome};
 
 use crate::script::Script;
 
@@ -21,24 +21,43 @@ const PEER_TIMEOUT: u64 = 2000;
 const LIMIT: Duration = Duration::from_secs(150);
 
 /// What runs came to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) runs: u64,
     /// Runs that ended with a failure that was reported.
     pub(crate) reported: u64,
+    /// What those said.
+    pub(crate) reports: Vec<String>,
     /// Tests that passed in the others.
-    passed: u64,
+    pub(crate) passed: u64,
     faults: u64,
+    /// Operations that the provider took, by its own count ...
     operations: u64,
+    /// ... and handed back as done ...
+    done: u64,
+    /// ... or as failed.
+    failed: u64,
+    /// Those outstanding when a reported failure ended their run.
+    ended: u64,
+    /// Those that a run left outstanding without a word.
+    pub(crate) lost: u64,
+    /// What was said of runs that did not end as they must.
+    pub(crate) wrong: Vec<String>,
 }
 
 impl Seen {
     pub(crate) fn add(&mut self, o: Seen) {
         self.runs += o.runs;
         self.reported += o.reported;
+        self.reports.extend(o.reports);
         self.passed += o.passed;
         self.faults += o.faults;
         self.operations += o.operations;
+        self.done += o.done;
+        self.failed += o.failed;
+        self.ended += o.ended;
+        self.lost += o.lost;
+        self.wrong.extend(o.wrong);
     }
 }
 
@@ -46,9 +65,19 @@ impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} combinations run, 0 refused, {} faults injected, {} operations checked ({} tests \
-             passed, {} runs ended by a reported failure), lost: 0",
-            self.runs, self.faults, self.operations, self.passed, self.reported
+            "{} combinations run, 0 refused, {} faults injected, {} operations checked ({} done, {} failed, {} \
+             outstanding when a reported failure ended their run; {} tests passed, {} runs ended by a reported \
+             failure, {} runs wrong), lost: {}",
+            self.runs,
+            self.faults,
+            self.operations,
+            self.done,
+            self.failed,
+            self.ended,
+            self.passed,
+            self.reported,
+            self.wrong.len(),
+            self.lost
         )
     }
 }
@@ -90,13 +119,94 @@ fn counts(folder: &Folder) -> Vec<HashMap<String, u64>> {
                 .collect()
         })
         // The launcher and `fi_getinfo` alone open nothing.
-        .filter(|counts: &HashMap<String, u64>| counts["posted"] > 0)
+        .filter(|counts: &HashMap<String, u64>| counts["posted"] > 0 || counts["faults"] > 0)
         .collect()
 }
 
-/// Runs a script, and panics with its seed unless it ended as it must.
+/// Runs a script and judges how it ended.
 pub(crate) fn run(script: &Script) -> Seen {
     let folder = Folder::new();
+    let outcome = process::attempt(&mut command(script, &folder), LIMIT);
+    let counts = counts(&folder);
+    let sum = |name: &str| counts.iter().map(|c| c[name]).sum::<u64>();
+    let mut seen = Seen {
+        runs: 1,
+        faults: sum("faults"),
+        operations: sum("posted"),
+        done: sum("completed") - sum("strays"),
+        failed: sum("failed"),
+        ..Seen::default()
+    };
+    let outstanding = seen.operations.saturating_sub(seen.done + seen.failed);
+    match judge(script, &folder, &counts, &outcome) {
+        Ok(End::Passed(tests)) => (seen.passed, seen.lost) = (tests, outstanding),
+        Ok(End::Reported) => {
+            (seen.reported, seen.ended) = (1, outstanding);
+            seen.reports.push(outcome.stderr);
+        }
+        Err(why) => {
+            seen.lost = outstanding;
+            seen.wrong.push(format!(
+                "{why}\nagain with: ./dev soak --one check --seed {}\n{script:?}\n{}",
+                script.seed,
+                outcome.transcript()
+            ));
+        }
+    }
+    seen
+}
+
+/// How a run may end.
+enum End {
+    /// All tests passed: how many.
+    Passed(u64),
+    /// A call reported a failure.
+    Reported,
+}
+
+fn judge(
+    script: &Script,
+    folder: &Folder,
+    counts: &[HashMap<String, u64>],
+    outcome: &Outcome,
+) -> Result<End, String> {
+    let report = folder.lines("report");
+    let broken = |line: &String| Err(format!("the provider's rules were broken: {line}"));
+    match outcome.status.code() {
+        _ if outcome.late => Err(format!("it did not end within {LIMIT:?}")),
+        Some(0) => {
+            if let Some(line) = report.first() {
+                return broken(line);
+            }
+            if counts.len() != script.ranks || counts.iter().any(|c| c["open"] != 0) {
+                return Err("something was left open".to_owned());
+            }
+            if counts.iter().any(|c| c["failed"] != 0) {
+                return Err("an operation failed, and nobody said so".to_owned());
+            }
+            let last = outcome.stdout.lines().last().unwrap_or_default();
+            let passed = last.strip_suffix(" passed, 0 failed");
+            match passed.and_then(|n| n.parse().ok()) {
+                Some(passed) => Ok(End::Passed(passed)),
+                None => Err("it ended well without saying how many tests passed".to_owned()),
+            }
+        }
+        // 5: the failure was met while the other ranks were waited for out of band.
+        Some(5 | 6) if script.fails => {
+            if !outcome.stderr.contains("transport") {
+                return Err("it ended without naming a failure".to_owned());
+            }
+            // A process that leaves at once leaves its objects.
+            match report.iter().find(|line| !line.contains("never closed")) {
+                Some(line) => broken(line),
+                None => Ok(End::Reported),
+            }
+        }
+        _ => Err("it must end with success, or with a failure that was reported".to_owned()),
+    }
+}
+
+fn command(script: &Script, folder: &Folder) -> Command {
     let mut command = Command::new(host_stub());
     command
         .args(["check", "--provider", "lab", "--np"])
@@ -104,6 +214,7 @@ pub(crate) fn run(script: &Script) -> Seen {
         .args(["--threads", &script.threads.to_string()])
         .args(["--seed", &script.seed.to_string()])
         .args(["--timeout", &PATIENCE.to_string()])
+        .args(["--only", script.only])
         // Windows of one node would otherwise do without the transport.
         .args(["--mca", "host_win_table", "btl"])
         .args(["--mca", "btl_ofi_num_contexts_per_module"])
@@ -121,59 +232,5 @@ pub(crate) fn run(script: &Script) -> Seen {
         let timeout = PEER_TIMEOUT.to_string();
         command.args(["--faults", "--mca", "btl_ofi_peer_timeout", &timeout]);
     }
-    let outcome = process::run(&mut command, LIMIT);
-    let code = outcome.status.code();
-    let fail = |why: &str| -> ! {
-        panic!(
-            "{why}\nagain with: ./dev soak --one check --seed {}\n{script:?}\n{}",
-            script.seed,
-            outcome.transcript()
-        )
-    };
-    let report = folder.lines("report");
-    let counts = counts(&folder);
-    let sum = |name: &str| counts.iter().map(|c| c[name]).sum::<u64>();
-    let seen = Seen {
-        runs: 1,
-        faults: sum("faults"),
-        operations: sum("posted"),
-        ..Seen::default()
-    };
-    match code {
-        Some(0) => {
-            if let Some(line) = report.first() {
-                fail(&format!("the provider's rules were broken: {line}"));
-            }
-            if counts.len() != script.ranks || counts.iter().any(|c| c["open"] != 0) {
-                fail("something was left open");
-            }
-            if sum("failed") != 0 {
-                fail("an operation failed, and nobody said so");
-            }
-            let last = outcome.stdout.lines().last().unwrap_or_default();
-            let Some(passed) = last.strip_suffix(" passed, 0 failed") else {
-                fail("it ended well without saying how many tests passed");
-            };
-            Seen {
-                passed: passed.parse().unwrap(),
-                ..seen
-            }
-        }
-        // 5: the failure was met while the other ranks were waited for out of band.
-        Some(5 | 6) if script.fails => {
-            if !outcome.stderr.contains("transport") {
-                fail("it ended without naming a failure");
-            }
-            // A process that leaves at once leaves its objects.
-            let left = |line: &&String| !line.contains("never closed");
-            if let Some(line) = report.iter().find(left) {
-                fail(&format!("the provider's rules were broken: {line}"));
-            }
-            Seen {
-                reported: 1,
-                ..seen
-            }
-        }
-        _ => fail("it must end with success, or with a failure that was reported"),
-    }
+    command
 }

@@ -16,6 +16,8 @@ pub(crate) struct Script {
     pub(crate) shape: Vec<(&'static str, String)>,
     /// Whether operations may fail.
     pub(crate) fails: bool,
+    /// The tests to run, by a part of their names; empty for all.
+    pub(crate) only: &'static str,
 }
 
 /// Every supported combination of registration modes.
@@ -46,6 +48,20 @@ impl Script {
                 ("TX_CTX", contexts.to_string()),
             ],
             fails: false,
+            only: "",
+        }
+    }
+
+    /// Windows that take further memory, over a provider that registers so many pieces at a time.
+    pub(crate) fn with_regions(regions: usize) -> Script {
+        Script {
+            seed: 1,
+            ranks: 2,
+            threads: 1,
+            contexts: 1,
+            shape: vec![("REGIONS", regions.to_string())],
+            fails: true,
+            only: "dynamic/several_regions",
         }
     }
 
@@ -132,6 +148,7 @@ impl Script {
             contexts,
             shape,
             fails,
+            only: "",
         }
     }
 }

@@ -216,7 +216,12 @@ impl Judge<'_> {
                 }
             }
             let status = self.flush();
+            let lost = self.tally.lost;
             self.judge(&issued, status, before);
+            if self.tally.lost > lost {
+                // One without a callback may still be under way, to these buffers.
+                std::mem::forget(issued);
+            }
         }
     }
 
@@ -372,7 +377,14 @@ impl Judge<'_> {
         }
     }
 
+    /// Says what became of operations that were neither done nor reported, or reported twice.
+    fn lose(&mut self, count: u64, what: &str) {
+        println!("@lost {count}: {what}");
+        self.tally.lost += count;
+    }
+
     /// Compares every slot and result with the model, and takes over what a failed operation left.
+    /// Each operation is done, reported, or lost.
     fn judge(&mut self, issued: &[Issued], flushed: Status, losses_before: u64) {
         let gone = flushed == Status::UNREACH || flushed == Status::FATAL;
         assert!(self.gone || !gone, "no peer is gone, flush said {flushed}");
@@ -384,13 +396,15 @@ impl Judge<'_> {
         for o in issued {
             self.tally.checked += 1;
             let (now, was) = (self.actual(o.slot), self.model[&o.slot]);
+            self.model.insert(o.slot, now);
             let may_fail = match (&o.outcome, o.refused) {
                 (_, Some(_)) => true,
                 (Some(outcome), None) => {
                     let calls = outcome.calls.load(Ordering::Relaxed);
                     if calls != 1 {
-                        self.tally.lost += 1;
-                        panic!("{}: {calls} callbacks (flush said {flushed})", o.what);
+                        let what = format!("{}: {calls} callbacks, flush said {flushed}", o.what);
+                        self.lose(1, &what);
+                        continue;
                     }
                     outcome.status.load(Ordering::Relaxed) != Status::SUCCESS.0
                 }
@@ -400,30 +414,32 @@ impl Judge<'_> {
             if may_fail {
                 assert!(self.faults, "{}: failed (flush said {flushed})", o.what);
                 let done = now == o.then && o.result_begins();
-                assert!(now == o.then || now == was, "{}: half done", o.what);
-                if !done && o.outcome.is_none() && o.refused.is_none() {
+                if now != o.then && now != was {
+                    self.lose(1, &format!("{}: half done", o.what));
+                } else if o.outcome.is_some() || o.refused.is_some() {
+                    self.tally.failed += 1;
+                } else if !done {
                     undone += 1;
                 }
-                if o.outcome.is_some() || o.refused.is_some() {
-                    self.tally.failed += 1;
-                }
-                self.model.insert(o.slot, now);
-                continue;
+            } else if now != o.then {
+                let what = format!("{}: {now:x?} from {was:x?}, not {:x?}", o.what, o.then);
+                self.lose(1, &what);
+            } else if !o.result_begins() {
+                self.lose(1, &format!("{}: fetched {:x?}", o.what, o.result));
             }
-            assert_eq!(now, o.then, "{}: from {was:?}", o.what);
-            assert!(o.result_begins(), "{}: {:x?}", o.what, o.result);
-            self.model.insert(o.slot, now);
         }
-        self.tally.failed += reported;
-        if !gone && undone > reported {
-            self.tally.lost += undone - reported;
-            panic!("{undone} operations without callback failed, {reported} were reported");
-        }
-        if !gone && reported > 0 {
-            assert_eq!(
-                flushed,
-                Status::ERROR,
-                "{reported} were lost, flush must say so"
+        if gone {
+            // Each that was not done belongs to the peer that flush calls lost.
+            self.tally.failed += reported.max(undone);
+        } else {
+            self.tally.failed += reported;
+            if undone > reported {
+                let what = format!("{undone} without callback failed, {reported} were reported");
+                self.lose(undone - reported, &what);
+            }
+            assert!(
+                reported == 0 || flushed == Status::ERROR,
+                "{reported} were lost, flush must say so, and said {flushed}"
             );
         }
         for slot in self.slots.clone() {

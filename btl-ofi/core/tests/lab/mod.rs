@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
@@ -36,6 +36,8 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
     /// Operations that were neither done nor reported, or reported twice.
     pub(crate) lost: u64,
+    /// Processes that did not end as they must, with whatever they had checked.
+    pub(crate) broken: u64,
 }
 
 impl AddAssign for Tally {
@@ -46,6 +48,7 @@ impl AddAssign for Tally {
         self.checked += o.checked;
         self.failed += o.failed;
         self.lost += o.lost;
+        self.broken += o.broken;
     }
 }
 
@@ -58,13 +61,30 @@ impl Tally {
         );
     }
 
-    /// Prints the summary of a matrix, past the harness's capture, and to the file `LAB_SUMMARY`.
+    /// Prints the summary of a matrix, past the harness's capture, and to the file `LAB_SUMMARY`; then
+    /// insists that nothing was lost.
     pub(crate) fn summary(&self, name: &str) {
+        let broken = match self.broken {
+            0 => String::new(),
+            n => format!(", {n} processes failed"),
+        };
         announce(&format!(
             "{name}: {} combinations run, {} refused, {} faults injected, {} operations checked \
-             ({} reported failed), lost: {}\n",
-            self.run, self.refused, self.faults, self.checked, self.failed, self.lost
+             ({} done, {} reported failed){broken}, lost: {}\n",
+            self.run,
+            self.refused,
+            self.faults,
+            self.checked,
+            self.checked.saturating_sub(self.failed + self.lost),
+            self.failed,
+            self.lost
         ));
+        self.insist(name);
+    }
+
+    /// Insists that nothing was lost. What was, was printed when it was found.
+    pub(crate) fn insist(&self, name: &str) {
+        assert_eq!((self.lost, self.broken), (0, 0), "{name}: see above");
     }
 }
 
@@ -153,11 +173,55 @@ fn command(test: &str, role: &str, folder: &Path) -> Command {
     command
 }
 
-/// Runs `test` of this file in a process of its own with a role, for a bounded time, and insists
-/// that it passed, that the provider saw nothing wrong, and that everything was closed.
+/// Runs `test` of this file in a process of its own with a role, for a bounded time. It must pass, the
+/// provider must have seen nothing wrong, and everything must be closed: where that is not so, what
+/// was said is printed, and the process counts as broken.
+#[must_use]
 pub(crate) fn child(test: &str, role: &str, limit: Duration) -> Tally {
     let folder = Folder::new();
-    let mut child = command(test, role, &folder.0).spawn().unwrap();
+    let (status, out, err) = spoken(&mut command(test, role, &folder.0), limit);
+    let mut tally = told(&out);
+    let last = out
+        .lines()
+        .rfind(|l| l.contains("@at"))
+        .unwrap_or("(nothing)");
+    let mut wrong = Vec::new();
+    match status {
+        Some(status) if status.success() => {}
+        Some(status) => wrong.push(format!("{status}; last: {last}\n{out}\n{err}")),
+        None => wrong.push(format!("not done in {limit:?}; last: {last}\n{err}")),
+    }
+    let lost = |l: &&str| l.contains("@lost");
+    wrong.extend(out.lines().filter(lost).map(str::to_owned));
+    let report = folder.read("report");
+    if !report.is_empty() {
+        wrong.push(format!("the provider's user broke its rules: {report}"));
+    }
+    let stats = folder.read("stats");
+    let ends = stats.lines().filter(|l| l.starts_with("end "));
+    let ends: Vec<_> = ends.map(counts).collect();
+    if ends.is_empty() {
+        wrong.push("the provider was not unloaded in order".to_owned());
+    }
+    for end in ends {
+        if (end["open"], end["violations"]) != (0, 0) {
+            wrong.push(format!("something was left: {end:?}"));
+        }
+        tally.faults += end["faults"];
+    }
+    if tally.run + tally.refused == 0 {
+        wrong.push(format!("nothing was run\n{out}"));
+    }
+    if !wrong.is_empty() {
+        tally.broken = 1;
+        eprintln!("{test}, {role}: {}", wrong.join("\n"));
+    }
+    tally
+}
+
+/// Runs a command for a bounded time; its end, if it had one, and what it said.
+fn spoken(command: &mut Command, limit: Duration) -> (Option<ExitStatus>, String, String) {
+    let mut child = command.spawn().unwrap();
     let reader = |mut from: Box<dyn Read + Send>| {
         thread::spawn(move || {
             let mut text = String::new();
@@ -179,20 +243,11 @@ pub(crate) fn child(test: &str, role: &str, limit: Duration) -> Tally {
         }
         thread::sleep(Duration::from_millis(2));
     };
-    let (out, err) = (out.join().unwrap(), err.join().unwrap());
-    let last = out
-        .lines()
-        .rfind(|l| l.contains("@at"))
-        .unwrap_or("(nothing)");
-    let Some(status) = status else {
-        panic!("{role}: not done in {limit:?}; last: {last}\n{err}");
-    };
-    assert!(
-        status.success(),
-        "{role}: {status}; last: {last}\n{out}\n{err}"
-    );
-    let report = folder.read("report");
-    assert_eq!(report, "", "{role}: the provider's user broke its rules");
+    (status, out.join().unwrap(), err.join().unwrap())
+}
+
+/// Adds up what a child told.
+fn told(out: &str) -> Tally {
     let mut tally = Tally::default();
     for line in out.lines() {
         // The harness prints before our first line, without a newline of its own.
@@ -206,26 +261,8 @@ pub(crate) fn child(test: &str, role: &str, limit: Duration) -> Tally {
             checked: n[2],
             failed: n[3],
             lost: n[4],
-            faults: 0,
+            ..Tally::default()
         };
     }
-    let stats = folder.read("stats");
-    let ends: Vec<_> = stats
-        .lines()
-        .filter(|l| l.starts_with("end "))
-        .map(counts)
-        .collect();
-    assert!(
-        !ends.is_empty(),
-        "{role}: the provider was not unloaded in order"
-    );
-    for end in ends {
-        assert_eq!((end["open"], end["violations"]), (0, 0), "{role}: {end:?}");
-        tally.faults += end["faults"];
-    }
-    assert!(
-        tally.run + tally.refused > 0,
-        "{role}: nothing was run\n{out}"
-    );
     tally
 }

@@ -34,7 +34,10 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
             || any.downcast_ref().is_some_and(|error| {
                 matches!(
                     error,
-                    WinError::Transport { .. } | WinError::Job { .. } | WinError::Creation { .. }
+                    WinError::Transport { .. }
+                        | WinError::Registration { .. }
+                        | WinError::Job { .. }
+                        | WinError::Creation { .. }
                 )
             });
         Failure {

@@ -25,6 +25,18 @@ bench_openmpi() {
     ./dev openmpi bench "$@"
 }
 
+# MPICH's windows and ours, in pairs.
+bench_mpich() {
+    # shellcheck source=scripts/mpich.sh
+    . scripts/mpich.sh
+    mpich_bench "$@"
+}
+
+# Peers, outstanding operations, regions, threads.
+bench_growth() {
+    "$target/release/growth" --output target/bench/growth.json "$@"
+}
+
 bench_report() {
     "$target/release/report" target/bench --plots benches/plots
 }
@@ -37,20 +49,24 @@ bench_command() {
     all)
         bench_build
         bench_overhead
+        bench_growth
         bench_openmpi
+        bench_mpich --program-argument all
         bench_report
         ;;
     --short)
         bench_build
         bench_overhead --short --rounds 7
+        bench_growth --short
         bench_openmpi --pairs 1 --limit 60
+        bench_mpich --pairs 3
         bench_report
         ;;
-    overhead)
+    overhead | growth)
         bench_build
-        bench_overhead "$@"
+        "bench_$suite" "$@"
         ;;
-    openmpi) bench_openmpi "$@" ;;
+    openmpi | mpich) "bench_$suite" "$@" ;;
     report)
         bench_build
         bench_report
@@ -60,6 +76,6 @@ bench_command() {
         cargo build --release -p benches --bin instructions
         "$target/release/instructions" "$@"
         ;;
-    *) bench_die "unknown: $suite (nothing, --short, overhead, openmpi, instructions or report)" ;;
+    *) bench_die "unknown: $suite (nothing, --short, overhead, growth, openmpi, mpich, instructions or report)" ;;
     esac
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use benches::statistics::median;
 use clap::Parser;
 use host_stub::crt::{Cond, signal, wait};
 use host_stub::win::{Assertion, Datatype, Info, Layout, Request, TableChoice, Target, Window};
@@ -30,11 +31,6 @@ struct Arguments {
 }
 
 type Failure = Box<dyn std::error::Error>;
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
 
 /// Wakes by bare futexes: a word that is 1 when its owner may go on.
 fn futex_wait(word: &AtomicU32) {

@@ -9,6 +9,7 @@ mod ours;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use benches::statistics::median;
 use clap::Parser;
 
 #[derive(Parser)]
@@ -65,11 +66,6 @@ fn run(command: &mut Command) -> Result<f64, Box<dyn std::error::Error>> {
         )
         .into()),
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Builds the C program; gives its path.

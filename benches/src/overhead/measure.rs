@@ -1,5 +1,6 @@
 //! What is measured, in which order, and how it is shown.
 
+use benches::statistics::{quantile, spread};
 use host_stub::job::Job;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -134,18 +135,10 @@ fn compare(
         transport: quantile(&mut transport, 0.5),
         window: quantile(&mut window, 0.5),
         ratio: quantile(&mut ratio, 0.5),
-        spread: (quantile(&mut ratio, 0.25), quantile(&mut ratio, 0.75)),
+        spread: spread(&mut ratio),
         window_ratio: quantile(&mut window_ratio, 0.5),
-        window_spread: (
-            quantile(&mut window_ratio, 0.25),
-            quantile(&mut window_ratio, 0.75),
-        ),
+        window_spread: spread(&mut window_ratio),
     })
-}
-
-fn quantile(values: &mut [f64], q: f64) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[((values.len() - 1) as f64 * q).round() as usize]
 }
 
 /// Prints the table, and writes it where that is asked for.

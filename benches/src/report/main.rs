@@ -10,11 +10,11 @@ mod targets;
 
 use std::path::{Path, PathBuf};
 
+use benches::target::Target;
 use clap::Parser;
 use serde::Serialize;
 
 use series::Series;
-use targets::Target;
 
 #[derive(Parser)]
 #[command(about = "Make one report of measurements")]
@@ -56,11 +56,14 @@ fn report(arguments: &Arguments) -> Result<(), String> {
     write(&arguments.folder.join("report.md"), &table)?;
     println!("{table}");
     let plots = arguments.plots.as_ref().unwrap_or(&arguments.folder);
-    for measure in ["latency", "bandwidth"] {
-        for operation in ["put", "get"] {
-            let path = plots.join(format!("{operation}-{measure}-shm.svg"));
-            plots::draw(&path, &report.series, "shm", operation, measure)?;
-            println!("{}", path.display());
+    for (provider, name) in [("shm", "shm"), ("tcp;ofi_rxm", "tcp")] {
+        for measure in ["latency", "bandwidth"] {
+            for operation in ["put", "get"] {
+                let path = plots.join(format!("{operation}-{measure}-{name}.svg"));
+                if plots::draw(&path, &report.series, provider, operation, measure)? {
+                    println!("{}", path.display());
+                }
+            }
         }
     }
     Ok(())
@@ -101,7 +104,7 @@ fn table(report: &Report) -> String {
             .spread
             .map_or(String::new(), |(a, b)| format!("{a:.3} to {b:.3}"));
         let met = if t.met { "yes" } else { "no" };
-        let (name, bound, target) = (&t.name, t.bound, t.target);
+        let (name, bound, target) = (&t.name, t.bound.text(), t.target);
         lines.push(format!(
             "| {name} | {value} {} | {spread} | {bound} {target} | {met} |",
             t.unit

@@ -6,22 +6,25 @@ use plotters::prelude::*;
 
 use crate::series::Series;
 
-const COLOURS: [RGBColor; 5] = [
+const COLOURS: [RGBColor; 7] = [
     RGBColor(90, 90, 90),
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
     RGBColor(213, 94, 0),
     RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
 ];
 
-/// Draws one operation's curves of all ways. Without any, no file is written.
+/// Draws one operation's curves of all ways. Without any, no file is written; says
+/// whether one was.
 pub(crate) fn draw(
     path: &Path,
     series: &[Series],
     provider: &str,
     operation: &str,
     measure: &str,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let wanted: Vec<&Series> = series
         .iter()
         .filter(|s| (&*s.provider, &*s.operation, &*s.measure) == (provider, operation, measure))
@@ -31,7 +34,7 @@ pub(crate) fn draw(
         points().map(|p| p.1).reduce(f64::min),
         points().map(|p| p.1).reduce(f64::max),
     ) else {
-        return Ok(());
+        return Ok(false);
     };
     let largest = points().map(|p| p.0).max().unwrap_or(2).max(2);
     render(
@@ -40,6 +43,7 @@ pub(crate) fn draw(
         (1.0..largest as f64, least / 1.5..most * 1.5),
         &title(provider, operation, measure),
     )
+    .map(|()| true)
     .map_err(|e| format!("{}: {e}", path.display()))
 }
 

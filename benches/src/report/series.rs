@@ -1,7 +1,9 @@
-//! Reads measurements: those of `overhead`, and those of the pairs under Open MPI.
+//! Reads measurements: those of `overhead` and `growth`, and those of the pairs under Open MPI and
+//! beside MPICH.
 
 use std::path::Path;
 
+use benches::target::Target;
 use serde::{Deserialize, Serialize};
 
 /// One curve: values over sizes, of one way to do an operation.
@@ -11,7 +13,8 @@ pub(crate) struct Series {
     pub(crate) operation: String,
     /// `latency` in nanoseconds, `rate` in operations per second, or `bandwidth` in bytes per second.
     pub(crate) measure: String,
-    /// `raw`, `transport`, `window`, `Open MPI, ours` or `Open MPI, its own`.
+    /// `raw`, `transport`, `window`, `Open MPI, ours` or `Open MPI, its own`; with MPICH's libfabric
+    /// `MPICH` or `window, MPICH's libfabric`.
     pub(crate) way: &'static str,
     /// Bytes and median.
     pub(crate) points: Vec<(usize, f64)>,
@@ -31,7 +34,7 @@ pub(crate) struct Row {
     pub(crate) spread: (f64, f64),
 }
 
-/// A line of the pairs under Open MPI: its own component and ours.
+/// A line of pairs: Open MPI's own component, or MPICH, and ours.
 #[derive(Deserialize)]
 pub(crate) struct Pair {
     pub(crate) provider: String,
@@ -51,16 +54,25 @@ struct Pairs {
     rows: Vec<Pair>,
 }
 
+/// What `growth` wrote.
+#[derive(Deserialize)]
+struct Growth {
+    targets: Vec<Target>,
+}
+
 pub(crate) struct Measurements {
     pub(crate) rows: Vec<Row>,
     pub(crate) pairs: Vec<Pair>,
+    pub(crate) beside_mpich: Vec<Pair>,
+    pub(crate) growth: Option<Vec<Target>>,
     pub(crate) series: Vec<Series>,
 }
 
 /// Everything that lies in a folder; what does not is missing from the result.
 pub(crate) fn read(folder: &Path) -> Result<Measurements, String> {
     let mut rows: Vec<Row> = Vec::new();
-    let mut pairs: Vec<Pair> = Vec::new();
+    let (mut pairs, mut beside_mpich): (Vec<Pair>, Vec<Pair>) = (Vec::new(), Vec::new());
+    let mut growth = None;
     let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     for entry in entries {
         let path = entry.map_err(|e| e.to_string())?.path();
@@ -70,11 +82,18 @@ pub(crate) fn read(folder: &Path) -> Result<Measurements, String> {
         if name.starts_with("overhead-") && name.ends_with(".json") {
             let text = std::fs::read(&path).map_err(|e| failed(&e))?;
             rows.append(&mut serde_json::from_slice(&text).map_err(|e| failed(&e))?);
-        } else if name == "openmpi.json" {
+        } else if name == "openmpi.json" || name == "mpich.json" {
             let text = std::fs::read(&path).map_err(|e| failed(&e))?;
-            pairs = serde_json::from_slice::<Pairs>(&text)
-                .map_err(|e| failed(&e))?
-                .rows;
+            let read: Pairs = serde_json::from_slice(&text).map_err(|e| failed(&e))?;
+            if name == "mpich.json" {
+                beside_mpich = read.rows;
+            } else {
+                pairs = read.rows;
+            }
+        } else if name == "growth.json" {
+            let text = std::fs::read(&path).map_err(|e| failed(&e))?;
+            let read: Growth = serde_json::from_slice(&text).map_err(|e| failed(&e))?;
+            growth = Some(read.targets);
         }
     }
     let mut series: Vec<Series> = Vec::new();
@@ -103,7 +122,11 @@ pub(crate) fn read(folder: &Path) -> Result<Measurements, String> {
             add((&r.provider, &r.operation, &r.measure, way), r.bytes, value);
         }
     }
-    for p in pairs.iter().filter(|p| p.threads == 1) {
+    let openmpi = ["Open MPI, ours", "Open MPI, its own"];
+    let mpich = ["window, MPICH's libfabric", "MPICH"];
+    let all = pairs.iter().map(|p| (p, openmpi));
+    let all = all.chain(beside_mpich.iter().map(|p| (p, mpich)));
+    for (p, ways) in all.filter(|(p, _)| p.threads == 1) {
         let name = p.name.strip_suffix("_of").unwrap_or(&p.name);
         let Some((operation, measure)) = name.rsplit_once('_') else {
             continue;
@@ -118,13 +141,14 @@ pub(crate) fn read(folder: &Path) -> Result<Measurements, String> {
             "MB/s" | "Mop/s" => 1e6,
             _ => continue,
         };
-        for (way, value) in [("Open MPI, ours", p.ours), ("Open MPI, its own", p.c)] {
+        // MPICH takes the provider tcp itself; the plots have one place for both.
+        let provider = match &*p.provider {
+            "tcp" => "tcp;ofi_rxm",
+            other => other,
+        };
+        for (way, value) in ways.into_iter().zip([p.ours, p.c]) {
             if let Some(value) = value {
-                add(
-                    (&p.provider, operation, measure, way),
-                    p.bytes,
-                    value * scale,
-                );
+                add((provider, operation, measure, way), p.bytes, value * scale);
             }
         }
     }
@@ -134,6 +158,8 @@ pub(crate) fn read(folder: &Path) -> Result<Measurements, String> {
     Ok(Measurements {
         rows,
         pairs,
+        beside_mpich,
+        growth,
         series,
     })
 }

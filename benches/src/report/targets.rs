@@ -1,47 +1,14 @@
 //! What is to be reached, and whether it was.
 
-use serde::Serialize;
+use benches::target::Bound::{Least as LEAST, Most as MOST};
+use benches::target::{Bound, Target};
 
-use crate::series::Measurements;
+use crate::series::{Measurements, Pair};
 
-#[derive(Serialize)]
-pub(crate) struct Target {
-    pub(crate) name: String,
-    /// `None` where it was not measured, which does not meet the target.
-    pub(crate) value: Option<f64>,
-    pub(crate) bound: &'static str,
-    pub(crate) target: f64,
-    pub(crate) unit: &'static str,
-    pub(crate) met: bool,
-    pub(crate) spread: Option<(f64, f64)>,
-}
-
-const MOST: &str = "at most";
-const LEAST: &str = "at least";
-
-impl Target {
-    fn new(
-        name: String,
-        value: Option<(f64, (f64, f64))>,
-        bound: &'static str,
-        target: f64,
-    ) -> Target {
-        Target {
-            name,
-            value: value.map(|v| v.0),
-            bound,
-            target,
-            unit: "times",
-            met: value.is_some_and(|(v, _)| {
-                if bound == MOST {
-                    v <= target
-                } else {
-                    v >= target
-                }
-            }),
-            spread: value.map(|v| v.1),
-        }
-    }
+/// A ratio with what it is to be.
+fn ratio(name: String, value: Option<(f64, (f64, f64))>, bound: Bound, target: f64) -> Target {
+    let (value, spread) = (value.map(|v| v.0), value.map(|v| v.1));
+    Target::new(name, value, bound, target, "times", spread)
 }
 
 /// All targets of measured times.
@@ -61,12 +28,7 @@ pub(crate) fn judge(read: &Measurements) -> Vec<Target> {
                     == ("shm", operation, measure, bytes)
             });
             let name = format!("shm {operation} {bytes} B {measure}, transport over raw libfabric");
-            targets.push(Target::new(
-                name,
-                row.map(|r| (r.ratio, r.spread)),
-                bound,
-                target,
-            ));
+            targets.push(ratio(name, row.map(|r| (r.ratio, r.spread)), bound, target));
         }
     }
     let wanted = [
@@ -82,14 +44,19 @@ pub(crate) fn judge(read: &Measurements) -> Vec<Target> {
         let pair = read.pairs.iter().find(|p| {
             (&*p.provider, &*p.name, p.threads, p.bytes) == (provider, measured, threads, 8)
         });
-        let value = pair.and_then(|p| {
-            let ratios = p.ours_runs.iter().zip(&p.c_runs).map(|(o, c)| o / c);
-            let spread = ratios.fold((f64::MAX, f64::MIN), |(a, b), r| (a.min(r), b.max(r)));
-            Some((p.ratio?, spread))
-        });
+        let value = pair.and_then(judged);
         let name =
             format!("Open MPI {provider} {measured} 8 B, {threads} thread(s), ours over its own");
-        targets.push(Target::new(name, value, bound, target));
+        targets.push(ratio(name, value, bound, target));
+    }
+    for provider in ["shm", "tcp"] {
+        for measured in ["put_latency", "get_latency", "fetch_op_latency"] {
+            let pair = read.beside_mpich.iter().find(|p| {
+                (&*p.provider, &*p.name, p.threads, p.bytes) == (provider, measured, 1, 8)
+            });
+            let name = format!("{provider} {measured} 8 B, ours over MPICH's");
+            targets.push(ratio(name, pair.and_then(judged), MOST, 1.0));
+        }
     }
     // Never behind beyond 3 %: of all sizes, the one that fares worst.
     for (suffix, bound, target) in [("latency_of", MOST, 1.03), ("bandwidth", LEAST, 0.97)] {
@@ -104,12 +71,18 @@ pub(crate) fn judge(read: &Measurements) -> Vec<Target> {
             Some((_, bytes, name)) => format!("Open MPI shm, worst {suffix}: {name} {bytes} B"),
             None => format!("Open MPI shm, worst {suffix}"),
         };
-        targets.push(Target::new(
-            name,
-            worst.map(|w| (w.0, (w.0, w.0))),
-            bound,
-            target,
-        ));
+        targets.push(ratio(name, worst.map(|w| (w.0, (w.0, w.0))), bound, target));
+    }
+    match &read.growth {
+        Some(growth) => targets.extend_from_slice(growth),
+        None => targets.push(ratio("growth".into(), None, MOST, 1.0)),
     }
     targets
+}
+
+/// The ratio of the medians of pairs, with the least and the greatest of the pairs' own.
+fn judged(pair: &Pair) -> Option<(f64, (f64, f64))> {
+    let ratios = pair.ours_runs.iter().zip(&pair.c_runs).map(|(o, c)| o / c);
+    let around = ratios.fold((f64::MAX, f64::MIN), |(a, b), r| (a.min(r), b.max(r)));
+    Some((pair.ratio?, around))
 }

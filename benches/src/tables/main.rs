@@ -14,14 +14,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use benches::ranks;
 use clap::Parser;
-use host_stub::bootstrap::local::Environment;
-use host_stub::job::{Job, JobOptions};
-use host_stub::launcher::{LaunchOptions, launch};
+use host_stub::job::Job;
 use host_stub::win::{
     Assertion, Datatype, Info, Layout, Op, TableChoice, Target, WinError, Window,
 };
-use plugin_api::ThreadLevel;
 
 use direct::Direct;
 use report::Report;
@@ -52,53 +50,14 @@ struct Arguments {
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
-    let result = match Environment::read() {
-        Ok(None) => start(&arguments),
-        Ok(Some(environment)) => rank(&arguments, environment.rank).map(|()| 0),
-        Err(e) => Err(e.to_string()),
-    };
-    match result {
-        Ok(code) => std::process::ExitCode::from(code),
-        Err(e) => {
-            eprintln!("tables: {e}");
-            std::process::ExitCode::FAILURE
-        }
-    }
-}
-
-fn start(arguments: &Arguments) -> Result<u8, String> {
-    let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mut options = LaunchOptions::new(2, program);
-    options.arguments = std::env::args_os().skip(1).collect();
-    let outcome = launch(&options).map_err(|e| e.to_string())?;
-    if let Some(failure) = outcome.failure {
-        eprintln!("tables over {}: {failure}", arguments.provider);
-    }
-    Ok(outcome.code)
-}
-
-/// Keeps a rank on one processor, so that the two do not share one while another idles.
-fn pin(rank: u32) {
-    // SAFETY: a zeroed set is empty; the calls only write and read it.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        let cores = usize::try_from(libc::sysconf(libc::_SC_NPROCESSORS_ONLN)).unwrap_or(1);
-        libc::CPU_SET(rank as usize % cores, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-    }
+    ranks::run("tables", &arguments.provider, 2, |number| {
+        rank(&arguments, number)
+    })
 }
 
 fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
-    pin(rank);
-    let mut options = JobOptions::default();
-    options.plugin = arguments.plugin.clone();
-    options.settings = vec![(
-        "btl_ofi_provider_include".into(),
-        arguments.provider.clone(),
-    )];
-    // SAFETY: this program has one thread that calls.
-    let options = unsafe { options.assume_threads(ThreadLevel::Single) };
-    let job = Job::init(options).map_err(|e| e.to_string())?;
+    ranks::pin(rank);
+    let job = ranks::job(&arguments.provider, arguments.plugin.clone())?;
     let shm = window(&job, TableChoice::Shm)?;
     let btl = window(&job, TableChoice::Btl)?;
     let direct = Direct::open(&job, LARGE)?;

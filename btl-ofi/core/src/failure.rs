@@ -167,7 +167,7 @@ impl Transport {
                 .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         });
-        let others = others.map(|p| NonNull::from(p)).collect();
+        let others = others.map(NonNull::from).collect();
         for state in &mut guards {
             state.read = never_read;
         }
@@ -189,7 +189,7 @@ impl Transport {
                     .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             });
-            living.map(|p| NonNull::from(p)).collect()
+            living.map(NonNull::from).collect()
         };
         self.report_broken(dead, &others);
     }

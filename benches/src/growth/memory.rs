@@ -1,0 +1,63 @@
+//! Bytes that this program's allocator has given out.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What the C library keeps before each piece of memory.
+const HEADER: usize = 8;
+
+static GIVEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, with a count.
+struct Counting;
+
+fn size(piece: *mut u8) -> usize {
+    if piece.is_null() {
+        return 0;
+    }
+    // SAFETY: the piece came from the C library's allocator and was not given back.
+    HEADER + unsafe { libc::malloc_usable_size(piece.cast()) }
+}
+
+// SAFETY: every call goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller vouches for the layout.
+        let piece = unsafe { System.alloc(layout) };
+        GIVEN.fetch_add(size(piece), Ordering::Relaxed);
+        piece
+    }
+
+    unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
+        GIVEN.fetch_sub(size(piece), Ordering::Relaxed);
+        // SAFETY: the caller vouches for the piece.
+        unsafe { System.dealloc(piece, layout) };
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller vouches for the layout.
+        let piece = unsafe { System.alloc_zeroed(layout) };
+        GIVEN.fetch_add(size(piece), Ordering::Relaxed);
+        piece
+    }
+
+    unsafe fn realloc(&self, piece: *mut u8, layout: Layout, new: usize) -> *mut u8 {
+        GIVEN.fetch_sub(size(piece), Ordering::Relaxed);
+        // SAFETY: the caller vouches for the piece.
+        let moved = unsafe { System.realloc(piece, layout, new) };
+        // Where there was no memory, the old piece is still there.
+        GIVEN.fetch_add(
+            size(if moved.is_null() { piece } else { moved }),
+            Ordering::Relaxed,
+        );
+        moved
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes given out now.
+pub(crate) fn given() -> usize {
+    GIVEN.load(Ordering::Relaxed)
+}

@@ -1,0 +1,110 @@
+//! Threads that put beside each other, on one context or on as many.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use benches::statistics::{median, spread};
+use benches::target::Bound;
+use plugin_api::ThreadLevel;
+
+use crate::report::Report;
+use crate::setup::{Local, open};
+
+const COUNTS: [usize; 4] = [1, 2, 4, 8];
+/// Puts between two flushes.
+const BURST: usize = 32;
+
+/// Operations per second of `count` threads together.
+fn rate(local: &Local, count: usize, time: Duration) -> Result<f64, String> {
+    let address = local.transport.address();
+    let peer = local.transport.connect(address, 0);
+    let peer = peer
+        .map_err(|e| e.to_string())?
+        .as_ptr()
+        .expose_provenance();
+    let together = Barrier::new(count);
+    let run = |thread: usize| -> Result<f64, String> {
+        let peer = std::ptr::NonNull::new(std::ptr::with_exposed_provenance_mut(peer))
+            .ok_or("no endpoint")?;
+        together.wait();
+        let (start, mut done) = (Instant::now(), 0);
+        while start.elapsed() < time {
+            for _ in 0..BURST {
+                local.put(peer, thread * 8, false)?;
+            }
+            local.flush(Some(peer))?;
+            done += BURST;
+        }
+        Ok(done as f64 / start.elapsed().as_secs_f64())
+    };
+    let rates: Vec<_> = std::thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = (0..count).map(|t| scope.spawn(move || run(t))).collect();
+        threads.into_iter().map(|t| t.join()).collect()
+    });
+    let mut total = 0.0;
+    for one in rates {
+        total += one.map_err(|_| String::from("a thread ended by a panic"))??;
+    }
+    Ok(total)
+}
+
+/// Measures every number of threads on every number of contexts, in turn.
+pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (rounds, time) = match short {
+        true => (5, Duration::from_millis(60)),
+        false => (15, Duration::from_millis(100)),
+    };
+    for provider in ["lab", "sockets"] {
+        let mut locals = Vec::new();
+        for contexts in COUNTS {
+            let settings = [("btl_ofi_num_contexts_per_module", contexts as i32)];
+            locals.push(open(provider, ThreadLevel::Multiple, &settings)?);
+        }
+        let mut rates = [const { [const { Vec::<f64>::new() }; COUNTS.len()] }; COUNTS.len()];
+        for round in 0..=rounds {
+            for (local, of_contexts) in locals.iter().zip(&mut rates) {
+                for (count, of_threads) in COUNTS.into_iter().zip(of_contexts) {
+                    let rate = rate(local, count, time)?;
+                    if round > 0 {
+                        of_threads.push(rate);
+                    }
+                }
+            }
+        }
+        for (contexts, of_contexts) in COUNTS.into_iter().zip(&rates) {
+            let of = |at: usize| median(of_contexts[at].clone()) / 1e6;
+            report.row(format!(
+                "{provider}: {contexts} contexts: {:.3}, {:.3}, {:.3}, {:.3} million puts a second of \
+                 1, 2, 4, 8 threads",
+                of(0),
+                of(1),
+                of(2),
+                of(3)
+            ));
+        }
+        // As many contexts as threads, against as many of both as there are cores.
+        let fit = COUNTS.iter().rposition(|&n| n <= cores).unwrap_or(0);
+        for at in fit + 1..COUNTS.len() {
+            let ratios = rates[at][at].iter().zip(&rates[fit][fit]);
+            let mut ratios: Vec<f64> = ratios.map(|(more, fit)| more / fit).collect();
+            let around = spread(&mut ratios);
+            report.target(
+                format!(
+                    "{provider}: rate of {0} threads on {0} contexts over that of {1} on {1}, {cores} cores",
+                    COUNTS[at], COUNTS[fit]
+                ),
+                median(ratios),
+                Bound::Least,
+                0.95,
+                "times",
+                Some(around),
+            );
+        }
+        for local in locals {
+            local.close()?;
+        }
+    }
+    Ok(())
+}

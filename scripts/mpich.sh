@@ -1,0 +1,68 @@
+# shellcheck shell=bash
+# `./dev bench mpich`: our windows beside those of MPICH's ch4:ofi, in pairs. Read by scripts/bench.sh, whose current
+# folder is the root of the repository.
+#
+# MPICH comes as the wheel that its own project publishes on PyPI, into an environment of its own under target. Its
+# libfabric serves both sides.
+
+mpich_dir=target/mpich
+mpich_version=5.0.2
+
+# Says why MPICH cannot be had here; nothing when it can.
+mpich_missing() {
+    [[ $(uname -m) == x86_64 ]] || { echo "the wheel is for x86-64, not $(uname -m)"; return; }
+    command -v python3 >/dev/null || { echo "python3 is missing"; return; }
+    local venv=$mpich_dir/venv log=$mpich_dir/pip.log
+    mkdir -p "$mpich_dir/bin"
+    [[ -x $venv/bin/python ]] || python3 -m venv "$venv" >"$log" 2>&1 || { echo "python3 -m venv failed, see $log"; return; }
+    [[ $("$venv/bin/python" -m pip show mpich 2>/dev/null | sed -n 's/^Version: //p') == "$mpich_version" ]] ||
+        timeout 300 "$venv/bin/python" -m pip install --quiet --only-binary :all: "mpich==$mpich_version" >"$log" 2>&1 ||
+        { echo "mpich $mpich_version cannot be installed from PyPI, see $log"; return; }
+    [[ -e $venv/lib/mpich/libfabric.so.1 ]] || echo "the wheel carries no libfabric"
+}
+
+# mpich_compile NAME SOURCE: a program for each side.
+mpich_compile() {
+    local release=${CARGO_TARGET_DIR:-target}/release
+    "$mpich_dir/venv/bin/mpicc" -std=gnu11 -O2 -pthread -o "$mpich_dir/bin/$1" "$2" &&
+        cc -std=gnu11 -O2 -pthread -Ibenches/mpich/shim -Ihost-stub/c/include -o "$mpich_dir/bin/$1-ours" "$2" \
+            -L"$release" -Wl,-rpath,"$(readlink -f "$release")" -lhost_stub
+}
+
+# How many flushes return before a put is at its target, on either side.
+mpich_visible() {
+    local libfabric=$1 note=$mpich_dir/note provider
+    echo
+    for provider in shm tcp; do
+        rm -f "$note"
+        echo "MPICH over $provider:"
+        FI_PROVIDER=$provider FI_TCP_IFACE=lo MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 \
+            timeout 60 "$mpich_dir/venv/bin/mpiexec" -n 2 "$mpich_dir/bin/visible" "$note" || return 1
+    done
+    for provider in shm 'tcp;ofi_rxm'; do
+        rm -f "$note"
+        echo "ours over $provider:"
+        LD_LIBRARY_PATH=$libfabric:${LD_LIBRARY_PATH:-} timeout 60 "$target/release/host-stub" launch -n 2 \
+            --provider "$provider" --mca host_win_table btl -- "$mpich_dir/bin/visible-ours" "$note" || return 1
+    done
+    rm -f "$note"
+}
+
+# mpich_bench [options of benches/mpich/compare.py]: skips, with the reason, where MPICH cannot be had.
+mpich_bench() {
+    local why libfabric
+    why=$(mpich_missing)
+    if [[ -n $why ]]; then
+        echo "bench mpich: skipped, $why"
+        return
+    fi
+    cargo build --release -p host-stub -p host-stub-c -p btl-ofi-plugin
+    libfabric=$(readlink -f "$mpich_dir/venv/lib/mpich")
+    mpich_compile rma_bench benches/openmpi/rma_bench.c
+    mpich_compile visible benches/mpich/visible.c
+    mkdir -p target/bench
+    python3 benches/mpich/compare.py --mpiexec "$mpich_dir/venv/bin/mpiexec" --theirs "$mpich_dir/bin/rma_bench" \
+        --host "$target/release/host-stub" --ours "$mpich_dir/bin/rma_bench-ours" --libfabric "$libfabric" \
+        --version "$mpich_version" --json target/bench/mpich.json "$@"
+    mpich_visible "$libfabric"
+}

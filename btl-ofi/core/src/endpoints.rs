@@ -240,7 +240,13 @@ mod tests {
     #[test]
     fn peers_are_found_by_number_and_keep_their_address() {
         let mut peers = Endpoints::default();
-        let place = |proc: u64| if proc % 3 == 0 { near(proc) } else { far(proc) };
+        let place = |proc: u64| {
+            if proc.is_multiple_of(3) {
+                near(proc)
+            } else {
+                far(proc)
+            }
+        };
         let numbers = || (0..1000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8);
         let first: Vec<_> = numbers().map(|n| peers.insert(place(n)).unwrap()).collect();
         assert_eq!(peers.len(), 1000);
@@ -248,14 +254,14 @@ mod tests {
             assert_eq!(peers.find(proc), Some(*address));
             let peer = of(&peers, proc);
             assert_eq!((peer.proc, peer.address), (proc, proc * 2));
-            let process = (proc % 3 == 0).then_some(ProcessId {
+            let process = proc.is_multiple_of(3).then_some(ProcessId {
                 pid: proc as u32 + 1,
                 started: 7,
             });
             assert_eq!(peer.process(), process);
         }
         assert_eq!(peers.iter().count(), 1000);
-        let here = numbers().filter(|n| n % 3 == 0).count();
+        let here = numbers().filter(|n| n.is_multiple_of(3)).count();
         assert_eq!(peers.iter_near().count(), here);
         assert!(peers.find(u64::MAX).is_none());
     }

@@ -145,8 +145,8 @@ mpi4py5() {
 # The standalone host's check as a job of prterun's, whose server is PMIx 5.
 host_stub5() {
     local provider=$1 out
-    out=$(inside timeout 200 prterun -n 4 --map-by :oversubscribe --bind-to none /opt/host/host-stub check \
-        --provider "$provider" 2>&1) || { printf '%s\n' "$out"; return 1; }
+    shift
+    out=$(inside timeout 200 prterun -n 4 "$@" --bind-to none /opt/host/host-stub check --provider "$provider" 2>&1) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -aq '^[1-9][0-9]* passed, 0 failed' <<<"$out"
 }
@@ -232,8 +232,15 @@ main() {
             LAB_FAULTS=seed=7,again=300,burst=20,delay=5,reorder=1
     done
     for provider in shm 'tcp;ofi_rxm'; do
-        openmpi_check "5.0: host-stub check under prterun, $provider" host_stub5 "$provider"
+        openmpi_check "5.0: host-stub check under prterun, $provider" host_stub5 "$provider" --map-by :oversubscribe
     done
+    if openmpi_prepare_nodes; then
+        cp "$openmpi_agent" "$root/opt/agent"
+        openmpi_check "5.0: host-stub check under prterun on two nodes" host_stub5 'tcp;ofi_rxm' --host one:2,two:2 \
+            --prtemca plm_ssh_agent /opt/agent --prtemca oob_tcp_if_include 127.0.0.0/8
+    else
+        openmpi_say "skipped, no host names of their own for processes: ranks on two nodes"
+    fi
     fetch_mpi4py
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 1 2 3 4; do

@@ -53,8 +53,8 @@ impl Bounce {
 
 impl Drop for Bounce {
     fn drop(&mut self) {
-        if self.pinned {
-            cuda::unpin(self.base.as_ptr());
+        if self.pinned && !cuda::unpin(self.base.as_ptr()) {
+            return;
         }
         if let Some(layout) = Bounce::layout() {
             // SAFETY: allocated with this layout, and freed once.

@@ -6,7 +6,7 @@ use std::fmt;
 use libfabric_sys as ffi;
 use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps, Status, hmem_iface};
 
-use super::cuda;
+use super::cuda::{self, Copies};
 use crate::error::{describe, status_of};
 
 /// What a copy function answers for a kind of memory it does not know.
@@ -98,9 +98,11 @@ impl Copier {
             Some(from) => unsafe { from(dest, size, iov, iface, count, offset) },
             // SAFETY: the caller vouches for the arrays.
             None => unsafe {
-                each_run(iov, iface, count, offset, size, |kind, at, done, n| {
-                    copy(kind, dest.wrapping_byte_add(done), at, n)
-                })
+                let mut copies = Copies::default();
+                let n = each_run(iov, iface, count, offset, size, |kind, at, done, n| {
+                    copy(&mut copies, kind, at, (dest.wrapping_byte_add(done), at), n)
+                });
+                finished(copies, n)
             },
         }
     }
@@ -123,9 +125,12 @@ impl Copier {
             Some(to) => unsafe { to(iov, iface, count, offset, src, size) },
             // SAFETY: as above.
             None => unsafe {
-                each_run(iov, iface, count, offset, size, |kind, at, done, n| {
-                    copy(kind, at, src.wrapping_byte_add(done).cast_mut(), n)
-                })
+                let mut copies = Copies::default();
+                let n = each_run(iov, iface, count, offset, size, |kind, at, done, n| {
+                    let from = src.wrapping_byte_add(done).cast_mut();
+                    copy(&mut copies, kind, at, (at, from), n)
+                });
+                finished(copies, n)
             },
         }
     }
@@ -197,11 +202,18 @@ fn judge(
     })
 }
 
-/// Copies between two addresses of which one may be of a device: 0, or a negative errno.
+/// Copies to an address from another, of which `at` is the one of that kind; those of a device are over
+/// when `copies` are. 0, or a negative errno.
 ///
 /// # Safety
-/// Both are good for `n` bytes, as memory of this process or of that kind.
-unsafe fn copy(iface: u32, to: *mut c_void, from: *mut c_void, n: usize) -> isize {
+/// Both are good for `n` bytes until then, as memory of this process or of that kind.
+unsafe fn copy(
+    copies: &mut Copies,
+    iface: u32,
+    at: *mut c_void,
+    (to, from): (*mut c_void, *mut c_void),
+    n: usize,
+) -> isize {
     match iface {
         hmem_iface::SYSTEM => {
             // SAFETY: the caller vouches for both.
@@ -209,9 +221,15 @@ unsafe fn copy(iface: u32, to: *mut c_void, from: *mut c_void, n: usize) -> isiz
             0
         }
         // SAFETY: likewise; the driver checks the addresses.
-        hmem_iface::CUDA => unsafe { cuda::copy(to, from, n) },
+        hmem_iface::CUDA => unsafe { copies.add(at, to, from, n) },
         _ => UNKNOWN_KIND,
     }
+}
+
+/// What a walk comes to, once its copies are over.
+fn finished(mut copies: Copies, walked: isize) -> isize {
+    let rc = copies.finish();
+    if walked < 0 || rc == 0 { walked } else { rc }
 }
 
 /// Walks what lies `offset` bytes into the runs, at most `size` bytes of it, and returns how much that

@@ -26,9 +26,9 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB01");
 pub(super) const HEADER: usize = 64;
 /// Requests of one lane that may be under way.
 pub(super) const SLOTS: usize = 8;
-/// Most bytes of a slot's data. Small enough to stay in a core's cache between the copy and the wire,
-/// large enough that the requests between two pieces do not show.
-pub(super) const PIECE: usize = 128 << 10;
+/// Most bytes of a slot's data. Small enough that a few stay in a core's cache between the copy and the
+/// wire, large enough that what every message costs does not show.
+pub(super) const PIECE: usize = 256 << 10;
 /// Words of a request, the first [`HEAD`] before its inline data.
 pub(super) const REQUEST: usize = 32;
 /// Words before a request's inline data.

@@ -16,6 +16,7 @@ mod bounce;
 mod channel;
 mod copy;
 mod cuda;
+mod elsewhere;
 mod entry;
 mod local;
 mod mailbox;

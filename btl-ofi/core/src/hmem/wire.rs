@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use plugin_api::{Module, OpFlags, Status};
 
+use super::mailbox::PIECE;
 use crate::address::Handle;
 use crate::endpoint::{Copies, Endpoint};
 use crate::record::Completion;
@@ -67,6 +68,15 @@ fn started(flag: &AtomicI32, immediate: bool, status: Status) -> Start {
         }
         status if status.is_again() || status == Status::OUT_OF_RESOURCE => Start::Later,
         status => Start::Failed(status),
+    }
+}
+
+/// The best length of a piece to a peer: where the transport copies itself, messages cost next to
+/// nothing, and half as much stays nearer to the processor.
+pub(super) fn best_piece(peer: &Endpoint) -> usize {
+    match peer.copies {
+        Copies::Provider => PIECE,
+        _ => PIECE / 2,
     }
 }
 

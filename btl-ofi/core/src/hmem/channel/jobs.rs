@@ -1,0 +1,407 @@
+//! The pieces of operations in the slots of a taken lane.
+//!
+//! A piece of a put is copied out of the device, sent to its slot's data, and asked for; a piece of a
+//! get is asked for, fetched from its slot's data, and copied. While one piece is on the wire another
+//! is copied here and a third there.
+
+use plugin_api::{AtomicOp, Status};
+
+use super::{Channel, State};
+use crate::hmem::bounce::{Bounce, Pool};
+use crate::hmem::mailbox::{HEAD, INLINE, PIECE, REPLY, Request, SLOTS, Task, open_reply};
+use crate::hmem::staged::{Action, Op, Ops, Side};
+use crate::hmem::wire::{Stand, Start, stand};
+use crate::transport::Transport;
+
+/// Most bytes of pieces under way in one lane.
+const UNDER_WAY: usize = 4 * PIECE;
+
+/// What a request is at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its data is to be sent, or is on its way.
+    Data { posted: bool },
+    /// The request itself.
+    Request { posted: bool },
+    /// The target works on it.
+    Reply,
+    /// Its result is to be fetched, or is on its way.
+    Fetch { posted: bool },
+}
+
+/// A piece of an operation in a slot.
+pub(super) struct Job {
+    pub(super) op: usize,
+    offset: usize,
+    len: usize,
+    number: u64,
+    bytes: usize,
+    stage: Stage,
+    pub(super) bounce: Option<Bounce>,
+}
+
+impl Channel {
+    /// Drives the jobs of a taken lane.
+    pub(super) fn work(
+        &mut self,
+        t: &Transport,
+        ops: &mut Ops,
+        pool: &mut Pool,
+        over: &mut Vec<usize>,
+    ) -> usize {
+        let mut steps = self.look(t);
+        for slot in 0..SLOTS {
+            let Some(mut job) = self.jobs[slot].take() else {
+                continue;
+            };
+            let Some(op) = ops.at(job.op) else { continue };
+            match self.step(t, op, &mut job, slot) {
+                Ok(true) => {
+                    if let Some(bounce) = job.bounce.take() {
+                        pool.give_back(bounce);
+                    }
+                    op.live -= 1;
+                    steps += 1;
+                    if op.is_over() {
+                        over.push(job.op);
+                    }
+                }
+                Ok(false) => self.jobs[slot] = Some(job),
+                Err(status) => {
+                    self.jobs[slot] = Some(job);
+                    return self.to(State::Dead(status));
+                }
+            }
+        }
+        steps += self.begin(t, ops, pool, over);
+        if self.waiting.is_empty() && !self.polling && self.jobs.iter().all(Option::is_none) {
+            let at = self.at(self.plan.owner(self.lane));
+            // SAFETY: the buffers stay; the owner word is one of the mailbox, and this initiator's.
+            let start = unsafe {
+                let word = &raw mut (*self.buffers.as_ptr()).word;
+                word.write(self.number);
+                t.wire_put(
+                    self.endpoint,
+                    word.cast(),
+                    at,
+                    &self.mailbox,
+                    8,
+                    self.flag(),
+                )
+            };
+            steps += self.started(start, State::Returning);
+        }
+        steps
+    }
+
+    /// Begins pieces while slots are free.
+    fn begin(
+        &mut self,
+        t: &Transport,
+        ops: &mut Ops,
+        pool: &mut Pool,
+        over: &mut Vec<usize>,
+    ) -> usize {
+        let mut steps = 0;
+        while let Some(&index) = self.waiting.front() {
+            let Some(op) = ops.at(index) else {
+                self.waiting.pop_front();
+                continue;
+            };
+            if op.next >= op.size {
+                self.waiting.pop_front();
+                if op.is_over() {
+                    over.push(index);
+                }
+                continue;
+            }
+            let slot = self.next_slot();
+            if self.jobs[slot].is_some() || self.is_full(op) {
+                break;
+            }
+            let Some(mut job) = self.prepare(op, index, slot, pool) else {
+                // A copy failed, after which the operation has no further piece; or no buffer is free.
+                if op.next >= op.size {
+                    continue;
+                }
+                break;
+            };
+            self.number += 1;
+            op.next += job.len;
+            op.live += 1;
+            steps += 1;
+            match self.step(t, op, &mut job, slot) {
+                Err(status) => {
+                    self.jobs[slot] = Some(job);
+                    return self.to(State::Dead(status));
+                }
+                // Not over: the reply has not been read.
+                Ok(_) => self.jobs[slot] = Some(job),
+            }
+        }
+        steps
+    }
+
+    /// Copies a piece to where it can be sent from, and writes its request. `None`: no buffer is free,
+    /// or the copy failed, which the operation then says.
+    fn prepare(&self, op: &mut Op, index: usize, slot: usize, pool: &mut Pool) -> Option<Job> {
+        let task = match op.action {
+            Action::Put => Task::Put,
+            Action::Get => Task::Get,
+            Action::Atomic {
+                datatype,
+                op,
+                fetch,
+                ..
+            } => Task::Atomic {
+                datatype,
+                op,
+                fetch,
+            },
+        };
+        let compare = match op.action {
+            Action::Atomic { compare, .. } => compare,
+            _ => 0,
+        };
+        let len = op.piece(self.piece);
+        let reads = matches!(op.action, Action::Get)
+            || matches!(
+                op.action,
+                Action::Atomic {
+                    op: AtomicOp::Read,
+                    ..
+                }
+            );
+        let inline = !reads && len <= INLINE;
+        // SAFETY: the slot is free, so neither the provider nor a job uses its request.
+        let words = unsafe { &mut (*self.buffers.as_ptr()).requests[slot] };
+        let mut bounce = None;
+        if inline {
+            words[HEAD + (len - 1) / 8] = 0;
+            let into = words[HEAD..].as_mut_ptr().cast();
+            // SAFETY: the request has room for INLINE bytes; the source is good for the whole.
+            if let Err(error) = unsafe { op.local.read(op.next, into, len) } {
+                op.failed_copy(error);
+                return None;
+            }
+        } else if !reads && op.local.host(op.next).is_none() {
+            let lent = pool.lend()?;
+            // SAFETY: the buffer has room for a piece.
+            if let Err(error) = unsafe { op.local.read(op.next, lent.pointer(), len) } {
+                op.failed_copy(error);
+                pool.give_back(lent);
+                return None;
+            }
+            bounce = Some(lent);
+        }
+        let fetched = match op.action {
+            Action::Get => Some(&op.local),
+            Action::Atomic { fetch: true, .. } => Some(&op.result),
+            _ => None,
+        };
+        if len > 8 && bounce.is_none() && fetched.is_some_and(|side| side.host(0).is_none()) {
+            bounce = Some(pool.lend()?);
+        }
+        let request = Request {
+            number: self.number + 1,
+            task,
+            region: op.remote.generation(),
+            address: op.address.wrapping_add(op.next as u64),
+            size: len as u64,
+            compare,
+            inline,
+        };
+        Some(Job {
+            op: index,
+            offset: op.next,
+            len,
+            number: request.number,
+            bytes: request.seal(words),
+            stage: if inline || reads {
+                Stage::Request { posted: false }
+            } else {
+                Stage::Data { posted: false }
+            },
+            bounce,
+        })
+    }
+
+    /// Takes a job as far as it goes; whether it is over. An error is the channel's.
+    fn step(&self, t: &Transport, op: &mut Op, job: &mut Job, slot: usize) -> Result<bool, Status> {
+        let flag = self.slot_flag(slot);
+        loop {
+            let posted = match job.stage {
+                Stage::Data { posted } | Stage::Request { posted } | Stage::Fetch { posted } => {
+                    posted
+                }
+                Stage::Reply => match self.replied(op, job, slot) {
+                    Some(true) => return Ok(true),
+                    Some(false) => continue,
+                    None => return Ok(false),
+                },
+            };
+            if !posted {
+                match self.post(t, op, job, slot) {
+                    Start::Later => return Ok(false),
+                    Start::Failed(status) => return Err(status),
+                    Start::Started => {}
+                }
+            }
+            match (stand(flag), &mut job.stage) {
+                (Stand::Failed(status), _) => return Err(status),
+                (Stand::Pending, Stage::Data { posted })
+                | (Stand::Pending, Stage::Request { posted })
+                | (Stand::Pending, Stage::Fetch { posted }) => {
+                    *posted = true;
+                    return Ok(false);
+                }
+                (Stand::Done, stage @ Stage::Data { .. }) => {
+                    *stage = Stage::Request { posted: false };
+                }
+                (Stand::Done, stage @ Stage::Request { .. }) => *stage = Stage::Reply,
+                (Stand::Done, Stage::Fetch { .. }) => {
+                    if let Some(bounce) = &job.bounce {
+                        let side = fetched(op);
+                        // SAFETY: the piece is in the buffer; the destination is good for the whole.
+                        let written = unsafe { side.write(job.offset, bounce.pointer(), job.len) };
+                        if let Err(error) = written {
+                            op.failed_copy(error);
+                        }
+                    }
+                    return Ok(true);
+                }
+                (_, Stage::Reply) => {}
+            }
+        }
+    }
+
+    /// Posts what the stage sends or fetches.
+    fn post(&self, t: &Transport, op: &Op, job: &Job, slot: usize) -> Start {
+        let flag = self.slot_flag(slot);
+        let data = self.at(self.plan.data(self.lane, slot));
+        let bounce = job.bounce.as_ref().map(Bounce::pointer);
+        // SAFETY: the buffers, the bounce buffer and the caller's own stay until the job is over; the
+        // target's addresses are this lane's.
+        unsafe {
+            match job.stage {
+                Stage::Data { .. } => {
+                    let from = op.local.host(job.offset).or(bounce);
+                    let Some(from) = from else {
+                        return Start::Failed(Status::ERROR);
+                    };
+                    t.wire_put(self.endpoint, from, data, &self.mailbox, job.len, flag)
+                }
+                Stage::Request { .. } => {
+                    let from = (&raw const (*self.buffers.as_ptr()).requests[slot]).cast();
+                    let at = self.at(self.plan.request(self.lane, slot));
+                    t.wire_put(self.endpoint, from, at, &self.mailbox, job.bytes, flag)
+                }
+                Stage::Fetch { .. } => {
+                    let Some(into) = fetched(op).host(job.offset).or(bounce) else {
+                        return Start::Failed(Status::ERROR);
+                    };
+                    t.wire_get(self.endpoint, into, data, &self.mailbox, job.len, flag)
+                }
+                Stage::Reply => Start::Started,
+            }
+        }
+    }
+
+    fn next_slot(&self) -> usize {
+        (self.number + 1) as usize % SLOTS
+    }
+
+    /// Whether another piece of this operation would only push those under way out of the cache.
+    fn is_full(&self, op: &Op) -> bool {
+        let under_way: usize = self.jobs.iter().flatten().map(|job| job.len).sum();
+        under_way > 0 && under_way + op.piece(self.piece) > UNDER_WAY
+    }
+
+    /// Whether replies are worth a get, which costs the target as much as a small request: where no
+    /// piece can be begun before one has come, or nothing else is left to wait for.
+    fn wants_replies(&self) -> bool {
+        let waits = |job: &Job| job.stage == Stage::Reply;
+        let mut jobs = self.jobs.iter().flatten();
+        let oldest = jobs.clone().min_by_key(|job| job.number);
+        let blocked = !self.waiting.is_empty() && oldest.is_some_and(waits);
+        blocked || (oldest.is_some() && jobs.all(waits))
+    }
+
+    /// Looks for the reply: none yet, or whether the job is over with it.
+    fn replied(&self, op: &mut Op, job: &mut Job, slot: usize) -> Option<bool> {
+        if self.polling {
+            // The replies are being written.
+            return None;
+        }
+        // SAFETY: no get of the replies is under way.
+        let replies = unsafe { &(*self.buffers.as_ptr()).replies };
+        let (status, result) = open_reply(job.number, &replies[slot * REPLY..(slot + 1) * REPLY])?;
+        if status < 0 {
+            op.fail(Status(status), || {
+                String::from("the owner of the device memory refused it, or could not copy")
+            });
+            return Some(true);
+        }
+        let fetches = matches!(op.action, Action::Get | Action::Atomic { fetch: true, .. });
+        if !fetches {
+            return Some(true);
+        }
+        if job.len > 8 {
+            job.stage = Stage::Fetch { posted: false };
+            return Some(false);
+        }
+        let bytes = result.to_ne_bytes();
+        // SAFETY: at most 8 bytes; the destination is good for the whole.
+        if let Err(error) = unsafe { fetched(op).write(job.offset, bytes.as_ptr(), job.len) } {
+            op.failed_copy(error);
+        }
+        Some(true)
+    }
+
+    /// Reads the replies while some are waited for.
+    fn look(&mut self, t: &Transport) -> usize {
+        // SAFETY: flags are only touched as atomics.
+        let flag = unsafe { &(*self.buffers.as_ptr()).polling };
+        if self.polling {
+            match stand(flag) {
+                Stand::Pending => return 0,
+                Stand::Done => self.polling = false,
+                Stand::Failed(status) => {
+                    self.polling = false;
+                    return self.to(State::Dead(status));
+                }
+            }
+            return 0;
+        }
+        if !self.wants_replies() {
+            return 0;
+        }
+        let at = self.at(self.plan.reply(self.lane, 0));
+        // SAFETY: the buffers stay; the replies are this lane's.
+        let start = unsafe {
+            let into = (&raw mut (*self.buffers.as_ptr()).replies).cast();
+            t.wire_get(
+                self.endpoint,
+                into,
+                at,
+                &self.mailbox,
+                SLOTS * REPLY * 8,
+                flag,
+            )
+        };
+        match start {
+            Start::Started => self.polling = stand(flag) == Stand::Pending,
+            Start::Later => {}
+            Start::Failed(status) => return self.to(State::Dead(status)),
+        }
+        0
+    }
+}
+
+/// Where the result of an operation goes.
+fn fetched(op: &Op) -> &Side {
+    match op.action {
+        Action::Atomic { .. } => &op.result,
+        _ => &op.local,
+    }
+}

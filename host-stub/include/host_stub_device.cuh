@@ -3,30 +3,36 @@
  * The device's side of the ring of commands: a kernel puts, gets, updates and flushes windows of the
  * host, whose proxy does it (host_stub::device::Proxy). The layout is that of host_stub::device::Ring.
  *
- * The host makes the ring, maps its memory for the device (cuMemHostRegister with
- * CU_MEMHOSTREGISTER_DEVICEMAP, cuMemHostGetDevicePointer) and passes the pointer to the kernel. Only
- * one thread at a time need submit a command; any number may. Buffers are device pointers or locations
- * from encode_location, and stay untouched until a flush of their target is done.
+ * The host makes the ring, maps its memory for the device (host_stub::device::CudaRing) and passes the
+ * pointer to the kernel. Any number of threads may submit, all of one device: its atomics on host memory
+ * are atomic among its own threads only. Buffers are device pointers or locations from encode_location,
+ * and stay untouched until a flush of their target is done. What other threads wrote there comes before
+ * a command if they synchronised with the thread that submits it. Needs compute capability 7.0.
  *
- * Without CUDA (no __CUDACC__) the same compiles for a thread of the host, which is how it is tested.
+ * Without CUDA (neither __CUDACC__ nor __CUDA__) the same compiles for a thread of the host, which is how it is tested.
  */
 #ifndef HOST_STUB_DEVICE_CUH
 #define HOST_STUB_DEVICE_CUH
 
 #include <stdint.h>
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__CUDA__)
+#ifndef __device__ /* Clang without CUDA's headers */
+#define __device__ __attribute__((device))
+#endif
 #define HOST_STUB_FN __device__ static inline
 HOST_STUB_FN unsigned long long host_stub_draw(unsigned long long *at) {
-    return atomicAdd_system(at, 1ULL);
+    unsigned long long value;
+    asm volatile("atom.relaxed.sys.add.u64 %0, [%1], 1;" : "=l"(value) : "l"(at) : "memory");
+    return value;
 }
 HOST_STUB_FN unsigned long long host_stub_load(const unsigned long long *at) {
     unsigned long long value;
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
     return value;
 }
 HOST_STUB_FN void host_stub_store(unsigned long long *at, unsigned long long value) {
-    asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(at), "l"(value) : "memory");
+    asm volatile("st.release.sys.u64 [%0], %1;" : : "l"(at), "l"(value) : "memory");
 }
 #else
 #define HOST_STUB_FN static inline

@@ -9,7 +9,7 @@ use plugin_api::{Status, ThreadLevel};
 use crate::bootstrap::{self, Bootstrap, BootstrapError};
 use crate::comm::{CommError, Hooks, Registry};
 use crate::crt::{self, Level, Runtime, RuntimeError};
-use crate::device::{Devices, LEVEL, Level as DeviceLevel, PRETENDED, Support};
+use crate::device::{CUDA, Devices, LEVEL, Level as DeviceLevel, PRETENDED, Support};
 use crate::loader::{
     self, Component, EndpointRef, Failure, HostServices, LoadError, Plugin, Transport,
     TransportError,
@@ -483,6 +483,13 @@ pub(crate) fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devi
             tracing::warn!("{error}");
             break;
         }
+    }
+    // Not beside pretended ones, whose copy functions the transport uses for all.
+    if pretended == 0 && params.declare(&CUDA)?.as_bool().unwrap_or(true) {
+        devices
+            .add_cuda()
+            .inspect_err(|error| tracing::warn!("{error}"))
+            .ok();
     }
     Ok(Arc::new(devices))
 }

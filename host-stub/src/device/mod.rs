@@ -9,6 +9,8 @@
 //!
 //! The host looks only where it knows of a device at all.
 
+mod cuda;
+mod error;
 mod level;
 mod location;
 mod openmp;
@@ -16,13 +18,18 @@ mod pretended;
 mod proxy;
 mod registry;
 mod ring;
+mod table;
 
+pub use cuda::CUDA;
+#[cfg(feature = "cuda")]
+pub use cuda::CudaRing;
+pub use error::{DeviceError, TransportErrorText};
 pub use level::{LEVEL, Level, Support};
 pub use location::{HOST, Location, MAX_DEVICES, decode_location};
 pub use openmp::{omp_target_location, omp_target_pointer};
 pub use pretended::{PRETENDED, PretendedMemory};
 pub use proxy::Proxy;
-pub use registry::{Device, DeviceBuffer, DeviceError, Devices, Lookup};
+pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 
 pub(crate) use location::is_encoded;

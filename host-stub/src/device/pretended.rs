@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::{IoVec, OverrideOps, hmem_iface};
 
-use super::registry::{Device, DeviceBuffer, DeviceError, Devices};
+use super::error::DeviceError;
+use super::registry::{Device, DeviceBuffer, Devices};
 
 /// How many devices a job pretends to have.
 pub static PRETENDED: Declaration = Declaration::new(

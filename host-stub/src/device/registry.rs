@@ -1,13 +1,14 @@
 //! The devices of a process, and what memory they have.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use plugin_api::{Access, Handle, IoVec, OverrideOps, Status};
 
+use super::error::DeviceError;
 use super::location::{HOST, Location, MAX_DEVICES, encode};
-use crate::loader::{Registration, Transport, TransportError};
+use super::table::{Allocate, Entry, Known, Mapping, Seen, Table};
+use crate::loader::{Registration, Transport};
 
 /// A device, as its owner describes it to the host.
 #[derive(Clone, Debug)]
@@ -22,8 +23,29 @@ pub struct Device {
     pub starts: bool,
 }
 
-/// Finds the device of a pointer that the host was not told of, or none.
-pub type Lookup = Box<dyn Fn(u64) -> Option<Location> + Send + Sync>;
+/// Finds out about pointers that the host was not told of.
+pub trait Lookup: Send + Sync {
+    /// Where a pointer's memory is; `None` for memory of no device that this knows.
+    fn location(&self, pointer: u64) -> Option<Location>;
+
+    /// The allocation that a device pointer lies in, which the host then registers for its transfers;
+    /// `None` if that cannot be said, and the host copies itself.
+    fn allocation(&self, pointer: u64) -> Option<Allocation> {
+        let _ = pointer;
+        None
+    }
+}
+
+/// Memory that was allocated at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Its first byte.
+    pub base: u64,
+    /// Bytes.
+    pub len: usize,
+    /// Another for every allocation, so that one that took another's place is told from it.
+    pub id: u64,
+}
 
 /// Memory of a device, for as long as this lives.
 pub trait DeviceBuffer: Send + Sync {
@@ -37,77 +59,6 @@ pub trait DeviceBuffer: Send + Sync {
     }
 }
 
-/// Why something about a device was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceError {
-    /// Nobody told the host of it.
-    #[error("device {0}: the host knows of {1} device(s)")]
-    NoSuchDevice(i32, usize),
-    /// As many as there may be.
-    #[error("a device more than {MAX_DEVICES} cannot be told apart from the others")]
-    TooMany,
-    /// The device has no memory for that host pointer.
-    #[error("{pointer:#x}: device {device} has no memory for it{found}")]
-    NotThere {
-        /// The pointer.
-        pointer: u64,
-        /// The device.
-        device: i32,
-        /// Where it is instead, for people.
-        found: String,
-    },
-    /// Part of it is elsewhere.
-    #[error("{len} B at {base:#x} lie on device {device} only in part")]
-    Straddles {
-        /// First byte.
-        base: u64,
-        /// Bytes.
-        len: usize,
-        /// The device of the first byte, or of another.
-        device: i32,
-    },
-    /// Memory that is known already.
-    #[error("{len} B at {base:#x} overlap memory that is known already")]
-    Overlap {
-        /// First byte.
-        base: u64,
-        /// Bytes.
-        len: usize,
-    },
-    /// The transport refused.
-    #[error(transparent)]
-    Transport(#[from] TransportErrorText),
-    /// The device has no way to allocate that the host knows of.
-    #[error("device {0} ({1}): {2}")]
-    NoMemory(i32, String, String),
-}
-
-/// A refusal of the transport, as text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct TransportErrorText(String);
-
-impl From<TransportError> for DeviceError {
-    fn from(error: TransportError) -> Self {
-        DeviceError::Transport(TransportErrorText(error.to_string()))
-    }
-}
-
-/// Memory that the host was told of.
-struct Known {
-    len: usize,
-    device: i32,
-    /// For local buffers; made when first used.
-    registration: OnceLock<Registration>,
-}
-
-/// A host range that is mapped on a device.
-struct Mapping {
-    len: usize,
-    device: i32,
-    address: u64,
-}
-
 /// A buffer that a call found on a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
@@ -115,22 +66,6 @@ pub(crate) struct Found {
     pub(crate) address: u64,
     /// For the transport; NULL where the host must copy, because the memory is nobody's that it knows.
     pub(crate) handle: *mut Handle,
-}
-
-type Allocate = Box<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> + Send + Sync>;
-
-struct Entry {
-    device: Device,
-    allocate: Option<Allocate>,
-}
-
-#[derive(Default)]
-struct Table {
-    devices: Vec<Entry>,
-    /// By their first bytes; they do not overlap.
-    known: BTreeMap<u64, Known>,
-    mapped: BTreeMap<u64, Mapping>,
-    lookups: Vec<Lookup>,
 }
 
 /// The devices of one process. Any thread may call.
@@ -186,7 +121,7 @@ impl Devices {
     }
 
     /// Has the host ask for pointers that it was not told of.
-    pub fn add_lookup(&self, lookup: Lookup) {
+    pub fn add_lookup(&self, lookup: Box<dyn Lookup>) {
         self.table().lookups.push(lookup);
         self.present.store(true, Ordering::Relaxed);
     }
@@ -340,27 +275,19 @@ impl Devices {
             return Ok(Err(address));
         }
         let device = self.device(location.device)?;
-        let table = self.table();
+        let mut table = self.table();
         table.whole(address, location, len)?;
         let handle = match table.known_at(address) {
-            None => std::ptr::null_mut(),
             Some((base, known)) => match known.registration.get() {
                 Some(registration) => registration.handle_ptr(),
                 None => {
-                    let base = std::ptr::with_exposed_provenance_mut(base as usize);
-                    let transport = self.transport()?;
-                    // SAFETY: the memory stays until it is forgotten, which ends the registration.
-                    let made = unsafe {
-                        transport.register_hmem(
-                            base,
-                            known.len,
-                            Access::LOCAL_WRITE,
-                            device.iface,
-                            device.number,
-                        )
-                    }?;
+                    let made = self.register(base, known.len, &device)?;
                     known.registration.get_or_init(|| made).handle_ptr()
                 }
+            },
+            None => match table.allocation(address) {
+                None => std::ptr::null_mut(),
+                Some(allocation) => self.seen(&mut table, allocation, &device)?,
             },
         };
         Ok(Ok(Found {
@@ -368,6 +295,54 @@ impl Devices {
             address,
             handle,
         }))
+    }
+
+    fn register(
+        &self,
+        base: u64,
+        len: usize,
+        device: &Device,
+    ) -> Result<Registration, DeviceError> {
+        let base = std::ptr::with_exposed_provenance_mut(base as usize);
+        let (iface, number) = (device.iface, device.number);
+        let transport = self.transport()?;
+        let access = Access::LOCAL_WRITE;
+        // SAFETY: the memory stays until it is forgotten, which ends the registration; or its owner
+        // keeps it as long as calls use it, and a lookup says when another took its place.
+        Ok(unsafe { transport.register_hmem(base, len, access, iface, number) }?)
+    }
+
+    /// The handle of an allocation that a lookup found, registered when it is first seen.
+    fn seen(
+        &self,
+        table: &mut Table,
+        allocation: Allocation,
+        device: &Device,
+    ) -> Result<*mut Handle, DeviceError> {
+        let Allocation { base, len, .. } = allocation;
+        if let Some(seen) = table.seen.get(&base)
+            && seen.allocation == allocation
+        {
+            return Ok(seen.registration.handle_ptr());
+        }
+        // Those whose place it took are gone.
+        let gone: Vec<u64> = table
+            .seen
+            .iter()
+            .filter(|(at, s)| **at < base + len as u64 && **at + s.allocation.len as u64 > base)
+            .map(|(at, _)| *at)
+            .collect();
+        for at in gone {
+            table.seen.remove(&at);
+        }
+        let registration = self.register(base, len, device)?;
+        let handle = registration.handle_ptr();
+        let seen = Seen {
+            allocation,
+            registration,
+        };
+        table.seen.insert(base, seen);
+        Ok(handle)
     }
 
     /// Memory of a device, from whoever gives it out.
@@ -409,80 +384,6 @@ impl Devices {
             Ok(())
         } else {
             Err(n)
-        }
-    }
-}
-
-impl Table {
-    fn known_at(&self, address: u64) -> Option<(u64, &Known)> {
-        let (base, known) = self.known.range(..=address).next_back()?;
-        (address - base < known.len as u64).then_some((*base, known))
-    }
-
-    fn location(&self, pointer: u64) -> Location {
-        if let Some((_, known)) = self.known_at(pointer) {
-            return Location {
-                device: known.device,
-                address: pointer,
-            };
-        }
-        if let Some((host, m)) = self.mapped.range(..=pointer).next_back()
-            && pointer - host < m.len as u64
-        {
-            return Location {
-                device: m.device,
-                address: m.address + (pointer - host),
-            };
-        }
-        let host = Location {
-            device: HOST,
-            address: pointer,
-        };
-        self.lookups
-            .iter()
-            .find_map(|lookup| lookup(pointer))
-            .unwrap_or(host)
-    }
-
-    /// Refuses a range of which the first byte is somewhere else than another.
-    fn whole(&self, pointer: u64, location: Location, len: usize) -> Result<(), DeviceError> {
-        let Some(last) = len.checked_sub(1) else {
-            return Ok(());
-        };
-        let straddles = DeviceError::Straddles {
-            base: pointer,
-            len,
-            device: location.device,
-        };
-        let Some(end) = location.address.checked_add(last as u64) else {
-            // A length that is none is no question of where.
-            return match location.device {
-                HOST => Ok(()),
-                _ => Err(straddles),
-            };
-        };
-        match self.known_at(location.address) {
-            Some((base, known)) if location.device != HOST => {
-                if known.device == location.device && end - base < known.len as u64 {
-                    Ok(())
-                } else {
-                    Err(straddles)
-                }
-            }
-            _ if location.device == HOST => {
-                // Host memory that runs into a device's.
-                let next = self.known.range(pointer..=pointer + last as u64).next();
-                match next {
-                    Some((_, known)) => Err(DeviceError::Straddles {
-                        base: pointer,
-                        len,
-                        device: known.device,
-                    }),
-                    None => Ok(()),
-                }
-            }
-            // Memory that only a lookup knows.
-            _ => Ok(()),
         }
     }
 }

@@ -1,8 +1,12 @@
-//! Device memory, on a pretended device: the window suite over windows there and with buffers there,
+//! Device memory, on the machine's first device, or on a pretended one where there is none: the window suite over windows there and with buffers there,
 //! and what is particular to devices.
 
 mod buffer;
 mod cases;
+#[cfg(feature = "cuda")]
+mod kernel;
+mod mistakes;
+mod started;
 
 use crate::job::Job;
 use crate::win::Info;

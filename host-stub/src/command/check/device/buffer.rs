@@ -6,7 +6,7 @@ use plugin_api::{IoVec, hmem_iface};
 
 use super::DEVICE;
 use crate::command::check::case::Failure;
-use crate::device::{DeviceBuffer as _, DeviceError, Devices, PretendedMemory};
+use crate::device::{DeviceBuffer as Memory, DeviceError, Devices};
 
 /// How calls are told where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ enum Way {
 
 /// Memory on the device, as long as this lives.
 pub(in crate::command::check) struct DeviceBuffer {
-    memory: PretendedMemory,
+    memory: Box<dyn Memory>,
     devices: Arc<Devices>,
     way: Way,
     /// Stands for the host's copy of a mapped variable; never touched.
@@ -35,7 +35,7 @@ impl DeviceBuffer {
         len: usize,
         turn: usize,
     ) -> Result<DeviceBuffer, Failure> {
-        let memory = PretendedMemory::new(len)?;
+        let memory = devices.allocate(DEVICE, len)?;
         devices.add_memory(DEVICE, memory.base(), memory.len())?;
         let buffer = DeviceBuffer {
             way: [Way::Pointer, Way::Encoded, Way::Marked][turn % 3],

@@ -1,0 +1,126 @@
+//! Mistakes about device memory, and copies that fail: each fails its own call, and the others go on.
+
+use plugin_api::{HmemInfo, hmem_iface};
+
+use super::cases::{at, bytes, say, target};
+use super::{DEVICE, DeviceBuffer};
+use crate::command::check::case::{Context, Outcome, ensure, same};
+use crate::device::{HOST, PretendedMemory};
+use crate::win::{Assertion, Info, WinError, Window};
+
+/// Windows whose info says something else than their memory is.
+pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let mut host = vec![0u64; 8];
+    let base: *mut u8 = host.as_mut_ptr().cast();
+    let memory = devices.allocate(DEVICE, 64)?;
+    devices.add_memory(DEVICE, memory.base(), memory.len())?;
+    for (base, device) in [(base, DEVICE), (at(memory.base()), HOST), (base, 99)] {
+        let info = Info::new().with_device(device);
+        // SAFETY: the memory lives; the window is refused.
+        let made = unsafe { Window::create_with(context.job, base, 64, 1, &info) };
+        let refused =
+            matches!(&made, Err(WinError::Creation { reason, .. }) if reason.contains("device"));
+        ensure(refused, || format!("device_num {device} gave {made:?}"))?;
+    }
+    let info = Info::new().with_device(99);
+    let made = Window::allocate_with(context.job, 64, 1, &info);
+    ensure(made.is_err(), || String::from("device 99 gave memory"))?;
+    let made = Window::allocate_shared(context.job, 64, 1, &Info::new().with_device(DEVICE));
+    ensure(made.is_err(), || {
+        String::from("device memory was shared between processes")
+    })?;
+    devices.forget_memory(memory.base());
+    Ok(())
+}
+
+/// Buffers that run out of the device's memory, or into it.
+pub(super) fn straddling(context: &Context<'_>) -> Outcome {
+    let buffer = DeviceBuffer::new(context.job.devices(), 4096, 0)?;
+    let window = context.window;
+    let layout = bytes(64);
+    window.fence(Assertion::empty())?;
+    for offset in [4096 - 63, -63i64 as usize] {
+        let pointer = buffer.pointer(0)?.wrapping_add(offset);
+        // SAFETY: refused before anything is touched.
+        let put = unsafe { window.put(pointer, &layout, target(context.rank, 0, &layout)) };
+        ensure(matches!(put, Err(WinError::BadArgument { .. })), || {
+            format!("a buffer that straddles was taken: {put:?}")
+        })?;
+    }
+    Ok(window.fence(Assertion::empty())?)
+}
+
+/// A copy function that answers fewer bytes, more bytes or an error fails its operation alone.
+pub(super) fn failing(context: &Context<'_>) -> Outcome {
+    let info = context.job.transport().query_hmem(hmem_iface::CUDA);
+    if info.is_some_and(|info| info.overrides == HmemInfo::NONE) {
+        say(
+            context,
+            "the device's own copy functions do not answer wrongly",
+        );
+        return Ok(());
+    }
+    let window = context.allocate(256, 1)?;
+    let buffer = DeviceBuffer::new(context.job.devices(), 256, 0)?;
+    let layout = bytes(64);
+    let own = target(context.rank, 0, &layout);
+    buffer.write(0, &[7; 64])?;
+    window.lock_all(Assertion::empty())?;
+    for lie in [1, -1, i64::from(-libc::EIO), i64::from(-libc::ENOSYS)] {
+        PretendedMemory::misbehave(lie);
+        // SAFETY: the buffer lives until the flush.
+        let put = unsafe { window.put(buffer.pointer(0)?, &layout, own) };
+        let done = put.and_then(|()| window.flush(context.rank));
+        PretendedMemory::misbehave(0);
+        ensure(done.is_err(), || {
+            format!("a put succeeded with a copy function that answers {lie} off")
+        })?;
+        // SAFETY: likewise.
+        unsafe { window.put(buffer.pointer(0)?, &layout, own) }?;
+        window.flush(context.rank)?;
+    }
+    window.unlock_all()?;
+    let mut found = [0; 64];
+    window.read_local(0, &mut found)?;
+    same("after the failures", &found, &[7; 64])?;
+    context.meet()?;
+    Ok(window.free()?)
+}
+
+/// Memory that went while a window had it: operations on it fail, others go on.
+pub(super) fn freed(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let memory = devices.allocate(DEVICE, 4096)?;
+    let base = memory.base();
+    devices.add_memory(DEVICE, base, memory.len())?;
+    let info = Info::new().with_device(DEVICE);
+    // SAFETY: the memory goes before the window, which is what is tried: only copy functions, which
+    // find it gone, reach for it.
+    let window = unsafe { Window::create_with(context.job, at(base), 4096, 1, &info) }?;
+    let next = (context.rank + 1) % context.size;
+    context.meet()?;
+    drop(memory);
+    context.meet()?;
+    window.lock_all(Assertion::empty())?;
+    let (source, layout) = ([1u8; 8], bytes(8));
+    // SAFETY: the buffer lives until the flush.
+    let put = unsafe { window.put(source.as_ptr(), &layout, target(next, 0, &layout)) };
+    let done = put.and_then(|()| window.flush(next));
+    ensure(done.is_err(), || {
+        String::from("a put to memory that is gone succeeded")
+    })?;
+    window.unlock_all()?;
+    context.meet()?;
+    window.free()?;
+    devices.forget_memory(base);
+    context.window.lock_all(Assertion::empty())?;
+    let place = context.region(context.rank) as u64;
+    // SAFETY: likewise.
+    unsafe {
+        let own = target(next, place, &layout);
+        context.window.put(source.as_ptr(), &layout, own)?;
+    }
+    context.window.unlock_all()?;
+    context.meet()
+}

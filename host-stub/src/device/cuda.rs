@@ -1,0 +1,323 @@
+//! The CUDA devices of this machine, through the driver's library if there is one: which there are,
+//! memory of theirs for windows, where a pointer's memory is, and host memory that their kernels can
+//! write. Copies are the transport's affair.
+
+use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
+
+/// Whether CUDA devices are looked for.
+pub static CUDA: Declaration = Declaration::new("host_cuda", Kind::Bool, Value::Bool(true))
+    .help(
+        "Looks for the CUDA devices of this machine; where there are some, each call's buffers are \
+         looked up with the driver",
+    )
+    .level(ParamLevel::TUNER_DETAIL);
+
+#[cfg(feature = "cuda")]
+mod driver {
+    use std::ffi::{CStr, c_char};
+    use std::sync::Arc;
+
+    use cudarc::driver::sys::{
+        self, CUcontext, CUdevice_attribute, CUmemorytype, CUpointer_attribute, CUresult,
+    };
+    use plugin_api::hmem_iface;
+
+    use crate::device::error::DeviceError;
+    use crate::device::location::Location;
+    use crate::device::registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
+    use crate::device::ring::Ring;
+
+    /// What the driver answered, as an error that names the call.
+    fn done(call: &str, result: CUresult) -> Result<(), String> {
+        match result {
+            CUresult::CUDA_SUCCESS => Ok(()),
+            other => Err(format!("{call} answered {other:?}")),
+        }
+    }
+
+    /// A device's primary context, kept as long as this lives.
+    struct Primary {
+        device: i32,
+        context: CUcontext,
+    }
+
+    // SAFETY: a token of the driver, which any thread may use.
+    unsafe impl Send for Primary {}
+    // SAFETY: as for Send.
+    unsafe impl Sync for Primary {}
+
+    impl Primary {
+        fn retain(ordinal: i32) -> Result<Primary, String> {
+            let (mut device, mut context) = (0, std::ptr::null_mut());
+            // SAFETY: both receive an answer.
+            unsafe {
+                done("cuDeviceGet", sys::cuDeviceGet(&mut device, ordinal))?;
+                let retained = sys::cuDevicePrimaryCtxRetain(&mut context, device);
+                done("cuDevicePrimaryCtxRetain", retained)?;
+            }
+            Ok(Primary { device, context })
+        }
+
+        /// Runs `work` with the context current on this thread.
+        fn within<T>(&self, work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+            // SAFETY: a context that is retained.
+            let pushed = unsafe { sys::cuCtxPushCurrent_v2(self.context) };
+            done("cuCtxPushCurrent", pushed)?;
+            let out = work();
+            let mut before = std::ptr::null_mut();
+            // SAFETY: takes off what was put on above.
+            let popped = unsafe { sys::cuCtxPopCurrent_v2(&mut before) };
+            done("cuCtxPopCurrent", popped).and(out)
+        }
+    }
+
+    impl Drop for Primary {
+        fn drop(&mut self) {
+            // SAFETY: retained when made.
+            let result = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+            if let Err(why) = done("cuDevicePrimaryCtxRelease", result) {
+                tracing::debug!("{why}");
+            }
+        }
+    }
+
+    /// Memory that the driver gave.
+    struct CudaMemory {
+        at: u64,
+        len: usize,
+        primary: Arc<Primary>,
+    }
+
+    impl CudaMemory {
+        /// `len` zeroed bytes.
+        fn new(primary: &Arc<Primary>, len: usize) -> Result<CudaMemory, String> {
+            let mut at = 0;
+            primary.within(|| {
+                // SAFETY: the context is current; `at` receives the address of `len` bytes.
+                unsafe {
+                    done("cuMemAlloc", sys::cuMemAlloc_v2(&mut at, len))?;
+                    let zeroed = done("cuMemsetD8", sys::cuMemsetD8_v2(at, 0, len))
+                        .and_then(|()| done("cuCtxSynchronize", sys::cuCtxSynchronize()));
+                    if zeroed.is_err() {
+                        let _ = sys::cuMemFree_v2(at);
+                    }
+                    zeroed
+                }
+            })?;
+            Ok(CudaMemory {
+                at,
+                len,
+                primary: Arc::clone(primary),
+            })
+        }
+    }
+
+    impl DeviceBuffer for CudaMemory {
+        fn base(&self) -> u64 {
+            self.at
+        }
+
+        fn len(&self) -> usize {
+            self.len
+        }
+    }
+
+    impl Drop for CudaMemory {
+        fn drop(&mut self) {
+            let freed = self.primary.within(|| {
+                // SAFETY: allocated by the driver, and freed once.
+                done("cuMemFree", unsafe { sys::cuMemFree_v2(self.at) })
+            });
+            if let Err(why) = freed {
+                tracing::warn!("{} B at {:#x}: {why}", self.len, self.at);
+            }
+        }
+    }
+
+    /// Asks the driver; numbers of devices begin at `first`.
+    struct Pointers {
+        first: i32,
+        count: i32,
+    }
+
+    /// What the driver says of an address; `None` for memory that it does not know.
+    fn ask<T: Copy>(attribute: CUpointer_attribute, address: u64, nothing: T) -> Option<T> {
+        let mut answer = nothing;
+        // SAFETY: `answer` has the attribute's type, which the callers see to.
+        let result =
+            unsafe { sys::cuPointerGetAttribute((&raw mut answer).cast(), attribute, address) };
+        (result == CUresult::CUDA_SUCCESS).then_some(answer)
+    }
+
+    impl Lookup for Pointers {
+        fn location(&self, pointer: u64) -> Option<Location> {
+            let kind: u32 = ask(
+                CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                pointer,
+                0,
+            )?;
+            // Host memory that is pinned is host memory.
+            if kind != CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
+                return None;
+            }
+            let ordinal: i32 = ask(
+                CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                pointer,
+                -1,
+            )?;
+            (0..self.count).contains(&ordinal).then_some(Location {
+                device: self.first + ordinal,
+                address: pointer,
+            })
+        }
+
+        fn allocation(&self, pointer: u64) -> Option<Allocation> {
+            let (mut base, mut len) = (0, 0);
+            // SAFETY: both receive an answer.
+            let result = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut len, pointer) };
+            if result != CUresult::CUDA_SUCCESS {
+                return None;
+            }
+            let id = ask(
+                CUpointer_attribute::CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                pointer,
+                0,
+            )?;
+            Some(Allocation { base, len, id })
+        }
+    }
+
+    /// Devices that the driver has; 0 without a driver.
+    fn count() -> i32 {
+        // SAFETY: only looks for the library.
+        if !unsafe { sys::is_culib_present() } {
+            return 0;
+        }
+        let mut count = 0;
+        // SAFETY: the library is there; `count` receives the number.
+        let counted = unsafe {
+            sys::cuInit(0) == CUresult::CUDA_SUCCESS
+                && sys::cuDeviceGetCount(&mut count) == CUresult::CUDA_SUCCESS
+        };
+        if counted { count } else { 0 }
+    }
+
+    fn name(device: i32) -> String {
+        let mut name = [0 as c_char; 256];
+        // SAFETY: room for that many bytes, of which the last stays 0.
+        let named = unsafe { sys::cuDeviceGetName(name.as_mut_ptr(), 255, device) };
+        if named != CUresult::CUDA_SUCCESS {
+            return format!("CUDA device {device}");
+        }
+        // SAFETY: ends with a 0, if nowhere else then at the end.
+        let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+        name.to_string_lossy().into_owned()
+    }
+
+    impl Devices {
+        /// Adds the CUDA devices of this machine, in the driver's order; returns how many there are.
+        pub fn add_cuda(&self) -> Result<usize, DeviceError> {
+            let count = count();
+            let mut first = None;
+            for ordinal in 0..count {
+                let (mut handle, mut maps) = (0, 0);
+                // SAFETY: both receive an answer.
+                let starts = unsafe {
+                    sys::cuDeviceGet(&mut handle, ordinal) == CUresult::CUDA_SUCCESS
+                        && sys::cuDeviceGetAttribute(
+                            &mut maps,
+                            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
+                            handle,
+                        ) == CUresult::CUDA_SUCCESS
+                        && maps != 0
+                };
+                let device = Device {
+                    name: name(handle),
+                    iface: hmem_iface::CUDA,
+                    number: ordinal as u64,
+                    starts,
+                };
+                // A context costs memory of its device: made when something is wanted there.
+                let primary = std::sync::OnceLock::<Result<Arc<Primary>, String>>::new();
+                let number = self.add_with(
+                    device,
+                    Some(Box::new(move |len| {
+                        let made = primary.get_or_init(|| Primary::retain(ordinal).map(Arc::new));
+                        let memory = CudaMemory::new(made.as_ref().map_err(Clone::clone)?, len)?;
+                        Ok(Box::new(memory) as Box<dyn DeviceBuffer>)
+                    })),
+                )?;
+                first.get_or_insert(number);
+            }
+            if let Some(first) = first {
+                self.add_lookup(Box::new(Pointers { first, count }));
+            }
+            Ok(count as usize)
+        }
+    }
+
+    /// A [`Ring`] whose memory the kernels of a CUDA device can write, as long as this lives.
+    pub struct CudaRing<'a> {
+        ring: &'a Ring,
+        at: u64,
+        primary: Primary,
+    }
+
+    impl<'a> CudaRing<'a> {
+        /// Pins the ring's memory and maps it for the device with that ordinal of the driver's.
+        pub fn map(ring: &'a Ring, ordinal: i32) -> Result<CudaRing<'a>, String> {
+            let primary = Primary::retain(ordinal)?;
+            let (base, len) = ring.memory();
+            let mut at = 0;
+            primary.within(|| {
+                let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+                // SAFETY: memory of the ring, which outlives this; `at` receives the address.
+                unsafe {
+                    let pinned = sys::cuMemHostRegister_v2(base.cast(), len, flags);
+                    done("cuMemHostRegister", pinned)?;
+                    let mapped = sys::cuMemHostGetDevicePointer_v2(&mut at, base.cast(), 0);
+                    done("cuMemHostGetDevicePointer", mapped).inspect_err(|_| {
+                        let _ = sys::cuMemHostUnregister(base.cast());
+                    })
+                }
+            })?;
+            Ok(CudaRing { ring, at, primary })
+        }
+
+        /// What a kernel takes as its `host_stub_ring *`.
+        pub fn device_pointer(&self) -> u64 {
+            self.at
+        }
+    }
+
+    impl Drop for CudaRing<'_> {
+        fn drop(&mut self) {
+            let (base, _) = self.ring.memory();
+            let ended = self.primary.within(|| {
+                // SAFETY: pinned when made.
+                done("cuMemHostUnregister", unsafe {
+                    sys::cuMemHostUnregister(base.cast())
+                })
+            });
+            if let Err(why) = ended {
+                tracing::warn!("{why}");
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+mod driver {
+    use crate::device::error::DeviceError;
+    use crate::device::registry::Devices;
+
+    impl Devices {
+        /// None: this host was built without CUDA.
+        pub fn add_cuda(&self) -> Result<usize, DeviceError> {
+            Ok(0)
+        }
+    }
+}
+
+#[cfg(feature = "cuda")]
+pub use driver::CudaRing;

@@ -1,0 +1,60 @@
+//! What can be wrong about devices and their memory.
+
+use super::location::MAX_DEVICES;
+use crate::loader::TransportError;
+
+/// Why something about a device was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// Nobody told the host of it.
+    #[error("device {0}: the host knows of {1} device(s)")]
+    NoSuchDevice(i32, usize),
+    /// As many as there may be.
+    #[error("a device more than {MAX_DEVICES} cannot be told apart from the others")]
+    TooMany,
+    /// The device has no memory for that host pointer.
+    #[error("{pointer:#x}: device {device} has no memory for it{found}")]
+    NotThere {
+        /// The pointer.
+        pointer: u64,
+        /// The device.
+        device: i32,
+        /// Where it is instead, for people.
+        found: String,
+    },
+    /// Part of it is elsewhere.
+    #[error("{len} B at {base:#x} lie on device {device} only in part")]
+    Straddles {
+        /// First byte.
+        base: u64,
+        /// Bytes.
+        len: usize,
+        /// The device of the first byte, or of another.
+        device: i32,
+    },
+    /// Memory that is known already.
+    #[error("{len} B at {base:#x} overlap memory that is known already")]
+    Overlap {
+        /// First byte.
+        base: u64,
+        /// Bytes.
+        len: usize,
+    },
+    /// The transport refused.
+    #[error(transparent)]
+    Transport(#[from] TransportErrorText),
+    /// The device has no way to allocate that the host knows of.
+    #[error("device {0} ({1}): {2}")]
+    NoMemory(i32, String, String),
+}
+
+/// A refusal of the transport, as text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TransportErrorText(String);
+
+impl From<TransportError> for DeviceError {
+    fn from(error: TransportError) -> Self {
+        DeviceError::Transport(TransportErrorText(error.to_string()))
+    }
+}

@@ -34,6 +34,15 @@ fn main() {
     program(&out.join("host"), &[]);
     program(&out.join("host-future"), &["FUTURE"]);
     compile("c/device.c", &out.join("device"), &[], &[], &["-ldl"]);
+    println!("cargo::rerun-if-changed=../host-stub/cuda");
+    let library = ["-shared", "-fPIC", "-I", "../host-stub/include"];
+    compile(
+        "c/fake_cuda.c",
+        &out.join("libcuda-fake.so"),
+        &[],
+        &library,
+        &[],
+    );
     plugin(&out.join("libbtl_cma.so"), &[]);
     plugin(&out.join("libbtl_cma-FUTURE.so"), &["FUTURE"]);
     for bad in BAD {

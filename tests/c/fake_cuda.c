@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A fake of CUDA's driver library, for machines without a GPU: the functions of libcuda.so that this
+ * project calls, over memory that faults when it is touched at its address. It shows that the calls
+ * are made, in an order and from a state that the real driver would take; it is no GPU, and says
+ * nothing of speed or of what the real driver does beyond its manual. Stricter than the real one:
+ *
+ * - Copies run when their stream is synchronised, not before.
+ * - A call that wants a context fails unless one is current; a stream works in its own context only.
+ * - Addresses in no allocation are refused, and so is a copy that runs out of one.
+ * - A kernel is the one of host-stub/cuda/started.cu, compiled for the host, on a thread of its own.
+ * - A context left current, a host range left pinned, or an allocation left, is said at exit; then the
+ *   process ends with status 90.
+ *
+ * FAKE_CUDA_DEVICES is the number of devices, 1 without it.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fake_cuda.h"
+#include "../../host-stub/cuda/started.cu"
+
+#define DEVICES_MOST 16
+#define STACK_MOST 16
+
+/* A context: the primary one of a device, retained some times. */
+struct CUctx_st {
+    int device;
+    int retained;
+};
+
+/* A copy that a stream has yet to do. */
+struct copy {
+    struct copy *next;
+    CUdeviceptr to, from;
+    size_t size;
+};
+
+struct CUstream_st {
+    struct CUctx_st *context;
+    struct copy *first, **last;
+    /* The kernel, if one was launched, and whether it is over. */
+    int launched, over;
+    pthread_t thread;
+    host_stub_ring *ring;
+    unsigned target;
+    unsigned long long local, *answers;
+};
+
+struct CUmod_st {
+    int loaded;
+};
+
+static struct CUmod_st only_module;
+
+/* Memory of a device: what the program sees, and what the copies reach. */
+struct allocation {
+    struct allocation *next;
+    char *seen, *reached;
+    size_t size, mapped;
+    unsigned long long id;
+    struct CUctx_st *context;
+};
+
+struct pinned {
+    struct pinned *next;
+    char *base;
+    size_t size;
+    int mapped;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int initialised, streams;
+static struct CUctx_st contexts[DEVICES_MOST];
+static struct allocation *allocations;
+static struct pinned *pins;
+static unsigned long long ids;
+static unsigned long long counts[3]; /* allocations, copies, pinned ranges */
+static __thread struct CUctx_st *stack[STACK_MOST];
+static __thread int depth;
+
+static int devices(void)
+{
+    const char *text = getenv("FAKE_CUDA_DEVICES");
+    int count = text ? atoi(text) : 1;
+    return count < 0 ? 0 : count > DEVICES_MOST ? DEVICES_MOST : count;
+}
+
+static struct CUctx_st *current(void)
+{
+    return depth ? stack[depth - 1] : NULL;
+}
+
+static struct allocation *find(CUdeviceptr at)
+{
+    struct allocation *a = allocations;
+    while (a && (at < (CUdeviceptr)a->seen || at >= (CUdeviceptr)a->seen + a->size))
+        a = a->next;
+    return a;
+}
+
+/* What is wrong when the program ends. */
+__attribute__((destructor)) static void look(void)
+{
+    const char *wrong = depth ? "a context is still current on the last thread"
+        : pins ? "host memory is still pinned"
+        : allocations ? "memory of a device was not freed" : NULL;
+    if (initialised && getenv("FAKE_CUDA_SAY"))
+        fprintf(stderr, "fake CUDA: %llu allocations, %llu copies, %llu pinned ranges, %d streams\n",
+                counts[0], counts[1], counts[2], streams);
+    if (wrong) {
+        fprintf(stderr, "fake CUDA: at the end %s\n", wrong);
+        _exit(90);
+    }
+}
+
+CUresult cuInit(unsigned flags)
+{
+    initialised = 1;
+    return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+    if (!initialised)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    *count = devices();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    if (!initialised)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    if (ordinal < 0 || ordinal >= devices())
+        return CUDA_ERROR_INVALID_DEVICE;
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int len, CUdevice device)
+{
+    if (device < 0 || device >= devices())
+        return CUDA_ERROR_INVALID_DEVICE;
+    snprintf(name, (size_t)len, "fake CUDA device %d", device);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
+{
+    if (device < 0 || device >= devices())
+        return CUDA_ERROR_INVALID_DEVICE;
+    *value = attribute == CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY ||
+             attribute == CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    if (device < 0 || device >= devices())
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&lock);
+    contexts[device].device = device;
+    contexts[device].retained++;
+    *context = &contexts[device];
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    if (device < 0 || device >= devices() || contexts[device].retained == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    contexts[device].retained--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+    if (device < 0 || device >= devices())
+        return CUDA_ERROR_INVALID_DEVICE;
+    *flags = 0;
+    *active = contexts[device].retained > 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context)
+{
+    *context = current();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context)
+{
+    if (!context || context->retained == 0 || depth == STACK_MOST)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    stack[depth++] = context;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context)
+{
+    if (depth == 0)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *context = stack[--depth];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size)
+{
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct allocation *a = calloc(1, sizeof *a);
+    size_t mapped = (size + 4095) / 4096 * 4096;
+    int fd = memfd_create("fake-cuda", MFD_CLOEXEC);
+    if (!a || fd < 0 || ftruncate(fd, (off_t)mapped) != 0) {
+        free(a);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *a = (struct allocation){
+        .seen = mmap(NULL, mapped, PROT_NONE, MAP_SHARED, fd, 0),
+        .reached = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
+        .size = size,
+        .mapped = mapped,
+        .context = current(),
+    };
+    close(fd);
+    if (a->seen == MAP_FAILED || a->reached == MAP_FAILED) {
+        free(a);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    pthread_mutex_lock(&lock);
+    a->id = ++ids;
+    a->next = allocations;
+    allocations = a;
+    counts[0]++;
+    pthread_mutex_unlock(&lock);
+    *at = (CUdeviceptr)a->seen;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr at)
+{
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&lock);
+    struct allocation **link = &allocations, *a;
+    while ((a = *link) && (CUdeviceptr)a->seen != at)
+        link = &a->next;
+    if (a)
+        *link = a->next;
+    pthread_mutex_unlock(&lock);
+    if (!a)
+        return CUDA_ERROR_INVALID_VALUE;
+    munmap(a->seen, a->mapped);
+    munmap(a->reached, a->mapped);
+    free(a);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr at, unsigned char value, size_t size)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&lock);
+    struct allocation *a = find(at);
+    if (a && at + size <= (CUdeviceptr)a->seen + a->size) {
+        memset(a->reached + (at - (CUdeviceptr)a->seen), value, size);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    return current() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr at)
+{
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    pthread_mutex_lock(&lock);
+    struct allocation *a = find(at);
+    if (a) {
+        *base = (CUdeviceptr)a->seen;
+        *size = a->size;
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr at)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!initialised)
+        return CUDA_ERROR_NOT_INITIALIZED;
+    pthread_mutex_lock(&lock);
+    struct allocation *a = find(at);
+    if (!a)
+        result = CUDA_ERROR_INVALID_VALUE;
+    else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
+        /* As for memory of a pool, which belongs to no context, on devices of odd numbers. */
+        *(CUcontext *)data = a->context->device % 2 ? NULL : a->context;
+    else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
+    else if (attribute == CU_POINTER_ATTRIBUTE_BUFFER_ID)
+        *(unsigned long long *)data = a->id;
+    else if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+        *(int *)data = a->context->device;
+    else
+        result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+CUresult cuStreamCreate(CUstream *stream, unsigned flags)
+{
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (flags != CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE; /* the real one takes 0 too; see the note in cuda.rs */
+    struct CUstream_st *s = calloc(1, sizeof *s);
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    s->context = current();
+    s->last = &s->first;
+    __atomic_add_fetch(&streams, 1, __ATOMIC_RELAXED);
+    *stream = s;
+    return CUDA_SUCCESS;
+}
+
+/* The kernel runs on no device: a thread that calls the same source, compiled for the host. */
+static void *kernel(void *argument)
+{
+    struct CUstream_st *s = argument;
+    host_stub_started(s->ring, s->target, s->local, s->answers);
+    __atomic_store_n(&s->over, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!strstr(image, ".target sm_") || !strstr(image, ".entry host_stub_started("))
+        return CUDA_ERROR_INVALID_PTX;
+    only_module.loaded++;
+    *module = &only_module;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    if (!module || !module->loaded || strcmp(name, "host_stub_started") != 0)
+        return CUDA_ERROR_NOT_FOUND;
+    *function = (CUfunction)&only_module;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    if (!current() || !module || !module->loaded)
+        return CUDA_ERROR_INVALID_VALUE;
+    module->loaded--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                        CUstream stream, void **parameters, void **extra)
+{
+    int threads = (int)(grid_x * grid_y * grid_z * block_x * block_y * block_z);
+    if (!current() || !stream || stream->context != current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (function != (CUfunction)&only_module || threads != 1 || shared || extra || stream->launched)
+        return CUDA_ERROR_INVALID_VALUE;
+    stream->ring = *(host_stub_ring **)parameters[0];
+    stream->target = *(unsigned *)parameters[1];
+    stream->local = *(unsigned long long *)parameters[2];
+    stream->answers = *(unsigned long long **)parameters[3];
+    stream->launched = pthread_create(&stream->thread, NULL, kernel, stream) == 0;
+    return stream->launched ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+    if (!stream || stream->context != current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return stream->launched && !__atomic_load_n(&stream->over, __ATOMIC_ACQUIRE)
+        ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    if (stream->launched)
+        pthread_join(stream->thread, NULL);
+    free(stream);
+    __atomic_sub_fetch(&streams, 1, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
+
+/* Whether an end of a copy is memory of a device, whole. */
+static CUresult judge(CUdeviceptr at, size_t size, int *on_device)
+{
+    struct allocation *a = find(at);
+    *on_device = a != NULL;
+    return a && at + size > (CUdeviceptr)a->seen + a->size ? CUDA_ERROR_INVALID_VALUE
+                                                           : CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
+{
+    int to_device, from_device;
+    CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+    struct copy *copy = calloc(1, sizeof *copy);
+    if (!copy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *copy = (struct copy){.to = to, .from = from, .size = size};
+    pthread_mutex_lock(&lock);
+    if (stream && current() == stream->context &&
+        (result = judge(to, size, &to_device)) == CUDA_SUCCESS &&
+        (result = judge(from, size, &from_device)) == CUDA_SUCCESS) {
+        if (to_device || from_device) {
+            *stream->last = copy;
+            stream->last = &copy->next;
+            copy = NULL;
+        } else {
+            result = CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    free(copy);
+    return result;
+}
+
+/* Where bytes can be reached; NULL for memory of a device that is gone. */
+static char *reach(CUdeviceptr at)
+{
+    struct allocation *a = find(at);
+    return a ? a->reached + (at - (CUdeviceptr)a->seen) : (char *)(uintptr_t)at;
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    if (!stream || current() != stream->context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&lock);
+    while (stream->first) {
+        struct copy *copy = stream->first;
+        memmove(reach(copy->to), reach(copy->from), copy->size);
+        counts[1]++;
+        stream->first = copy->next;
+        free(copy);
+    }
+    stream->last = &stream->first;
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *base, size_t size, unsigned flags)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    struct pinned *pin = calloc(1, sizeof *pin);
+    if (!pin)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *pin = (struct pinned){NULL, base, size, (flags & CU_MEMHOSTREGISTER_DEVICEMAP) != 0};
+    pthread_mutex_lock(&lock);
+    for (struct pinned *p = pins; p; p = p->next)
+        if (pin->base < p->base + p->size && p->base < pin->base + size)
+            result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (result == CUDA_SUCCESS) {
+        pin->next = pins;
+        pins = pin;
+        pin = NULL;
+        counts[2]++;
+    }
+    pthread_mutex_unlock(&lock);
+    free(pin);
+    return result;
+}
+
+CUresult cuMemHostUnregister(void *base)
+{
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&lock);
+    struct pinned **link = &pins, *pin;
+    while ((pin = *link) && pin->base != base)
+        link = &pin->next;
+    if (pin)
+        *link = pin->next;
+    pthread_mutex_unlock(&lock);
+    free(pin);
+    return pin ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *at, void *base, unsigned flags)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    if (!current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    pthread_mutex_lock(&lock);
+    for (struct pinned *p = pins; p; p = p->next)
+        if (p->mapped && (char *)base >= p->base && (char *)base < p->base + p->size)
+            result = CUDA_SUCCESS;
+    pthread_mutex_unlock(&lock);
+    *at = (CUdeviceptr)base;
+    return flags ? CUDA_ERROR_INVALID_VALUE : result;
+}

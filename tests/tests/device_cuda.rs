@@ -1,0 +1,144 @@
+//! The CUDA code on machines without a GPU: over `c/fake_cuda.c`, a fake of the driver's library that is
+//! found in its place. It shows that the right calls are made in the right state, and nothing of what a
+//! GPU makes of them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use integration_tests::fixtures::{c_program, host_stub, ofi_plugin};
+use integration_tests::process::{Outcome, run};
+
+const LIMIT: Duration = Duration::from_secs(110);
+
+/// A folder in which the dynamic loader finds the fake under the name of the driver's library.
+fn place() -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-cuda");
+    std::fs::create_dir_all(&place).unwrap();
+    let library = place.join("libcuda.so");
+    // Another test may be at it: a name of our own, put in place at once.
+    let own = place.join(format!("libcuda.so.{:?}", std::thread::current().id()));
+    std::fs::copy(c_program("libcuda-fake.so"), &own).unwrap();
+    std::fs::rename(&own, &library).unwrap();
+    place
+}
+
+fn host(arguments: &[&str], devices: &str) -> Outcome {
+    run(
+        Command::new(host_stub())
+            .args(arguments)
+            .arg("--plugin")
+            .arg(ofi_plugin())
+            .env("LD_LIBRARY_PATH", place())
+            .env("FAKE_CUDA_DEVICES", devices)
+            .env("FAKE_CUDA_SAY", "1"),
+        LIMIT,
+    )
+}
+
+/// Runs tests of the device suite; gives what the fake counted.
+fn suite(provider: &str, devices: &str, only: &[&str]) -> String {
+    let check = ["check", "--np", "2", "--suite", "device"];
+    let arguments = [&check, only, &["--provider", provider]].concat();
+    let outcome = host(&arguments, devices);
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");
+    outcome.stderr
+}
+
+/// Each counter of each rank is above 0: the fake's memory was used, and bounce buffers were pinned.
+fn was_used(stderr: &str, pinned: bool) {
+    let lines: Vec<&str> = stderr
+        .lines()
+        .filter(|line| line.contains("fake CUDA: ") && line.contains(" allocations, "))
+        .filter(|line| !line.contains(" 0 allocations"))
+        .collect();
+    assert!(lines.len() >= 2, "{stderr}");
+    for line in lines {
+        assert!(!line.contains(" 0 copies"), "{line}");
+        assert_eq!(!line.contains(" 0 pinned"), pinned, "{line}");
+    }
+}
+
+/// Two devices: the memory of the second belongs to no context, as that of pools.
+#[test]
+fn device_tests_over_each_provider() {
+    for provider in ["shm", "tcp;ofi_rxm", "sockets"] {
+        was_used(&suite(provider, "2", &["--only", "device/"]), true);
+    }
+}
+
+#[test]
+fn the_window_suite_on_the_device() {
+    was_used(&suite("shm", "1", &[]), true);
+}
+
+#[test]
+fn info_names_the_devices_and_the_level() {
+    let outcome = host(&["info", "--provider", "shm"], "2");
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    for line in [
+        "fake CUDA device 0",
+        "fake CUDA device 1",
+        "level 4",
+        "CUDA: copies by the transport",
+    ] {
+        assert!(outcome.stdout.contains(line), "no {line}: {said}");
+    }
+}
+
+/// A driver without a device, and a device that is not wanted, are as no driver.
+#[test]
+fn without_a_device_there_is_level_1() {
+    for (devices, setting) in [("0", "1"), ("1", "0")] {
+        let info = ["info", "--provider", "shm", "--mca", "host_cuda", setting];
+        let outcome = host(&info, devices);
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{said}");
+        assert!(outcome.stdout.contains("level 1"), "{said}");
+        assert!(outcome.stdout.contains("no device is known"), "{said}");
+    }
+}
+
+/// The device's header compiles for a device, and the kernel that is shipped is made of it.
+#[test]
+fn the_header_compiles_for_a_device() {
+    let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("started.ptx");
+    let output = Command::new("clang++")
+        .args(["-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_70"])
+        .args(["-nocudainc", "-nocudalib", "-O2", "-S", "-Wall", "-Wextra"])
+        .args(["-Werror", "-Wno-unknown-cuda-version", "-I"])
+        .arg(stub.join("include"))
+        .arg("-o")
+        .arg(&out)
+        .arg(stub.join("cuda/started.cu"))
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => return println!("skipped: clang++ does not start: {error}"),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("No available targets") || said.contains("unable to create target") {
+        return println!("skipped: this Clang makes no code for CUDA devices");
+    }
+    assert!(output.status.success(), "{said}");
+    let made = std::fs::read_to_string(&out).unwrap();
+    let shipped = std::fs::read_to_string(stub.join("cuda/started.ptx")).unwrap();
+    // Another Clang numbers registers otherwise; what synchronises must be the same.
+    let of_memory = |ptx: &str| -> Vec<String> {
+        let of_it = |l: &&str| [".sys.", ".entry", ".target"].iter().any(|w| l.contains(w));
+        let words = |l: &str| l.split_whitespace().next().map(String::from);
+        ptx.lines().filter(of_it).filter_map(words).collect()
+    };
+    assert_eq!(of_memory(&made), of_memory(&shipped));
+    assert_eq!(made.matches("ld.acquire.sys").count(), 10, "{made}");
+}

@@ -7,7 +7,9 @@
  *   int omp_target_location(void *host_pointer, int *device, void **device_pointer);
  *   int omp_target_pointer(void *host_pointer, const int *device, void **target_pointer);
  *
- * Both return 0, or -1 where the pointer has no storage as asked.
+ * Both return 0, or -1 where the pointer has no storage as asked. Define OMP_TARGET_NO_MAPPED_PTR for a
+ * runtime without omp_get_mapped_ptr (GCC before 13, LLVM before 16): then use_device_ptr gives the
+ * address.
  */
 #include <omp.h>
 #include <stddef.h>
@@ -32,6 +34,12 @@ int omp_target_pointer(void *host_pointer, const int *device, void **target_poin
 {
     if (!omp_target_is_present(host_pointer, *device))
         return -1;
+#ifdef OMP_TARGET_NO_MAPPED_PTR
+    void *mapped = host_pointer;
+#pragma omp target data use_device_ptr(mapped) device(*device)
+    *target_pointer = mapped;
+#else
     *target_pointer = omp_get_mapped_ptr(host_pointer, *device);
+#endif
     return *target_pointer == NULL ? -1 : 0;
 }

@@ -35,6 +35,7 @@ fn main() {
     program(&out.join("host-future"), &["FUTURE"]);
     compile("c/device.c", &out.join("device"), &[], &[], &["-ldl"]);
     println!("cargo::rerun-if-changed=../host-stub/cuda");
+    println!("cargo::rerun-if-changed=../host-stub/include");
     let library = ["-shared", "-fPIC", "-I", "../host-stub/include"];
     compile(
         "c/fake_cuda.c",

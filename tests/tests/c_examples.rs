@@ -6,17 +6,45 @@
     reason = "a test reports by panicking, in its helpers too"
 )]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{c_plugin, host_library, host_stub};
+use integration_tests::fixtures::{PROVIDERS, c_plugin, host_library, host_stub, ofi_plugin};
 use integration_tests::process::run;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Compiles an example, and runs it as a job of each number of ranks.
 fn example(name: &str, ranks: &[u32]) {
+    let out = compile(name);
+    for count in ranks {
+        passes(
+            name,
+            *count,
+            &["--plugin", c_plugin("").to_str().unwrap()],
+            &out,
+        );
+    }
+}
+
+/// Runs a program as so many ranks, each of which says that it passed.
+fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
+    let outcome = run(
+        Command::new(host_stub())
+            .args(["launch", "-n", &count.to_string()])
+            .args(arguments)
+            .arg("--")
+            .arg(program),
+        LIMIT,
+    );
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{name}, {count} ranks: {said}");
+    let passed = outcome.stdout.matches("passed\n").count();
+    assert_eq!(passed, count as usize, "{name}, {count} ranks: {said}");
+}
+
+fn compile(name: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c");
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("example-{name}"));
     let library = host_library().parent().unwrap();
@@ -35,23 +63,7 @@ fn example(name: &str, ranks: &[u32]) {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {said}");
-    for count in ranks {
-        let outcome = run(
-            Command::new(host_stub())
-                .args(["launch", "-n", &count.to_string(), "--plugin"])
-                .arg(c_plugin(""))
-                .arg("--")
-                .arg(&out),
-            LIMIT,
-        );
-        let passed = outcome.stdout.matches("passed\n").count();
-        assert_eq!(
-            passed,
-            *count as usize,
-            "{name}, {count} ranks: {}",
-            outcome.transcript()
-        );
-    }
+    out
 }
 
 #[test]
@@ -62,4 +74,55 @@ fn windows_of_two_tables_side_by_side_and_a_hook() {
 #[test]
 fn communicators_collectives_and_an_overriding_layer() {
     example("collectives", &[2, 4]);
+}
+
+/// Over every provider, and a device that is pretended.
+#[test]
+fn windows_and_buffers_on_a_device() {
+    let program = compile("device");
+    for provider in PROVIDERS {
+        let plugin = ofi_plugin().to_str().unwrap();
+        let pretended = ["--mca", "host_pretended_devices", "1"];
+        let arguments = [
+            &["--plugin", plugin, "--provider", provider][..],
+            &pretended,
+        ]
+        .concat();
+        passes("device", 2, &arguments, &program);
+    }
+}
+
+/// The same in Rust.
+#[test]
+fn the_device_window_example() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(&root)
+        .args([
+            "build",
+            "--quiet",
+            "--message-format=json",
+            "-p",
+            "host-stub",
+        ])
+        .args(["--example", "device_window"])
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let program = String::from_utf8_lossy(&built.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .unwrap();
+    let outcome = run(
+        Command::new(host_stub())
+            .args(["launch", "-n", "2", "--provider", "shm", "--plugin"])
+            .arg(ofi_plugin())
+            .args(["--mca", "host_pretended_devices", "1", "--"])
+            .arg(program),
+        LIMIT,
+    );
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert_eq!(said.matches("device support level 4").count(), 2, "{said}");
 }

@@ -1391,6 +1391,95 @@ int crt_set_hooks(const struct crt_hooks_t *hooks);
 int crt_refuse_hooks(void);
 
 /**
+ * The devices that the host knows of, numbered from 0, or a negative HOST_ERR_* code.
+ */
+int host_device_count(void);
+
+/**
+ * What the host can do about devices: 1 it starts operations on host memory, 2 also on device memory,
+ * 3 devices also start operations on device memory, 4 and on host memory; or a negative HOST_ERR_* code.
+ */
+int host_device_level(void);
+
+/**
+ * Allocates memory on a device, which buffers of calls may be in until host_device_free. The pointer
+ * is the device's: the host's own loads and stores must not use it.
+ *
+ * # Safety
+ * `memory` is writable.
+ */
+int host_device_alloc(int device,
+                      size_t size,
+                      void **memory);
+
+/**
+ * Gives back what host_device_alloc gave, and sets the pointer to NULL. No call uses it any more.
+ *
+ * # Safety
+ * `memory` is writable.
+ */
+int host_device_free(void **memory);
+
+/**
+ * Copies `size` bytes of device memory to host memory, and returns when they are there.
+ *
+ * # Safety
+ * `into` is writable for `size` bytes.
+ */
+int host_device_read(void *into, void *from, size_t size);
+
+/**
+ * Copies `size` bytes of host memory to device memory, and returns when they are there.
+ *
+ * # Safety
+ * `from` is readable for `size` bytes.
+ */
+int host_device_write(void *to, const void *from, size_t size);
+
+/**
+ * Tells the host that `size` bytes at `host` are mapped at `memory` on a device, as
+ * omp_target_associate_ptr tells OpenMP; until host_device_disassociate.
+ */
+int host_device_associate(const void *host, size_t size, int device, const void *memory);
+
+/**
+ * Ends what host_device_associate said of `host`.
+ */
+int host_device_disassociate(const void *host);
+
+/**
+ * Where a pointer's memory is: its device and the address there; -1 and the pointer for host memory.
+ *
+ * # Safety
+ * `device` and `memory` are writable.
+ */
+int host_target_location(const void *pointer_,
+                         int *device,
+                         void **memory);
+
+/**
+ * The address on a device of what a pointer names: a host pointer that is mapped there, or memory of
+ * the device itself. An error where there is none.
+ *
+ * # Safety
+ * `memory` is writable.
+ */
+int host_target_pointer(const void *pointer_,
+                        int device,
+                        void **memory);
+
+/**
+ * Packs a device and the address there of what a pointer names into one pointer, which every call that
+ * takes a buffer takes in its place; -1 says host memory, of a pointer that is mapped on a device too.
+ *
+ * # Safety
+ * `encoded` is writable.
+ */
+int host_encode_location(const void *pointer_,
+                         int device,
+                         void **encoded);
+
+/**
  * As host_win_fence, with HOST_MODE_*.
  *
  * # Safety

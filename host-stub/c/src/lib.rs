@@ -16,6 +16,7 @@ pub mod coll_table;
 pub mod comm;
 pub mod comm_hooks;
 pub mod crt;
+pub mod device;
 pub mod epochs;
 pub mod error;
 mod handles;

@@ -1,0 +1,267 @@
+//! Device memory: where it is, how a call is told so, and copies. Windows on a device come from the key
+//! "device_num" of their info.
+
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use host::device::{DeviceBuffer, DeviceError, Devices, Location};
+use plugin_api::IoVec;
+
+use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
+use crate::job::job;
+
+/// Memory that host_device_alloc gave, by its first byte.
+type Given = BTreeMap<u64, (Box<dyn DeviceBuffer>, Arc<Devices>)>;
+
+fn given() -> MutexGuard<'static, Given> {
+    static GIVEN: Mutex<Given> = Mutex::new(BTreeMap::new());
+    GIVEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Error {
+        Error::argument("device", &error.to_string())
+    }
+}
+
+fn pointer<T>(call: &str, pointer: *mut T) -> Result<*mut T> {
+    if pointer.is_null() {
+        return Err(Error::argument(call, "a pointer is NULL"));
+    }
+    Ok(pointer)
+}
+
+fn address(value: u64) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(value as usize)
+}
+
+/// The devices that the host knows of, numbered from 0, or a negative HOST_ERR_* code.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_device_count() -> c_int {
+    let mut count = 0;
+    let code = guarded(|| {
+        count = job("host_device_count")?.devices().all().len() as c_int;
+        Ok(())
+    });
+    if code < 0 { code } else { count }
+}
+
+/// What the host can do about devices: 1 it starts operations on host memory, 2 also on device memory,
+/// 3 devices also start operations on device memory, 4 and on host memory; or a negative HOST_ERR_* code.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_device_level() -> c_int {
+    let mut level = 0;
+    let code = guarded(|| {
+        let support = job("host_device_level")?.device_support();
+        level = c_int::from(support.level.number());
+        Ok(())
+    });
+    if code < 0 { code } else { level }
+}
+
+/// Allocates memory on a device, which buffers of calls may be in until host_device_free. The pointer
+/// is the device's: the host's own loads and stores must not use it.
+///
+/// # Safety
+/// `memory` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_device_alloc(
+    device: c_int,
+    size: usize,
+    memory: *mut *mut c_void,
+) -> c_int {
+    guarded(|| {
+        let call = "host_device_alloc";
+        let out = pointer(call, memory)?;
+        let devices = Arc::clone(job(call)?.devices());
+        let buffer = devices.allocate(device, size)?;
+        devices.add_memory(device, buffer.base(), buffer.len())?;
+        // SAFETY: the caller vouches for it.
+        unsafe { *out = address(buffer.base()) };
+        given().insert(buffer.base(), (buffer, devices));
+        Ok(())
+    })
+}
+
+/// Gives back what host_device_alloc gave, and sets the pointer to NULL. No call uses it any more.
+///
+/// # Safety
+/// `memory` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_device_free(memory: *mut *mut c_void) -> c_int {
+    guarded(|| {
+        let call = "host_device_free";
+        let memory = pointer(call, memory)?;
+        // SAFETY: the caller vouches for it.
+        let base = unsafe { *memory } as u64;
+        let taken = given().remove(&base);
+        let (buffer, devices) =
+            taken.ok_or_else(|| Error::argument(call, "this is no memory of host_device_alloc"))?;
+        devices.forget_memory(base);
+        drop(buffer);
+        // SAFETY: likewise.
+        unsafe { *memory = std::ptr::null_mut() };
+        Ok(())
+    })
+}
+
+/// Copies one range of a device; `run` does it.
+fn copy(
+    call: &str,
+    at: *mut c_void,
+    size: usize,
+    run: impl FnOnce(&Devices, &[IoVec], &[u32]) -> std::result::Result<(), i64>,
+) -> Result {
+    let job = job(call)?;
+    let devices = job.devices();
+    let location = devices.locate(at as u64, size)?;
+    let iface = devices.device(location.device)?.iface;
+    let iov = [IoVec {
+        base: address(location.address),
+        len: size,
+    }];
+    run(devices, &iov, &[iface])
+        .map_err(|n| Error::new(HOST_ERR_TRANSPORT, format!("{call}: the copy answered {n}")))
+}
+
+/// Copies `size` bytes of device memory to host memory, and returns when they are there.
+///
+/// # Safety
+/// `into` is writable for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_device_read(
+    into: *mut c_void,
+    from: *mut c_void,
+    size: usize,
+) -> c_int {
+    guarded(|| {
+        let call = "host_device_read";
+        let into: *mut u8 = pointer(call, into)?.cast();
+        // SAFETY: the caller vouches for `into`; the runs were found to be a device's.
+        copy(call, from, size, |devices, iov, iface| unsafe {
+            devices.read(iov, iface, std::slice::from_raw_parts_mut(into, size))
+        })
+    })
+}
+
+/// Copies `size` bytes of host memory to device memory, and returns when they are there.
+///
+/// # Safety
+/// `from` is readable for `size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_device_write(
+    to: *mut c_void,
+    from: *const c_void,
+    size: usize,
+) -> c_int {
+    guarded(|| {
+        let call = "host_device_write";
+        let from: *const u8 = pointer(call, from.cast_mut())?.cast_const().cast();
+        // SAFETY: as above, with `from`.
+        copy(call, to, size, |devices, iov, iface| unsafe {
+            devices.write(iov, iface, std::slice::from_raw_parts(from, size))
+        })
+    })
+}
+
+/// Tells the host that `size` bytes at `host` are mapped at `memory` on a device, as
+/// omp_target_associate_ptr tells OpenMP; until host_device_disassociate.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_device_associate(
+    host: *const c_void,
+    size: usize,
+    device: c_int,
+    memory: *const c_void,
+) -> c_int {
+    guarded(|| {
+        let job = job("host_device_associate")?;
+        Ok(job
+            .devices()
+            .associate(host as u64, size, device, memory as u64)?)
+    })
+}
+
+/// Ends what host_device_associate said of `host`.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_device_disassociate(host: *const c_void) -> c_int {
+    guarded(|| {
+        job("host_device_disassociate")?
+            .devices()
+            .disassociate(host as u64);
+        Ok(())
+    })
+}
+
+/// Where a pointer's memory is: its device and the address there; -1 and the pointer for host memory.
+///
+/// # Safety
+/// `device` and `memory` are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_target_location(
+    pointer_: *const c_void,
+    device: *mut c_int,
+    memory: *mut *mut c_void,
+) -> c_int {
+    guarded(|| {
+        let call = "host_target_location";
+        let (device_out, out) = (pointer(call, device)?, pointer(call, memory)?);
+        let job = job(call)?;
+        let Location {
+            device,
+            address: at,
+        } = job.devices().target_location(pointer_.cast());
+        // SAFETY: the caller vouches for both.
+        unsafe {
+            *device_out = device;
+            *out = address(at);
+        }
+        Ok(())
+    })
+}
+
+/// The address on a device of what a pointer names: a host pointer that is mapped there, or memory of
+/// the device itself. An error where there is none.
+///
+/// # Safety
+/// `memory` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_target_pointer(
+    pointer_: *const c_void,
+    device: c_int,
+    memory: *mut *mut c_void,
+) -> c_int {
+    guarded(|| {
+        let call = "host_target_pointer";
+        let out = pointer(call, memory)?;
+        let at = job(call)?
+            .devices()
+            .target_pointer(pointer_.cast(), device)?;
+        // SAFETY: the caller vouches for it.
+        unsafe { *out = address(at) };
+        Ok(())
+    })
+}
+
+/// Packs a device and the address there of what a pointer names into one pointer, which every call that
+/// takes a buffer takes in its place; -1 says host memory, of a pointer that is mapped on a device too.
+///
+/// # Safety
+/// `encoded` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_encode_location(
+    pointer_: *const c_void,
+    device: c_int,
+    encoded: *mut *mut c_void,
+) -> c_int {
+    guarded(|| {
+        let call = "host_encode_location";
+        let out = pointer(call, encoded)?;
+        let value = job(call)?
+            .devices()
+            .encode_location(pointer_.cast(), device)?;
+        // SAFETY: the caller vouches for it.
+        unsafe { *out = address(value) };
+        Ok(())
+    })
+}

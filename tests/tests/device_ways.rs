@@ -1,0 +1,85 @@
+//! The ways to device memory that a provider's abilities and parameters decide on: direct where it takes
+//! registrations, fallen back where it refuses them, and who serves peers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use integration_tests::fixtures::{host_stub, lab_provider, ofi_plugin};
+use integration_tests::process::{Outcome, run};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs tests of the device suite, of which none may fail.
+fn suite(provider: &str, only: &str, environment: &[(&str, &str)]) -> Outcome {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("device-lab");
+    std::fs::create_dir_all(&place).unwrap();
+    let library = place.join("liblab-fi.so");
+    let own = place.join(format!("{:?}", std::thread::current().id()));
+    std::fs::copy(lab_provider(), &own).unwrap();
+    std::fs::rename(&own, &library).unwrap();
+    let outcome = run(
+        Command::new(host_stub())
+            .args(["check", "--np", "2", "--suite", "device", "--only", only])
+            .args(["--provider", provider, "--plugin"])
+            .arg(ofi_plugin())
+            .env("FI_PROVIDER_PATH", &place)
+            .envs(environment.iter().copied()),
+        LIMIT,
+    );
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");
+    outcome
+}
+
+const FALLEN_BACK: &str = "copies are used instead";
+const ASKED: (&str, &str) = ("OMPI_MCA_btl_ofi_hmem", "on");
+
+/// A provider that claims FI_HMEM and refuses every registration: said once by each rank, and copied.
+#[test]
+fn a_provider_that_refuses_registrations() {
+    let outcome = suite("lab", "device/", &[ASKED, ("LAB_HMEM", "1")]);
+    let said = outcome.stderr.matches(FALLEN_BACK).count();
+    assert_eq!(said, 2, "{}", outcome.transcript());
+}
+
+/// A provider that takes them, with FI_HMEM_DEVICE_ONLY and without it: nothing is refused.
+#[test]
+fn a_provider_that_takes_registrations() {
+    for device_only in ["1", "0"] {
+        let environment = [
+            ASKED,
+            ("LAB_HMEM", "1"),
+            ("LAB_HMEM_OVERRIDE", "1"),
+            ("LAB_HMEM_DEVICE_ONLY", device_only),
+        ];
+        let outcome = suite("lab", "device/", &environment);
+        assert!(
+            !outcome.stderr.contains(FALLEN_BACK),
+            "{}",
+            outcome.transcript()
+        );
+    }
+}
+
+/// With a thread of its own an owner serves without entering the library, where the provider makes
+/// progress by itself; the test of the same name finds the contrary without one.
+#[test]
+fn a_thread_serves_in_its_owners_place() {
+    for threaded in ["1", "0"] {
+        let environment = [("OMPI_MCA_btl_ofi_hmem_thread", threaded)];
+        let outcome = suite("sockets", "device/who-serves", &environment);
+        assert!(
+            !outcome.stderr.contains("skipped"),
+            "{}",
+            outcome.transcript()
+        );
+    }
+}

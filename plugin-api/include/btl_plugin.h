@@ -336,7 +336,7 @@ typedef void (*btl_error_fn)(btl_module *module, uint32_t flags, btl_endpoint *e
 typedef struct btl_stats {
     btl_table_header header; /* BTL_MAGIC_STATS; the caller sets size, the plugin writes no further */
     uint64_t posted;         /* operations handed to the provider */
-    uint64_t completed;      /* operations that completed */
+    uint64_t completed;      /* operations that completed, and whose callback, if any, was run */
     uint64_t failed;         /* operations that failed after they were posted */
     uint64_t again;          /* posts that the provider turned away for lack of room */
     uint64_t registrations;  /* registrations that live now */

@@ -108,7 +108,7 @@ pub struct Stats {
     pub header: TableHeader,
     /// Operations handed to the provider.
     pub posted: u64,
-    /// Operations that completed.
+    /// Operations that completed, and whose callback was run where they have one.
     pub completed: u64,
     /// Operations that failed after they were posted.
     pub failed: u64,

@@ -123,9 +123,10 @@ say(const btl_host_vtable *host, uint32_t level, const char *format, ...)
 static btl_status complete(struct module *module, struct completion *completion)
 {
     atomic_fetch_add(&module->posted, 1);
-    atomic_fetch_add(&module->completed, 1);
-    if (completion == NULL)
+    if (completion == NULL) {
+        atomic_fetch_add(&module->completed, 1);
         return BTL_COMPLETED;
+    }
     pthread_mutex_lock(&module->lock);
     completion->number = module->next_number++;
     *module->newest = completion;
@@ -155,6 +156,7 @@ static bool run_one(struct module *module)
     completion->callback(&module->public, completion->endpoint, completion->local_address,
                          completion->local_handle, completion->context, completion->data,
                          BTL_SUCCESS);
+    atomic_fetch_add(&module->completed, 1);
 
     pthread_mutex_lock(&module->lock);
     for (link = &module->oldest; *link != completion; link = &(*link)->next)

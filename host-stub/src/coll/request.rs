@@ -1,12 +1,19 @@
 //! Collectives under way.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+
 use crate::comm::{Comm, CommResult};
-use crate::schedule::Ticket;
+use crate::crt::watched;
+use crate::job::Job;
+use crate::schedule::{Engine, Ticket};
 
 /// A collective that a layer runs itself.
 pub trait Pending: Send {
     /// Makes progress, and says whether the collective is done. After true or an error it is not
-    /// called again.
+    /// called again. Called by whoever makes progress, so it must not wait.
     fn test(&mut self) -> CommResult<bool>;
 }
 
@@ -44,6 +51,8 @@ impl CollRequest {
     }
 
     pub(super) fn scheduled(comm: &Comm, ticket: Ticket) -> CollRequest {
+        // The progress thread sees to it from here on.
+        comm.job().runtime().engine().issued();
         CollRequest {
             comm: comm.clone(),
             work: Work::Scheduled(ticket),
@@ -60,47 +69,51 @@ impl CollRequest {
     /// Makes progress, and says whether the collective is done. A failure is reported once; after
     /// it, and after the end, this says true.
     pub fn test(&mut self) -> CommResult<bool> {
-        let Some(engine) = self.comm.job().comms().engine() else {
-            return Ok(true);
+        match self.outcome() {
+            None => {
+                self.comm.job().runtime().engine().progress();
+                self.outcome()
+                    .map_or(Ok(false), |outcome| outcome.map(|()| true))
+            }
+            Some(outcome) => outcome.map(|()| true),
+        }
+    }
+
+    /// The outcome, if it is there now; the work ends with that.
+    fn outcome(&mut self) -> Option<CommResult<()>> {
+        let job = self.comm.job().clone();
+        let Some(engine) = job.comms().engine() else {
+            return Some(Ok(()));
         };
-        let outcome = match &mut self.work {
-            Work::Done => return Ok(true),
-            Work::Scheduled(ticket) => {
-                let outcome = engine.test(*ticket).or_else(|| {
-                    engine.progress();
-                    engine.test(*ticket)
-                });
-                outcome.map(|outcome| outcome.map(|()| true))
-            }
-            Work::Layer(pending) => {
-                engine.progress();
-                match pending.test() {
-                    Ok(false) => None,
-                    ended => Some(ended),
-                }
-            }
-            Work::Both(ticket, _) => {
-                engine.progress();
-                match engine.test(*ticket) {
-                    None => None,
-                    Some(Err(error)) => Some(Err(error)),
-                    Some(Ok(())) => {
-                        // Only the second is left.
-                        if let Work::Both(_, second) = std::mem::replace(&mut self.work, Work::Done)
-                        {
-                            *self = *second;
-                        }
-                        return self.test();
+        self.advance(|ticket| engine.test(ticket))
+    }
+
+    /// As [`outcome`](Self::outcome), with `look` at what is scheduled.
+    fn advance(
+        &mut self,
+        mut look: impl FnMut(Ticket) -> Option<CommResult<()>>,
+    ) -> Option<CommResult<()>> {
+        loop {
+            let outcome = match &mut self.work {
+                Work::Done => return Some(Ok(())),
+                Work::Scheduled(ticket) => look(*ticket)?,
+                Work::Layer(pending) => match pending.test() {
+                    Ok(false) => return None,
+                    ended => ended.map(drop),
+                },
+                Work::Both(ticket, _) => {
+                    let first = look(*ticket)?;
+                    if first.is_ok()
+                        && let Work::Both(_, second) = std::mem::replace(&mut self.work, Work::Done)
+                    {
+                        *self = *second;
+                        continue;
                     }
+                    first
                 }
-            }
-        };
-        match outcome {
-            None => Ok(false),
-            Some(outcome) => {
-                self.work = Work::Done;
-                outcome
-            }
+            };
+            self.work = Work::Done;
+            return Some(outcome);
         }
     }
 
@@ -124,17 +137,64 @@ impl CollRequest {
         let Some(engine) = job.comms().engine() else {
             return Ok(());
         };
-        if let Work::Scheduled(ticket) = self.work {
-            self.work = Work::Done;
-            return engine.wait(&job, ticket);
-        }
-        let mut patience = engine.patience();
-        while !self.test()? {
-            if patience.idle() {
-                engine.look(&job);
+        loop {
+            match std::mem::replace(&mut self.work, Work::Done) {
+                Work::Done => return Ok(()),
+                Work::Scheduled(ticket) => return engine.wait(&job, ticket),
+                Work::Layer(pending) => return wait_for(engine, &job, pending),
+                Work::Both(ticket, second) => {
+                    engine.wait(&job, ticket)?;
+                    *self = *second;
+                }
             }
         }
-        Ok(())
+    }
+}
+
+/// Waits for a collective that a layer runs. Whoever makes progress asks the layer, one at a time.
+fn wait_for(engine: &Engine, job: &Job, pending: Box<dyn Pending>) -> CommResult<()> {
+    let state = Mutex::new((pending, None));
+    engine.wait_until(job, || {
+        let Ok(mut state) = state.try_lock() else {
+            // Another thread is asking; or the layer panicked, and the wait ends.
+            return state.is_poisoned();
+        };
+        let (pending, outcome) = &mut *state;
+        if outcome.is_none() {
+            *outcome = match watched(|| pending.test()) {
+                Ok(false) => None,
+                ended => Some(ended.map(drop)),
+            };
+        }
+        outcome.is_some()
+    });
+    let (_, outcome) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcome.unwrap_or(Ok(()))
+}
+
+/// A collective as a future: ready when it is done. With a progress thread, that makes the progress
+/// and wakes; without, each poll makes progress and asks to be polled again, and so does each poll of
+/// a collective that a layer runs, since nobody knows when to ask the layer.
+impl Future for CollRequest {
+    type Output = CommResult<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CommResult<()>> {
+        let job = self.comm.job().clone();
+        let (waiting, Some(engine)) = (job.runtime().engine(), job.comms().engine()) else {
+            return Poll::Ready(Ok(()));
+        };
+        if !waiting.has_keeper() {
+            waiting.progress();
+        }
+        if let Some(outcome) = self.advance(|ticket| engine.poll(ticket, context.waker())) {
+            return Poll::Ready(outcome);
+        }
+        if waiting.has_keeper() && !matches!(self.work, Work::Layer(_)) {
+            waiting.awaited();
+        } else {
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
     }
 }
 

@@ -11,12 +11,12 @@ use crate::coll::node::{self, NODE_COLLECTIVES};
 use crate::coll::{CHECK, Tables};
 use crate::job::Job;
 use crate::mailbox::Mailbox;
-use crate::schedule::{Engine, is_crowded};
+use crate::schedule::Engine;
 
 /// Belongs to the job.
 #[derive(Default)]
 pub(crate) struct Registry {
-    engine: OnceLock<Engine>,
+    engine: OnceLock<Arc<Engine>>,
     /// Kept until the job is left; it refers to the job, which would not end otherwise.
     world: Mutex<Option<Comm>>,
     pub(super) contexts: Contexts,
@@ -29,7 +29,7 @@ impl Registry {
     /// The engine; none before the world was made.
     #[inline]
     pub(crate) fn engine(&self) -> Option<&Engine> {
-        self.engine.get()
+        self.engine.get().map(Arc::as_ref)
     }
 
     /// Whether ranks compare the arguments of their collectives.
@@ -61,7 +61,8 @@ impl Registry {
             if is_set(&NODE_COLLECTIVES)? {
                 node::register(&self.hooks);
             }
-            let engine = connect(job)?;
+            let engine = Arc::new(connect(job)?);
+            job.runtime().engine().add_source(engine.clone());
             // Set here only, behind the world's lock.
             let _ = self.engine.set(engine);
         }
@@ -113,6 +114,6 @@ fn connect(job: &Arc<Job>) -> CommResult<Engine> {
         job.transport(),
         mailbox,
         ranks,
-        is_crowded(job),
+        job.runtime().engine().busy(),
     ))
 }

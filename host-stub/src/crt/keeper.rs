@@ -1,17 +1,31 @@
 //! The progress thread: the one that always stands ready to hold the baton. It sleeps when nothing
 //! is under way that it should see to, and is woken on demand.
+//!
+//! Waking a thread costs more than many an operation takes, so it is done only for those who sleep
+//! or want to be told. What was merely issued is *mentioned*: the thread finds it when it comes by,
+//! which it does as long as things are being issued. And a thread that spins for its own operation
+//! gets the baton from it, since the answer then need not travel from one processor to another.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::cond::Begun;
+use super::cond::{Begun, Cond};
 use super::engine::Engine;
 use super::pace::Pace;
 
 /// Visits between two looks whether anything is under way that nobody waits for.
 const ASK: u32 = 64;
+/// Visits in vain after which they are a doze apart.
+const LONG: u32 = 1 << 11;
+/// How long a doze is; the system's timers make that some 50 microseconds.
+const DOZE: Duration = Duration::from_micros(1);
+/// Time between two looks whether something was issued: what it costs those who use every processor
+/// to wake this thread in vain is a hundredth of it or two.
+const NAP: Duration = Duration::from_micros(100);
+/// Time without anything issued after which it sleeps until it is called.
+const AWAKE: Duration = Duration::from_millis(2);
 /// Time between two nudges of those that wait, so that each looks at the job.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -79,25 +93,26 @@ fn keep(engine: &Engine, stop: &AtomicBool) {
     let Some(cond) = engine.line.keeper() else {
         return;
     };
-    let mut pace = Pace::default();
     let mut looked = Instant::now();
     while !stop.load(Ordering::Acquire) {
         if let Some(_baton) = engine.line.take_as_keeper() {
-            work(engine, stop, &mut pace, &mut looked);
+            work(engine, stop, &mut looked);
         }
-        // Whoever joins the line, issues, or gives the baton on calls, so a call that comes before
-        // this is kept, and none is missed. A nudge is not meant for it.
-        if let Ok(Begun::Waiting(signal)) = cond.begin(false) {
-            while !cond.sleep(signal, None) {}
-        }
+        rest(engine, cond);
     }
 }
 
-/// Drives until nothing is under way.
-fn work(engine: &Engine, stop: &AtomicBool, pace: &mut Pace, looked: &mut Instant) {
+/// Drives until nothing is under way, or one that spins wants to drive by itself.
+fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
+    let mut pace = Pace::default();
     let mut idle = 0;
+    engine.line.take_wanted();
     while !stop.load(Ordering::Acquire) {
         let completed = engine.drive();
+        if engine.line.take_wanted() {
+            // It calls when it goes to sleep, or leaves somebody waiting.
+            return;
+        }
         let waiting = engine.line.is_waiting();
         idle = if completed > 0 { 0 } else { idle + 1 };
         if idle >= ASK && idle.is_multiple_of(ASK) {
@@ -109,6 +124,36 @@ fn work(engine: &Engine, stop: &AtomicBool, pace: &mut Pace, looked: &mut Instan
                 engine.line.wake_all();
             }
         }
-        pace.after(completed > 0, engine.crowded());
+        if idle < LONG {
+            pace.after(completed > 0, engine.crowded());
+        } else {
+            // What takes this long leaves the processor to those who compute meanwhile.
+            std::thread::sleep(DOZE);
+        }
+    }
+}
+
+/// Sleeps until called, and as long as anything was issued lately, comes by now and then to see to
+/// what nobody sees to.
+fn rest(engine: &Engine, cond: &Cond) {
+    // Whoever joins the line, or gives the baton on, calls, so a call that comes before this is kept,
+    // and none is missed. A nudge is not meant for it.
+    let Ok(Begun::Waiting(signal)) = cond.begin(false) else {
+        return;
+    };
+    let mut since = Instant::now();
+    while !cond.sleep(signal, Some(NAP)) {
+        if engine.line.take_mention() || engine.is_busy() {
+            since = Instant::now();
+            if engine.line.is_free() {
+                // A call that came meanwhile is kept, which costs a look.
+                let _ = cond.raise();
+                return;
+            }
+        } else if since.elapsed() >= AWAKE && engine.line.fall_asleep() {
+            while !cond.sleep(signal, None) {}
+            engine.line.wake_up();
+            return;
+        }
     }
 }

@@ -65,6 +65,12 @@ pub(crate) struct Line {
     keeper: Option<Cond>,
     /// Whether the keeper found the baton taken.
     missed: AtomicBool,
+    /// Whether one that spins would like to have the baton that the keeper holds.
+    wanted: AtomicBool,
+    /// Whether something was issued that the keeper should see to when it comes by.
+    mentioned: AtomicBool,
+    /// Whether the keeper comes by no more unless it is called.
+    deep: AtomicBool,
 }
 
 /// The baton in a holder's hand. Given on when dropped.
@@ -85,6 +91,9 @@ impl Line {
             places: Mutex::new(Vec::new()),
             keeper: keeper.then(Cond::new),
             missed: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            mentioned: AtomicBool::new(false),
+            deep: AtomicBool::new(false),
         }
     }
 
@@ -122,8 +131,58 @@ impl Line {
         })
     }
 
+    /// Asks the keeper for the baton, for one that is about to drive by itself.
+    pub(crate) fn want(&self) {
+        if !self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether somebody asked for the baton since the last time; for the keeper.
     #[inline]
-    fn is_free(&self) -> bool {
+    pub(crate) fn take_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) && self.wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// Says that something was issued that the keeper should see to. Wakes it only where it would
+    /// not come by on its own: its naps are short, and a call is dear.
+    #[inline]
+    pub(crate) fn mention(&self) {
+        let Some(keeper) = &self.keeper else { return };
+        self.mentioned.store(true, Ordering::Relaxed);
+        // Either the keeper, about to sleep deeply, sees the mention, or this sees that it does;
+        // pairs with the fence in `fall_asleep`.
+        fence(Ordering::SeqCst);
+        if self.deep.load(Ordering::Relaxed) {
+            let _ = keeper.raise();
+        }
+    }
+
+    /// Whether something was mentioned since the last time; for the keeper.
+    pub(crate) fn take_mention(&self) -> bool {
+        self.mentioned.swap(false, Ordering::Relaxed)
+    }
+
+    /// From here on a mention calls the keeper. False when one came before: it stays awake.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.deep.store(true, Ordering::Relaxed);
+        // See `mention`.
+        fence(Ordering::SeqCst);
+        let asleep = !self.take_mention();
+        if !asleep {
+            self.wake_up();
+        }
+        asleep
+    }
+
+    /// From here on a mention is left for the keeper to find.
+    pub(crate) fn wake_up(&self) {
+        self.deep.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether nobody holds the baton.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
         !self.held.load(Ordering::Relaxed)
     }
 

@@ -6,9 +6,9 @@
 //!   runtime (`crt_cond_t`, `crt_wait`, `crt_signal`). Conditions belong to threads or tasks and are
 //!   attached to requests, whose completion signals.
 //! - [`Hooks`]: what a tasking runtime lends so that a waiting task leaves its thread.
-//! - [`Engine`]: the one way to wait, through which all blocking calls of the host go, and the
-//!   hand-over of progress among those that wait (`line`), with or without a progress thread
-//!   (`keeper`).
+//! - [`Engine`]: progress, of the transport and of every [`Source`], and the one way to wait for it,
+//!   through which all blocking calls of the host go (`waits`, `tasks`), with the hand-over of progress among
+//!   those that wait (`line`), with or without a progress thread (`keeper`).
 //!
 //! Nothing here knows windows or collectives; they say what they wait for ([`Blocking`]).
 
@@ -25,10 +25,12 @@ mod mode;
 mod pace;
 mod runtime;
 mod sync;
+mod tasks;
+mod waits;
 
 pub use completion::AttachError;
 pub use cond::{Cond, Misuse};
-pub use engine::{Blocking, Engine, Source};
+pub use engine::{Blocking, Busy, Engine, Source};
 pub use hooks::{CAN_SUSPEND, CAN_YIELD, Hooks, HooksError, set_hooks};
 pub use level::{Checker, Entered, Level, LevelError};
 pub use mode::{EXTERNAL_ENV, Mode, external, set_external};
@@ -37,6 +39,7 @@ pub use runtime::{PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, 
 pub(crate) use completion::{Attached, Completion, Listener};
 pub(crate) use pace::Pace;
 pub(crate) use runtime::Plan;
+pub(crate) use waits::watched;
 
 use hooks::resume;
 

@@ -1,6 +1,6 @@
 //! How a loop that makes progress paces itself: spin, then let others run, then sleep.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Visits in which nothing completes before a loop yields the processor at each. Long enough for a
 /// peer that runs on another core to answer, short against a time slice, because the peer may need
@@ -39,5 +39,74 @@ impl Pace {
             std::thread::sleep(NAP);
         }
         self.visits.is_multiple_of(LOOKS)
+    }
+}
+
+/// Idle visits to a word of shared memory before the processor is offered to others, where every rank
+/// has one of its own.
+const NEAR_SPINS: u32 = 1000;
+/// The same where ranks outnumber processors: whoever is waited for may need this one.
+const NEAR_SPINS_CROWDED: u32 = 2;
+/// Idle visits between two looks at the clock.
+const CLOCK: u32 = 256;
+/// Time without anything happening after which visits are a nap apart.
+const AWAKE: Duration = Duration::from_millis(20);
+const NEAR_NAP: Duration = Duration::from_micros(50);
+/// Time without anything happening between two looks at the job.
+const NEAR_LOOK: Duration = Duration::from_millis(250);
+
+/// The state of a loop over a word that another process writes: each visit is a load, and the answer
+/// comes within microseconds where that process has a processor.
+pub(super) struct NearPace {
+    spins: u32,
+    idle: u32,
+    since: Option<Instant>,
+    napping: bool,
+    looks: u32,
+}
+
+impl NearPace {
+    pub(super) fn new(crowded: bool) -> NearPace {
+        NearPace {
+            spins: if crowded {
+                NEAR_SPINS_CROWDED
+            } else {
+                NEAR_SPINS
+            },
+            idle: 0,
+            since: None,
+            napping: false,
+            looks: 0,
+        }
+    }
+
+    /// After one visit in vain. True when it is time to look at the job.
+    #[inline]
+    pub(super) fn after(&mut self) -> bool {
+        self.idle = self.idle.wrapping_add(1).max(1);
+        if self.idle <= self.spins {
+            std::hint::spin_loop();
+            return false;
+        }
+        if self.napping {
+            std::thread::sleep(NEAR_NAP);
+        } else {
+            std::thread::yield_now();
+            if !self.idle.is_multiple_of(CLOCK) {
+                return false;
+            }
+        }
+        self.read_clock()
+    }
+
+    #[cold]
+    fn read_clock(&mut self) -> bool {
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        self.napping = waited > AWAKE;
+        if waited >= NEAR_LOOK * (self.looks + 1) {
+            self.looks += 1;
+            return true;
+        }
+        false
     }
 }

@@ -1,16 +1,16 @@
 //! The engine of a process: all its plans under way, over one mailbox.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::fetch::{Fetch, Offered};
 use super::matching::{Key, Queue};
 use super::plan::Plan;
 use super::scope::{Plane, Scope};
-use super::waiting::Patience;
 use crate::comm::{CommError, CommResult};
-use crate::crt::Blocking;
+use crate::crt::{Blocking, Busy, Source};
 use crate::job::Job;
 use crate::loader::Transport;
 use crate::mailbox::{Mailbox, Tracks};
@@ -37,6 +37,8 @@ pub(super) struct Schedule {
     pub(super) outcome: Option<CommResult<()>>,
     /// Nobody will ask for the outcome.
     pub(super) detached: bool,
+    /// The future that waits.
+    pub(super) waker: Option<Waker>,
 }
 
 /// A place for a schedule.
@@ -59,14 +61,20 @@ pub(super) struct State {
     pub(super) offers: Vec<Option<Offered>>,
     pub(super) fetches: Vec<Fetch>,
     plans: Vec<Plan>,
+    /// Schedules that have ended.
+    pub(super) ended: usize,
+    /// Futures of those, which are woken once the lock is free.
+    pub(super) woken: Vec<Waker>,
 }
 
 /// Runs collectives. Any thread may call.
 pub(crate) struct Engine {
-    transport: Transport,
     state: Mutex<State>,
-    running: AtomicUsize,
-    crowded: bool,
+    /// As the state has it, for those who wait: whoever sees another number looks for its outcome.
+    ended: AtomicUsize,
+    /// Whether the state counts itself in `busy`; changed with the state locked.
+    running: AtomicBool,
+    busy: Busy,
 }
 
 impl Engine {
@@ -75,10 +83,9 @@ impl Engine {
         transport: &Transport,
         mailbox: Mailbox,
         ranks: usize,
-        crowded: bool,
+        busy: &Busy,
     ) -> Engine {
         Engine {
-            transport: transport.clone(),
             state: Mutex::new(State {
                 transport: transport.clone(),
                 mailbox,
@@ -89,9 +96,12 @@ impl Engine {
                 offers: Vec::new(),
                 fetches: Vec::new(),
                 plans: Vec::new(),
+                ended: 0,
+                woken: Vec::new(),
             }),
-            running: AtomicUsize::new(0),
-            crowded,
+            ended: AtomicUsize::new(0),
+            running: AtomicBool::new(false),
+            busy: busy.clone(),
         }
     }
 
@@ -149,6 +159,7 @@ impl Engine {
             scope: Arc::clone(scope),
             outcome: None,
             detached: false,
+            waker: None,
         };
         let index = match state.places.iter().position(|p| p.schedule.is_none()) {
             Some(index) => index,
@@ -162,69 +173,70 @@ impl Engine {
         let generation = place.generation;
         state.running.push(index);
         state.advance();
-        self.running.store(state.running.len(), Ordering::Relaxed);
+        self.release(state);
         Ok(Ticket { index, generation })
     }
 
-    /// Makes progress with everything under way, if anything is. True when something moved.
-    #[inline]
-    pub(crate) fn progress(&self) -> bool {
-        let completed = self.transport.progress();
-        if self.running.load(Ordering::Relaxed) == 0 {
-            return completed > 0;
+    /// Lets go of the lock after changes, and tells those who look without it, or wait to be woken.
+    fn release(&self, mut state: MutexGuard<'_, State>) {
+        let running = !state.running.is_empty();
+        if self.running.swap(running, Ordering::Relaxed) != running {
+            self.busy.set(running);
         }
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread is at it.
-            Err(TryLockError::WouldBlock) => return false,
-        };
-        let moved = state.advance();
-        self.running.store(state.running.len(), Ordering::Relaxed);
-        moved || completed > 0
+        // Release: pairs with the Acquire of who waits, whose buffers are as the end left them.
+        self.ended.store(state.ended, Ordering::Release);
+        let woken = std::mem::take(&mut state.woken);
+        drop(state);
+        for waker in woken {
+            waker.wake();
+        }
     }
 
     /// The outcome of a collective that is done, once; its ticket ends with that.
     pub(crate) fn test(&self, ticket: Ticket) -> Option<CommResult<()>> {
         let mut state = self.lock();
-        if state.running.contains(&ticket.index) {
+        let runs = state.running.contains(&ticket.index);
+        if runs {
             state.advance();
-            self.running.store(state.running.len(), Ordering::Relaxed);
         }
-        state.take_outcome(ticket)
+        let outcome = state.take_outcome(ticket);
+        if runs {
+            self.release(state);
+        }
+        outcome
+    }
+
+    /// As [`test`](Self::test), without progress; has a future woken at the end, the last that asked.
+    pub(crate) fn poll(&self, ticket: Ticket, waker: &Waker) -> Option<CommResult<()>> {
+        let mut state = self.lock();
+        let outcome = state.take_outcome(ticket);
+        if outcome.is_none()
+            && let Some(schedule) = state.schedule(ticket.index)
+        {
+            schedule.waker = Some(waker.clone());
+        }
+        outcome
     }
 
     /// Waits for a collective.
     pub(crate) fn wait(&self, job: &Job, ticket: Ticket) -> CommResult<()> {
         loop {
+            // Before the look: what ends after it changes the count.
+            let ended = self.ended.load(Ordering::Acquire);
             if let Some(outcome) = self.test(ticket) {
                 return outcome;
             }
-            self.wait_until(job, || match self.state.try_lock() {
-                Ok(mut state) => {
-                    let moved = state.running.contains(&ticket.index) && state.advance();
-                    if moved {
-                        self.running.store(state.running.len(), Ordering::Relaxed);
-                    }
-                    !state.running.contains(&ticket.index)
-                }
-                Err(TryLockError::Poisoned(_)) => true,
-                // Another thread is at it.
-                Err(TryLockError::WouldBlock) => false,
-            });
+            self.wait_until(job, || self.ended.load(Ordering::Acquire) != ended);
         }
     }
 
     /// Waits until no collective of a scope is under way.
     pub(crate) fn drain(&self, job: &Job, scope: &Scope) {
-        self.wait_until(job, || {
-            self.progress();
-            scope.in_flight() == 0
-        });
+        self.wait_until(job, || scope.in_flight() == 0);
     }
 
     /// Waits as the job's mode says, and looks after the ranks meanwhile.
-    fn wait_until(&self, job: &Job, is_over: impl Fn() -> bool + Sync) {
+    pub(crate) fn wait_until(&self, job: &Job, is_over: impl Fn() -> bool + Sync) {
         let wait = Wait {
             engine: self,
             job,
@@ -258,13 +270,9 @@ impl Engine {
         }
         let mut state = self.lock();
         state.look(job);
-        self.running.store(state.running.len(), Ordering::Relaxed);
-        state.check(call, job, scope)
-    }
-
-    /// A waiting loop's patience, for this node.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience::new(self.crowded)
+        let checked = state.check(call, job, scope);
+        self.release(state);
+        checked
     }
 
     /// Sees whether the ranks that collectives wait for are still there, and ends those that wait
@@ -273,7 +281,21 @@ impl Engine {
     pub(crate) fn look(&self, job: &Job) {
         let mut state = self.lock();
         state.look(job);
-        self.running.store(state.running.len(), Ordering::Relaxed);
+        self.release(state);
+    }
+}
+
+impl Source for Engine {
+    fn progress(&self) -> bool {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread is at it.
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let moved = !state.running.is_empty() && state.advance();
+        self.release(state);
+        moved
     }
 }
 

@@ -17,11 +17,9 @@ mod plan;
 mod run;
 mod scope;
 mod signature;
-mod waiting;
 
 pub(crate) use engine::{Engine, Ticket};
 pub(crate) use kernels::combine_into;
 pub(crate) use plan::Plan;
 pub(crate) use scope::{CONTEXTS, Plane, Scope};
 pub(crate) use signature::{Field, Signature};
-pub(crate) use waiting::{Patience, is_crowded};

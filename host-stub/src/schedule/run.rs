@@ -420,8 +420,11 @@ impl State {
         let key = schedule.key;
         schedule.outcome = Some(outcome);
         schedule.scope.leave();
+        let waker = schedule.waker.take();
         let detached = schedule.detached;
+        self.ended = self.ended.wrapping_add(1);
         self.running.retain(|running| *running != index);
+        self.woken.extend(waker);
         if failed {
             self.forget(index, key);
         }

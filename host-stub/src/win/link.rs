@@ -32,6 +32,8 @@ pub(super) struct Link {
     /// has to wait for an earlier one. With several contexts threads use different paths to a
     /// target, and calls that are ordered between threads would not be on the way.
     pub(super) ordered: bool,
+    /// Whether a progress thread sees to what was issued.
+    pub(super) has_keeper: bool,
     /// Other ranks of the window whose processes can be seen from here.
     watched: Box<[(usize, Process)]>,
     /// When they were last looked for.
@@ -48,6 +50,7 @@ impl Link {
         let attributes = transport.attributes();
         Link {
             turns: AtomicU32::new(0),
+            has_keeper: job.runtime().engine().has_keeper(),
             rank: members.rank(),
             size: members.size(),
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)

@@ -47,7 +47,7 @@ impl<'w> Request<'w> {
         // SAFETY: the caller vouches for the condition.
         match unsafe { end.attach_cond(cond) }? {
             Attached::Later => {
-                self.link().engine().issued();
+                self.link().engine().awaited();
                 Ok(())
             }
             Attached::Complete => Ok(crate::crt::signal(cond)?),
@@ -86,7 +86,7 @@ impl<'w> Request<'w> {
                 None => Ok(Attached::Complete),
                 Some(end) => end
                     .attach_listener(&raw const (*detached).listener)
-                    .inspect(|_| engine.issued()),
+                    .inspect(|_| engine.awaited()),
             }
         };
         match attached {
@@ -138,7 +138,7 @@ impl Future for Request<'_> {
         });
         match attached {
             Ok(Attached::Complete) => return Poll::Ready(self.end_complete()),
-            Ok(Attached::Later) if keeper => self.link().engine().issued(),
+            Ok(Attached::Later) if keeper => self.link().engine().awaited(),
             // Nobody else makes progress, or the end is told to somebody else.
             _ => context.waker().wake_by_ref(),
         }

@@ -1,10 +1,12 @@
 //! What the layer keeps with a communicator, and the steps of its collectives.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use super::lines::{Class, INLINE, Lines, Mark, SHORT, long_bytes, short_bytes};
 use crate::comm::{Comm, CommError, CommResult, Layer};
-use crate::schedule::{Engine, Patience};
+use crate::crt::Blocking;
+use crate::schedule::Engine;
 use crate::win::shm::{Card, Segment};
 
 /// Whether long slots are there.
@@ -40,8 +42,18 @@ impl NodeState {
         })))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The steps, for one collective at a time. Waited for as for anything else: what holds them may
+    /// be a task that waits, below this one on the same thread.
+    fn lock(&self, comm: &Comm, engine: &Engine) -> MutexGuard<'_, Inner> {
+        loop {
+            match self.0.try_lock() {
+                Ok(inner) => return inner,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => engine.wait_until(comm.job(), || {
+                    !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock))
+                }),
+            }
+        }
     }
 }
 
@@ -131,7 +143,7 @@ impl<'a> Steps<'a> {
             });
         }
         let engine = comm.any_engine(call)?;
-        let mut inner = state.lock();
+        let mut inner = state.lock(comm, engine);
         let class = if bytes <= INLINE {
             Class::Inline
         } else if bytes <= SHORT {
@@ -213,20 +225,72 @@ impl<'a> Steps<'a> {
 
     #[inline(never)]
     fn wait_long(&self, rank: usize, mark: Mark, step: u64) -> CommResult<()> {
-        /// Idle visits between two calls for progress, which others of this process may need.
-        const PROGRESS: u32 = 32;
-        let mut patience: Patience = self.engine.patience();
-        let mut visits = 0u32;
-        while !self.inner.lines.has(rank, mark, step) {
-            visits = visits.wrapping_add(1);
-            if visits.is_multiple_of(PROGRESS) {
-                self.engine.progress();
-            }
-            if patience.idle() {
-                self.engine
-                    .check(self.call, self.comm.job(), self.comm.scope())?;
+        let come = Come {
+            call: self.call,
+            comm: self.comm,
+            engine: self.engine,
+            lines: &self.inner.lines,
+            rank,
+            mark,
+            step,
+            looked: Mutex::new(None),
+        };
+        loop {
+            match self.comm.job().runtime().engine().wait(&come) {
+                Ok(()) => return Ok(()),
+                Err(Some(error)) => return Err(error),
+                // The transport failed, which shared memory can do without while the ranks live.
+                Err(None) => std::thread::yield_now(),
             }
         }
-        Ok(())
+    }
+}
+
+/// Time between two looks at the other ranks.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A wait until a rank has come so far.
+struct Come<'a> {
+    call: &'static str,
+    comm: &'a Comm,
+    engine: &'a Engine,
+    lines: &'a Lines,
+    rank: usize,
+    mark: Mark,
+    step: u64,
+    /// When the other ranks were looked at last; none at first.
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Come<'_> {
+    fn check(&self) -> CommResult<()> {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = looked.get_or_insert_with(Instant::now);
+        if since.elapsed() < LOOK {
+            return Ok(());
+        }
+        *since = Instant::now();
+        self.engine
+            .check(self.call, self.comm.job(), self.comm.scope())
+    }
+}
+
+impl Blocking for Come<'_> {
+    /// Nothing where only the transport failed.
+    type Error = Option<CommError>;
+
+    const NEAR: bool = true;
+
+    #[inline]
+    fn is_done(&self) -> bool {
+        self.lines.has(self.rank, self.mark, self.step)
+    }
+
+    fn look(&self) -> Result<(), Option<CommError>> {
+        self.check().map_err(Some)
+    }
+
+    fn progress_failed(&self, _: i32) -> Option<CommError> {
+        self.check().err()
     }
 }

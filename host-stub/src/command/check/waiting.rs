@@ -14,6 +14,7 @@ use super::case::{Case, Context, Failure, Outcome, ensure};
 use crate::crt::{self, AttachError, Cond, Misuse, Mode};
 use crate::win::{Assertion, Info, Layout, Request, TableChoice, Target, Window};
 
+mod collectives;
 mod executor;
 mod stencil;
 
@@ -21,7 +22,7 @@ use executor::{block_on, run_all};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         Case::new("crt/mode", mode),
         Case::new("crt/wait", wait),
         Case::new("crt/wait_all", wait_all),
@@ -33,7 +34,9 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("crt/stencil_async", stencil::run),
         Case::new("crt/threads", threads),
         Case::new("crt/signals", signals),
-    ]
+    ];
+    cases.extend(collectives::cases());
+    cases
 }
 
 /// A window over the transport, with an epoch to all that is open.

@@ -52,7 +52,13 @@ impl Window {
             std::ptr::from_ref(request).cast_mut().cast::<c_void>()
         });
         match post(context, data) {
-            Status::SUCCESS => Ok(()),
+            Status::SUCCESS => {
+                // A request says so itself, once all its parts are issued.
+                if self.link.has_keeper && request.is_none() {
+                    self.link.engine().issued();
+                }
+                Ok(())
+            }
             Status::COMPLETED => {
                 // No callback will run.
                 uncount(cell, request);

@@ -1,0 +1,110 @@
+//! How a task waits: suspended by its runtime's hooks, or between its looks at what it waits for while
+//! other tasks of its thread run.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use super::completion::Completion;
+use super::engine::{Blocking, Engine};
+use super::hooks::{Tasks, running_task};
+use super::line::Sleeper;
+use super::waits::{LOOK, is_watched};
+
+impl Engine {
+    /// Lets other tasks of this thread have their turn: what this one tries again may depend on them.
+    #[cold]
+    pub(super) fn let_tasks_run(&self) {
+        let Some((tasks, task)) = running_task() else {
+            return;
+        };
+        if tasks.can_yield() {
+            tasks.yield_now();
+        } else if tasks.can_suspend() && self.has_keeper() {
+            // Resumed by the progress thread when it comes by.
+            let turn = Turn(AtomicBool::new(false));
+            let _: Result<(), i32> = self.with_sleeper(&turn, None, Some(task), |sleeper| {
+                self.suspend_in_line(&turn, sleeper, &tasks, task)
+            });
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn wait_as_task<B: Blocking>(
+        &self,
+        what: &B,
+        completion: Option<&Completion>,
+    ) -> Result<(), B::Error> {
+        if is_watched() {
+            return self.drive_alone(what);
+        }
+        let Some((tasks, task)) = running_task() else {
+            return self.wait_as_thread(what, completion);
+        };
+        if tasks.can_suspend() && self.has_keeper() {
+            return self.with_sleeper(what, completion, Some(task), |sleeper| {
+                self.suspend_in_line(what, sleeper, &tasks, task)
+            });
+        }
+        if !tasks.can_yield() {
+            return self.wait_as_thread(what, completion);
+        }
+        let mut looked = Instant::now();
+        loop {
+            if what.is_done() {
+                return Ok(());
+            }
+            if let Some(_baton) = self.line.try_take() {
+                let completed = self.drive();
+                if completed < 0 {
+                    return Err(what.progress_failed(completed));
+                }
+                if what.is_done() {
+                    return Ok(());
+                }
+            }
+            tasks.yield_now();
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                what.look()?;
+            }
+        }
+    }
+
+    /// Suspends the calling task until its condition is signalled. The progress thread drives.
+    pub(super) fn suspend_in_line<B: Blocking>(
+        &self,
+        what: &B,
+        sleeper: &Sleeper<'_>,
+        tasks: &Tasks,
+        task: *mut c_void,
+    ) -> Result<(), B::Error> {
+        let _stay = self.line.join(sleeper);
+        while !sleeper.is_over() {
+            tasks.suspend(task);
+            if !sleeper.cond.take_nudge(sleeper.signal) {
+                what.look()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A wait that is over the second time that somebody asks.
+struct Turn(AtomicBool);
+
+impl Blocking for Turn {
+    type Error = i32;
+
+    fn is_done(&self) -> bool {
+        self.0.swap(true, Ordering::Relaxed)
+    }
+
+    fn look(&self) -> Result<(), i32> {
+        Ok(())
+    }
+
+    fn progress_failed(&self, code: i32) -> i32 {
+        code
+    }
+}

@@ -1,0 +1,366 @@
+//! The one way to wait: every blocking call of the host comes here.
+//!
+//! What waiting is depends on the mode. A *master* makes progress until it is done. A *thread* does so
+//! too if nobody else does, and then for all that wait; otherwise it spins for a moment and sleeps
+//! until whoever makes progress tells it ([`super::line`]). A *task* is suspended, or lets
+//! other tasks run between its looks, as its runtime's hooks allow; without hooks, and outside of
+//! tasks, it waits as a thread. A wait for shared memory looks there first, in every mode.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::completion::{Attached, Completion};
+use super::cond::{Begun, Cond, Misuse, Signal};
+use super::engine::{Blocking, Engine, SPIN_MIN};
+use super::hooks::running_task;
+use super::line::Sleeper;
+use super::mode::Mode;
+use super::pace::{NearPace, Pace};
+
+/// Sleep between two looks at the job.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// The longest spin before a thread sleeps, in visits.
+const SPIN_MAX: u32 = 1 << 12;
+/// Looks at shared memory before anything else is done: some microseconds, in which a processor
+/// that runs the other rank answers; next to none where it may need this one.
+const GLANCES: u32 = 256;
+const GLANCES_CROWDED: u32 = 2;
+/// Looks at shared memory between two calls for progress.
+const PROGRESS: u32 = 32;
+
+thread_local! {
+    /// Whether this thread is inside of a function of a layer that says whether a wait is over.
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(super) fn is_watched() -> bool {
+    WATCHED.get()
+}
+
+/// Runs a layer's function that says whether a wait is over. It should not wait itself; should it,
+/// then without the others, who may be waiting for this thread.
+pub(crate) fn watched<R>(look: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            WATCHED.set(self.0);
+        }
+    }
+    let _before = Before(WATCHED.replace(true));
+    look()
+}
+
+impl Engine {
+    /// Waits until something is so.
+    #[inline]
+    pub fn wait<B: Blocking>(&self, what: &B) -> Result<(), B::Error> {
+        if what.is_done() {
+            return Ok(());
+        }
+        if B::NEAR && self.comes_at_once(what) {
+            return Ok(());
+        }
+        match self.mode {
+            Mode::Master => self.drive_until(what, || what.is_done()),
+            Mode::Thread => self.wait_as_thread(what, None),
+            Mode::Task => self.wait_as_task(what, None),
+        }
+    }
+
+    /// Waits for a request. A condition of the waiter is attached to it if the waiter sleeps.
+    #[inline]
+    pub(crate) fn wait_request<B: Blocking>(
+        &self,
+        what: &B,
+        completion: &Completion,
+    ) -> Result<(), B::Error> {
+        if what.is_done() {
+            return Ok(());
+        }
+        match self.mode {
+            Mode::Master => self.drive_until(what, || what.is_done()),
+            Mode::Thread => self.wait_as_thread(what, Some(completion)),
+            Mode::Task => self.wait_as_task(what, Some(completion)),
+        }
+    }
+
+    /// Looks at shared memory for as long as another processor takes to write there.
+    #[inline]
+    fn comes_at_once<B: Blocking>(&self, what: &B) -> bool {
+        let visits = if self.crowded {
+            GLANCES_CROWDED
+        } else {
+            GLANCES
+        };
+        (0..visits).any(|_| {
+            std::hint::spin_loop();
+            what.is_done()
+        })
+    }
+
+    /// The loop of progress.
+    #[inline]
+    pub(super) fn drive_until<B: Blocking>(
+        &self,
+        what: &B,
+        is_over: impl FnMut() -> bool,
+    ) -> Result<(), B::Error> {
+        if B::NEAR {
+            self.drive_near(what, is_over)
+        } else {
+            self.drive_far(what, is_over)
+        }
+    }
+
+    /// The loop of looks at shared memory, with progress now and then, which others of this process
+    /// or peers of it may need, and at every look where others of this process wait.
+    fn drive_near<B: Blocking>(
+        &self,
+        what: &B,
+        mut is_over: impl FnMut() -> bool,
+    ) -> Result<(), B::Error> {
+        let mut pace = NearPace::new(self.crowded);
+        let mut visits = 0u32;
+        while !is_over() {
+            visits = visits.wrapping_add(1);
+            if visits.is_multiple_of(PROGRESS) || self.line.is_waiting() {
+                let completed = self.drive();
+                if completed < 0 {
+                    return Err(what.progress_failed(completed));
+                }
+            }
+            if pace.after() {
+                what.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn drive_far<B: Blocking>(
+        &self,
+        what: &B,
+        mut is_over: impl FnMut() -> bool,
+    ) -> Result<(), B::Error> {
+        let mut pace = Pace::default();
+        while !is_over() {
+            let completed = self.drive();
+            if completed < 0 {
+                return Err(what.progress_failed(completed));
+            }
+            if pace.after(completed > 0, self.crowded) {
+                what.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A wait inside of somebody's look whether another wait is over: this thread may hold the baton
+    /// or the line, so it neither tells others nor sleeps.
+    #[cold]
+    pub(super) fn drive_alone<B: Blocking>(&self, what: &B) -> Result<(), B::Error> {
+        let mut pace = Pace::default();
+        while !what.is_done() {
+            let completed = self.progress();
+            if completed < 0 {
+                return Err(what.progress_failed(completed));
+            }
+            if pace.after(completed > 0, self.crowded) {
+                what.look()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Spins, and drives if nobody else does. True when the wait is over with that.
+    #[inline]
+    fn spin<B: Blocking>(&self, what: &B) -> Result<bool, B::Error> {
+        let limit = self.spin.load(Ordering::Relaxed);
+        // With a progress thread even the one that drives goes to sleep after a while.
+        let drives = !self.has_keeper();
+        let mut visits = 0;
+        while visits < limit {
+            if what.is_done() {
+                self.spin_was(true, limit);
+                return Ok(true);
+            }
+            if let Some(_baton) = self.line.try_take() {
+                if drives {
+                    return self.drive_until(what, || what.is_done()).map(|()| true);
+                }
+                while visits < limit {
+                    let completed = self.drive();
+                    if completed < 0 {
+                        return Err(what.progress_failed(completed));
+                    }
+                    if what.is_done() {
+                        self.spin_was(true, limit);
+                        return Ok(true);
+                    }
+                    visits += 1;
+                }
+                break;
+            }
+            if !drives {
+                self.line.want();
+            }
+            std::hint::spin_loop();
+            visits += 1;
+        }
+        self.spin_was(false, limit);
+        Ok(false)
+    }
+
+    /// Spins longer where that helped, and shorter where it did not.
+    fn spin_was(&self, useful: bool, limit: u32) {
+        let next = if useful {
+            limit + limit / 4
+        } else {
+            limit - limit / 4
+        };
+        // A lost update is as good as another.
+        self.spin
+            .store(next.clamp(SPIN_MIN, SPIN_MAX), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn wait_as_thread<B: Blocking>(
+        &self,
+        what: &B,
+        completion: Option<&Completion>,
+    ) -> Result<(), B::Error> {
+        if is_watched() {
+            return self.drive_alone(what);
+        }
+        if self.spin(what)? {
+            return Ok(());
+        }
+        self.sleep_as_thread(what, completion)
+    }
+
+    #[inline(never)]
+    fn sleep_as_thread<B: Blocking>(
+        &self,
+        what: &B,
+        completion: Option<&Completion>,
+    ) -> Result<(), B::Error> {
+        self.with_sleeper(what, completion, None, |sleeper| {
+            self.sleep_in_line(what, sleeper)
+        })
+    }
+
+    fn sleep_in_line<B: Blocking>(&self, what: &B, sleeper: &Sleeper<'_>) -> Result<(), B::Error> {
+        self.line.sleep(
+            sleeper,
+            Some(LOOK),
+            || self.drive_until(what, || sleeper.is_over()),
+            || what.look(),
+        )
+    }
+
+    /// Runs a wait with a sleeper: told by the request, where it can be attached to one, or else by
+    /// whoever makes progress and asks. `task`: who is to wait, unless it is the thread.
+    pub(super) fn with_sleeper<B: Blocking>(
+        &self,
+        what: &B,
+        completion: Option<&Completion>,
+        task: Option<*mut c_void>,
+        run: impl FnOnce(&Sleeper<'_>) -> Result<(), B::Error>,
+    ) -> Result<(), B::Error> {
+        let (cond, watch) = (Cond::new(), || what.is_done());
+        // A new condition refuses nothing.
+        let Ok(Begun::Waiting(signal)) = cond.begin(task.is_some()) else {
+            return self.drive_until(what, watch);
+        };
+        if let Some(task) = task {
+            cond.name_task(signal, task);
+        }
+        let mut sleeper = Sleeper {
+            cond: &cond,
+            signal,
+            watch: None,
+        };
+        if let Some(completion) = completion {
+            // SAFETY: the condition was signalled, or is detached below, before it goes.
+            match unsafe { completion.attach_cond(&cond) } {
+                Ok(Attached::Complete) => return Ok(()),
+                Ok(Attached::Later) => {
+                    let outcome = run(&sleeper);
+                    if outcome.is_err() && !completion.detach_cond(&cond) {
+                        // It is being signalled at this moment.
+                        while cond.is_attached() {
+                            std::thread::yield_now();
+                        }
+                    }
+                    return outcome;
+                }
+                // Something of the user's is attached.
+                Err(_) => {}
+            }
+        }
+        sleeper.watch = Some(&watch);
+        run(&sleeper)
+    }
+
+    /// What `crt_wait` does: takes a signal that has come, or waits for it as the mode says.
+    pub(super) fn wait_cond(&self, cond: &Cond) -> Result<(), Misuse> {
+        let task = match self.mode {
+            Mode::Task if self.has_keeper() => {
+                running_task().filter(|(tasks, _)| tasks.can_suspend())
+            }
+            _ => None,
+        };
+        let Begun::Waiting(signal) = cond.begin(task.is_some())? else {
+            return Ok(());
+        };
+        let what = Signalled { cond, signal };
+        let sleeper = Sleeper {
+            cond,
+            signal,
+            watch: None,
+        };
+        let outcome = match (self.mode, task) {
+            (_, Some((tasks, task))) => {
+                cond.name_task(signal, task);
+                self.suspend_in_line(&what, &sleeper, &tasks, task)
+            }
+            (Mode::Master, None) => self.drive_until(&what, || what.is_done()),
+            (Mode::Task, None) if running_task().is_some_and(|(tasks, _)| tasks.can_yield()) => {
+                self.wait_as_task(&what, None)
+            }
+            _ => match self.spin(&what) {
+                Ok(false) => self.sleep_in_line(&what, &sleeper),
+                over => over.map(drop),
+            },
+        };
+        // A transport that failed makes no progress, but others may still signal.
+        if outcome.is_err() {
+            while !cond.sleep(signal, None) {}
+        }
+        Ok(())
+    }
+}
+
+/// A wait for the signal of a condition that is turned off.
+struct Signalled<'a> {
+    cond: &'a Cond,
+    signal: Signal,
+}
+
+impl Blocking for Signalled<'_> {
+    type Error = i32;
+
+    fn is_done(&self) -> bool {
+        self.cond.has_come(self.signal)
+    }
+
+    fn look(&self) -> Result<(), i32> {
+        Ok(())
+    }
+
+    fn progress_failed(&self, code: i32) -> i32 {
+        code
+    }
+}

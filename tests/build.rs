@@ -46,6 +46,8 @@ fn main() {
     );
     plugin(&out.join("libbtl_cma.so"), &[]);
     plugin(&out.join("libbtl_cma-FUTURE.so"), &["FUTURE"]);
+    let wants = "WANTS_REGISTRATION";
+    plugin(&out.join(format!("libbtl_cma-{wants}.so")), &[wants]);
     for bad in BAD {
         plugin(&out.join(format!("libbtl_cma-{bad}.so")), &[bad]);
     }

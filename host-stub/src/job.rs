@@ -16,6 +16,7 @@ use crate::loader::{
 };
 use crate::log;
 use crate::params::{Params, ParamsError, Setting};
+use crate::registrations::Registrations;
 use crate::win::WindowHooks;
 
 /// How to join a job. The default: the default plugin, no explicit settings, any threads at once.
@@ -144,6 +145,8 @@ pub static RANKS_PER_NODE: Declaration = Declaration::new(
 pub struct Job {
     // First: its thread uses the transport.
     runtime: Runtime,
+    // Before the transport: it ends what is registered with it.
+    registrations: Registrations,
     // The transport ends before the bootstrap: ending it may still log with this rank's name.
     transport: Transport,
     others: Vec<Transport>,
@@ -256,6 +259,7 @@ impl Job {
         let crowded = is_crowded(bootstrap.as_ref());
         let devices = devices(&transport, &params)?;
         Ok(Arc::new(Job {
+            registrations: Registrations::new(&transport, &params)?,
             devices,
             runtime: Runtime::start(plan, &transport, crowded)?,
             transport,
@@ -316,6 +320,11 @@ impl Job {
     #[inline]
     pub fn transport(&self) -> &Transport {
         &self.transport
+    }
+
+    /// Registrations of this process's buffers, kept for operations to come.
+    pub(crate) fn registrations(&self) -> &Registrations {
+        &self.registrations
     }
 
     /// The plugin's other modules; not connected.

@@ -8,6 +8,7 @@
 //! - [`crt`] is how calls wait: as the master, as a thread or as a task, and who makes progress meanwhile.
 //! - [`win`] is one-sided communication in terms of windows.
 //! - [`process`] is who a process is, for others on its machine.
+//! - `registrations` keeps registrations of buffers for operations to come.
 //! - [`params`] and [`log`] are the plugin's and the host's settings and messages.
 //! - [`command`] is the `host-stub` program.
 //!
@@ -26,6 +27,7 @@ pub mod log;
 mod mailbox;
 pub mod params;
 pub mod process;
+mod registrations;
 mod schedule;
 pub mod win;
 

@@ -6,8 +6,9 @@
  * each other and not against the target's processor (no BTL_ATOMIC_GLOB). Every operation is done
  * when its call returns; its callback waits in a queue for progress or flush, as with a real device.
  *
- * Built as it stands it is a good plugin of ABI 1.1, with -DFUTURE one of ABI 1.2. One of these
- * makes it one that a loader must refuse:
+ * Built as it stands it is a good plugin of ABI 1.1, with -DFUTURE one of ABI 1.2, with
+ * -DWANTS_REGISTRATION one that puts and gets only from and to registered memory. One of these makes
+ * it one that a loader must refuse:
  *   -DBAD_MAGIC -DBAD_MAJOR -DBAD_SIZE -DBAD_ENTRY          the component's table
  *   -DBAD_MODULE_MAJOR -DBAD_MODULE_ENTRY                   the module's table
  *   -DBAD_ATTRIBUTES_SIZE -DBAD_HANDLE_SIZE                 the attributes
@@ -27,6 +28,11 @@
 
 #define MODEX_KEY "btl_cma"
 #define ATOMIC_BYTES 4096 /* of one typed atomic */
+#ifdef WANTS_REGISTRATION
+#define THRESHOLD 0
+#else
+#define THRESHOLD SIZE_MAX /* bytes that need no local registration */
+#endif
 #define ACCESS_ALL                                                                 \
     (BTL_ACCESS_LOCAL_WRITE | BTL_ACCESS_REMOTE_READ | BTL_ACCESS_REMOTE_WRITE | \
      BTL_ACCESS_REMOTE_ATOMIC)
@@ -309,7 +315,7 @@ static btl_status within(const btl_handle *handle, uint64_t address, size_t size
                : BTL_VALUE_OUT_OF_BOUNDS;
 }
 
-/* Checks the memory here; a handle is not needed, but one that is given must cover it. */
+/* Checks the memory here; a handle is needed over the threshold only, but one that is given must cover it. */
 static btl_status check_local(struct module *module, btl_handle *handle, const void *address,
                               size_t size)
 {
@@ -317,7 +323,7 @@ static btl_status check_local(struct module *module, btl_handle *handle, const v
     if (address == NULL && size != 0)
         return BTL_BAD_PARAM;
     if (handle == NULL)
-        return BTL_SUCCESS;
+        return size > THRESHOLD ? BTL_BAD_PARAM : BTL_SUCCESS;
     pthread_mutex_lock(&module->lock);
     if (slot_of(module, handle) >= 0)
         status = within(handle, (uintptr_t)address, size);

@@ -70,8 +70,8 @@ static const attributes_table module_attributes = {
                         BTL_ATOMIC_MIN | BTL_ATOMIC_MAX | BTL_ATOMIC_WORD_32 | BTL_ATOMIC_FLOAT |
                         BTL_ATOMIC_CSWAP,
         .put_limit = SIZE_MAX, .get_limit = SIZE_MAX,
-        .put_local_registration_threshold = SIZE_MAX,
-        .get_local_registration_threshold = SIZE_MAX,
+        .put_local_registration_threshold = THRESHOLD,
+        .get_local_registration_threshold = THRESHOLD,
 #ifdef BAD_HANDLE_SIZE
         .handle_size = sizeof(btl_handle) + 4,
 #else

@@ -11,6 +11,7 @@ use super::{CommandError, Common, Exit, print_json};
 use crate::bootstrap::{Bootstrap, Singleton};
 use crate::job::{JobError, RANKS_PER_NODE};
 use crate::loader::LoadError;
+use crate::registrations;
 use crate::win::{HUGE_PAGES, TABLE};
 
 /// The arguments of `params`.
@@ -39,7 +40,13 @@ impl ParamsCommand {
         let bootstrap: Arc<dyn Bootstrap> = Arc::new(Singleton::new());
         let plugin = self.common.open(&params, bootstrap)?;
         let declared = plugin.register_params();
-        for declaration in [&RANKS_PER_NODE, &TABLE, &HUGE_PAGES] {
+        for declaration in [
+            &RANKS_PER_NODE,
+            &TABLE,
+            &HUGE_PAGES,
+            &registrations::ENTRIES,
+            &registrations::BYTES,
+        ] {
             params.declare(declaration).map_err(JobError::from)?;
         }
         let filter = Level::new(self.level).map_or_else(Filter::all, |l| Filter::all().up_to(l));

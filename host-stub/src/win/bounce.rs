@@ -6,13 +6,39 @@ use plugin_api::{Access, Handle};
 use super::error::{WinError, WinResult};
 use super::window::Window;
 use crate::loader::Registration;
+use crate::registrations::Lease;
 
 impl Window {
-    /// A local registration of a buffer, where the transport wants one for that many bytes.
+    /// A registration of a caller's buffer, where the transport wants one for that many bytes; to be
+    /// held by the target's `Leases` once its operations are issued.
+    ///
+    /// # Safety
+    /// The buffer stays until the operations that use it have ended.
+    pub(super) unsafe fn lease(
+        &self,
+        call: &'static str,
+        base: *mut u8,
+        extent: usize,
+        threshold: usize,
+    ) -> WinResult<Option<Lease>> {
+        if extent <= threshold {
+            return Ok(None);
+        }
+        // SAFETY: the caller vouches for the buffer.
+        let lease = unsafe { self.link.job.registrations().acquire(base, extent) };
+        lease.map(Some).map_err(|error| WinError::Transport {
+            call,
+            rank: self.link.rank,
+            status: error.status,
+        })
+    }
+
+    /// A local registration of a buffer of the window's own, where the transport wants one for that
+    /// many bytes.
     ///
     /// # Safety
     /// The buffer stays while the registration lives.
-    pub(super) unsafe fn local_key(
+    unsafe fn local_key(
         &self,
         call: &'static str,
         base: *mut u8,

@@ -22,6 +22,7 @@ mod hooks;
 mod info;
 mod intent;
 mod layout;
+mod leases;
 mod link;
 mod located;
 mod members;

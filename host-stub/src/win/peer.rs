@@ -8,6 +8,7 @@ use plugin_api::Handle;
 use super::control::Word;
 use super::dynamic::RegionCache;
 use super::error::WinError;
+use super::leases::Leases;
 use super::pending::Pending;
 use crate::loader::EndpointRef;
 
@@ -213,6 +214,8 @@ pub(super) struct Peer {
     pub(super) transfers: Pending,
     /// Accumulates under way.
     pub(super) accumulates: Pending,
+    /// Registrations that transfers and accumulates use.
+    pub(super) leases: Leases,
     /// Posts of that rank that were matched by a start here.
     pub(super) posts_matched: AtomicU64,
     /// What that rank has attached, as last read.
@@ -234,6 +237,7 @@ impl Peer {
             control_handle: HandleCopy::new(&offer.control_handle),
             transfers: Pending::new(alone),
             accumulates: Pending::new(alone),
+            leases: Leases::default(),
             posts_matched: AtomicU64::new(0),
             regions: Mutex::default(),
         }

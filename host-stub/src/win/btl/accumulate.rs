@@ -20,9 +20,9 @@
 use plugin_api::{Datatype, Handle};
 
 use super::locked;
-use super::rma::finish_local_key;
+use super::rma::hold;
 use super::tracked::done;
-use crate::loader::Registration;
+use crate::registrations::Lease;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::copy::{pack, unpack};
@@ -149,21 +149,17 @@ unsafe fn update(
         false => transfer.origin_layout.extent(),
     };
     let threshold = attributes.put_local_registration_threshold;
-    // SAFETY: the caller vouches for the buffers until the operation is complete, which
-    // `finish_local_key` waits for before it ends a registration.
-    let origin_key = unsafe { window.local_key(call, transfer.origin, extent, threshold) }?;
+    // SAFETY: the caller vouches for the buffers until the operation is complete.
+    let origin_key = unsafe { window.lease(call, transfer.origin, extent, threshold) }?;
     let result_key = match transfer.result_layout {
         None => None,
         Some(layout) => {
             let threshold = attributes.get_local_registration_threshold;
             // SAFETY: as above.
-            unsafe { window.local_key(call, transfer.result, layout.extent(), threshold) }?
+            unsafe { window.lease(call, transfer.result, layout.extent(), threshold) }?
         }
     };
-    let handle = |key: &Option<Registration>| {
-        key.as_ref()
-            .map_or(std::ptr::null_mut(), Registration::handle_ptr)
-    };
+    let handle = |key: &Option<Lease>| key.as_ref().map_or(std::ptr::null_mut(), Lease::handle_ptr);
     let native = Native {
         window,
         peer,
@@ -184,8 +180,8 @@ unsafe fn update(
         // wanted.
         unsafe { native.issue(piece) }
     });
-    finish_local_key(window, peer, call, origin_key)?;
-    finish_local_key(window, peer, call, result_key)?;
+    hold(window, peer, call, origin_key)?;
+    hold(window, peer, call, result_key)?;
     issued
 }
 

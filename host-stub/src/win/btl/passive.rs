@@ -142,8 +142,14 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
 
 pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
     let peer = window.peer(call, rank)?;
+    let leases = peer.leases.take();
     let transfers = window.flush_pending(call, rank, &peer.transfers);
     let accumulates = window.flush_pending(call, rank, &peer.accumulates);
+    if (transfers.is_err() || accumulates.is_err())
+        && !(peer.transfers.is_idle() && peer.accumulates.is_idle())
+    {
+        peer.leases.give_back(leases);
+    }
     // Fetched data, and what was written to this rank's own memory, is seen by what follows. That
     // what was put is seen elsewhere is the transport's word, and needs no stronger fence here.
     fence(Ordering::AcqRel);

@@ -3,13 +3,16 @@
 use plugin_api::Handle;
 
 use super::tracked::done;
-use crate::loader::Registration;
+use crate::registrations::Lease;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::request::RequestState;
 use crate::win::table::{RequestRef, Transfer};
 use crate::win::window::Window;
+
+/// Registrations of buffers that wait for a flush of one target.
+const MOST_LEASES: usize = 64;
 
 pub(in crate::win) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
@@ -93,42 +96,44 @@ unsafe fn many_pieces<const PUT: bool>(
     threshold: usize,
 ) -> WinResult<()> {
     let peer = transfer.peer;
-    // SAFETY: the caller vouches for the buffer until the operation is complete, which
-    // `finish_local_key` waits for before it ends the registration.
-    let key = unsafe {
-        window.local_key(
+    // SAFETY: the caller vouches for the buffer until the operation is complete.
+    let lease = unsafe {
+        window.lease(
             transfer.call,
             transfer.origin,
             transfer.origin_layout.extent(),
             threshold,
         )
     }?;
-    let handle = key
+    let handle = lease
         .as_ref()
-        .map_or(std::ptr::null_mut(), Registration::handle_ptr);
+        .map_or(transfer.local_handle, Lease::handle_ptr);
     let issued = Pieces::new(transfer.origin_layout, None, transfer.target_layout, limit)
         .try_for_each(|piece| {
             // SAFETY: the piece lies inside both layouts; the handle covers the buffer or is not wanted.
             unsafe { issue::<PUT>(window, peer, transfer, request, piece, handle) }
         });
-    finish_local_key(window, peer, transfer.call, key)?;
+    hold(window, peer, transfer.call, lease)?;
     issued
 }
 
-/// Ends a registration that lasted for one call, once what used it has ended.
-pub(super) fn finish_local_key(
+/// Keeps a registration until the next flush of what uses it. Where a great many are kept, that is now.
+pub(super) fn hold(
     window: &Window,
     peer: &Peer,
     call: &'static str,
-    key: Option<Registration>,
+    lease: Option<Lease>,
 ) -> WinResult<()> {
-    let Some(key) = key else { return Ok(()) };
+    let Some(lease) = lease else { return Ok(()) };
+    if peer.leases.hold(lease) < MOST_LEASES {
+        return Ok(());
+    }
+    let leases = peer.leases.take();
     let waited = window
         .wait_pending(call, &peer.transfers)
         .and_then(|()| window.wait_pending(call, &peer.accumulates));
     if waited.is_err() {
-        // The job failed while operations may still use it.
-        std::mem::forget(key);
+        peer.leases.give_back(leases);
     }
     waited
 }

@@ -1,0 +1,168 @@
+//! Disjoint ranges of addresses with a value each: found by what they cover, given up by age.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+struct Held<T> {
+    end: usize,
+    /// When it was last found.
+    used: u64,
+    value: Arc<T>,
+}
+
+/// The map. A value that nobody else holds is idle.
+pub(super) struct Ranges<T> {
+    by_start: BTreeMap<usize, Held<T>>,
+    bytes: usize,
+    clock: u64,
+}
+
+impl<T> Default for Ranges<T> {
+    fn default() -> Self {
+        Ranges {
+            by_start: BTreeMap::new(),
+            bytes: 0,
+            clock: 0,
+        }
+    }
+}
+
+impl<T> Ranges<T> {
+    pub(super) fn len(&self) -> usize {
+        self.by_start.len()
+    }
+
+    /// Bytes that the ranges cover.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The value of the range that covers all of `wanted`.
+    pub(super) fn covering(&mut self, wanted: &Range<usize>) -> Option<Arc<T>> {
+        let (_, held) = self.by_start.range_mut(..=wanted.start).next_back()?;
+        if held.end < wanted.end {
+            return None;
+        }
+        self.clock += 1;
+        held.used = self.clock;
+        Some(Arc::clone(&held.value))
+    }
+
+    /// The smallest range that covers `wanted` and every range that overlaps it.
+    pub(super) fn joined(&self, wanted: &Range<usize>) -> Range<usize> {
+        let mut joined = wanted.clone();
+        if let Some((start, held)) = self.by_start.range(..wanted.start).next_back()
+            && held.end > wanted.start
+        {
+            joined.start = *start;
+            joined.end = joined.end.max(held.end);
+        }
+        if let Some((start, held)) = self.by_start.range(..wanted.end).next_back()
+            && *start >= wanted.start
+        {
+            joined.end = joined.end.max(held.end);
+        }
+        joined
+    }
+
+    /// Takes out every range that overlaps `gone`.
+    pub(super) fn take_overlapping(&mut self, gone: &Range<usize>, taken: &mut Vec<Arc<T>>) {
+        while let Some((start, held)) = self.by_start.range(..gone.end).next_back()
+            && held.end > gone.start
+        {
+            let start = *start;
+            taken.extend(self.take(start).map(|(_, value)| value));
+        }
+    }
+
+    /// Takes out the idle range that was not found for longest.
+    pub(super) fn take_oldest_idle(&mut self) -> Option<(Range<usize>, Arc<T>)> {
+        let idle = |held: &&Held<T>| Arc::strong_count(&held.value) == 1;
+        let candidates = self.by_start.iter().filter(|(_, held)| idle(held));
+        let start = *candidates.min_by_key(|(_, held)| held.used)?.0;
+        self.take(start)
+    }
+
+    fn take(&mut self, start: usize) -> Option<(Range<usize>, Arc<T>)> {
+        let held = self.by_start.remove(&start)?;
+        self.bytes -= held.end - start;
+        Some((start..held.end, held.value))
+    }
+
+    /// Adds a range that overlaps none.
+    pub(super) fn insert(&mut self, range: Range<usize>, value: Arc<T>) {
+        self.clock += 1;
+        self.bytes += range.end - range.start;
+        let held = Held {
+            end: range.end,
+            used: self.clock,
+            value,
+        };
+        self.by_start.insert(range.start, held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(parts: &[(Range<usize>, u32)]) -> Ranges<u32> {
+        let mut ranges = Ranges::default();
+        for (range, value) in parts {
+            ranges.insert(range.clone(), Arc::new(*value));
+        }
+        ranges
+    }
+
+    #[test]
+    fn only_a_range_that_covers_all_is_found() {
+        let mut ranges = of(&[(10..20, 1), (20..30, 2), (40..50, 3)]);
+        let mut found = |range| ranges.covering(&range).map(|value| *value);
+        assert_eq!(found(10..20), Some(1));
+        assert_eq!(found(12..13), Some(1));
+        assert_eq!(found(20..30), Some(2));
+        assert_eq!(found(19..21), None);
+        assert_eq!(found(9..11), None);
+        assert_eq!(found(30..31), None);
+        assert_eq!(found(49..51), None);
+    }
+
+    #[test]
+    fn joined_takes_in_both_sides_and_what_is_between() {
+        let ranges = of(&[(10..20, 1), (22..24, 2), (40..50, 3)]);
+        assert_eq!(ranges.joined(&(15..45)), 10..50);
+        assert_eq!(ranges.joined(&(20..22)), 20..22);
+        assert_eq!(ranges.joined(&(21..30)), 21..30);
+        assert_eq!(ranges.joined(&(23..40)), 22..40);
+        assert_eq!(ranges.joined(&(12..13)), 10..20);
+        assert_eq!(ranges.joined(&(5..60)), 5..60);
+    }
+
+    #[test]
+    fn overlapping_ranges_go_and_others_stay() {
+        let mut ranges = of(&[(10..20, 1), (20..30, 2), (30..40, 3), (50..60, 4)]);
+        let mut taken = Vec::new();
+        ranges.take_overlapping(&(19..31), &mut taken);
+        let mut taken: Vec<u32> = taken.iter().map(|value| **value).collect();
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2, 3]);
+        assert_eq!((ranges.len(), ranges.bytes()), (1, 10));
+        let mut none = Vec::new();
+        ranges.take_overlapping(&(40..50), &mut none);
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_idle_goes_first() {
+        let mut ranges = of(&[(10..20, 1), (20..30, 2), (30..40, 3)]);
+        let held = ranges.covering(&(20..21));
+        assert!(ranges.covering(&(10..11)).is_some());
+        let mut next = || ranges.take_oldest_idle().map(|(_, value)| *value);
+        assert_eq!(next(), Some(3));
+        assert_eq!(next(), Some(1));
+        assert_eq!(next(), None);
+        drop(held);
+        assert_eq!(next(), Some(2));
+    }
+}

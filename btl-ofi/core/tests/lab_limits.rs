@@ -229,6 +229,54 @@ fn messages_of_every_size() {
     assert_eq!(tally.run, 30);
 }
 
+/// Completions are read in batches as long as the user lets them be.
+#[test]
+fn completions_in_batches() {
+    if role().is_none() {
+        return;
+    }
+    let mut tally = Tally::default();
+    const POSTED: usize = 200;
+    for batch in [1usize, 7, 64] {
+        println!("@at {batch}");
+        shape(&[]);
+        let settings = [
+            ("btl_ofi_num_cq_read", Value::Int(batch as i32)),
+            // Posting reads none.
+            ("btl_ofi_progress_threshold", Value::Int(i32::MAX)),
+        ];
+        let (t, peer) = alone(&settings);
+        let mut memory = [0u8; 8];
+        let region = register(&t, &mut memory);
+        let (h, none, mut word) = (region.handle(), ptr::null_mut(), 7u64);
+        let local = (&raw mut word).cast();
+        for _ in 0..POSTED {
+            // SAFETY: word and memory live until the flush.
+            let status = unsafe { t.put(peer, local, h.base(), none, &h, 8, None) };
+            assert_eq!(status, Status::SUCCESS);
+        }
+        // All are due: each look takes a whole batch, and the last what is left.
+        let mut left = POSTED;
+        while left > 0 {
+            assert_eq!(t.progress(), left.min(batch));
+            left -= left.min(batch);
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        region.close().unwrap();
+        t.close().unwrap();
+        tally.run += 1;
+        tally.checked += POSTED as u64;
+    }
+    tally.tell();
+}
+
+#[test]
+fn batches_of_completions() {
+    let tally = child("completions_in_batches", "batches", LIMIT);
+    tally.summary("completions read at a time");
+    assert_eq!(tally.run, 3);
+}
+
 /// Progress as the user asks for it, where the provider has it.
 #[test]
 fn progress_modes() {

@@ -163,7 +163,7 @@ impl Unmapped {
         // Acquire pairs with the thread's Release: what an even count covers is in the ring. The wait
         // is for a system call that has its answer ready.
         while !self.shared.count.load(Ordering::Acquire).is_multiple_of(2) {
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
         if self.shared.overflown.swap(false, Ordering::AcqRel) {
             gone(0..usize::MAX);

@@ -37,7 +37,6 @@ fn main() -> Outcome<()> {
     let host = Window::allocate_with(&job, SIZE + 8, 1, &btl())?;
     let device = Window::allocate_with(&job, SIZE, 1, &btl().with_device(DEVICE))?;
     let buffer = devices.allocate(DEVICE, SIZE)?;
-    devices.add_memory(DEVICE, buffer.base(), buffer.len())?;
     let iface = [devices.device(DEVICE)?.iface];
     let run = [IoVec {
         base: std::ptr::with_exposed_provenance_mut(buffer.base() as usize),
@@ -123,7 +122,6 @@ fn main() -> Outcome<()> {
     job.barrier()?;
     host.unlock_all()?;
     device.unlock_all()?;
-    devices.forget_memory(buffer.base());
     host.free()?;
     device.free()?;
     Ok(job.finalize()?)

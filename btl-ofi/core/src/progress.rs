@@ -24,9 +24,18 @@ impl Transport {
     /// from callbacks. Returns the number of operations completed.
     #[inline]
     pub fn progress(&self) -> usize {
+        // Asked first, so that nothing is left to do after the poll.
+        if self.hmem.is_awake() {
+            return self.progress_devices();
+        }
+        self.progress_contexts()
+    }
+
+    #[inline]
+    fn progress_contexts(&self) -> usize {
         let n = self.contexts.len();
         if n == 1 {
-            return self.poll(&self.contexts[0]) + self.progress_hmem();
+            return self.poll(&self.contexts[0]);
         }
         let own = self.own_index();
         let mut done = self.poll(&self.contexts[own]);
@@ -34,17 +43,14 @@ impl Transport {
         if other != own {
             done += self.poll(&self.contexts[other]);
         }
-        done + self.progress_hmem()
+        done
     }
 
-    /// What there is to do for device memory; a look at one word where there is none.
-    #[inline]
-    fn progress_hmem(&self) -> usize {
-        if self.hmem.is_awake() {
-            self.drive()
-        } else {
-            0
-        }
+    /// As [`progress`](Self::progress), where there may be something to do for device memory.
+    #[cold]
+    #[inline(never)]
+    fn progress_devices(&self) -> usize {
+        self.progress_contexts() + self.drive()
     }
 
     /// Reads one context's queue once. Gives way when another thread is at it: that one completes

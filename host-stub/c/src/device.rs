@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use host::device::{DeviceBuffer, DeviceError, Devices, Location};
 use plugin_api::IoVec;
@@ -12,7 +12,7 @@ use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
 use crate::job::job;
 
 /// Memory that host_device_alloc gave, by its first byte.
-type Given = BTreeMap<u64, (Box<dyn DeviceBuffer>, Arc<Devices>)>;
+type Given = BTreeMap<u64, Box<dyn DeviceBuffer>>;
 
 fn given() -> MutexGuard<'static, Given> {
     static GIVEN: Mutex<Given> = Mutex::new(BTreeMap::new());
@@ -74,12 +74,10 @@ pub unsafe extern "C" fn host_device_alloc(
     guarded(|| {
         let call = "host_device_alloc";
         let out = pointer(call, memory)?;
-        let devices = Arc::clone(job(call)?.devices());
-        let buffer = devices.allocate(device, size)?;
-        devices.add_memory(device, buffer.base(), buffer.len())?;
+        let buffer = job(call)?.devices().allocate(device, size)?;
         // SAFETY: the caller vouches for it.
         unsafe { *out = address(buffer.base()) };
-        given().insert(buffer.base(), (buffer, devices));
+        given().insert(buffer.base(), buffer);
         Ok(())
     })
 }
@@ -96,10 +94,7 @@ pub unsafe extern "C" fn host_device_free(memory: *mut *mut c_void) -> c_int {
         // SAFETY: the caller vouches for it.
         let base = unsafe { *memory } as u64;
         let taken = given().remove(&base);
-        let (buffer, devices) =
-            taken.ok_or_else(|| Error::argument(call, "this is no memory of host_device_alloc"))?;
-        devices.forget_memory(base);
-        drop(buffer);
+        drop(taken.ok_or_else(|| Error::argument(call, "this is no memory of host_device_alloc"))?);
         // SAFETY: likewise.
         unsafe { *memory = std::ptr::null_mut() };
         Ok(())

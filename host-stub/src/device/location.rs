@@ -5,6 +5,8 @@
 //! a test, a shift and a mask. [`ANY_HOST`] in the place of the device says host memory, for a pointer
 //! that is mapped on a device but is meant as host memory.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// The device number of host memory.
 pub const HOST: i32 = -1;
 
@@ -17,6 +19,23 @@ const ADDRESS: u64 = (1 << SHIFT) - 1;
 /// Stands for [`HOST`] in an encoded location.
 const ANY_HOST: u64 = 0x7f;
 
+/// Whether a buffer may be somewhere else than its pointer says: the one word that a call on host memory
+/// reads. Of the process rather than of a job, so that it is read without going through one.
+static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+
+/// From now on calls look where their buffers are: a device is known, or a location was encoded, or a
+/// layout marked.
+pub(crate) fn look_from_now_on() {
+    ELSEWHERE.store(true, Ordering::Relaxed);
+}
+
+/// Whether calls look where their buffers are.
+#[inline(always)]
+pub(crate) fn is_looked_for() -> bool {
+    // Relaxed: whoever passes such a pointer or layout got it after the store.
+    ELSEWHERE.load(Ordering::Relaxed)
+}
+
 /// Where memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
@@ -27,21 +46,22 @@ pub struct Location {
 }
 
 /// Packs a location. `None` for a device or an address that has no place in it.
-pub(super) const fn encode(location: Location) -> Option<u64> {
+pub(super) fn encode(location: Location) -> Option<u64> {
     let device = match location.device {
         HOST => ANY_HOST,
-        device if device >= 0 && device < MAX_DEVICES => device as u64,
+        device if (0..MAX_DEVICES).contains(&device) => device as u64,
         _ => return None,
     };
     if location.address & !ADDRESS != 0 {
         return None;
     }
+    look_from_now_on();
     Some(ENCODED | device << SHIFT | location.address)
 }
 
 /// Whether a value is an encoded location rather than a pointer.
 #[inline(always)]
-pub(crate) const fn is_encoded(value: u64) -> bool {
+const fn is_encoded(value: u64) -> bool {
     (value as i64) < 0
 }
 

@@ -7,7 +7,7 @@
 //! 2. a location that [`Devices::encode_location`] made, device and address in 64 bits;
 //! 3. either pointer with a layout marked [`on_device`](crate::win::Layout::on_device).
 //!
-//! The host looks only where it knows of a device at all.
+//! The host looks only once it knows of a device at all, or a location was encoded, or a layout marked.
 
 mod cuda;
 mod error;
@@ -32,5 +32,5 @@ pub use proxy::Proxy;
 pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 
-pub(crate) use location::is_encoded;
+pub(crate) use location::{is_looked_for, look_from_now_on};
 pub(crate) use registry::Found;

@@ -1,12 +1,12 @@
 //! The devices of a process, and what memory they have.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use plugin_api::{Access, Handle, IoVec, OverrideOps, Status};
 
 use super::error::DeviceError;
-use super::location::{HOST, Location, MAX_DEVICES, encode};
+use super::location::{HOST, Location, MAX_DEVICES, encode, look_from_now_on};
 use super::table::{Allocate, Entry, Known, Mapping, Seen, Table};
 use crate::loader::{Registration, Transport};
 
@@ -71,9 +71,10 @@ pub(crate) struct Found {
 /// The devices of one process. Any thread may call.
 #[derive(Default)]
 pub struct Devices {
-    /// Whether there is anything to look for: the one word that a call on host memory reads.
+    /// Whether there is anything to look for.
     present: AtomicBool,
-    table: Mutex<Table>,
+    /// Shared with the memory that it gave out, which takes itself off.
+    table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
 }
 
@@ -85,7 +86,7 @@ impl Devices {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 
     fn transport(&self) -> Result<&Transport, DeviceError> {
@@ -93,7 +94,6 @@ impl Devices {
     }
 
     /// Whether a pointer may be of a device.
-    #[inline(always)]
     pub(crate) fn is_present(&self) -> bool {
         // Relaxed: whoever was told of device memory was told of the device before.
         self.present.load(Ordering::Relaxed)
@@ -117,6 +117,7 @@ impl Devices {
         }
         table.devices.push(Entry { device, allocate });
         self.present.store(true, Ordering::Relaxed);
+        look_from_now_on();
         Ok(number)
     }
 
@@ -124,6 +125,7 @@ impl Devices {
     pub fn add_lookup(&self, lookup: Box<dyn Lookup>) {
         self.table().lookups.push(lookup);
         self.present.store(true, Ordering::Relaxed);
+        look_from_now_on();
     }
 
     /// The devices, in the order of their numbers.
@@ -155,7 +157,7 @@ impl Devices {
     }
 
     /// Tells the host of memory on a device, until [`forget_memory`](Self::forget_memory). Its owner
-    /// keeps it at least that long.
+    /// keeps it at least that long. What is known already may be told again.
     pub fn add_memory(&self, device: i32, base: u64, len: usize) -> Result<(), DeviceError> {
         self.device(device)?;
         let mut table = self.table();
@@ -164,6 +166,13 @@ impl Devices {
         let Some(end) = end.filter(|_| len > 0) else {
             return Err(overlap);
         };
+        if table
+            .known
+            .get(&base)
+            .is_some_and(|known| known.len == len && known.device == device)
+        {
+            return Ok(());
+        }
         let before = table.known.range(..end).next_back();
         if before.is_some_and(|(at, known)| at + known.len as u64 > base) {
             return Err(overlap);
@@ -345,16 +354,22 @@ impl Devices {
         Ok(handle)
     }
 
-    /// Memory of a device, from whoever gives it out.
+    /// Memory of a device, from whoever gives it out, known to the host as long as it lives.
     pub fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, DeviceError> {
         let name = self.device(device)?.name;
-        let table = self.table();
-        let entry = &table.devices[device as usize];
         let refused = |why: &str| DeviceError::NoMemory(device, name.clone(), String::from(why));
-        let Some(allocate) = &entry.allocate else {
-            return Err(refused("give its memory to the window"));
+        let buffer = {
+            let table = self.table();
+            let Some(allocate) = &table.devices[device as usize].allocate else {
+                return Err(refused("give its memory to the window"));
+            };
+            allocate(len.max(1)).map_err(|why| refused(&why))?
         };
-        allocate(len.max(1)).map_err(|why| refused(&why))
+        self.add_memory(device, buffer.base(), buffer.len())?;
+        Ok(Box::new(Allocated {
+            buffer,
+            table: Arc::clone(&self.table),
+        }))
     }
 
     /// Copies device memory to `into`, from runs that may lie on several devices and on the host.
@@ -385,5 +400,33 @@ impl Devices {
         } else {
             Err(n)
         }
+    }
+}
+
+fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+    table.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory that the host gave out, and knows until it is dropped.
+struct Allocated {
+    buffer: Box<dyn DeviceBuffer>,
+    table: Arc<Mutex<Table>>,
+}
+
+impl DeviceBuffer for Allocated {
+    fn base(&self) -> u64 {
+        self.buffer.base()
+    }
+
+    fn len(&self) -> usize {
+        self.buffer.len()
+    }
+}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        let gone = lock(&self.table).known.remove(&self.buffer.base());
+        // Ends a registration, outside of the lock, and before the memory goes.
+        drop(gone);
     }
 }

@@ -9,6 +9,7 @@ use super::ops::Op;
 use super::request::Request;
 use super::table::{CompareSwap, Transfer, requested};
 use super::window::Window;
+use crate::device::is_looked_for;
 
 impl Window {
     /// Writes the origin's elements to the target's.
@@ -22,7 +23,7 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<()> {
-        if self.is_elsewhere(origin, layout) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe { self.put_located(origin, layout, target) };
         }
@@ -69,7 +70,7 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<()> {
-        if self.is_elsewhere(origin, layout) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe { self.get_located(origin, layout, target) };
         }
@@ -119,7 +120,7 @@ impl Window {
         target: Target<'_>,
         op: Op,
     ) -> WinResult<()> {
-        if self.is_elsewhere(origin, layout) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe { self.accumulate_located(origin, layout, target, op) };
         }
@@ -167,7 +168,7 @@ impl Window {
         target: Target<'_>,
         op: Op,
     ) -> WinResult<()> {
-        if self.is_elsewhere(origin, layout) || self.is_elsewhere(result, result_layout) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe {
                 self.get_accumulate_located(origin, layout, result, result_layout, target, op)
@@ -223,7 +224,7 @@ impl Window {
         displacement: u64,
         op: Op,
     ) -> WinResult<()> {
-        if self.are_elsewhere([origin, result, result]) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe {
                 self.fetch_and_op_located(origin, result, datatype, rank, displacement, op)
@@ -283,7 +284,7 @@ impl Window {
         rank: usize,
         displacement: u64,
     ) -> WinResult<()> {
-        if self.are_elsewhere([origin, compare, result]) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe {
                 self.compare_and_swap_located(origin, compare, result, datatype, rank, displacement)
@@ -343,7 +344,7 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<Request<'_>> {
-        if self.is_elsewhere(origin, layout) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe { self.rput_located(origin, layout, target) };
         }
@@ -391,7 +392,7 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<Request<'_>> {
-        if self.is_elsewhere(origin, layout) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe { self.rget_located(origin, layout, target) };
         }
@@ -440,7 +441,7 @@ impl Window {
         target: Target<'_>,
         op: Op,
     ) -> WinResult<Request<'_>> {
-        if self.is_elsewhere(origin, layout) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe { self.raccumulate_located(origin, layout, target, op) };
         }
@@ -489,7 +490,7 @@ impl Window {
         target: Target<'_>,
         op: Op,
     ) -> WinResult<Request<'_>> {
-        if self.is_elsewhere(origin, layout) || self.is_elsewhere(result, result_layout) {
+        if is_looked_for() {
             // SAFETY: as the caller vouches.
             return unsafe {
                 self.rget_accumulate_located(origin, layout, result, result_layout, target, op)

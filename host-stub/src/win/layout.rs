@@ -138,6 +138,7 @@ impl Layout {
     /// The same places, for buffers on a device (the bit in a datatype of the note "MPI-OpenMP
     /// Interface"): the host then looks for the device of the buffer's pointer.
     pub fn on_device(mut self) -> Layout {
+        crate::device::look_from_now_on();
         self.on_device = true;
         self
     }

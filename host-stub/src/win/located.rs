@@ -16,7 +16,7 @@ use super::peer::Reach;
 use super::pieces::Cursor;
 use super::request::Request;
 use super::window::Window;
-use crate::device::{Devices, Found, HOST, Location, decode_location, is_encoded};
+use crate::device::{Devices, Found, HOST, Location, decode_location};
 
 /// Runs handed to a copy function at once.
 const RUNS: usize = 256;
@@ -48,19 +48,6 @@ pub(super) enum Way<'a> {
 }
 
 impl Window {
-    /// Whether a buffer may be somewhere else than its pointer says.
-    #[inline(always)]
-    pub(super) fn is_elsewhere(&self, pointer: *const u8, layout: &Layout) -> bool {
-        is_encoded(pointer as u64) || layout.is_on_device() || self.link.job.devices().is_present()
-    }
-
-    /// As [`is_elsewhere`](Self::is_elsewhere), for single elements.
-    #[inline(always)]
-    pub(super) fn are_elsewhere(&self, pointers: [*const u8; 3]) -> bool {
-        pointers.iter().any(|pointer| is_encoded(*pointer as u64))
-            || self.link.job.devices().is_present()
-    }
-
     fn where_is(
         &self,
         call: &'static str,

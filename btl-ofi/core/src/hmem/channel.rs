@@ -4,6 +4,7 @@
 //! Here is the lane's life; `jobs` has what is asked through it.
 
 mod jobs;
+mod replies;
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

@@ -8,7 +8,7 @@ use plugin_api::{AtomicOp, Status};
 
 use super::{Channel, State};
 use crate::hmem::bounce::{Bounce, Pool};
-use crate::hmem::mailbox::{HEAD, INLINE, PIECE, REPLY, Request, SLOTS, Task, open_reply};
+use crate::hmem::mailbox::{HEAD, INLINE, PIECE, Request, SLOTS, Task};
 use crate::hmem::staged::{Action, Op, Ops, Side};
 use crate::hmem::wire::{Stand, Start, stand};
 use crate::transport::Transport;
@@ -32,11 +32,11 @@ pub(super) enum Stage {
 /// A piece of an operation in a slot.
 pub(super) struct Job {
     pub(super) op: usize,
-    offset: usize,
-    len: usize,
-    number: u64,
-    bytes: usize,
-    stage: Stage,
+    pub(super) offset: usize,
+    pub(super) len: usize,
+    pub(super) number: u64,
+    pub(super) bytes: usize,
+    pub(super) stage: Stage,
     pub(super) bounce: Option<Bounce>,
 }
 
@@ -316,90 +316,10 @@ impl Channel {
         let under_way: usize = self.jobs.iter().flatten().map(|job| job.len).sum();
         under_way > 0 && under_way + op.piece(self.piece) > UNDER_WAY
     }
-
-    /// Whether replies are worth a get, which costs the target as much as a small request: where no
-    /// piece can be begun before one has come, or nothing else is left to wait for.
-    fn wants_replies(&self) -> bool {
-        let waits = |job: &Job| job.stage == Stage::Reply;
-        let mut jobs = self.jobs.iter().flatten();
-        let oldest = jobs.clone().min_by_key(|job| job.number);
-        let blocked = !self.waiting.is_empty() && oldest.is_some_and(waits);
-        blocked || (oldest.is_some() && jobs.all(waits))
-    }
-
-    /// Looks for the reply: none yet, or whether the job is over with it.
-    fn replied(&self, op: &mut Op, job: &mut Job, slot: usize) -> Option<bool> {
-        if self.polling {
-            // The replies are being written.
-            return None;
-        }
-        // SAFETY: no get of the replies is under way.
-        let replies = unsafe { &(*self.buffers.as_ptr()).replies };
-        let (status, result) = open_reply(job.number, &replies[slot * REPLY..(slot + 1) * REPLY])?;
-        if status < 0 {
-            op.fail(Status(status), || {
-                String::from("the owner of the device memory refused it, or could not copy")
-            });
-            return Some(true);
-        }
-        let fetches = matches!(op.action, Action::Get | Action::Atomic { fetch: true, .. });
-        if !fetches {
-            return Some(true);
-        }
-        if job.len > 8 {
-            job.stage = Stage::Fetch { posted: false };
-            return Some(false);
-        }
-        let bytes = result.to_ne_bytes();
-        // SAFETY: at most 8 bytes; the destination is good for the whole.
-        if let Err(error) = unsafe { fetched(op).write(job.offset, bytes.as_ptr(), job.len) } {
-            op.failed_copy(error);
-        }
-        Some(true)
-    }
-
-    /// Reads the replies while some are waited for.
-    fn look(&mut self, t: &Transport) -> usize {
-        // SAFETY: flags are only touched as atomics.
-        let flag = unsafe { &(*self.buffers.as_ptr()).polling };
-        if self.polling {
-            match stand(flag) {
-                Stand::Pending => return 0,
-                Stand::Done => self.polling = false,
-                Stand::Failed(status) => {
-                    self.polling = false;
-                    return self.to(State::Dead(status));
-                }
-            }
-            return 0;
-        }
-        if !self.wants_replies() {
-            return 0;
-        }
-        let at = self.at(self.plan.reply(self.lane, 0));
-        // SAFETY: the buffers stay; the replies are this lane's.
-        let start = unsafe {
-            let into = (&raw mut (*self.buffers.as_ptr()).replies).cast();
-            t.wire_get(
-                self.endpoint,
-                into,
-                at,
-                &self.mailbox,
-                SLOTS * REPLY * 8,
-                flag,
-            )
-        };
-        match start {
-            Start::Started => self.polling = stand(flag) == Stand::Pending,
-            Start::Later => {}
-            Start::Failed(status) => return self.to(State::Dead(status)),
-        }
-        0
-    }
 }
 
 /// Where the result of an operation goes.
-fn fetched(op: &Op) -> &Side {
+pub(super) fn fetched(op: &Op) -> &Side {
     match op.action {
         Action::Atomic { .. } => &op.result,
         _ => &op.local,

@@ -36,7 +36,6 @@ impl DeviceBuffer {
         turn: usize,
     ) -> Result<DeviceBuffer, Failure> {
         let memory = devices.allocate(DEVICE, len)?;
-        devices.add_memory(DEVICE, memory.base(), memory.len())?;
         let buffer = DeviceBuffer {
             way: [Way::Pointer, Way::Encoded, Way::Marked][turn % 3],
             shadow: vec![0; len.div_ceil(8).max(1)].into(),

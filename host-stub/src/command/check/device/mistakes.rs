@@ -14,7 +14,6 @@ pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
     let mut host = vec![0u64; 8];
     let base: *mut u8 = host.as_mut_ptr().cast();
     let memory = devices.allocate(DEVICE, 64)?;
-    devices.add_memory(DEVICE, memory.base(), memory.len())?;
     for (base, device) in [(base, DEVICE), (at(memory.base()), HOST), (base, 99)] {
         let info = Info::new().with_device(device);
         // SAFETY: the memory lives; the window is refused.
@@ -93,7 +92,6 @@ pub(super) fn freed(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let memory = devices.allocate(DEVICE, 4096)?;
     let base = memory.base();
-    devices.add_memory(DEVICE, base, memory.len())?;
     let info = Info::new().with_device(DEVICE);
     // SAFETY: the memory goes before the window, which is what is tried: only copy functions, which
     // find it gone, reach for it.

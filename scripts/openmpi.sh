@@ -2,7 +2,8 @@
 # works. Sourced by `dev` with bash, at the root of the repository, under `set -euo pipefail`.
 #
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
-#   openmpi_test_short    build, hello window, put, get and every atomic, mpi4py's test_rma with two ranks over shm
+#   openmpi_test_short    build, hello window, put, get and every atomic, the component under valgrind, mpi4py's
+#                         test_rma with two ranks over shm
 #   openmpi_test          everything that the real clients show
 #   openmpi_struck        ranks killed and stopped in every kind of epoch (struck.sh)
 #   openmpi_bench         pairs of runs against the system's C component
@@ -133,6 +134,36 @@ openmpi_programs() {
     for program in "$@"; do
         openmpi_check "$program, $ranks ranks, $provider" openmpi_program "$provider" "$ranks" "$program"
     done
+}
+
+# Errors in the logs of valgrind whose stack leads through the component, which alone is Rust there. What Open MPI and
+# libfabric do by themselves is theirs.
+openmpi_valgrind_errors() {
+    awk '/^==[0-9]+== *$/ { if (block ~ /\.rs:[0-9]/) printf "%s\n", block; block = ""; next }
+        { block = block $0 "\n" }
+        END { if (block ~ /\.rs:[0-9]/) printf "%s", block }' "$@"
+}
+
+# A program under valgrind, each rank with a log of its own: no error may lead through the component.
+openmpi_valgrind() {
+    local provider=$1 program=$2 logs=$openmpi_dir/valgrind errors
+    rm -rf "$logs"
+    mkdir -p "$logs"
+    OPENMPI_LIMIT=300 openmpi_program "$provider" 2 "$program" valgrind --quiet --keep-debuginfo=yes --num-callers=50 \
+        --leak-check=full --show-leak-kinds=definite --suppressions=tests/valgrind.supp --log-file="$logs/%p" || return 1
+    [ "$(find "$logs" -type f | wc -l)" -eq 2 ] || return 1
+    errors=$(openmpi_valgrind_errors "$logs"/*)
+    [ -z "$errors" ] || { printf '%s\n' "$errors"; return 1; }
+}
+
+# That the function before would notice: bytes that nobody wrote are put into a window.
+openmpi_valgrind_notices() {
+    local out
+    if out=$(openmpi_valgrind shm unwritten); then
+        printf '%s\n' "$out"
+        return 1
+    fi
+    grep -q 'process_vm_writev.* points to uninitialised byte' <<<"$out" || { printf '%s\n' "$out"; return 1; }
 }
 
 openmpi_shows_itself() {
@@ -362,7 +393,7 @@ openmpi_end() {
 
 openmpi_compile_tests() {
     local program
-    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room; do
+    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten; do
         openmpi_compile "tests/openmpi/$program.c"
     done
 }
@@ -371,9 +402,17 @@ openmpi_test_short() {
     openmpi_build
     openmpi_compile_tests
     openmpi_programs shm 2 hello_window transfers atomics
+    openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py test_rma, 2 ranks, shm" openmpi_mpi4py_run shm 2 test_rma
     openmpi_end
+}
+
+openmpi_test_valgrind() {
+    command -v valgrind >/dev/null || openmpi_packages valgrind
+    openmpi_check "atomics under valgrind, shm" openmpi_valgrind shm atomics
+    openmpi_check "window_life under valgrind, tcp;ofi_rxm" openmpi_valgrind 'tcp;ofi_rxm' window_life
+    openmpi_check "valgrind would notice" openmpi_valgrind_notices
 }
 
 openmpi_test() {
@@ -408,6 +447,7 @@ openmpi_test() {
         'LAB_WITHOUT=*:*:0,*:*:1,*:*:6,*:*:7,*:*:9,*:4:*,*:5:*'
     openmpi_programs sockets 2 hello_window transfers atomics
     openmpi_programs shm 2 passive_target
+    openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py's skipped tests would be noticed" openmpi_mpi4py_notices
     for provider in shm 'tcp;ofi_rxm'; do

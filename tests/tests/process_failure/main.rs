@@ -105,7 +105,8 @@ fn matrix(fate: Fate) {
     };
     let line = format!(
         "{what}: {} runs ({} kinds of epoch, {} providers, seeds from {first}), {} signals, {} survivors' \
-         errors, {} errors of ranks that came back, slowest after {} ms, left behind: 0, lost: {}\n",
+         errors, {} errors of ranks that came back, slowest after {} ms, left behind (processes, zombies, files, \
+         descriptors): {}, lost: {}\n",
         cases.len(),
         KINDS.len(),
         PROVIDERS.len(),
@@ -113,6 +114,7 @@ fn matrix(fate: Fate) {
         total.errors,
         total.returned,
         total.slowest.as_millis(),
+        total.behind,
         total.lost,
     );
     // Past the harness's capture.
@@ -123,7 +125,8 @@ fn matrix(fate: Fate) {
         let mut file = options.append(true).create(true).open(path).unwrap();
         file.write_all(line.as_bytes()).unwrap();
     }
-    assert_eq!(total.lost, 0);
+    assert!(total.wrong.is_empty(), "{}", total.wrong.join("\n\n"));
+    assert_eq!((total.lost, total.behind), (0, 0));
     assert_eq!(total.signals, cases.len());
     assert!(total.slowest < Duration::from_secs(60));
 }

@@ -212,7 +212,7 @@ pub(crate) fn run() {
     let variable = |name| std::env::var(name).unwrap();
     let (kind, fate) = (variable(KIND), variable(FATE));
     let seed: u64 = variable(SEED).parse().unwrap();
-    let open = usage::descriptors().len();
+    let before = usage::descriptors();
     let job = Job::init(JobOptions::default()).expect("init");
     let (rank, size) = (job.rank() as usize, job.size() as usize);
     let (victim, end) = End::of(seed, &fate);
@@ -250,6 +250,7 @@ pub(crate) fn run() {
     // Leaving cannot go well, and must not hang either.
     let left = job.finalize().is_err();
     drop(job);
-    let leaked = usage::descriptors().len().saturating_sub(open);
-    say(&format!("left {rank} {left} {leaked}"));
+    let mut after = usage::descriptors();
+    after.retain(|open| !before.contains(open));
+    say(&format!("left {rank} {left}:{}", after.join(";")));
 }

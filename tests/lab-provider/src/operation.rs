@@ -149,6 +149,8 @@ impl Operation {
             }
         } else if config.described_devices() && device::at(local.address).is_some() {
             return refuse("device memory without the descriptor that FI_MR_HMEM asks for");
+        } else if config.described_buffers() && !self.injected {
+            return refuse("a buffer without the descriptor that FI_MR_LOCAL asks for");
         }
         if self.injected && config.described_devices() && device::at(local.address).is_some() {
             return refuse("device memory is not injected under FI_MR_HMEM");
@@ -233,6 +235,11 @@ impl Operation {
                 break;
             }
         }
+    }
+
+    /// Whether the peer was asked to do the work, and its answer was not taken yet.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.traps.asked.is_some() && self.done.is_none()
     }
 
     /// Does the work, once; `None` while it waits for the peer.

@@ -68,8 +68,11 @@ impl State {
         }
         let operation = &mut self.pending[index];
         if let Some(code) = operation.fails {
-            if operation.done.is_none() && self.random.below(2) == 0 {
-                let _ = operation.perform(config);
+            let whole =
+                operation.is_asked() || (operation.done.is_none() && self.random.below(2) == 0);
+            // A peer that was asked is waited for: it would keep the request otherwise.
+            if whole && operation.perform(config).is_none() {
+                return None;
             }
             operation.done = Some(Err(code));
             return operation.done;
@@ -128,6 +131,12 @@ impl State {
             inbox::serve();
         }
         self.deliver_late(config);
+        // Answers are taken in any order, so that the one that is next to complete finds room to ask.
+        for operation in &mut self.pending {
+            if operation.is_asked() && operation.fails.is_none() {
+                let _ = operation.perform(config);
+            }
+        }
         while self.ready.len() < room && self.errors.is_empty() {
             let Some(index) = self.choose(config.faults.reorder) else {
                 break;

@@ -10,6 +10,7 @@ use crate::config::{Config, Keys};
 use crate::device;
 use crate::domain::{Domain, DomainObject};
 use crate::endpoint::EndpointObject;
+use crate::memory;
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
 use crate::regions::{self, Exposed, Refused};
@@ -76,6 +77,15 @@ fn fault(domain: &Domain) -> Option<c_int> {
     Some(-(code as c_int))
 }
 
+/// Whether the first and the last byte can be read.
+fn is_mapped(base: u64, length: usize) -> bool {
+    let mut byte = 0u8;
+    let own = u64::from(std::process::id());
+    [base, base.wrapping_add(length as u64 - 1)]
+        .into_iter()
+        .all(|at| memory::get(own, at, (&raw mut byte) as u64, 1).is_ok())
+}
+
 pub(crate) unsafe extern "C" fn register(
     fid_: *mut ffi::fid,
     attr: *const ffi::fi_mr_attr,
@@ -96,6 +106,10 @@ pub(crate) unsafe extern "C" fn register(
     }
     if iov.iov_len == 0 {
         return wrong("registering no bytes");
+    }
+    let is_host = attr.iface == ffi::FI_HMEM_SYSTEM;
+    if is_host && config.allocated_memory() && !is_mapped(iov.iov_base as u64, iov.iov_len) {
+        return wrong("registering memory that is not there, which FI_MR_ALLOCATED asks for");
     }
     if !config.provider_keys() && attr.requested_key > last_key(config) {
         violation(&format!(

@@ -103,6 +103,7 @@ fn break_the_rules() {
     assert_eq!(close(mr), 0);
     b.close();
     limits(&mut n);
+    registered(&mut n);
     buffers(&mut n);
     closed(&mut n);
     // Five objects are left open for the end of the process.
@@ -162,6 +163,38 @@ fn limits(n: &mut usize) {
     reported(n, "position 7, which holds no address");
     assert_eq!(close(mr), 0);
     nowhere.close();
+}
+
+/// What FI_MR_LOCAL and FI_MR_ALLOCATED ask of memory.
+fn registered(n: &mut usize) {
+    let (memory, source, inject) = ([0u64; 8], 7u64, u64::from(ffi::FI_INJECT));
+    let b = Bench::open(&[("LAB_MR_MODE", "LOCAL,ALLOCATED")]);
+    let mr = b.register(&memory, 5);
+    let near = b.register(std::slice::from_ref(&source), 6);
+    let none = ptr::null_mut();
+    assert_ne!(b.write(&source, 0, 5, none), 0);
+    reported(n, "without the descriptor that FI_MR_LOCAL asks for");
+    // SAFETY: live regions.
+    let (other, own) = unsafe { ((*mr).mem_desc, (*near).mem_desc) };
+    assert_ne!(b.write_with(&source, other, 0, 5, none, 0), 0);
+    reported(n, "a descriptor that does not describe the buffer");
+    assert_eq!(b.write_with(&source, own, 0, 5, none, 0), 0);
+    assert!(b.ends());
+    assert_eq!(b.write_with(&source, none, 0, 5, none, inject), 0);
+    assert!(b.ends());
+    let iov = ffi::iovec {
+        iov_base: ptr::without_provenance_mut(4096),
+        iov_len: 64,
+    };
+    let attr = ffi::fi_mr_attr {
+        mr_iov: &iov,
+        iov_count: 1,
+        ..Default::default()
+    };
+    assert!(b.register_as(attr, 0).is_err());
+    reported(n, "registering memory that is not there");
+    assert_eq!((close(mr), close(near)), (0, 0));
+    b.close();
 }
 
 /// Buffers that are touched, or are gone, before their operation is complete.

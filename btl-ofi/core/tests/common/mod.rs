@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod device;
 pub(crate) mod pair;
 pub(crate) mod reference;
 

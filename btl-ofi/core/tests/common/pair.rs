@@ -7,12 +7,14 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use btl_ofi::{Endpoint, Handle, Transport};
-use plugin_api::{Access, ThreadLevel};
+use mca_params::Value;
+use plugin_api::{Access, OverrideOps, ThreadLevel, hmem_iface};
 
-use super::{PATIENCE, open};
+use super::{PATIENCE, device, open};
 
 const ROLE: &str = "BTL_OFI_TEST_PROVIDER";
 const PASSIVE: &str = "BTL_OFI_TEST_PASSIVE";
+const DEVICE: &str = "BTL_OFI_TEST_DEVICE";
 /// Words of the target's window.
 pub(crate) const WORDS: usize = 16 * 1024;
 
@@ -36,11 +38,29 @@ pub(crate) fn serve_if_target() {
     // shm exchanges names on first contact, for which both sides must progress once.
     let passive_once_met = std::env::var_os(PASSIVE).is_some();
     let mut met = false;
-    let t = open(&provider, ThreadLevel::Single, &[]);
+    let on_device = std::env::var(DEVICE).ok().map(|way| DeviceWay::of(&way));
+    let wanted = on_device.map_or(Vec::new(), DeviceWay::parameters);
+    let t = open(&provider, ThreadLevel::Single, &wanted);
     let mut window = vec![0u64; WORDS];
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    let base = window.as_mut_ptr().cast::<std::ffi::c_void>();
     // SAFETY: the window lives to the end of the process.
-    let region = unsafe { t.register(window.as_mut_ptr().cast(), WORDS * 8, access) }.unwrap();
+    let region = unsafe {
+        if on_device.is_some() {
+            let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+            t.set_overrides(Some(&copies));
+            t.register_hmem(
+                device::address(base),
+                WORDS * 8,
+                access,
+                hmem_iface::CUDA,
+                0,
+            )
+        } else {
+            t.register(base, WORDS * 8, access)
+        }
+    }
+    .unwrap();
     // SAFETY: a handle is 32 plain bytes.
     let handle: [u8; 32] = unsafe { std::mem::transmute(region.handle()) };
     let mut lines = BufReader::new(std::io::stdin()).lines();
@@ -82,6 +102,42 @@ pub(crate) fn serve_if_target() {
     std::process::exit(0);
 }
 
+/// How a target's window on a pretended device is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceWay {
+    /// By copies, which the target makes when it progresses ...
+    Progress,
+    /// ... or a thread of its transport.
+    Thread,
+    /// By the provider.
+    Direct,
+}
+
+impl DeviceWay {
+    fn of(name: &str) -> DeviceWay {
+        let all = [DeviceWay::Progress, DeviceWay::Thread, DeviceWay::Direct];
+        all.into_iter()
+            .find(|way| format!("{way:?}") == name)
+            .unwrap()
+    }
+
+    /// What a transport is opened with, on both sides.
+    pub(crate) fn parameters(self) -> Vec<(&'static str, Value)> {
+        let hmem = if self == DeviceWay::Direct {
+            "on"
+        } else {
+            "off"
+        };
+        vec![
+            ("btl_ofi_hmem", Value::str(hmem)),
+            (
+                "btl_ofi_hmem_thread",
+                Value::Bool(self == DeviceWay::Thread),
+            ),
+        ]
+    }
+}
+
 /// A target process, connected.
 pub(crate) struct Target<'a> {
     t: &'a Transport,
@@ -98,12 +154,27 @@ impl<'a> Target<'a> {
         Target::start_as(0, t, provider, passive)
     }
 
+    /// As [`start`](Self::start), with its window on a pretended device.
+    pub(crate) fn start_on_device(t: &'a Transport, provider: &str, way: DeviceWay) -> Target<'a> {
+        Target::begin(0, t, provider, way == DeviceWay::Thread, Some(way))
+    }
+
     /// As [`start`](Self::start), connected as process `proc`.
     pub(crate) fn start_as(
         proc: u64,
         t: &'a Transport,
         provider: &str,
         passive: bool,
+    ) -> Target<'a> {
+        Target::begin(proc, t, provider, passive, None)
+    }
+
+    fn begin(
+        proc: u64,
+        t: &'a Transport,
+        provider: &str,
+        passive: bool,
+        on_device: Option<DeviceWay>,
     ) -> Target<'a> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args([
@@ -119,6 +190,9 @@ impl<'a> Target<'a> {
             .stdout(Stdio::piped());
         if passive {
             command.env(PASSIVE, "1");
+        }
+        if let Some(way) = on_device {
+            command.env(DEVICE, format!("{way:?}"));
         }
         let mut child = command.spawn().unwrap();
         let to = child.stdin.take();

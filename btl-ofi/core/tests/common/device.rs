@@ -1,0 +1,86 @@
+//! A pretended device: memory of this process under addresses that nothing but the copy functions here
+//! understands.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use plugin_api::{IoVec, hmem_iface};
+
+/// Added to an address of this process: no processor takes the sum for one.
+const SHIFT: u64 = 1 << 60;
+
+/// Where the device has this memory.
+pub(crate) fn address(host: *mut c_void) -> *mut c_void {
+    ptr::without_provenance_mut(host.expose_provenance() + SHIFT as usize)
+}
+
+/// Gives each piece of a transfer to `copy`: where it lies in this process, and its bytes.
+///
+/// # Safety
+/// The vectors have `count` elements.
+unsafe fn pieces(
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    mut offset: usize,
+    mut size: usize,
+    mut copy: impl FnMut(*mut u8, usize),
+) -> isize {
+    let mut done = 0;
+    for i in 0..count {
+        // SAFETY: the caller vouches for the vectors.
+        let (run, kind) = unsafe { (*iov.add(i), *iface.add(i)) };
+        if offset >= run.len {
+            offset -= run.len;
+            continue;
+        }
+        let length = (run.len - offset).min(size);
+        let at = run.base.addr() + offset;
+        let host = match kind {
+            hmem_iface::SYSTEM => at,
+            hmem_iface::CUDA if at as u64 >= SHIFT => at - SHIFT as usize,
+            _ => return -38,
+        };
+        copy(ptr::with_exposed_provenance_mut(host), length);
+        (offset, size, done) = (0, size - length, done + length);
+    }
+    done as isize
+}
+
+/// The device's memory to `dest`, as `CopyFromFn` has it.
+pub(crate) unsafe extern "C" fn copy_from(
+    dest: *mut c_void,
+    size: usize,
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+) -> isize {
+    let mut to = dest.cast::<u8>();
+    // SAFETY: the caller passes good vectors, memory of the device, and room for `size` bytes.
+    unsafe {
+        pieces(iov, iface, count, offset as usize, size, |from, length| {
+            ptr::copy_nonoverlapping(from, to, length);
+            to = to.add(length);
+        })
+    }
+}
+
+/// `src` to the device's memory, as `CopyToFn` has it.
+pub(crate) unsafe extern "C" fn copy_to(
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+    src: *const c_void,
+    size: usize,
+) -> isize {
+    let mut from = src.cast::<u8>();
+    // SAFETY: the caller passes good vectors, memory of the device, and `size` bytes.
+    unsafe {
+        pieces(iov, iface, count, offset as usize, size, |to, length| {
+            ptr::copy_nonoverlapping(from, to, length);
+            from = from.add(length);
+        })
+    }
+}

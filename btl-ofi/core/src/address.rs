@@ -3,9 +3,12 @@
 
 use plugin_api::Status;
 
+use crate::post::branch;
+
 /// What a peer needs to reach a registered region: 32 plain bytes that mean the same in every
-/// process. Hosts copy them around; every copy is checked before use.
-#[repr(C, align(8))]
+/// process. Hosts copy them around, to wherever they like, so nothing is assumed of their alignment;
+/// every copy is checked before use.
+#[repr(C, packed)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
     /// First byte of the region in the owner's address space.
@@ -146,6 +149,7 @@ impl Handle {
     }
 
     /// The provider's key.
+    #[inline]
     pub(crate) fn key(&self) -> u64 {
         self.key
     }
@@ -165,7 +169,7 @@ impl Handle {
     /// Where `size` bytes at the owner's virtual address `address` are for the provider: checked to
     /// lie inside the region, as an address where the provider uses virtual addresses, else as an
     /// offset from the base.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn target(
         &self,
         address: u64,
@@ -175,9 +179,13 @@ impl Handle {
         if !self.is_live() {
             return Err(Status::BAD_PARAM);
         }
+        branch();
         let offset = address.wrapping_sub(self.base);
-        // Neither side overflows: `offset <= length` is tested first.
-        if offset > self.length || size > self.length - offset {
+        let Some(rest) = self.length.checked_sub(offset) else {
+            return Err(Status::VALUE_OUT_OF_BOUNDS);
+        };
+        branch();
+        if size > rest {
             return Err(Status::VALUE_OUT_OF_BOUNDS);
         }
         Ok(Target {

@@ -39,9 +39,9 @@ use crate::inbound::{self, Inbound};
 use crate::liveness::{self, ProcessId};
 use crate::lock::Guard;
 use crate::outbound::{Done, Operands, Outbound};
+use crate::post::Caller;
 use crate::record::{Finished, Tag};
 use crate::ring::Command;
-use crate::rma::Caller;
 use crate::segment::{PAYLOAD, Place, Segment};
 use crate::transport::Transport;
 
@@ -419,7 +419,7 @@ impl Transport {
         let n = done.finished().len() + usize::from(done.refused.is_some());
         if n == 0 {
             return if self.lean.load(Ordering::Relaxed) {
-                Ok(self.poll_without_entry(context, state, 0))
+                Ok(self.without_entry(context, state))
             } else {
                 Err(state)
             };

@@ -1,5 +1,7 @@
 //! A transmit context: where operations are posted, where they complete, and the lock over both.
 
+use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use libfabric_sys as ffi;
@@ -7,53 +9,53 @@ use libfabric_sys as ffi;
 use crate::channel::Channel;
 use crate::error::Error;
 use crate::lock::Lock;
+use crate::params::MAX_CQ_READ;
 use crate::record::{Finished, Pool};
 use crate::tally::Tally;
 
 type Read = unsafe extern "C" fn(
     *mut ffi::fid_ep,
-    *mut std::ffi::c_void,
+    *mut c_void,
     usize,
-    *mut std::ffi::c_void,
+    *mut c_void,
     ffi::fi_addr_t,
     u64,
     u64,
-    *mut std::ffi::c_void,
+    *mut c_void,
 ) -> isize;
 type WriteMsg = unsafe extern "C" fn(*mut ffi::fid_ep, *const ffi::fi_msg_rma, u64) -> isize;
 type Update = unsafe extern "C" fn(*mut ffi::fid_ep, *const ffi::fi_msg_atomic, u64) -> isize;
 type Fetch = unsafe extern "C" fn(
     *mut ffi::fid_ep,
-    *const std::ffi::c_void,
+    *const c_void,
     usize,
-    *mut std::ffi::c_void,
-    *mut std::ffi::c_void,
-    *mut std::ffi::c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
     ffi::fi_addr_t,
     u64,
     u64,
     ffi::fi_datatype,
     ffi::fi_op,
-    *mut std::ffi::c_void,
+    *mut c_void,
 ) -> isize;
 type Compare = unsafe extern "C" fn(
     *mut ffi::fid_ep,
-    *const std::ffi::c_void,
+    *const c_void,
     usize,
-    *mut std::ffi::c_void,
-    *const std::ffi::c_void,
-    *mut std::ffi::c_void,
-    *mut std::ffi::c_void,
-    *mut std::ffi::c_void,
+    *mut c_void,
+    *const c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
     ffi::fi_addr_t,
     u64,
     u64,
     ffi::fi_datatype,
     ffi::fi_op,
-    *mut std::ffi::c_void,
+    *mut c_void,
 ) -> isize;
-pub(crate) type CqRead =
-    unsafe extern "C" fn(*mut ffi::fid_cq, *mut std::ffi::c_void, usize) -> isize;
+pub(crate) type CqRead = unsafe extern "C" fn(*mut ffi::fid_cq, *mut c_void, usize) -> isize;
 
 /// The provider's functions of the data path, read from its tables once and known to be there.
 #[derive(Clone, Copy)]
@@ -65,9 +67,98 @@ pub(crate) struct Calls {
     pub(crate) compare: Compare,
 }
 
+/// Messages of puts and updates, of which each sets what differs from the last. Used while the context is
+/// locked; on the heap, since they point into themselves.
+pub(crate) struct Message(NonNull<Parts>);
+
+struct Parts {
+    put: ffi::fi_msg_rma,
+    local: ffi::iovec,
+    remote: ffi::fi_rma_iov,
+    update: ffi::fi_msg_atomic,
+    operands: ffi::fi_ioc,
+    target: ffi::fi_rma_ioc,
+}
+
+impl Message {
+    fn new() -> Message {
+        // SAFETY: pointers and numbers, for which zero stands.
+        let parts = NonNull::from(Box::leak(Box::new(unsafe { std::mem::zeroed::<Parts>() })));
+        let p = parts.as_ptr();
+        // SAFETY: just allocated, and nobody else has it; the places stay as long as the messages.
+        unsafe {
+            (*p).put.msg_iov = &raw const (*p).local;
+            (*p).put.iov_count = 1;
+            (*p).put.rma_iov = &raw const (*p).remote;
+            (*p).put.rma_iov_count = 1;
+            (*p).update.msg_iov = &raw const (*p).operands;
+            (*p).update.iov_count = 1;
+            (*p).update.rma_iov = &raw const (*p).target;
+            (*p).update.rma_iov_count = 1;
+        }
+        Message(parts)
+    }
+
+    /// The message of a put: what is at hand, the peer with the place there, the operation's context. Good
+    /// until the next.
+    #[inline(always)]
+    pub(crate) fn put(
+        &mut self,
+        (local, size): (*mut c_void, usize),
+        (peer, address, key): (ffi::fi_addr_t, u64, u64),
+        context: *mut c_void,
+    ) -> *const ffi::fi_msg_rma {
+        let p = self.0.as_ptr();
+        // SAFETY: owned, and borrowed exclusively.
+        unsafe {
+            (*p).local.iov_base = local;
+            (*p).local.iov_len = size;
+            (*p).remote.addr = address;
+            (*p).remote.len = size;
+            (*p).remote.key = key;
+            (*p).put.addr = peer;
+            (*p).put.context = context;
+            &raw const (*p).put
+        }
+    }
+
+    /// The message of an update, likewise, with its type and operation.
+    #[inline(always)]
+    pub(crate) fn update(
+        &mut self,
+        (operands, count): (*mut c_void, usize),
+        (peer, address, key): (ffi::fi_addr_t, u64, u64),
+        (datatype, op): (ffi::fi_datatype, ffi::fi_op),
+        context: *mut c_void,
+    ) -> *const ffi::fi_msg_atomic {
+        let p = self.0.as_ptr();
+        // SAFETY: as for `put`.
+        unsafe {
+            (*p).operands.addr = operands;
+            (*p).operands.count = count;
+            (*p).target.addr = address;
+            (*p).target.count = count;
+            (*p).target.key = key;
+            (*p).update.addr = peer;
+            (*p).update.datatype = datatype;
+            (*p).update.op = op;
+            (*p).update.context = context;
+            &raw const (*p).update
+        }
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        // SAFETY: leaked by `new`, and dropped once.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
 /// What the lock of a context guards, besides the provider's own objects.
 pub(crate) struct State {
     pub(crate) pool: Pool,
+    pub(crate) message: Message,
     /// The provider's `fi_cq_read`, while the provider may be called.
     pub(crate) read: CqRead,
     /// Operations of no bytes, complete as soon as progress is made.
@@ -87,6 +178,8 @@ pub(crate) struct State {
     /// How many operations had been posted when the provider was first found to take none, and the
     /// milliseconds since opening then.
     pub(crate) refusing: Option<(u64, u64)>,
+    /// Where completions are read to.
+    pub(crate) entries: [ffi::fi_cq_entry; MAX_CQ_READ],
 }
 
 impl State {
@@ -102,8 +195,10 @@ impl State {
 }
 
 /// One transmit context. Aligned so that two contexts never share a cache line.
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub(crate) struct Context {
+    /// First, so that one address serves for both.
+    pub(crate) state: Lock<State>,
     pub(crate) tx: *mut ffi::fid_ep,
     pub(crate) cq: *mut ffi::fid_cq,
     pub(crate) calls: Calls,
@@ -113,7 +208,6 @@ pub(crate) struct Context {
     /// Set while callbacks of this context run, so that operations they issue do not recurse into
     /// delivering more.
     pub(crate) delivering: AtomicBool,
-    pub(crate) state: Lock<State>,
 }
 
 // SAFETY: the endpoint and queue are only called while `state` is locked.
@@ -158,6 +252,7 @@ impl Context {
         };
         let state = State {
             pool: Pool::new(),
+            message: Message::new(),
             read: entry!(queue, read, "fi_cq_read"),
             ready: Vec::new(),
             spare: Vec::new(),
@@ -169,6 +264,7 @@ impl Context {
             failed: 0,
             again: 0,
             refusing: None,
+            entries: [ffi::fi_cq_entry::default(); MAX_CQ_READ],
         };
         Ok(Context {
             tx,

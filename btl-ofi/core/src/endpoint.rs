@@ -181,6 +181,12 @@ impl Endpoint {
         }
     }
 
+    /// Whether atomics go through the provider.
+    #[inline]
+    pub(crate) fn goes_by_provider(&self) -> bool {
+        self.way.load(Ordering::Relaxed) == Way::Provider as u8
+    }
+
     /// Whether operations to it may be outstanding at the provider. Under the context's lock it
     /// changes no more once it says no for a peer whose ring is claimed.
     pub(crate) fn uses_provider(&self) -> bool {
@@ -210,6 +216,20 @@ impl Endpoint {
     #[inline]
     pub(crate) fn outbound(&self) -> *mut Outbound {
         ptr::with_exposed_provenance_mut(self.link() as usize)
+    }
+
+    /// Whether it did not fail.
+    ///
+    /// # Safety
+    /// `T` is false only where calls never overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn is_well<const T: bool>(&self) -> bool {
+        if T {
+            self.failed.load(Ordering::Relaxed) == 0
+        } else {
+            // SAFETY: nobody else writes it during a call. A plain read is compared where it lies.
+            unsafe { *self.failed.as_ptr() == 0 }
+        }
     }
 
     /// The status that operations to this peer get because it is gone.

@@ -3,9 +3,9 @@
 //! The crate knows no host. A door (the plugin, the Open MPI component) resolves [`Options`], opens a
 //! [`Transport`], publishes its [`address`](Transport::address), connects peers from theirs, registers
 //! memory, and then moves bytes. `select` decides which provider, `policy` what makes a completion
-//! visible at the target, `context` holds a lane to the provider with its lock, `rma` and `atomics`
-//! post operations (`channel` those atomics that do without the provider), `progress` completes
-//! them, `flush` waits for them. `watch` finds peers that are gone or silent, `failure` reports what was lost with them.
+//! visible at the target, `context` holds a lane to the provider with its lock, `post` is the common path
+//! of what `rma` and `atomics` (`words`, `vectors`) post, `channel` that of atomics that do without the
+//! provider, `progress` completes them, `flush` waits for them. `watch` finds peers that are gone or silent, `failure` reports what was lost with them.
 
 #![allow(
     clippy::useless_conversion,
@@ -40,6 +40,7 @@ mod outbound;
 mod params;
 mod peers;
 mod policy;
+mod post;
 mod progress;
 mod record;
 mod registration;
@@ -51,12 +52,15 @@ mod select;
 mod sync;
 mod tally;
 mod transport;
+mod vectors;
 mod watch;
+mod words;
 
 pub use address::{HANDLE_SIZE, Handle};
 pub use endpoint::Endpoint;
 pub use error::{CallError, Error};
 pub use params::{DEFAULT_EXCLUDE, Options};
+pub use post::branch;
 pub use record::Completion;
 pub use registration::Region;
 pub use select::{Candidate, survey};

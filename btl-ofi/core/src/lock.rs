@@ -5,6 +5,7 @@
 //! two threads at once pays a branch and nothing else.
 
 use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use crate::sync::{AtomicBool, Ordering, spin_loop, yield_now};
@@ -55,6 +56,19 @@ impl<T> Lock<T> {
         }
     }
 
+    /// As [`lock`](Self::lock), for a caller that knows as a constant whether calls may overlap.
+    ///
+    /// # Safety
+    /// `threaded` is what the lock was made with.
+    #[inline(always)]
+    pub(crate) unsafe fn lock_as(&self, threaded: bool) -> Guard<'_, T> {
+        // Acquire as in try_lock.
+        if threaded && self.held.swap(true, Ordering::Acquire) {
+            return self.lock_contended();
+        }
+        Guard { lock: self }
+    }
+
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) -> Guard<'_, T> {
@@ -79,6 +93,21 @@ impl<T> Lock<T> {
 /// The right to touch the value.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
+}
+
+impl<T> Guard<'_, T> {
+    /// Gives the lock back, for a caller that knows as a constant whether calls may overlap.
+    ///
+    /// # Safety
+    /// As for [`Lock::lock_as`].
+    #[inline(always)]
+    pub(crate) unsafe fn unlock_as(self, threaded: bool) {
+        let guard = ManuallyDrop::new(self);
+        if threaded {
+            // Release pairs with the Acquire in try_lock.
+            guard.lock.held.store(false, Ordering::Release);
+        }
+    }
 }
 
 impl<T> Deref for Guard<'_, T> {

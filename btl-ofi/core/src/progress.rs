@@ -1,6 +1,6 @@
 //! Completing operations: reading a queue under its lock, running callbacks after it.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -10,6 +10,7 @@ use plugin_api::Status;
 
 use crate::context::{Context, State};
 use crate::error::{describe, peer_is_gone, status_of};
+use crate::lock::Guard;
 use crate::params::MAX_CQ_READ;
 use crate::record::{Finished, Record, Tag};
 use crate::transport::Transport;
@@ -22,7 +23,7 @@ impl Transport {
     /// Completes what is complete: reads this thread's context and, in turn, one of the others, so
     /// that what a thread left behind is completed by those that stay. Runs callbacks. May be called
     /// from callbacks. Returns the number of operations completed.
-    #[inline]
+    #[inline(always)]
     pub fn progress(&self) -> usize {
         // Asked first, so that nothing is left to do after the poll.
         if self.hmem.is_awake() {
@@ -31,19 +32,13 @@ impl Transport {
         self.progress_contexts()
     }
 
-    #[inline]
+    #[inline(always)]
     fn progress_contexts(&self) -> usize {
-        let n = self.contexts.len();
-        if n == 1 {
-            return self.poll(&self.contexts[0]);
+        if self.quick.several {
+            return self.poll_two();
         }
-        let own = self.own_index();
-        let mut done = self.poll(&self.contexts[own]);
-        let other = self.turn.fetch_add(1, Ordering::Relaxed) as usize % n;
-        if other != own {
-            done += self.poll(&self.contexts[other]);
-        }
-        done
+        // SAFETY: a context of this transport.
+        self.poll_now(unsafe { &*self.quick.first })
     }
 
     /// As [`progress`](Self::progress), where there may be something to do for device memory.
@@ -53,51 +48,122 @@ impl Transport {
         self.progress_contexts() + self.drive()
     }
 
+    #[inline(never)]
+    fn poll_two(&self) -> usize {
+        let (own, n) = (self.own_index(), self.contexts.len());
+        let done = self.poll(&self.contexts[own]);
+        let other = self.turn.fetch_add(1, Ordering::Relaxed) as usize % n;
+        if other == own {
+            return done;
+        }
+        done + self.poll(&self.contexts[other])
+    }
+
     /// Reads one context's queue once. Gives way when another thread is at it: that one completes
     /// what there is.
+    #[inline(never)]
     pub(crate) fn poll(&self, context: &Context) -> usize {
-        let Some(mut state) = context.state.try_lock() else {
+        self.poll_now(context)
+    }
+
+    #[inline(always)]
+    fn poll_now(&self, context: &Context) -> usize {
+        let Some(state) = context.state.try_lock() else {
             return 0;
         };
         if state.channel.is_some() {
-            state = match self.poll_channel(context, state) {
-                Ok(n) => return n,
-                Err(state) => state,
-            };
+            return self.poll_channel_first(context, state);
         }
-        let mut entries = [const { MaybeUninit::<ffi::fi_cq_entry>::uninit() }; MAX_CQ_READ];
-        // SAFETY: the array has room for MAX_CQ_READ entries, and num_cq_read is at most that; the
+        self.read_queue(context, state)
+    }
+
+    #[inline(never)]
+    fn poll_channel_first(&self, context: &Context, state: Guard<'_, State>) -> usize {
+        match self.poll_channel(context, state) {
+            Ok(n) => n,
+            Err(state) => self.read_queue(context, state),
+        }
+    }
+
+    #[inline(always)]
+    fn read_queue(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        let (read, entries) = (state.read, state.entries.as_mut_ptr());
+        // SAFETY: there is room for MAX_CQ_READ entries, and num_cq_read is at most that; the
         // queue was opened with this entry format and is only read under the lock.
-        let n = unsafe { (state.read)(context.cq, entries.as_mut_ptr().cast(), self.num_cq_read) };
-        if n <= 0 {
-            return self.poll_without_entry(context, state, n);
+        let n = unsafe { read(context.cq, entries.cast(), self.num_cq_read) };
+        if n == -(ffi::FI_EAGAIN as isize) || n == 0 {
+            return self.without_entry(context, state);
         }
-        let n = (n as usize).min(MAX_CQ_READ);
-        // SAFETY: the provider filled the first n entries.
-        let entries =
-            unsafe { std::slice::from_raw_parts(entries.as_ptr().cast::<ffi::fi_cq_entry>(), n) };
+        if n < 0 {
+            drop(state);
+            return self.poll_error(context, n);
+        }
+        if n == 1 && state.ready.is_empty() {
+            return self.complete_one(context, state);
+        }
+        self.complete(context, state, n as usize)
+    }
+
+    /// Ends the operation that the queue's only entry names.
+    #[inline(always)]
+    fn complete_one(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        let pointer = state.entries[0].op_context;
+        if let Some(tag) = Tag::from_bare(pointer) {
+            state.completed += 1;
+            drop(state);
+            self.lower(context, tag, 1);
+            return 1;
+        }
+        // A completion without context belongs to no operation of ours.
+        let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
+            return 0;
+        };
+        state.completed += 1;
+        // SAFETY: as in `complete`.
+        let finished = unsafe { state.pool.give_back(record) };
+        drop(state);
+        let nested = self.begin_delivering(context);
+        self.call_back(context, &finished, Status::SUCCESS);
+        self.end_delivering(context, nested);
+        1
+    }
+
+    /// Ends the operations that the queue's first `n` entries name.
+    #[inline(never)]
+    fn complete(&self, context: &Context, mut state: Guard<'_, State>, n: usize) -> usize {
+        let n = n.min(MAX_CQ_READ);
         let mut finished = [const { MaybeUninit::<Finished>::uninit() }; MAX_CQ_READ];
         let (mut recorded, mut stray) = (0, 0);
-        for entry in entries {
-            if Tag::from_bare(entry.op_context).is_some() {
+        let mut run: *mut c_void = ptr::null_mut();
+        let mut length = 0;
+        let State { entries, pool, .. } = &mut *state;
+        for entry in &entries[..n] {
+            let pointer = entry.op_context;
+            // Operations without record are counted as done at once, runs of one peer together.
+            if pointer == run && length > 0 {
+                length += 1;
+                continue;
+            }
+            if Tag::from_bare(pointer).is_some() {
+                self.lower_bare(context, run, length);
+                (run, length) = (pointer, 1);
                 continue;
             }
             // A completion without context belongs to no operation of ours.
-            let Some(record) = NonNull::new(entry.op_context.cast::<Record>()) else {
+            let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
                 stray += 1;
                 continue;
             };
             // SAFETY: a non-NULL context that is no tag is a record we posted and the provider just
             // finished with.
-            finished[recorded].write(unsafe { state.pool.give_back(record) });
+            finished[recorded].write(unsafe { pool.give_back(record) });
             recorded += 1;
         }
+        self.lower_bare(context, run, length);
         let n = n - stray;
         state.completed += n as u64;
         let ready = state.take_ready();
         drop(state);
-
-        self.lower_bare(context, entries);
         // SAFETY: the first `recorded` were written above.
         let finished =
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
@@ -105,21 +171,9 @@ impl Transport {
         n + self.deliver_ready(context, ready)
     }
 
-    /// Counts operations without record as done, runs of one peer at once.
-    #[inline]
-    fn lower_bare(&self, context: &Context, entries: &[ffi::fi_cq_entry]) {
-        let mut run: *mut std::ffi::c_void = ptr::null_mut();
-        let mut length = 0;
-        for entry in entries {
-            if entry.op_context == run {
-                length += 1;
-                continue;
-            }
-            if let Some(tag) = Tag::from_bare(run) {
-                self.lower(context, tag, length);
-            }
-            (run, length) = (entry.op_context, 1);
-        }
+    /// Counts a run of operations without record as done.
+    #[inline(always)]
+    fn lower_bare(&self, context: &Context, run: *mut c_void, length: u32) {
         if let Some(tag) = Tag::from_bare(run) {
             self.lower(context, tag, length);
         }
@@ -130,29 +184,47 @@ impl Transport {
         if finished.is_empty() {
             return;
         }
-        let nested = context.delivering.swap(true, Ordering::Relaxed);
-        let owner = self.owner.load(Ordering::Relaxed);
+        let nested = self.begin_delivering(context);
         for f in finished {
-            if let Some(function) = f.function {
-                // SAFETY: the caller of the operation gave the function with its arguments, and
-                // lets it run on any thread that makes progress.
-                unsafe {
-                    function(
-                        owner,
-                        f.tag.endpoint().cast(),
-                        f.local_address,
-                        f.local_handle,
-                        f.context,
-                        f.data,
-                        status.0,
-                    );
-                }
-            }
-            self.lower(context, f.tag, 1);
+            self.call_back(context, f, status);
         }
+        self.end_delivering(context, nested);
+    }
+
+    /// Whether callbacks of this context were running already. Two threads may take each other's for
+    /// nested, and then at worst one poll more or less is made.
+    #[inline(always)]
+    fn begin_delivering(&self, context: &Context) -> bool {
+        let nested = context.delivering.load(Ordering::Relaxed);
+        context.delivering.store(true, Ordering::Relaxed);
+        nested
+    }
+
+    #[inline(always)]
+    fn end_delivering(&self, context: &Context, nested: bool) {
         if !nested {
             context.delivering.store(false, Ordering::Relaxed);
         }
+    }
+
+    #[inline(always)]
+    fn call_back(&self, context: &Context, f: &Finished, status: Status) {
+        if let Some(function) = f.function {
+            // SAFETY: the caller of the operation gave the function with its arguments, and
+            // lets it run on any thread that makes progress.
+            unsafe {
+                function(
+                    self.owner.load(Ordering::Relaxed),
+                    f.tag.endpoint().cast(),
+                    f.local_address,
+                    f.local_handle,
+                    f.context,
+                    f.data,
+                    status.0,
+                );
+            }
+        }
+        self.lower(context, f.tag, 1);
     }
 
     /// Delivers what needed no provider, and gives the list back to be filled again.
@@ -172,35 +244,31 @@ impl Transport {
         n
     }
 
-    /// What there is to do when the queue gave no completion.
-    #[inline]
-    pub(crate) fn poll_without_entry(
-        &self,
-        context: &Context,
-        mut state: crate::lock::Guard<'_, State>,
-        n: isize,
-    ) -> usize {
-        if n == -(ffi::FI_EAGAIN as isize) || n == 0 {
-            if !state.ready.is_empty() {
-                let ready = state.take_ready();
-                drop(state);
-                return self.deliver_ready(context, ready);
-            }
-            state.idle = state.idle.wrapping_add(1);
-            let look = state.idle.is_multiple_of(IDLE_CHECK);
-            let unattributed = state.unattributed;
-            drop(state);
-            // Also with nothing outstanding: whoever polls may wait for a signal of a dead peer.
-            if look {
-                self.check_peers_now_and_then();
-            }
-            if unattributed > 0 && context.tally.outstanding() > 0 {
-                return self.settle_unattributed();
-            }
-            return 0;
+    /// What there is to do when there was no completion.
+    #[inline(always)]
+    pub(crate) fn without_entry(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        if !state.ready.is_empty() {
+            return self.complete_ready(context, state);
         }
+        state.idle = state.idle.wrapping_add(1);
+        let look = state.idle.is_multiple_of(IDLE_CHECK);
+        let unattributed = state.unattributed;
         drop(state);
-        self.poll_error(context, n)
+        // Also with nothing outstanding: whoever polls may wait for a signal of a dead peer.
+        if look {
+            self.check_peers_now_and_then();
+        }
+        if unattributed > 0 && context.tally.outstanding() > 0 {
+            return self.settle_unattributed();
+        }
+        0
+    }
+
+    #[inline(never)]
+    fn complete_ready(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        let ready = state.take_ready();
+        drop(state);
+        self.deliver_ready(context, ready)
     }
 
     /// Reads error completions. Each is reported once: to its callback, or through the error

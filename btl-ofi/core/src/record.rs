@@ -57,8 +57,8 @@ const _: () = assert!(
 );
 
 /// Tells a bare operation (an endpoint's address) from a record's address.
-const BARE: usize = 1;
-const CONTEXT_SLOT: u32 = 1;
+const BARE: usize = 2;
+const CONTEXT_SLOT: u32 = 0;
 const ENDPOINT_SLOT: u32 = 2;
 
 /// An endpoint and the slots its operation counts in, packed into one word. With [`BARE`] set it is
@@ -69,15 +69,16 @@ pub(crate) struct Tag(usize);
 impl Tag {
     #[inline]
     pub(crate) fn new(endpoint: NonNull<Endpoint>, context: Slot, peer: Slot) -> Self {
-        Tag(endpoint.as_ptr() as usize
-            | (context as usize) << CONTEXT_SLOT
-            | (peer as usize) << ENDPOINT_SLOT)
+        // Sums of what has no bit in common, which processors make of several at once.
+        Tag((endpoint.as_ptr() as usize)
+            .wrapping_add((context as usize) << CONTEXT_SLOT)
+            .wrapping_add((peer as usize) << ENDPOINT_SLOT))
     }
 
     /// The provider's context pointer for an operation without record.
     #[inline]
     pub(crate) fn bare(self) -> *mut c_void {
-        ptr::without_provenance_mut(self.0 | BARE)
+        ptr::without_provenance_mut(self.0.wrapping_add(BARE))
     }
 
     /// Reads a pointer made by [`bare`](Self::bare) back.
@@ -165,6 +166,15 @@ impl Pool {
         }
         let record = NonNull::new(self.free)?;
         // SAFETY: the free list holds only records of our chunks that no operation uses.
+        self.free = unsafe { record.as_ref().data.cast() };
+        Some(record)
+    }
+
+    /// As [`take`](Self::take), but `None` when there is none at hand.
+    #[inline(always)]
+    pub(crate) fn take_ready(&mut self) -> Option<NonNull<Record>> {
+        let record = NonNull::new(self.free)?;
+        // SAFETY: as in `take`.
         self.free = unsafe { record.as_ref().data.cast() };
         Some(record)
     }

@@ -22,9 +22,12 @@ use crate::modex::Blob;
 use crate::params::Options;
 use crate::peers::Peers;
 use crate::policy::{self, Policy};
+use crate::post::Quick;
 use crate::registration::{Region, Registrar};
 use crate::segment::Segment;
 use crate::select::{self, Calling};
+use crate::vectors::Vectors;
+use crate::words::Words;
 
 /// How long `close` waits for operations that are still outstanding.
 pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
@@ -90,7 +93,11 @@ impl Drop for Scratch {
 
 /// An open transport. Every method may be called from several threads at once if it was opened with
 /// [`ThreadLevel::Multiple`], and from one at a time otherwise; callbacks run with no lock held.
+#[repr(C)]
 pub struct Transport {
+    /// What a door hands out as its module: first, so that one address serves for both.
+    pub module: Module,
+    pub(crate) quick: Quick,
     // Dropped first: what the provider might still write to or name must outlive it.
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
@@ -98,6 +105,10 @@ pub struct Transport {
     /// Where fetched values go that nobody wants. Written by the provider only, never read.
     pub(crate) scratch: Scratch,
     pub(crate) policy: Policy,
+    pub(crate) words: Words,
+    pub(crate) vectors: Vectors,
+    /// Whether a transfer that was over before its call returned is answered so, without callback.
+    pub(crate) answers_at_once: bool,
     /// Whether atomics to peers on this node may go through their segments (`channel`).
     pub(crate) channelled: bool,
     /// Whether no peer so far is reached through the provider.
@@ -259,8 +270,12 @@ impl Transport {
             contexts.len(),
             policy.text
         );
+        let contexts = contexts.into_boxed_slice();
         Ok(Transport {
-            contexts: contexts.into_boxed_slice(),
+            module: Module {
+                vtable: std::ptr::null(),
+                attributes: std::ptr::null(),
+            },
             scratch: Scratch(Box::into_raw(scratch.into_boxed_slice())),
             threaded,
             virtual_addresses: registrar.virtual_addresses,
@@ -286,6 +301,17 @@ impl Transport {
             hmem_provider: select::takes_devices(info),
             hmem_thread: options.hmem_thread,
             said_fall_back: AtomicBool::new(false),
+            words: Words::new(&chosen.atomics, &policy),
+            vectors: Vectors::new(&chosen.atomics, &policy),
+            quick: Quick {
+                first: contexts.as_ptr(),
+                several: contexts.len() > 1,
+                delivered: policy.delivered,
+                crowd: policy.depth.min(options.progress_threshold),
+                records: !policy.bare,
+                virtual_addresses: registrar.virtual_addresses,
+            },
+            answers_at_once: false,
             atomics: chosen.atomics,
             policy,
             channelled: descriptor.is_some(),
@@ -294,9 +320,27 @@ impl Transport {
             address,
             node,
             probe,
+            contexts,
             registrar,
             device,
         })
+    }
+
+    /// Whether puts and gets to peers on this node are copied by the kernel, where it may.
+    pub fn copies_directly(&self) -> bool {
+        self.policy.direct
+    }
+
+    /// Whether calls may overlap: opened with [`ThreadLevel::Multiple`].
+    pub fn is_threaded(&self) -> bool {
+        self.threaded
+    }
+
+    /// Has transfers that are over before their call returns answered with
+    /// [`COMPLETED`](plugin_api::Status::COMPLETED), instead of a callback later. For doors whose
+    /// callers know that answer.
+    pub fn answer_at_once(&mut self) {
+        self.answers_at_once = true;
     }
 
     /// Sets the pointer that callbacks receive as their module.
@@ -337,17 +381,11 @@ impl Transport {
         (blob.probe_address, blob.probe_value) == (&raw const *self.probe as u64, *self.probe)
     }
 
-    /// This thread's context.
-    #[inline]
-    pub(crate) fn context(&self) -> &Context {
-        &self.contexts[self.own_index()]
-    }
-
     #[inline]
     pub(crate) fn own_index(&self) -> usize {
         match self.contexts.len() {
-            1 => 0,
-            n => thread_number() % n,
+            n if n > 1 && self.threaded => thread_number() % n,
+            _ => 0,
         }
     }
 

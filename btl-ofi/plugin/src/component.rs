@@ -226,23 +226,19 @@ fn publish(host: &HostVtable, address: &[u8]) -> Status {
 }
 
 unsafe extern "C" fn progress(component: *mut Component) -> i32 {
-    let mut done = 0;
-    let status = guarded("progress", || {
+    let counted = guarded("progress", || {
         // SAFETY: by the contract of this function.
         let Some(component) = (unsafe { known(component) }) else {
             return Status::BAD_PARAM;
         };
         // SAFETY: the pointer is NULL or a module that was not finalised.
-        if let Some(module) = unsafe { component.module.load(Ordering::Acquire).as_ref() } {
-            done = module.transport().progress();
+        match unsafe { component.module.load(Ordering::Acquire).as_ref() } {
+            // What is not negative is a count here.
+            Some(module) => Status((module.transport().progress() & i32::MAX as usize) as i32),
+            None => Status::SUCCESS,
         }
-        Status::SUCCESS
     });
-    if status.is_ok() {
-        i32::try_from(done).unwrap_or(i32::MAX)
-    } else {
-        status.0
-    }
+    counted.0
 }
 
 unsafe extern "C" fn close(component: *mut Component) -> Status {

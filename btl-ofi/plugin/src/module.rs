@@ -21,46 +21,74 @@ use crate::handles::Handles;
 /// Largest address blob that is read from a peer.
 const MAX_BLOB: usize = 64 * 1024;
 
-static TABLE: ModuleVtable = ModuleVtable {
-    header: TableHeader::of::<ModuleVtable>(magic::MODULE),
-    add_procs: Some(add_procs),
-    del_procs: Some(del_procs),
-    register_mem: Some(register_mem),
-    deregister_mem: Some(deregister_mem),
-    put: Some(rma::put),
-    get: Some(rma::get),
-    atomic_op: Some(atomics::atomic_op),
-    atomic_fop: Some(atomics::atomic_fop),
-    atomic_cswap: Some(atomics::atomic_cswap),
-    flush: Some(flush),
-    register_error: Some(register_error),
-    atomic_query: Some(atomics::atomic_query),
-    atomic_opv: Some(atomics::atomic_opv),
-    atomic_fopv: Some(atomics::atomic_fopv),
-    atomic_cswapv: Some(atomics::atomic_cswapv),
-    stats: Some(stats),
-    finalize: Some(finalize),
-    set_overrides: Some(hmem::set_overrides),
-    register_hmem: Some(hmem::register_hmem),
-    copy_from_hmem_iov: Some(hmem::copy_from_hmem_iov),
-    copy_to_hmem_iov: Some(hmem::copy_to_hmem_iov),
-    query_hmem: Some(hmem::query_hmem),
-};
+/// The tables, by whether calls may overlap and whether the kernel copies.
+static TABLES: [[ModuleVtable; 2]; 2] = [
+    [table::<false, false>(), table::<false, true>()],
+    [table::<true, false>(), table::<true, true>()],
+];
+
+const fn table<const T: bool, const K: bool>() -> ModuleVtable {
+    ModuleVtable {
+        header: TableHeader::of::<ModuleVtable>(magic::MODULE),
+        add_procs: Some(add_procs),
+        del_procs: Some(del_procs),
+        register_mem: Some(register_mem),
+        deregister_mem: Some(deregister_mem),
+        put: Some(rma::put::<T, K>),
+        get: Some(rma::get::<T, K>),
+        atomic_op: Some(if K {
+            atomics::any_atomic_op
+        } else {
+            atomics::atomic_op::<T>
+        }),
+        atomic_fop: Some(if K {
+            atomics::any_atomic_fop
+        } else {
+            atomics::atomic_fop::<T>
+        }),
+        atomic_cswap: Some(if K {
+            atomics::any_atomic_cswap
+        } else {
+            atomics::atomic_cswap::<T>
+        }),
+        flush: Some(flush),
+        register_error: Some(register_error),
+        atomic_query: Some(atomics::atomic_query),
+        atomic_opv: Some(if K {
+            atomics::any_atomic_opv
+        } else {
+            atomics::atomic_opv::<T>
+        }),
+        atomic_fopv: Some(if K {
+            atomics::any_atomic_fopv
+        } else {
+            atomics::atomic_fopv::<T>
+        }),
+        atomic_cswapv: Some(atomics::atomic_cswapv),
+        stats: Some(stats),
+        finalize: Some(finalize),
+        set_overrides: Some(hmem::set_overrides),
+        register_hmem: Some(hmem::register_hmem),
+        copy_from_hmem_iov: Some(hmem::copy_from_hmem_iov),
+        copy_to_hmem_iov: Some(hmem::copy_to_hmem_iov),
+        query_hmem: Some(hmem::query_hmem),
+    }
+}
 
 /// What the host's [`Module`] is: the two pointers it knows, and ours behind them.
 #[repr(C)]
 pub(crate) struct OfiModule {
-    abi: Module,
+    /// First, and begins with the host's [`Module`].
+    transport: Transport,
     host: &'static HostVtable,
     component: *const OfiComponent,
-    transport: Transport,
     handles: Handles,
     attributes: Attributes,
 }
 
 impl OfiModule {
     /// A module on the heap, owned by the component until [`finish`](Self::finish).
-    pub(crate) fn new(component: &OfiComponent, transport: Transport) -> *mut OfiModule {
+    pub(crate) fn new(component: &OfiComponent, mut transport: Transport) -> *mut OfiModule {
         let c = transport.capabilities();
         let attributes = Attributes {
             header: TableHeader::of::<Attributes>(magic::ATTRIBUTES),
@@ -83,11 +111,11 @@ impl OfiModule {
             domain: c.domain.as_ptr(),
             completion: c.completion.as_ptr(),
         };
+        // The ABI has a word for it, and its hosts know that word.
+        transport.answer_at_once();
+        let tables = &TABLES[usize::from(transport.is_threaded())];
+        transport.module.vtable = &tables[usize::from(transport.copies_directly())];
         let module = Box::into_raw(Box::new(OfiModule {
-            abi: Module {
-                vtable: &TABLE,
-                attributes: ptr::null(),
-            },
             host: component.host,
             component,
             transport,
@@ -96,7 +124,7 @@ impl OfiModule {
         }));
         // SAFETY: just allocated; nobody else has it yet.
         unsafe {
-            (*module).abi.attributes = &raw const (*module).attributes;
+            (*module).transport.module.attributes = &raw const (*module).attributes;
             (*module).transport.set_owner(module.cast());
             // A host behind this table waits for signals of processes to whom it has nothing
             // outstanding, and lets none end while others still wait.
@@ -143,17 +171,14 @@ fn peer(endpoint: *mut Endpoint) -> Option<NonNull<transport::Endpoint>> {
     NonNull::new(endpoint.cast())
 }
 
-/// A copy of a remote handle, wherever the host keeps it.
+/// A remote handle, wherever the host keeps it.
 ///
 /// # Safety
-/// `handle` is NULL or readable for the size of a handle.
+/// `handle` is NULL or readable for the size of a handle, and stays so through the call.
 #[inline]
-unsafe fn remote(handle: *const Handle) -> Option<transport::Handle> {
-    if handle.is_null() {
-        return None;
-    }
-    // SAFETY: the caller vouches for it; nothing is assumed of the alignment.
-    Some(unsafe { ptr::read_unaligned(handle.cast()) })
+unsafe fn remote<'a>(handle: *const Handle) -> Option<&'a transport::Handle> {
+    // SAFETY: the caller vouches for it; a handle may lie anywhere, and its bytes mean anything.
+    unsafe { handle.cast::<transport::Handle>().as_ref() }
 }
 
 #[inline]

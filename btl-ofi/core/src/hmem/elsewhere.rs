@@ -11,8 +11,8 @@ use super::region::Descriptor;
 use super::staged::{Action, Ask, Op, Side};
 use crate::address::Handle;
 use crate::endpoint::Endpoint;
+use crate::post::{Caller, Needs};
 use crate::record::Tag;
-use crate::rma::{Caller, Needs};
 use crate::transport::Transport;
 
 impl Transport {
@@ -279,7 +279,8 @@ impl Transport {
         // SAFETY: the endpoint is live; the buffer is the caller's until completion, and its
         // registration lives.
         unsafe {
-            self.post(endpoint, caller, Needs::default(), |context, pointer, _| {
+            self.post(endpoint, &caller, Needs::default(), |posting| {
+                let (context, pointer) = (posting.context, posting.pointer);
                 if matches!(ask.action, Action::Get) {
                     return (context.calls.read)(
                         context.tx,

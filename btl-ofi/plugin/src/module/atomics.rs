@@ -8,10 +8,63 @@ use plugin_api::{
     Status,
 };
 
+use transport::branch;
+
 use super::{completion, known, peer, remote};
 use crate::guard::{guarded, need};
 
-pub(super) unsafe extern "C" fn atomic_op(
+pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    remote_address: u64,
+    remote_handle: *const Handle,
+    op: u32,
+    operand: u64,
+    flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let tried = (|| {
+        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
+        // constant is that of the module's table.
+        unsafe {
+            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            module.transport.try_atomic_op::<T>(
+                peer,
+                remote_address,
+                remote,
+                (op, flags),
+                operand,
+                completion(callback, context, data),
+            )
+        }
+    })();
+    if let Some(status) = tried {
+        return status;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        any_atomic_op(
+            module,
+            endpoint,
+            remote_address,
+            remote_handle,
+            op,
+            operand,
+            flags,
+            _order,
+            callback,
+            context,
+            data,
+        )
+    }
+}
+
+/// Any atomic_op.
+#[inline(never)]
+pub(super) unsafe extern "C" fn any_atomic_op(
     module: *mut Module,
     endpoint: *mut Endpoint,
     remote_address: u64,
@@ -36,20 +89,74 @@ pub(super) unsafe extern "C" fn atomic_op(
         let completion = completion(callback, context, data);
         // SAFETY: by contract the endpoint is live.
         unsafe {
-            module.transport.atomic_op(
-                peer,
-                remote_address,
-                &remote,
-                op,
-                operand,
-                flags,
-                completion,
-            )
+            module
+                .transport
+                .atomic_op(peer, remote_address, remote, op, operand, flags, completion)
         }
     })
 }
 
-pub(super) unsafe extern "C" fn atomic_fop(
+pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    op: u32,
+    operand: u64,
+    flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let tried = (|| {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
+        // constant is that of the module's table.
+        unsafe {
+            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            module.transport.try_atomic_fop::<T>(
+                peer,
+                local_address,
+                remote_address,
+                remote,
+                (op, flags),
+                operand,
+                completion(callback, context, data),
+            )
+        }
+    })();
+    if let Some(status) = tried {
+        return status;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        any_atomic_fop(
+            module,
+            endpoint,
+            local_address,
+            remote_address,
+            local_handle,
+            remote_handle,
+            op,
+            operand,
+            flags,
+            _order,
+            callback,
+            context,
+            data,
+        )
+    }
+}
+
+/// Any atomic_fop.
+#[inline(never)]
+pub(super) unsafe extern "C" fn any_atomic_fop(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -82,7 +189,7 @@ pub(super) unsafe extern "C" fn atomic_fop(
                 local.as_ptr(),
                 remote_address,
                 local_handle,
-                &remote,
+                remote,
                 op,
                 operand,
                 flags,
@@ -92,7 +199,67 @@ pub(super) unsafe extern "C" fn atomic_fop(
     })
 }
 
-pub(super) unsafe extern "C" fn atomic_cswap(
+pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    compare: u64,
+    value: u64,
+    flags: u32,
+    _order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let tried = (|| {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
+        // constant is that of the module's table.
+        unsafe {
+            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            module.transport.try_atomic_cswap::<T>(
+                peer,
+                local_address,
+                remote_address,
+                remote,
+                (compare, value),
+                flags,
+                completion(callback, context, data),
+            )
+        }
+    })();
+    if let Some(status) = tried {
+        return status;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        any_atomic_cswap(
+            module,
+            endpoint,
+            local_address,
+            remote_address,
+            local_handle,
+            remote_handle,
+            compare,
+            value,
+            flags,
+            _order,
+            callback,
+            context,
+            data,
+        )
+    }
+}
+
+/// Any atomic_cswap.
+#[inline(never)]
+pub(super) unsafe extern "C" fn any_atomic_cswap(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -124,7 +291,7 @@ pub(super) unsafe extern "C" fn atomic_cswap(
                 local.as_ptr(),
                 remote_address,
                 local_handle,
-                &remote,
+                remote,
                 compare,
                 value,
                 flags,
@@ -157,7 +324,64 @@ pub(super) unsafe extern "C" fn atomic_query(
     })
 }
 
-pub(super) unsafe extern "C" fn atomic_opv(
+pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *const c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    datatype: u32,
+    op: u32,
+    count: usize,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let tried = (|| {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: as in `atomic_op`.
+        unsafe {
+            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            module.transport.try_atomic_opv::<T>(
+                peer,
+                local_address,
+                remote_address,
+                remote,
+                (datatype, op),
+                count,
+                completion(callback, context, data),
+            )
+        }
+    })();
+    if let Some(status) = tried {
+        return status;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        any_atomic_opv(
+            module,
+            endpoint,
+            local_address,
+            remote_address,
+            local_handle,
+            remote_handle,
+            datatype,
+            op,
+            count,
+            callback,
+            context,
+            data,
+        )
+    }
+}
+
+/// Any atomic_opv.
+#[inline(never)]
+pub(super) unsafe extern "C" fn any_atomic_opv(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *const c_void,
@@ -191,7 +415,7 @@ pub(super) unsafe extern "C" fn atomic_opv(
                 local_address,
                 remote_address,
                 local_handle,
-                &remote,
+                remote,
                 datatype,
                 op,
                 count,
@@ -201,7 +425,73 @@ pub(super) unsafe extern "C" fn atomic_opv(
     })
 }
 
-pub(super) unsafe extern "C" fn atomic_fopv(
+pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *const c_void,
+    result_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    result_handle: *mut Handle,
+    remote_handle: *const Handle,
+    datatype: u32,
+    op: u32,
+    count: usize,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let tried = (|| {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        branch();
+        if !result_handle.is_null() {
+            return None;
+        }
+        // SAFETY: as in `atomic_op`.
+        unsafe {
+            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            module.transport.try_atomic_fopv::<T>(
+                peer,
+                local_address,
+                result_address,
+                remote_address,
+                remote,
+                (datatype, op),
+                count,
+                completion(callback, context, data),
+            )
+        }
+    })();
+    if let Some(status) = tried {
+        return status;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        any_atomic_fopv(
+            module,
+            endpoint,
+            local_address,
+            result_address,
+            remote_address,
+            local_handle,
+            result_handle,
+            remote_handle,
+            datatype,
+            op,
+            count,
+            callback,
+            context,
+            data,
+        )
+    }
+}
+
+/// Any atomic_fopv.
+#[inline(never)]
+pub(super) unsafe extern "C" fn any_atomic_fopv(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *const c_void,
@@ -239,7 +529,7 @@ pub(super) unsafe extern "C" fn atomic_fopv(
                 remote_address,
                 local_handle,
                 result_handle,
-                &remote,
+                remote,
                 datatype,
                 op,
                 count,
@@ -292,7 +582,7 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
                 result.as_ptr(),
                 remote_address,
                 result_handle,
-                &remote,
+                remote,
                 datatype,
                 completion,
             )

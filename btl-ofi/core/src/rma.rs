@@ -304,8 +304,8 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         match peer.copies {
             Copies::Provider => Ok(target),
-            // SAFETY: the bounds were checked; the buffer is the caller's.
             Copies::Here => {
+                // SAFETY: the bounds were checked; the buffer is the caller's.
                 Err(unsafe { self.copy(endpoint, caller, remote, remote_address, size, put) })
             }
             Copies::Kernel => {

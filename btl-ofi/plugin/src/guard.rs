@@ -16,6 +16,13 @@ pub(crate) fn guarded(name: &'static str, call: impl FnOnce() -> Status) -> Stat
     }
 }
 
+/// Names an argument that is of no use, so that it is passed all the same: a function that hands all of
+/// its arguments on, as they lie, jumps instead of calling.
+#[inline(always)]
+pub(crate) fn kept<A>(argument: A) {
+    std::hint::black_box(argument);
+}
+
 #[cold]
 #[inline(never)]
 fn panicked(name: &'static str, payload: &(dyn std::any::Any + Send)) -> Status {

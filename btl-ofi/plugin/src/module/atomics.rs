@@ -11,7 +11,7 @@ use plugin_api::{
 use transport::branch;
 
 use super::{completion, known, peer, remote};
-use crate::guard::{guarded, need};
+use crate::guard::{guarded, kept, need};
 
 pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
     module: *mut Module,
@@ -21,7 +21,7 @@ pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
     op: u32,
     operand: u64,
     flags: u32,
-    _order: i32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
@@ -54,7 +54,7 @@ pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
             op,
             operand,
             flags,
-            _order,
+            order,
             callback,
             context,
             data,
@@ -72,11 +72,12 @@ pub(super) unsafe extern "C" fn any_atomic_op(
     op: u32,
     operand: u64,
     flags: u32,
-    _order: i32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
+    kept(order);
     guarded("atomic_op", || {
         // SAFETY: by contract.
         let (module, peer, remote, op, flags) = need!(
@@ -106,7 +107,7 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
     op: u32,
     operand: u64,
     flags: u32,
-    _order: i32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
@@ -146,7 +147,7 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
             op,
             operand,
             flags,
-            _order,
+            order,
             callback,
             context,
             data,
@@ -166,11 +167,12 @@ pub(super) unsafe extern "C" fn any_atomic_fop(
     op: u32,
     operand: u64,
     flags: u32,
-    _order: i32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
+    kept(order);
     guarded("atomic_fop", || {
         // SAFETY: by contract.
         let (module, peer, remote, local, op, flags) = need!(
@@ -209,7 +211,7 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
     compare: u64,
     value: u64,
     flags: u32,
-    _order: i32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
@@ -249,7 +251,7 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
             compare,
             value,
             flags,
-            _order,
+            order,
             callback,
             context,
             data,
@@ -269,11 +271,12 @@ pub(super) unsafe extern "C" fn any_atomic_cswap(
     compare: u64,
     value: u64,
     flags: u32,
-    _order: i32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
+    kept(order);
     guarded("atomic_cswap", || {
         // SAFETY: by contract.
         let (module, peer, remote, local, flags) = need!(

@@ -11,7 +11,7 @@ use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 use transport::branch;
 
 use super::{completion, known, peer, remote};
-use crate::guard::{guarded, need};
+use crate::guard::{guarded, kept, need};
 
 pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
     module: *mut Module,
@@ -21,8 +21,8 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
     local_handle: *mut Handle,
     remote_handle: *const Handle,
     size: usize,
-    _flags: u32,
-    _order: i32,
+    flags: u32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
@@ -59,8 +59,8 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
             local_handle,
             remote_handle,
             size,
-            _flags,
-            _order,
+            flags,
+            order,
             callback,
             context,
             data,
@@ -78,12 +78,13 @@ unsafe extern "C" fn any_put(
     local_handle: *mut Handle,
     remote_handle: *const Handle,
     size: usize,
-    _flags: u32,
-    _order: i32,
+    flags: u32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
+    kept((flags, order));
     guarded("put", || {
         // SAFETY: by contract.
         let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
@@ -113,8 +114,8 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
     local_handle: *mut Handle,
     remote_handle: *const Handle,
     size: usize,
-    _flags: u32,
-    _order: i32,
+    flags: u32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
@@ -151,8 +152,8 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
             local_handle,
             remote_handle,
             size,
-            _flags,
-            _order,
+            flags,
+            order,
             callback,
             context,
             data,
@@ -170,12 +171,13 @@ unsafe extern "C" fn any_get(
     local_handle: *mut Handle,
     remote_handle: *const Handle,
     size: usize,
-    _flags: u32,
-    _order: i32,
+    flags: u32,
+    order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
+    kept((flags, order));
     guarded("get", || {
         // SAFETY: by contract.
         let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {

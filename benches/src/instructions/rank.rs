@@ -230,9 +230,11 @@ impl Rank {
 
     /// Posts once; what is turned away is remembered, because then nothing was measured.
     fn post(&self, kind: usize) {
-        let status = self.call(kind);
-        if status != Status::SUCCESS {
-            self.refused.set(Some(status));
+        match self.call(kind) {
+            Status::SUCCESS => {}
+            // No callback will run.
+            Status::COMPLETED => self.done.set(self.done.get() + 1),
+            status => self.refused.set(Some(status)),
         }
     }
 

@@ -150,6 +150,10 @@ impl Engine {
             if completed < 0 {
                 return Err(what.progress_failed(completed));
             }
+            // Before the pause that follows a visit: this was perhaps the last.
+            if completed > 0 && is_over() {
+                break;
+            }
             if pace.after(completed > 0, self.crowded) {
                 what.look()?;
             }

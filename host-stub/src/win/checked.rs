@@ -131,24 +131,40 @@ impl Window {
         extent: usize,
         room: &mut KeyRoom,
     ) -> WinResult<Place> {
+        match self.static_place(peer, displacement, extent) {
+            Some(place) => Ok(place),
+            None => self.other_place(call, peer, displacement, extent, room),
+        }
+    }
+
+    #[inline(always)]
+    fn static_place(&self, peer: &Peer, displacement: u64, extent: usize) -> Option<Place> {
         if self.kind() == WindowKind::Dynamic {
-            return self.dynamic_place(call, peer, displacement, extent, room);
+            return None;
         }
-        let offset = displacement.checked_mul(u64::from(peer.unit));
-        let fits = offset
-            .and_then(|offset| offset.checked_add(extent as u64))
-            .is_some_and(|end| end <= peer.limit);
-        match offset {
-            Some(offset) if fits => Ok(Place {
-                address: peer.base.wrapping_add(offset),
-                handle: peer.handle.as_ptr(),
-            }),
-            _ => Err(out_of_bounds(call, peer, displacement, extent)),
-        }
+        let offset = displacement.checked_mul(u64::from(peer.unit))?;
+        (offset.checked_add(extent as u64)? <= peer.limit).then(|| Place {
+            address: peer.base.wrapping_add(offset),
+            handle: peer.handle.as_ptr(),
+        })
     }
 
     #[cold]
     #[inline(never)]
+    fn other_place(
+        &self,
+        call: &'static str,
+        peer: &Peer,
+        displacement: u64,
+        extent: usize,
+        room: &mut KeyRoom,
+    ) -> WinResult<Place> {
+        if self.kind() == WindowKind::Dynamic {
+            return self.dynamic_place(call, peer, displacement, extent, room);
+        }
+        Err(out_of_bounds(call, peer, displacement, extent))
+    }
+
     fn dynamic_place(
         &self,
         call: &'static str,
@@ -207,13 +223,11 @@ impl Window {
         room: &mut KeyRoom,
     ) -> WinResult<Transfer<'a>> {
         same_elements(call, ("origin", layout), ("target", target.layout))?;
-        let place = self.place(
-            call,
-            peer,
-            target.displacement,
-            target.layout.extent(),
-            room,
-        )?;
+        let (displacement, extent) = (target.displacement, target.layout.extent());
+        let place = match self.static_place(peer, displacement, extent) {
+            Some(place) => place,
+            None => self.other_place(call, peer, displacement, extent, room)?,
+        };
         Ok(Transfer {
             call,
             target: target.rank,

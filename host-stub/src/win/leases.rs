@@ -31,10 +31,17 @@ impl Leases {
         held.len()
     }
 
+    /// Whether there is any for a flush to take.
+    #[inline]
+    pub(super) fn is_any(&self) -> bool {
+        // Acquire as said at `hold`.
+        self.any.load(Ordering::Acquire)
+    }
+
     /// All of them, for a flush that is about to wait.
     #[inline]
     pub(super) fn take(&self) -> Vec<Lease> {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.is_any() {
             return Vec::new();
         }
         self.take_some()

@@ -94,15 +94,31 @@ impl Link {
         }
     }
 
+    /// Counts a synchronisation call; whether there is nothing to look at with this one.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        // Threads may overwrite each other's count: it is no number that anybody needs.
+        let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
+        self.turns.store(turn, Ordering::Relaxed);
+        !turn.is_multiple_of(TURNS) && self.job.lost().is_none()
+    }
+
     /// An error if a member, or with none any of them, is known to be lost. Where memory is shared
     /// an operation on a dead rank's part fails by itself no more than on a living one's.
     #[inline]
     pub(super) fn check_lost(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
-        // Calls that never wait would never progress, and nobody would look for the lost. Threads may
-        // overwrite each other's count: it is no number that anybody needs.
-        let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
-        self.turns.store(turn, Ordering::Relaxed);
-        if turn.is_multiple_of(TURNS) {
+        if self.is_quiet() {
+            return Ok(());
+        }
+        self.check_now(call, member)
+    }
+
+    /// [`check_lost`](Self::check_lost) with a look at the transport. Calls that never wait would never
+    /// progress, and nobody would look for the lost.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn check_now(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
+        if self.job.lost().is_none() {
             self.progress(call)?;
         }
         match self.job.lost() {

@@ -96,6 +96,19 @@ impl Pending {
         self.cells.iter().all(Cell::is_zero)
     }
 
+    /// Whether nothing is under way, and nothing failed since that was last asked.
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        let settled = |cell: &Cell| cell.is_zero() && cell.failed.load(Ordering::Relaxed) == 0;
+        settled(&self.cells[0]) && settled(&self.cells[1])
+    }
+
+    /// Whether calls come one after the other, so that nothing is issued during a wait.
+    #[inline]
+    pub(super) fn is_alone(&self) -> bool {
+        self.cells[0].alone
+    }
+
     /// Tries to start a flush; `None` while another thread's flush is under way.
     pub(super) fn try_flush(&self) -> Option<Flush<'_>> {
         self.flushing

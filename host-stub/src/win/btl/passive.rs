@@ -142,18 +142,47 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
 
 pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
     let peer = window.peer(call, rank)?;
-    let leases = peer.leases.take();
-    let transfers = window.flush_pending(call, rank, &peer.transfers);
-    let accumulates = window.flush_pending(call, rank, &peer.accumulates);
-    if (transfers.is_err() || accumulates.is_err())
-        && !(peer.transfers.is_idle() && peer.accumulates.is_idle())
+    let settled = peer.transfers.is_settled() && peer.accumulates.is_settled();
+    if !settled || peer.leases.is_any() {
+        return settle(window, call, peer);
+    }
+    fence(Ordering::AcqRel);
+    Ok(())
+}
+
+/// Waits for what is under way to a target, and tells of what failed.
+#[inline(never)]
+fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
+    let Peer {
+        rank,
+        transfers,
+        accumulates,
+        leases,
+        ..
+    } = peer;
+    if transfers.is_alone() && !leases.is_any() {
+        // Nothing is added meanwhile, so one wait is enough for all there is.
+        let idle = || transfers.is_idle() && accumulates.is_idle();
+        if !idle() {
+            window.link.wait_until(call, idle)?;
+        }
+        if transfers.is_settled() && accumulates.is_settled() {
+            fence(Ordering::AcqRel);
+            return Ok(());
+        }
+    }
+    let taken = leases.take();
+    let transferred = window.flush_pending(call, *rank, transfers);
+    let accumulated = window.flush_pending(call, *rank, accumulates);
+    if (transferred.is_err() || accumulated.is_err())
+        && !(transfers.is_idle() && accumulates.is_idle())
     {
-        peer.leases.give_back(leases);
+        leases.give_back(taken);
     }
     // Fetched data, and what was written to this rank's own memory, is seen by what follows. That
     // what was put is seen elsewhere is the transport's word, and needs no stronger fence here.
     fence(Ordering::AcqRel);
-    transfers.and(accumulates)
+    transferred.and(accumulated)
 }
 
 pub(in crate::win) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {

@@ -64,14 +64,10 @@ impl Window {
                 uncount(cell, request);
                 Ok(())
             }
-            status => {
-                let again = &mut || post(context, data);
-                let outcome = self.tracked_again(call, rank, status, again);
-                if !matches!(outcome, Ok(Status::SUCCESS)) {
-                    uncount(cell, request);
-                }
-                outcome.map(drop)
-            }
+            // By value: what it captures need not be in memory before.
+            status => self.tracked_again(call, rank, status, (cell, request), move || {
+                post(context, data)
+            }),
         }
     }
 
@@ -83,14 +79,20 @@ impl Window {
         call: &'static str,
         rank: usize,
         status: Status,
-        post: &mut dyn FnMut() -> Status,
-    ) -> WinResult<Status> {
-        if status.is_again() {
-            return self.issue(call, rank, post);
+        (cell, request): (&Cell, Option<&RequestState>),
+        post: impl FnMut() -> Status,
+    ) -> WinResult<()> {
+        let outcome = if status.is_again() {
+            self.issue(call, rank, post)
+        } else {
+            status
+                .ok()
+                .map_err(|status| WinError::Transport { call, rank, status })
+        };
+        if !matches!(outcome, Ok(Status::SUCCESS)) {
+            uncount(cell, request);
         }
-        status
-            .ok()
-            .map_err(|status| WinError::Transport { call, rank, status })
+        outcome.map(drop)
     }
 
     /// Waits until what `pending` counts now has ended.

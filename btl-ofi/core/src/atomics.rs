@@ -90,7 +90,7 @@ impl Transport {
         unsafe { self.command(endpoint, *caller, &order) }
     }
 
-    /// An update without result, whichever way it goes.
+    /// Hands an update without result to the provider.
     ///
     /// # Safety
     /// As for the operation that was asked.
@@ -104,17 +104,10 @@ impl Transport {
     ) -> Status {
         // SAFETY: the caller vouches for the endpoint and the operands.
         unsafe {
-            if !endpoint.as_ref().goes_by_provider() {
-                let (kind, none) = (AtomicKind::Update, ptr::null_mut());
-                let around = self.around(endpoint, caller, kind, remote, operands, 0, none);
-                if let Some(status) = around {
-                    return status;
-                }
-            }
             if self.policy.updates_fetch {
                 // The scratch memory holds the largest update.
                 let scratch = self.scratch.pointer();
-                return self.fetch_by_provider(endpoint, caller, remote, operands, scratch);
+                return self.fetch(endpoint, caller, remote, operands, scratch);
             }
             let needs = Needs {
                 record: matches!(operands, Operands::Value(_)),
@@ -169,33 +162,12 @@ impl Transport {
         false
     }
 
-    /// A fetching atomic, whichever way it goes.
+    /// Hands a fetching atomic to the provider.
     ///
     /// # Safety
     /// As for the operation that was asked.
     #[inline(never)]
     pub(crate) unsafe fn fetch(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        remote: &Remote,
-        operands: Operands,
-        result: *mut c_void,
-    ) -> Status {
-        // SAFETY: the caller vouches for the endpoint and the buffers.
-        unsafe {
-            if !endpoint.as_ref().goes_by_provider() {
-                let kind = AtomicKind::Fetch;
-                let around = self.around(endpoint, caller, kind, remote, operands, 0, result);
-                if let Some(status) = around {
-                    return status;
-                }
-            }
-            self.fetch_by_provider(endpoint, caller, remote, operands, result)
-        }
-    }
-
-    unsafe fn fetch_by_provider(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
@@ -240,7 +212,7 @@ impl Transport {
         }
     }
 
-    /// A compare-and-swap, whichever way it goes.
+    /// Hands a compare-and-swap to the provider.
     ///
     /// # Safety
     /// As for the operation that was asked.
@@ -256,13 +228,6 @@ impl Transport {
     ) -> Status {
         // SAFETY: the caller vouches for the endpoint and the result.
         unsafe {
-            if !endpoint.as_ref().goes_by_provider() {
-                let (kind, operand) = (AtomicKind::Compare, Operands::Value(value));
-                let around = self.around(endpoint, caller, kind, remote, operand, compare, result);
-                if let Some(status) = around {
-                    return status;
-                }
-            }
             let alone = self.policy.fetch_alone;
             if alone && !self.introduced(endpoint, remote) {
                 return Status::TEMP_OUT_OF_RESOURCE;
@@ -320,8 +285,19 @@ impl Transport {
             None => Operands::Buffer(ask.local),
         };
         let caller = &caller;
+        let result = match kind {
+            AtomicKind::Update => ptr::null_mut(),
+            AtomicKind::Fetch | AtomicKind::Compare => ask.result,
+        };
         // SAFETY: the caller vouches for the endpoint and the buffers.
         unsafe {
+            if !endpoint.as_ref().goes_by_provider() {
+                let around =
+                    self.around(endpoint, caller, kind, &remote, operands, compare, result);
+                if let Some(status) = around {
+                    return status;
+                }
+            }
             match (kind, operands) {
                 (AtomicKind::Compare, Operands::Value(value)) => {
                     self.compare(endpoint, caller, &remote, compare, value, ask.result)

@@ -187,6 +187,7 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`put`](Self::put).
+    #[inline]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
     pub unsafe fn atomic_opv(
         &self,
@@ -218,6 +219,14 @@ impl Transport {
         unsafe {
             match checked {
                 Ok(checked) if count > 0 && !local.is_null() => {
+                    if !endpoint.as_ref().goes_by_provider() {
+                        let none = ptr::null_mut();
+                        let around =
+                            self.around(endpoint, &caller, kind, &checked, buffer, 0, none);
+                        if let Some(status) = around {
+                            return status;
+                        }
+                    }
                     self.update(endpoint, &caller, &checked, buffer)
                 }
                 Ok(_) => self.no_elements(endpoint, &caller, count),
@@ -235,6 +244,7 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`put`](Self::put) and [`get`](Self::get); `local` may be NULL for a read.
+    #[inline]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
     pub unsafe fn atomic_fopv(
         &self,
@@ -273,6 +283,13 @@ impl Transport {
         unsafe {
             match checked {
                 Ok(checked) if count > 0 && !result.is_null() && has_operands => {
+                    if !endpoint.as_ref().goes_by_provider() {
+                        let around =
+                            self.around(endpoint, &caller, kind, &checked, buffer, 0, result);
+                        if let Some(status) = around {
+                            return status;
+                        }
+                    }
                     self.fetch(endpoint, &caller, &checked, buffer, result)
                 }
                 Ok(_) => self.no_elements(endpoint, &caller, count),
@@ -321,7 +338,17 @@ impl Transport {
         // SAFETY: the caller vouches for the endpoint and the buffer.
         unsafe {
             match checked {
-                Ok(checked) => self.compare(endpoint, &caller, &checked, compare, value, result),
+                Ok(checked) => {
+                    if !endpoint.as_ref().goes_by_provider() {
+                        let operand = Operands::Value(value);
+                        let around = self
+                            .around(endpoint, &caller, kind, &checked, operand, compare, result);
+                        if let Some(status) = around {
+                            return status;
+                        }
+                    }
+                    self.compare(endpoint, &caller, &checked, compare, value, result)
+                }
                 Err(status) => {
                     let what = (datatype, op, true, compare);
                     let to = (result, result_handle);

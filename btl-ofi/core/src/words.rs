@@ -254,7 +254,7 @@ impl Transport {
     ///
     /// # Safety
     /// As for the operation.
-    #[inline(never)]
+    #[inline(always)]
     unsafe fn on_word(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -293,6 +293,13 @@ impl Transport {
         let operand = Operands::Value(asked.operand);
         // SAFETY: the caller vouches for the endpoint and the buffer.
         unsafe {
+            if !endpoint.as_ref().goes_by_provider() {
+                let (kind, compare) = (asked.kind, asked.compare);
+                let around = self.around(endpoint, caller, kind, &remote, operand, compare, local);
+                if let Some(status) = around {
+                    return status;
+                }
+            }
             match asked.kind {
                 AtomicKind::Update => self.update(endpoint, caller, &remote, operand),
                 AtomicKind::Fetch => self.fetch(endpoint, caller, &remote, operand, local),
@@ -308,6 +315,7 @@ impl Transport {
     ///
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect).
+    #[inline]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_op")]
     pub unsafe fn atomic_op(
         &self,
@@ -338,6 +346,7 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`get`](Self::get).
+    #[inline]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
     pub unsafe fn atomic_fop(
         &self,
@@ -370,6 +379,7 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`get`](Self::get).
+    #[inline]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
     pub unsafe fn atomic_cswap(
         &self,

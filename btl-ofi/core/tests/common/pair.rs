@@ -44,18 +44,16 @@ pub(crate) fn serve_if_target() {
     let mut window = vec![0u64; WORDS];
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     let base = window.as_mut_ptr().cast::<std::ffi::c_void>();
+    let address = match on_device {
+        Some(_) => device::address(base),
+        None => base,
+    };
     // SAFETY: the window lives to the end of the process.
     let region = unsafe {
         if on_device.is_some() {
             let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
             t.set_overrides(Some(&copies));
-            t.register_hmem(
-                device::address(base),
-                WORDS * 8,
-                access,
-                hmem_iface::CUDA,
-                0,
-            )
+            t.register_hmem(address, WORDS * 8, access, hmem_iface::CUDA, 0)
         } else {
             t.register(base, WORDS * 8, access)
         }
@@ -66,7 +64,7 @@ pub(crate) fn serve_if_target() {
     let mut lines = BufReader::new(std::io::stdin()).lines();
     let origin = unhex(&lines.next().unwrap().unwrap());
     let _peer = t.connect(&origin, 1).unwrap();
-    println!("@{} {}", hex(t.address()), hex(&handle));
+    println!("@{} {} {}", hex(t.address()), hex(&handle), address.addr());
     let (tell, hear) = mpsc::channel();
     std::thread::spawn(move || lines.try_for_each(|l| tell.send(l.unwrap())));
     loop {
@@ -146,6 +144,8 @@ pub(crate) struct Target<'a> {
     hear: mpsc::Receiver<String>,
     pub(crate) peer: NonNull<Endpoint>,
     pub(crate) handle: Handle,
+    /// Where its window begins: on a device, what the handle holds is not that.
+    pub(crate) window: u64,
 }
 
 impl<'a> Target<'a> {
@@ -215,10 +215,13 @@ impl<'a> Target<'a> {
             hear,
             peer: NonNull::dangling(),
             handle: Handle::vacant(),
+            window: 0,
         };
         target.say(&hex(t.address()));
         let hello = target.answer();
-        let (address, handle) = hello.split_once(' ').unwrap();
+        let (address, rest) = hello.split_once(' ').unwrap();
+        let (handle, window) = rest.split_once(' ').unwrap();
+        target.window = window.parse().unwrap();
         target.peer = t.connect(&unhex(address), proc).unwrap();
         let bytes: [u8; 32] = unhex(handle).try_into().unwrap();
         // SAFETY: a handle is 32 plain bytes.

@@ -1,13 +1,15 @@
-//! What waiting costs: conditions beside bare futexes, and 64 waits of 1 ms on one thread by threads and
-//! by tasks.
+//! What waiting costs: conditions beside bare futexes, 64 waits of 1 ms on one thread by threads and by
+//! tasks, with and without a progress thread, and one outstanding request in each mode.
 //!
-//! Each pair is measured turn by turn in this one process, so that a machine whose speed drifts slows
-//! both; the table shows medians. The waits are of requests over the C plugin of the tests, whose
+//! Sides are measured turn by turn, so that a machine whose speed drifts slows all; the table shows
+//! medians, and for ratios medians of each turn's own. Since the mode is a process's, the program runs
+//! itself once for each mode and turn. The waits are of requests over the C plugin of the tests, whose
 //! `CMA_DELAY_US` makes each take as long as wanted; `--plugin` names its file.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -20,14 +22,25 @@ use host_stub::win::{Assertion, Datatype, Info, Layout, Request, TableChoice, Ta
 use host_stub::{Job, JobOptions};
 
 #[derive(Parser)]
-#[command(about = "Measure what waiting costs, in the mode of OMP_EXTERNAL")]
+#[command(about = "Measure what waiting costs, in each mode of OMP_EXTERNAL")]
 struct Arguments {
     /// The C plugin of the tests.
     #[arg(long)]
     plugin: PathBuf,
     /// Rounds, each measuring both sides once.
-    #[arg(long, default_value_t = 15)]
+    #[arg(long, default_value_t = 9)]
     rounds: usize,
+    /// What this process measures, for the one that started it.
+    #[arg(long, hide = true)]
+    part: Option<Part>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Part {
+    /// Prints milliseconds of [`TASKS`] waits in series, and by tasks.
+    Tasks,
+    /// Prints nanoseconds of one outstanding request, and pages more after all of them.
+    One,
 }
 
 type Failure = Box<dyn std::error::Error>;
@@ -167,55 +180,148 @@ fn resident() -> u64 {
         .unwrap_or(0)
 }
 
-fn main() -> Result<(), Failure> {
-    let arguments = Arguments::parse();
+/// Waits of one part, over a window of this process alone.
+fn measure(plugin: PathBuf, part: Part) -> Result<(), Failure> {
+    const WAITS: u32 = 1_000_000;
+    let mut options = JobOptions::default();
+    options.plugin = Some(plugin);
+    let job = Job::init(options)?;
+    let info = Info::new().with_table(TableChoice::Btl);
+    let window = Window::allocate_with(&job, 8, 8, &info)?;
+    window.lock_all(Assertion::empty())?;
+    match part {
+        Part::Tasks => {
+            let (series, tasks) = (in_series(&window)?, by_tasks(&window)?);
+            let ms = |time: Duration| time.as_secs_f64() * 1e3;
+            println!("{} {}", ms(series), ms(tasks));
+        }
+        Part::One => {
+            let mut word = 0;
+            for _ in 0..1000 {
+                get(&window, &mut word)?.wait()?;
+            }
+            let before = resident();
+            let start = Instant::now();
+            for _ in 0..WAITS {
+                get(&window, &mut word)?.wait()?;
+            }
+            let each = start.elapsed().as_nanos() as f64 / f64::from(WAITS);
+            println!("{each} {}", resident().saturating_sub(before));
+        }
+    }
+    window.unlock_all()?;
+    window.free()?;
+    job.finalize()?;
+    Ok(())
+}
+
+/// The two numbers of a part, measured by a process in a mode, with a progress thread (1), without
+/// (0), or as the mode has it (-1).
+fn part(plugin: &Path, part: &str, mode: &str, keeper: &str) -> Result<[f64; 2], Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg("--plugin")
+        .arg(plugin)
+        .args(["--part", part])
+        .env("OMP_EXTERNAL", mode)
+        .env("OMPI_MCA_host_progress_thread", keeper);
+    if part == "tasks" {
+        command.env("CMA_DELAY_US", "1000");
+    }
+    let output = command.output()?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let numbers: Vec<f64> = printed
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    match numbers.as_slice() {
+        [first, second] if output.status.success() => Ok([*first, *second]),
+        _ => Err(format!(
+            "{part} in {mode} mode: {}; printed {printed:?} and {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into()),
+    }
+}
+
+fn row(what: &str, value: String, target: &str) {
+    println!("{what:<66}{value:>14}  {target}");
+}
+
+fn conditions(rounds: usize) {
     let conds = [Cond::new(), Cond::new()];
     let words = [AtomicU32::new(0), AtomicU32::new(0)];
     let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..arguments.rounds {
+    for _ in 0..rounds {
         let cond = ping_pong(&conds, wait_for, wake);
         let futex = ping_pong(&words, futex_wait, futex_wake);
         ours.push(cond);
         bare.push(futex);
         ratios.push(cond / futex);
     }
-    println!(
-        "signal to wake: {:.0} ns, bare futex {:.0} ns, ratio {:.2}",
-        median(ours),
-        median(bare),
-        median(ratios)
+    row("signal to wake", format!("{:.0} ns", median(ours)), "");
+    row("bare futex wake", format!("{:.0} ns", median(bare)), "");
+    row(
+        "signal to wake over a bare futex wake",
+        format!("{:.2}", median(ratios)),
+        "at most 1.2",
     );
-    println!("wait for a signal that came before: {:.1} ns", signalled());
+    row(
+        "wait for a signal that came before",
+        format!("{:.1} ns", signalled()),
+        "at most 20 ns",
+    );
+}
 
-    let mut options = JobOptions::default();
-    options.plugin = Some(arguments.plugin);
-    let job = Job::init(options)?;
-    let info = Info::new().with_table(TableChoice::Btl);
-    let window = Window::allocate_with(&job, 8, 8, &info)?;
-    window.lock_all(Assertion::empty())?;
-    println!("mode: {}", job.runtime().mode().name());
-    if std::env::var_os("CMA_DELAY_US").is_some() {
-        let (series, tasks) = (in_series(&window)?, by_tasks(&window)?);
-        println!(
-            "{TASKS} waits on one thread, one after the other: {series:.2?}; by tasks: {tasks:.2?}"
-        );
-    } else {
-        const WAITS: u32 = 1_000_000;
-        let mut word = 0;
-        for _ in 0..1000 {
-            get(&window, &mut word)?.wait()?;
-        }
-        let before = resident();
-        let start = Instant::now();
-        for _ in 0..WAITS {
-            get(&window, &mut word)?.wait()?;
-        }
-        let each = start.elapsed().as_nanos() as f64 / f64::from(WAITS);
-        let pages = resident().saturating_sub(before);
-        println!("one outstanding request: {each:.0} ns; {pages} pages more after {WAITS} waits");
+fn main() -> Result<(), Failure> {
+    let arguments = Arguments::parse();
+    let plugin = arguments.plugin.as_path();
+    if let Some(part) = arguments.part {
+        return measure(arguments.plugin, part);
     }
-    window.unlock_all()?;
-    window.free()?;
-    job.finalize()?;
+    conditions(arguments.rounds);
+    for (keeper, with) in [("0", "without"), ("1", "with")] {
+        let (mut series, mut tasks) = (Vec::new(), Vec::new());
+        for _ in 0..arguments.rounds {
+            series.push(part(plugin, "tasks", "thread", keeper)?[0]);
+            tasks.push(part(plugin, "tasks", "task", keeper)?[1]);
+        }
+        row(
+            &format!("{TASKS} waits of 1 ms in thread mode, {with} a progress thread"),
+            format!("{:.2} ms", median(series)),
+            "in series",
+        );
+        row(
+            &format!("{TASKS} waits of 1 ms in task mode, {with} a progress thread"),
+            format!("{:.2} ms", median(tasks)),
+            "at most 1.2 ms",
+        );
+    }
+    let modes = ["master", "thread", "task"];
+    let mut times: [Vec<f64>; 3] = Default::default();
+    let mut pages = 0.0f64;
+    for _ in 0..arguments.rounds {
+        for (mode, times) in modes.iter().zip(&mut times) {
+            let [each, more] = part(plugin, "one", mode, "-1")?;
+            times.push(each);
+            pages = pages.max(more);
+        }
+    }
+    let over = |mode: &[f64]| median(mode.iter().zip(&times[0]).map(|(a, b)| a / b).collect());
+    let ratios = [over(&times[1]), over(&times[2])];
+    for (mode, times) in modes.iter().zip(times) {
+        let what = format!("one outstanding request, {mode} mode");
+        row(&what, format!("{:.0} ns", median(times)), "");
+    }
+    for (mode, ratio) in modes[1..].iter().zip(ratios) {
+        let what = format!("one outstanding request, {mode} over master mode");
+        row(&what, format!("{ratio:.3}"), "at most 1.05");
+    }
+    row(
+        "pages more after 1,000,000 waits, the most in any mode",
+        format!("{pages}"),
+        "0",
+    );
     Ok(())
 }

@@ -10,6 +10,7 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -262,4 +263,53 @@ fn rank_loses_another() {
     }
     assert!(world.exchange(&[2]).is_err());
     println!("noticed");
+}
+
+#[test]
+fn hooks_may_call_back() {
+    passes(2, "rank_hooks_call_back");
+}
+
+/// Makes a communicator inside of a create hook, asks for the world, and registers another layer.
+fn calls_back(comm: &Comm, busy: &AtomicBool) -> Result<(), HookError> {
+    if busy.swap(true, Ordering::SeqCst) {
+        // For the communicator made below.
+        return Ok(());
+    }
+    let hooks = comm.job().comm_hooks();
+    hooks.register_create(Layer(7), |_, _| Ok(()), ());
+    hooks.unregister(Layer(7));
+    match Comm::world(comm.job()) {
+        Ok(world) => assert_ne!(
+            comm.context(),
+            world.context(),
+            "the world was not made yet"
+        ),
+        Err(CommError::BadArgument { .. }) => assert_eq!(comm.context(), 0),
+        Err(other) => return Err(other.into()),
+    }
+    let helper = comm.dup()?;
+    helper.exchange(&[])?;
+    helper.free()?;
+    busy.store(false, Ordering::SeqCst);
+    Ok(())
+}
+
+#[test]
+#[ignore = "a rank of hooks_may_call_back"]
+fn rank_hooks_call_back() {
+    let job = join();
+    job.comm_hooks()
+        .register_create(Layer::PROGRAM, calls_back, AtomicBool::new(false));
+    // Two threads ask at once; one makes it.
+    let world = std::thread::scope(|scope| {
+        let other = scope.spawn(|| Comm::world(&job).expect("world"));
+        let world = Comm::world(&job).expect("world");
+        assert!(world.is_same(&other.join().expect("no panic")));
+        world
+    });
+    let dup = world.dup().expect("dup");
+    dup.free().expect("free");
+    drop(world);
+    job.finalize().expect("finalize");
 }

@@ -15,9 +15,11 @@ use integration_tests::process::run;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Compiles an example, and runs it as a job of each number of ranks.
+/// Compiles an example, and runs it as a job of each number of ranks: over the C plugin, and over
+/// libfabric by a provider that knows this node's memory and by one that does not.
 fn example(name: &str, ranks: &[u32]) {
     let out = compile(name);
+    let ofi = ofi_plugin().to_str().unwrap();
     for count in ranks {
         passes(
             name,
@@ -25,6 +27,10 @@ fn example(name: &str, ranks: &[u32]) {
             &["--plugin", c_plugin("").to_str().unwrap()],
             &out,
         );
+        for provider in ["shm", "tcp;ofi_rxm"] {
+            let arguments = ["--plugin", ofi, "--provider", provider];
+            passes(name, *count, &arguments, &out);
+        }
     }
 }
 

@@ -24,6 +24,7 @@ pub mod job;
 pub mod omp;
 pub mod request;
 pub mod rma;
+mod slots;
 pub mod sync;
 pub mod update;
 pub mod win;

@@ -7,14 +7,24 @@ use host::win::Request;
 
 use crate::crt::{cond, crt_cond_t};
 use crate::error::{Error, Result, guarded};
+use crate::handles;
+use crate::slots::Slots;
 use crate::win::host_win_t;
 
 /// An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
 /// handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
+/// Never read through: a handle that has ended, or never was one, is HOST_ERR_ARGUMENT.
 pub struct host_request_t {
+    _private: [u8; 0],
+}
+
+/// What a handle stands for.
+struct Kept {
     request: Request<'static>,
     win: &'static host_win_t,
 }
+
+static REQUESTS: Slots<Kept> = Slots::new("request");
 
 /// What host_request_detach calls when the operation is complete, with a status of 0 or a negative
 /// code of the transport.
@@ -27,7 +37,15 @@ pub(crate) fn give(
 ) {
     // Relaxed: whoever frees the window was told by this thread that it may.
     win.requests.fetch_add(1, Ordering::Relaxed);
-    let made = Box::into_raw(Box::new(host_request_t { request, win }));
+    let made = match REQUESTS.add(Kept { request, win }) {
+        Ok(made) => made,
+        Err(kept) => {
+            // Hundreds of millions at once: what is left is to end it here, as NULL says.
+            drop(kept);
+            ended(win);
+            std::ptr::null_mut()
+        }
+    };
     // SAFETY: checked by the caller to be no NULL.
     unsafe { *place = made };
 }
@@ -35,18 +53,26 @@ pub(crate) fn give(
 /// Takes a request out of its place; none for NULL.
 ///
 /// # Safety
-/// The place is NULL or holds NULL or a live handle, which nobody else uses.
-unsafe fn take(call: &str, place: *mut *mut host_request_t) -> Result<Option<host_request_t>> {
+/// The place is NULL or readable and writable.
+unsafe fn take(call: &str, place: *mut *mut host_request_t) -> Result<Option<Kept>> {
     // SAFETY: the caller vouches for the place.
     let place = unsafe { place.as_mut() }
         .ok_or_else(|| Error::argument(call, "the place of the request is NULL"))?;
-    let handle = std::mem::replace(place, std::ptr::null_mut());
-    if handle.is_null() {
+    if place.is_null() {
         return Ok(None);
     }
-    // SAFETY: made by `give`, and the caller vouches that nobody else uses it.
-    Ok(Some(*unsafe { Box::from_raw(handle) }))
+    let taken = REQUESTS.take(call, *place)?;
+    *place = std::ptr::null_mut();
+    Ok(Some(taken))
 }
+
+/// Puts a request back that was lifted from a place.
+fn put_back(request: Request<'static>, (_, handle, win): Lifted) {
+    REQUESTS.put_back(handle, Kept { request, win });
+}
+
+/// Where a request was: place, handle, window.
+type Lifted = (usize, *mut host_request_t, &'static host_win_t);
 
 /// One request less of its window.
 fn ended(win: &host_win_t) {
@@ -84,14 +110,18 @@ pub unsafe extern "C" fn host_waitall(count: usize, requests: *mut *mut host_req
         let mut outcome = Ok(());
         for index in 0..count {
             // SAFETY: the caller vouches for so many places.
-            let taken = unsafe { take("host_waitall", requests.add(index)) }?;
-            if let Some(taken) = taken {
-                let waited = taken.request.wait();
-                ended(taken.win);
-                outcome = outcome.and(waited);
-            }
+            let waited = match unsafe { take("host_waitall", requests.add(index)) } {
+                Ok(None) => Ok(()),
+                Ok(Some(taken)) => {
+                    let waited = taken.request.wait();
+                    ended(taken.win);
+                    waited.map_err(Error::from)
+                }
+                Err(error) => Err(error),
+            };
+            outcome = outcome.and(waited);
         }
-        Ok(outcome?)
+        outcome
     })
 }
 
@@ -111,25 +141,46 @@ pub unsafe extern "C" fn host_waitany(
         if (requests.is_null() && count > 0) || index.is_null() {
             return Err(Error::argument(call, "the requests or the index are NULL"));
         }
-        let mut places = Vec::new();
+        let mut places: Vec<Lifted> = Vec::new();
         let mut open = Vec::new();
+        let mut wrong = Ok(());
         for place in 0..count {
             // SAFETY: the caller vouches for so many places.
-            if let Some(taken) = unsafe { take(call, requests.add(place)) }? {
-                places.push((place, taken.win));
-                open.push(taken.request);
+            let handle = unsafe { *requests.add(place) };
+            if handle.is_null() {
+                continue;
             }
+            match REQUESTS.lift(call, handle) {
+                Ok(Kept { request, win }) => {
+                    places.push((place, handle, win));
+                    open.push(request);
+                }
+                Err(error) => {
+                    wrong = Err(error);
+                    break;
+                }
+            }
+        }
+        if wrong.is_err() {
+            for (request, place) in open.into_iter().zip(&places) {
+                put_back(request, *place);
+            }
+            return wrong;
         }
         let (found, outcome) = match Request::wait_any(&mut open) {
             Some((found, outcome)) => (Some(found), outcome),
             None => (None, Ok(())),
         };
-        for (number, (request, (place, win))) in open.into_iter().zip(&places).enumerate() {
-            ended(win);
+        for (number, (request, place)) in open.into_iter().zip(&places).enumerate() {
             if found != Some(number) {
-                // SAFETY: as above; the place held this request before.
-                give(unsafe { requests.add(*place) }, request, win);
+                put_back(request, *place);
+                continue;
             }
+            let (place, handle, win) = place;
+            REQUESTS.end(*handle);
+            ended(win);
+            // SAFETY: as above.
+            unsafe { *requests.add(*place) = std::ptr::null_mut() };
         }
         // SAFETY: checked above.
         unsafe { *index = found.map_or(count, |found| places[found].0) };
@@ -148,19 +199,22 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
         if done.is_null() {
             return Err(Error::argument(call, "the place for the answer is NULL"));
         }
-        // SAFETY: the caller vouches for the place.
-        let Some(mut taken) = (unsafe { take(call, request) })? else {
-            // SAFETY: checked above.
-            unsafe { *done = 1 };
+        // SAFETY: the caller vouches for the place; the other was checked above.
+        let (request, done) = unsafe { (handles::place(call, request)?, &mut *done) };
+        *done = 1;
+        if request.is_null() {
             return Ok(());
-        };
-        let tested = taken.request.test();
-        ended(taken.win);
-        if !matches!(tested, Ok(true)) {
-            give(request, taken.request, taken.win);
         }
-        // SAFETY: checked above.
-        unsafe { *done = c_int::from(matches!(tested, Ok(true))) };
+        let mut kept = REQUESTS.lift(call, *request)?;
+        let tested = kept.request.test();
+        if matches!(tested, Ok(true)) {
+            REQUESTS.end(*request);
+            ended(kept.win);
+            *request = std::ptr::null_mut();
+        } else {
+            REQUESTS.put_back(*request, kept);
+            *done = 0;
+        }
         Ok(tested.map(drop)?)
     })
 }
@@ -169,7 +223,7 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
 /// has to be ended, by host_wait for one, which then does not block. A request signals one condition.
 ///
 /// # Safety
-/// `request` is a live request that no other thread uses; `condition` stays until it was signalled.
+/// `condition` stays until it was signalled.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_request_attach(
     request: *mut host_request_t,
@@ -177,11 +231,13 @@ pub unsafe extern "C" fn host_request_attach(
 ) -> c_int {
     guarded(|| {
         let call = "host_request_attach";
-        // SAFETY: the caller vouches for both.
-        let (request, condition) = unsafe { (request.as_ref(), cond(call, condition)?) };
-        let request = request.ok_or_else(|| Error::argument(call, "the request is NULL"))?;
+        // SAFETY: the caller vouches for it.
+        let condition = unsafe { cond(call, condition) }?;
+        let kept = REQUESTS.lift(call, request)?;
         // SAFETY: the caller vouches for the condition.
-        Ok(unsafe { request.request.attach(condition) }?)
+        let attached = unsafe { kept.request.attach(condition) };
+        REQUESTS.put_back(request, kept);
+        Ok(attached?)
     })
 }
 

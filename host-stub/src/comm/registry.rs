@@ -1,7 +1,8 @@
 //! What a process keeps for all its communicators.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::ThreadId;
 
 use super::communicator::Comm;
 use super::context::Contexts;
@@ -9,6 +10,7 @@ use super::error::{CommError, CommResult};
 use super::hooks::Hooks;
 use crate::coll::node::{self, NODE_COLLECTIVES};
 use crate::coll::{CHECK, Tables};
+use crate::crt::{self, Blocking};
 use crate::job::Job;
 use crate::mailbox::Mailbox;
 use crate::schedule::Engine;
@@ -18,7 +20,9 @@ use crate::schedule::Engine;
 pub(crate) struct Registry {
     engine: OnceLock<Arc<Engine>>,
     /// Kept until the job is left; it refers to the job, which would not end otherwise.
-    world: Mutex<Option<Comm>>,
+    world: Mutex<World>,
+    /// Whether it is being made.
+    making: AtomicBool,
     pub(super) contexts: Contexts,
     pub(crate) hooks: Hooks,
     pub(crate) tables: Tables,
@@ -38,45 +42,132 @@ impl Registry {
         self.checked.load(Ordering::Relaxed)
     }
 
-    /// The world, which the first call makes.
+    fn lock_world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The world, which the first call makes; others wait meanwhile. Nothing is locked while it is
+    /// being made, because its hooks may call.
     pub(super) fn world(
         &self,
         job: &Arc<Job>,
         make: impl FnOnce() -> CommResult<Comm>,
     ) -> CommResult<Comm> {
-        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(world) = &*world {
-            return Ok(world.clone());
-        }
-        if self.engine.get().is_none() {
-            let is_set = |parameter| {
-                let value = job.params().declare(parameter);
-                let value = value.map_err(|error| CommError::Job {
-                    call: "world creation",
-                    reason: error.to_string(),
-                })?;
-                Ok(value.as_bool() == Some(true))
-            };
-            self.checked.store(is_set(&CHECK)?, Ordering::Relaxed);
-            if is_set(&NODE_COLLECTIVES)? {
-                node::register(&self.hooks);
+        let caller = Caller::this();
+        let _making = loop {
+            let mut world = self.lock_world();
+            match &*world {
+                World::Made(world) => return Ok(world.clone()),
+                World::Making(by) if *by == caller => {
+                    return Err(CommError::BadArgument {
+                        call: "world",
+                        reason: "called by a create hook of the world, which is not made yet; the \
+                                 hook is given it"
+                            .to_owned(),
+                    });
+                }
+                World::Making(_) => {}
+                World::None => {
+                    *world = World::Making(caller);
+                    self.making.store(true, Ordering::Relaxed);
+                    break MakingEnds(self);
+                }
             }
-            let engine = Arc::new(connect(job)?);
-            job.runtime().engine().add_source(engine.clone());
-            // Set here only, behind the world's lock.
-            let _ = self.engine.set(engine);
+            drop(world);
+            let waited = job.runtime().engine().wait(&Making(self));
+            waited.map_err(|code| CommError::Job {
+                call: "world creation",
+                reason: format!("progress failed with status {code}"),
+            })?;
+        };
+        if self.engine.get().is_none() {
+            self.prepare(job)?;
         }
         let made = make()?;
-        *world = Some(made.clone());
+        *self.lock_world() = World::Made(made.clone());
         Ok(made)
+    }
+
+    /// What all communicators need; collective.
+    fn prepare(&self, job: &Arc<Job>) -> CommResult<()> {
+        let is_set = |parameter| {
+            let value = job.params().declare(parameter);
+            let value = value.map_err(|error| CommError::Job {
+                call: "world creation",
+                reason: error.to_string(),
+            })?;
+            Ok(value.as_bool() == Some(true))
+        };
+        self.checked.store(is_set(&CHECK)?, Ordering::Relaxed);
+        if is_set(&NODE_COLLECTIVES)? {
+            node::register(&self.hooks);
+        }
+        let engine = Arc::new(connect(job)?);
+        job.runtime().engine().add_source(engine.clone());
+        // Set by the one that makes the world only.
+        let _ = self.engine.set(engine);
+        Ok(())
     }
 
     /// Takes the world away, to be freed.
     pub(crate) fn take_world(&self) -> Option<Comm> {
-        self.world
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        match std::mem::take(&mut *self.lock_world()) {
+            World::Made(world) => Some(world),
+            World::None | World::Making(_) => None,
+        }
+    }
+}
+
+/// Whether there is a world.
+#[derive(Default)]
+enum World {
+    #[default]
+    None,
+    Making(Caller),
+    Made(Comm),
+}
+
+/// A thread, and the task on it that calls, if it is one.
+#[derive(PartialEq, Eq)]
+struct Caller(ThreadId, usize);
+
+impl Caller {
+    fn this() -> Caller {
+        Caller(std::thread::current().id(), crt::running_task())
+    }
+}
+
+/// A wait until the world is made, or was not.
+struct Making<'a>(&'a Registry);
+
+impl Blocking for Making<'_> {
+    type Error = i32;
+
+    fn is_done(&self) -> bool {
+        !self.0.making.load(Ordering::Acquire)
+    }
+
+    fn look(&self) -> Result<(), i32> {
+        Ok(())
+    }
+
+    fn progress_failed(&self, code: i32) -> i32 {
+        code
+    }
+}
+
+/// The making of the world. When it is dropped without one, the next call tries again.
+struct MakingEnds<'a>(&'a Registry);
+
+impl Drop for MakingEnds<'_> {
+    fn drop(&mut self) {
+        let mut world = self.0.lock_world();
+        if matches!(&*world, World::Making(_)) {
+            *world = World::None;
+        }
+        drop(world);
+        // Release: pairs with who waits.
+        self.0.making.store(false, Ordering::Release);
     }
 }
 

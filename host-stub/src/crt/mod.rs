@@ -43,6 +43,11 @@ pub(crate) use waits::watched;
 
 use hooks::resume;
 
+/// The name of the task that calls; 0 outside of any.
+pub(crate) fn running_task() -> usize {
+    hooks::running_task().map_or(0, |(_, task)| task.addr())
+}
+
 /// Signals a condition for a request that it was attached to.
 fn signal_attached(cond: &Cond) {
     match cond.raise_attached() {

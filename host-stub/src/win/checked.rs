@@ -8,11 +8,11 @@ use std::mem::MaybeUninit;
 
 use plugin_api::{Datatype, Handle};
 
-use super::dynamic::KeyWords;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::ops::Op;
 use super::peer::{Peer, WindowKind};
+use super::regions::KeyWords;
 use super::table::Transfer;
 use super::window::Window;
 

@@ -3,7 +3,7 @@
 //!
 //! The owner never stores to a word that peers update: the transport's atomics need not be atomic
 //! with respect to the processor. It only loads them, and updates them through the transport like
-//! everybody else. Words that only the owner writes (the list of attached regions) are read by
+//! everybody else. Words that only the owner writes (about attached regions) are read by
 //! peers with gets.
 
 use std::sync::atomic::AtomicU64;
@@ -26,7 +26,7 @@ pub(super) const LOCK: Word = Word(0);
 pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
 /// How often any rank completed an access epoch to this one.
 pub(super) const COMPLETED: Word = Word(2 * LINE);
-/// Version of the list of attached regions, odd while it changes; then the number of regions.
+/// Version of the table of attached regions, odd while it changes; then the number of its slots.
 pub(super) const REGIONS_VERSION: Word = Word(3 * LINE);
 /// A number that the owner made up, by which other processes know that they read its memory.
 pub(super) const PROBE: Word = Word(REGIONS_VERSION.0 + 2);
@@ -52,7 +52,7 @@ pub(super) struct ControlPlan {
 }
 
 impl ControlPlan {
-    /// For `size` ranks, `region_words` words of region list and `scratch_words` words that
+    /// For `size` ranks, `region_words` words about attached regions and `scratch_words` words that
     /// only the owner uses.
     pub(super) fn new(size: usize, region_words: usize, scratch_words: usize) -> ControlPlan {
         let regions = (POSTS + size).next_multiple_of(LINE);
@@ -74,7 +74,7 @@ impl ControlPlan {
         Word(POSTS + rank)
     }
 
-    /// The `index`-th word of the list of attached regions.
+    /// The `index`-th word about attached regions.
     pub(super) fn region(&self, index: usize) -> Word {
         Word(self.regions + index)
     }

@@ -17,7 +17,7 @@ use plugin_api::{Access, AtomicFlags, ModuleFlags, ThreadLevel, hmem_iface};
 
 use super::btl;
 use super::control::{Control, ControlPlan, PROBE};
-use super::dynamic::{Attached, region_words};
+use super::dynamic::Attached;
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
 use super::hooks::Layers;
@@ -29,6 +29,7 @@ use super::members::Members;
 use super::memory::Pages;
 use super::near;
 use super::peer::{Offer, Peer, Reach, WindowKind, decode, encode};
+use super::regions::Shape;
 use super::request::RequestPool;
 use super::share::{Joint, share};
 use super::shm::{self, Shared};
@@ -242,7 +243,7 @@ fn partly(
 ) -> WinResult<Window> {
     let handle_size = link.transport.attributes().handle_size;
     let regions = match wanted.kind {
-        WindowKind::Dynamic => region_words(handle_size),
+        WindowKind::Dynamic => Shape::of(handle_size).control_words(),
         _ => 0,
     };
     let plan = ControlPlan::new(link.size, regions, SLOTS);

@@ -37,6 +37,8 @@ mod pending;
 #[cfg(test)]
 mod pending_tests;
 mod pieces;
+mod region_cache;
+mod regions;
 mod request;
 mod share;
 pub(crate) mod shm;
@@ -52,7 +54,6 @@ mod window;
 pub use plugin_api::Datatype;
 
 pub use checked::Target;
-pub use dynamic::MAX_REGIONS;
 pub use epoch::{Assertion, FencePlan, LockKind};
 pub use error::{WinError, WinResult};
 pub use hooks::{HookId, NewWindow, WindowHook, WindowHooks};

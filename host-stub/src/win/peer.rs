@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicU64;
 use plugin_api::Handle;
 
 use super::control::Word;
-use super::dynamic::RegionCache;
 use super::error::WinError;
 use super::leases::Leases;
 use super::pending::Pending;
+use super::region_cache::RegionCache;
 use crate::loader::EndpointRef;
 
 /// A copy of a peer's registration handle, at an 8-byte aligned address.

@@ -3,9 +3,10 @@
 use plugin_api::Datatype;
 
 use super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::regions;
 use super::session::{Mode, Session};
 use super::shape::Placed;
-use crate::win::{MAX_REGIONS, Op, Target, WinError, Window};
+use crate::win::{Op, Target, WinError, Window};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -20,17 +21,18 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("dynamic/accumulate", dynamic_accumulate),
         Case::new("dynamic/detached", detached),
         Case::new("dynamic/arguments", arguments),
+        Case::new("dynamic/many", regions::many),
     ]
 }
 
 /// Memory of a test that a window may use; leaked when the test fails.
-struct Memory {
-    base: *mut u8,
+pub(super) struct Memory {
+    pub(super) base: *mut u8,
     len: usize,
 }
 
 impl Memory {
-    fn new(bytes: &[u8]) -> Memory {
+    pub(super) fn new(bytes: &[u8]) -> Memory {
         let words = vec![0u64; bytes.len().div_ceil(8)];
         let base = Box::into_raw(words.into_boxed_slice()).cast::<u8>();
         let memory = Memory {
@@ -47,19 +49,19 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base, len) };
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         // SAFETY: as in `write`.
         unsafe { std::ptr::copy_nonoverlapping(self.base, bytes.as_mut_ptr(), self.len) };
         bytes
     }
 
-    fn address(&self) -> u64 {
+    pub(super) fn address(&self) -> u64 {
         self.base as u64
     }
 
     /// Frees it. No window uses it any more.
-    fn release(self) {
+    pub(super) fn release(self) {
         let words =
             std::ptr::slice_from_raw_parts_mut(self.base.cast::<u64>(), self.len.div_ceil(8));
         // SAFETY: made by `new` from a box of as many words, and consumed here.
@@ -67,7 +69,7 @@ impl Memory {
     }
 }
 
-fn next(context: &Context<'_>) -> usize {
+pub(super) fn next(context: &Context<'_>) -> usize {
     (context.rank + 1) % context.size
 }
 
@@ -156,7 +158,7 @@ fn refused(context: &Context<'_>) -> Outcome {
 }
 
 /// Tells every rank an address, and learns theirs.
-fn addresses(context: &Context<'_>, mine: u64) -> Result<Vec<u64>, Failure> {
+pub(super) fn addresses(context: &Context<'_>, mine: u64) -> Result<Vec<u64>, Failure> {
     let parts = context.job.allgather(&mine.to_le_bytes())?;
     parts
         .iter()
@@ -336,7 +338,7 @@ fn detached(context: &Context<'_>) -> Outcome {
 
 fn arguments(context: &Context<'_>) -> Outcome {
     let window = context.dynamic()?;
-    let memory = Memory::new(&[0; 8 * (MAX_REGIONS + 1)]);
+    let memory = Memory::new(&[0; 32]);
     let refused = |result: Result<(), WinError>, what: &str| {
         ensure(matches!(result, Err(WinError::BadArgument { .. })), || {
             format!("{what} gave {result:?}")
@@ -357,11 +359,6 @@ fn arguments(context: &Context<'_>) -> Outcome {
         attach(context.window, memory.base, 16),
         "attach to a window that is not dynamic",
     )?;
-    for index in 0..MAX_REGIONS {
-        attach(&window, memory.base.wrapping_add(8 * index), 8)?;
-    }
-    let last = memory.base.wrapping_add(8 * MAX_REGIONS);
-    refused(attach(&window, last, 8), "attach of one region too many")?;
     window.free()?;
     memory.release();
     Ok(())

@@ -16,6 +16,7 @@ mod errors;
 mod kinds;
 mod programs;
 mod random;
+mod regions;
 mod report;
 mod requests;
 mod session;

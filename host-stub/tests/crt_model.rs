@@ -289,3 +289,28 @@ fn the_keeper_misses_nothing_that_was_issued() {
         keeper.join().unwrap();
     });
 }
+
+/// Something is mentioned while the progress thread, which found nothing at its last nap, falls asleep:
+/// it finds the mention, or is called.
+#[test]
+fn a_mention_is_found_or_calls() {
+    model(3, || {
+        let line = Arc::new(Line::new(true));
+        let keeper = {
+            let line = Arc::clone(&line);
+            thread::spawn(move || {
+                let cond = line.keeper().unwrap();
+                if let Ok(Begun::Waiting(signal)) = cond.begin(false)
+                    && !line.take_mention()
+                    && line.fall_asleep()
+                {
+                    while !cond.sleep(signal, None) {}
+                    line.wake_up();
+                    assert!(line.take_mention());
+                }
+            })
+        };
+        line.mention();
+        keeper.join().unwrap();
+    });
+}

@@ -79,8 +79,8 @@ static void use(host_win_t *win, int rank, int size) {
     EXPECT(request == NULL);
     /* A request that has ended, or never was one, is an error and nothing worse. */
     int done = 0;
-    EXPECT(host_wait(&stale) == HOST_ERR_ARGUMENT && host_waitall(1, &stale) == HOST_ERR_ARGUMENT);
-    EXPECT(host_test(&made_up, &done) == HOST_ERR_ARGUMENT);
+    EXPECT(host_wait(&stale) == HOST_ERR_ARG && host_waitall(1, &stale) == HOST_ERR_ARG);
+    EXPECT(host_test(&made_up, &done) == HOST_ERR_ARG);
     MUST(host_win_unlock_all(win));
     MUST(host_win_fence_with(HOST_MODE_NOPRECEDE, win));
     MUST(host_accumulate(&one, 1, HOST_INT64, HOST_SUM, 0, 3, win));

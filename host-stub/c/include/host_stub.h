@@ -521,6 +521,7 @@ typedef struct host_info_t host_info_t;
 /**
  * An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
  * handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
+ * Never read through: a handle that has ended, or never was one, is HOST_ERR_ARG.
  */
 typedef struct host_request_t host_request_t;
 
@@ -870,62 +871,6 @@ int host_ibcast(void *buffer,
                 struct host_coll_request_t **request);
 
 /**
- * Combines `count` elements of every rank; the root gets the result.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_reduce(const void *send,
-                void *recv,
-                size_t count,
-                int datatype,
-                int op,
-                int root,
-                struct host_comm_t *comm);
-
-/**
- * As host_reduce, nonblocking.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_ireduce(const void *send,
-                 void *recv,
-                 size_t count,
-                 int datatype,
-                 int op,
-                 int root,
-                 struct host_comm_t *comm,
-                 struct host_coll_request_t **request);
-
-/**
- * Combines `count` elements of every rank; everyone gets the result, the same bits.
- *
- * # Safety
- * The buffers are good for the elements named, and do not overlap.
- */
-int host_allreduce(const void *send,
-                   void *recv,
-                   size_t count,
-                   int datatype,
-                   int op,
-                   struct host_comm_t *comm);
-
-/**
- * As host_allreduce, nonblocking.
- *
- * # Safety
- * `request` is writable; buffers are good for the elements named until the collective is done.
- */
-int host_iallreduce(const void *send,
-                    void *recv,
-                    size_t count,
-                    int datatype,
-                    int op,
-                    struct host_comm_t *comm,
-                    struct host_coll_request_t **request);
-
-/**
  * Brings `count` elements of every rank to the root, in the order of the ranks.
  *
  * # Safety
@@ -1028,6 +973,62 @@ int host_ialltoall(const void *send,
                    int datatype,
                    struct host_comm_t *comm,
                    struct host_coll_request_t **request);
+
+/**
+ * Combines `count` elements of every rank; the root gets the result.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_reduce(const void *send,
+                void *recv,
+                size_t count,
+                int datatype,
+                int op,
+                int root,
+                struct host_comm_t *comm);
+
+/**
+ * As host_reduce, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_ireduce(const void *send,
+                 void *recv,
+                 size_t count,
+                 int datatype,
+                 int op,
+                 int root,
+                 struct host_comm_t *comm,
+                 struct host_coll_request_t **request);
+
+/**
+ * Combines `count` elements of every rank; everyone gets the result, the same bits.
+ *
+ * # Safety
+ * The buffers are good for the elements named, and do not overlap.
+ */
+int host_allreduce(const void *send,
+                   void *recv,
+                   size_t count,
+                   int datatype,
+                   int op,
+                   struct host_comm_t *comm);
+
+/**
+ * As host_allreduce, nonblocking.
+ *
+ * # Safety
+ * `request` is writable; buffers are good for the elements named until the collective is done.
+ */
+int host_iallreduce(const void *send,
+                    void *recv,
+                    size_t count,
+                    int datatype,
+                    int op,
+                    struct host_comm_t *comm,
+                    struct host_coll_request_t **request);
 
 /**
  * Combines as many elements of every rank as the counts add up to; rank `r` gets `counts[r]` of them.
@@ -1658,7 +1659,7 @@ int host_test(struct host_request_t **request,
  * has to be ended, by host_wait for one, which then does not block. A request signals one condition.
  *
  * # Safety
- * `request` is a live request that no other thread uses; `condition` stays until it was signalled.
+ * `condition` stays until it was signalled.
  */
 int host_request_attach(struct host_request_t *request,
                         struct crt_cond_t *condition);

@@ -1,4 +1,4 @@
-//! Collectives of communicators.
+//! Collectives of communicators that move data, and what all collectives have in common.
 //!
 //! Buffers are elements of a type. Where a send buffer is NULL, the operand is where the result will be.
 //! Every rank of a communicator calls its collectives in the same order, with the same arguments.
@@ -10,19 +10,19 @@ use host::coll::{CollArgs, Collective};
 use crate::codes::{datatype, op, rank};
 use crate::coll_request::{give, host_coll_request_t};
 use crate::comm::{comm, host_comm_t};
-use crate::error::{Error, Result, guarded};
+use crate::error::{Result, guarded};
 use crate::handles::place;
 
 /// A collective's arguments as C gives them.
-struct Given {
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
+pub(crate) struct Given {
+    pub(crate) send: *const c_void,
+    pub(crate) recv: *mut c_void,
+    pub(crate) count: usize,
     /// NULL: `count` each.
-    counts: *const usize,
-    datatype: c_int,
-    op: c_int,
-    root: c_int,
+    pub(crate) counts: *const usize,
+    pub(crate) datatype: c_int,
+    pub(crate) op: c_int,
+    pub(crate) root: c_int,
 }
 
 impl Default for Given {
@@ -60,7 +60,12 @@ impl Given {
 
     /// # Safety
     /// The buffers are good for the collective until the call returns.
-    unsafe fn run(&self, call: &str, collective: Collective, over: *mut host_comm_t) -> c_int {
+    pub(crate) unsafe fn run(
+        &self,
+        call: &str,
+        collective: Collective,
+        over: *mut host_comm_t,
+    ) -> c_int {
         guarded(|| {
             let comm = comm(call, over)?;
             // SAFETY: passed on.
@@ -72,7 +77,7 @@ impl Given {
 
     /// # Safety
     /// The buffers are good for the collective until it is done; `request` is NULL or writable.
-    unsafe fn start(
+    pub(crate) unsafe fn start(
         &self,
         call: &str,
         collective: Collective,
@@ -90,14 +95,6 @@ impl Given {
             Ok(())
         })
     }
-}
-
-/// Whether counts are there; without, a reduce_scatter would be of nothing.
-fn counted(call: &str, counts: *const usize) -> c_int {
-    guarded(|| match counts.is_null() {
-        true => Err(Error::argument(call, "the counts are NULL")),
-        false => Ok(()),
-    })
 }
 
 /// Waits until all ranks of a communicator are here.
@@ -170,112 +167,6 @@ pub unsafe extern "C" fn host_ibcast(
     };
     // SAFETY: passed on.
     unsafe { given.start("host_ibcast", Collective::Bcast, comm, request) }
-}
-
-/// Combines `count` elements of every rank; the root gets the result.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_reduce(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    root: c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        root,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.run("host_reduce", Collective::Reduce, comm) }
-}
-
-/// As host_reduce, nonblocking.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_ireduce(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    root: c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        root,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.start("host_ireduce", Collective::Reduce, comm, request) }
-}
-
-/// Combines `count` elements of every rank; everyone gets the result, the same bits.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_allreduce(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.run("host_allreduce", Collective::Allreduce, comm) }
-}
-
-/// As host_allreduce, nonblocking.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_iallreduce(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.start("host_iallreduce", Collective::Allreduce, comm, request) }
 }
 
 /// Brings `count` elements of every rank to the root, in the order of the ranks.
@@ -472,230 +363,4 @@ pub unsafe extern "C" fn host_ialltoall(
     };
     // SAFETY: passed on.
     unsafe { given.start("host_ialltoall", Collective::Alltoall, comm, request) }
-}
-
-/// Combines as many elements of every rank as the counts add up to; rank `r` gets `counts[r]` of them.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_reduce_scatter(
-    send: *const c_void,
-    recv: *mut c_void,
-    counts: *const usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let checked = counted("host_reduce_scatter", counts);
-    if checked != 0 {
-        return checked;
-    }
-    let given = Given {
-        send,
-        recv,
-        counts,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.run("host_reduce_scatter", Collective::ReduceScatter, comm) }
-}
-
-/// As host_reduce_scatter, nonblocking.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_ireduce_scatter(
-    send: *const c_void,
-    recv: *mut c_void,
-    counts: *const usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let checked = counted("host_ireduce_scatter", counts);
-    if checked != 0 {
-        return checked;
-    }
-    let given = Given {
-        send,
-        recv,
-        counts,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe {
-        given.start(
-            "host_ireduce_scatter",
-            Collective::ReduceScatter,
-            comm,
-            request,
-        )
-    }
-}
-
-/// As host_reduce_scatter, with `count` elements for every rank.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_reduce_scatter_block(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.run("host_reduce_scatter_block", Collective::ReduceScatter, comm) }
-}
-
-/// As host_reduce_scatter_block, nonblocking.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_ireduce_scatter_block(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe {
-        given.start(
-            "host_ireduce_scatter_block",
-            Collective::ReduceScatter,
-            comm,
-            request,
-        )
-    }
-}
-
-/// Combines `count` elements of the ranks up to this one.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_scan(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.run("host_scan", Collective::Scan, comm) }
-}
-
-/// As host_scan, nonblocking.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_iscan(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.start("host_iscan", Collective::Scan, comm, request) }
-}
-
-/// Combines `count` elements of the ranks before this one; rank 0's result is left as it is.
-///
-/// # Safety
-/// The buffers are good for the elements named, and do not overlap.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_exscan(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.run("host_exscan", Collective::Exscan, comm) }
-}
-
-/// As host_exscan, nonblocking.
-///
-/// # Safety
-/// `request` is writable; buffers are good for the elements named until the collective is done.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_iexscan(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    comm: *mut host_comm_t,
-    request: *mut *mut host_coll_request_t,
-) -> c_int {
-    let given = Given {
-        send,
-        recv,
-        count,
-        datatype,
-        op,
-        ..Given::default()
-    };
-    // SAFETY: passed on.
-    unsafe { given.start("host_iexscan", Collective::Exscan, comm, request) }
 }

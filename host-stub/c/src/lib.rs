@@ -11,6 +11,7 @@
 
 pub mod codes;
 pub mod coll;
+pub mod coll_reduce;
 pub mod coll_request;
 pub mod coll_table;
 pub mod comm;

@@ -13,7 +13,7 @@ use crate::win::host_win_t;
 
 /// An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
 /// handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
-/// Never read through: a handle that has ended, or never was one, is HOST_ERR_ARGUMENT.
+/// Never read through: a handle that has ended, or never was one, is HOST_ERR_ARG.
 pub struct host_request_t {
     _private: [u8; 0],
 }

@@ -9,11 +9,13 @@
 //!
 //! Nothing here knows a communicator or an algorithm: a [`Scope`] says who takes part.
 
+mod ends;
 mod engine;
 mod fetch;
 mod kernels;
 mod matching;
 mod plan;
+mod receive;
 mod run;
 mod scope;
 mod signature;

@@ -1,16 +1,14 @@
-//! How schedules move: steps, messages, fetches.
+//! How schedules move: their steps, and what they send.
 
-use plugin_api::{Access, Status};
+use plugin_api::Access;
 
 use super::engine::State;
-use super::fetch::{Fetch, Offer, Offered};
+use super::fetch::{Offer, Offered};
 use super::kernels::combine_into;
 use super::matching::{Early, Expected, Key, Outgoing};
 use super::plan::Step;
-use super::scope::Scope;
 use super::signature::Signature;
 use crate::comm::CommError;
-use crate::job::Job;
 use crate::mailbox::{Header, Kind};
 
 impl State {
@@ -131,7 +129,7 @@ impl State {
     }
 
     /// One send or receive of a schedule is done.
-    fn done(&mut self, index: usize) {
+    pub(super) fn done(&mut self, index: usize) {
         if let Some(schedule) = self.schedule(index) {
             schedule.outstanding = schedule.outstanding.saturating_sub(1);
         }
@@ -214,7 +212,7 @@ impl State {
     }
 
     /// Sends a message of the engine, now or when there is room.
-    fn note(&mut self, to: usize, header: Header, payload: Vec<u8>) {
+    pub(super) fn note(&mut self, to: usize, header: Header, payload: Vec<u8>) {
         if self.queues[to].outgoing.is_empty() {
             // What fails here fails again, with a schedule to tell of it, when that looks around.
             if let Ok(true) = self.mailbox.send(to, header, &payload) {
@@ -256,306 +254,9 @@ impl State {
         }
         moved
     }
-
-    /// Takes what a rank has sent.
-    fn listen(&mut self, from: usize) -> bool {
-        let mut moved = false;
-        if self.mailbox.owes(from) {
-            self.mailbox.tell(from);
-        }
-        while let Some(found) = self.mailbox.poll(from) {
-            let header = match found {
-                Ok(header) => header,
-                Err(status) => {
-                    self.lost(from, status);
-                    return true;
-                }
-            };
-            moved = true;
-            match header.kind {
-                Kind::Eager => self.take_payload(from, header),
-                Kind::Offer => self.take_offer(from, header),
-                Kind::Fetched => self.take_fetched(from, header),
-            }
-            if !self.queues[from].listens() {
-                break;
-            }
-        }
-        moved
-    }
-
-    fn take_payload(&mut self, from: usize, header: Header) {
-        let key = Key::of(&header);
-        match self.queues[from].take_expected(key) {
-            Some(expected) if expected.len == header.len => {
-                // SAFETY: a receive's buffer holds its length.
-                let into = unsafe { std::slice::from_raw_parts_mut(expected.at, header.len) };
-                self.mailbox.take(from, header, into);
-                self.done(expected.schedule);
-            }
-            Some(expected) => {
-                self.mailbox.take(from, header, &mut []);
-                self.wrong_length(from, &expected, header.len);
-            }
-            None => {
-                let mut bytes = vec![0; header.len];
-                self.mailbox.take(from, header, &mut bytes);
-                let early = (key, Early::Payload(bytes));
-                self.queues[from].early.push_back(early);
-            }
-        }
-    }
-
-    fn take_offer(&mut self, from: usize, header: Header) {
-        let key = Key::of(&header);
-        let mut bytes = vec![0; header.len];
-        self.mailbox.take(from, header, &mut bytes);
-        let handle_size = self.transport.attributes().handle_size;
-        let Some(offer) = Offer::decode(&bytes, handle_size) else {
-            self.lost(from, Status::TYPE_MISMATCH);
-            return;
-        };
-        match self.queues[from].take_expected(key) {
-            Some(expected) => self.accept(from, expected, offer),
-            None => self.queues[from]
-                .early
-                .push_back((key, Early::Offer(offer))),
-        }
-    }
-
-    /// Begins to fetch what a receive waits for.
-    fn accept(&mut self, from: usize, expected: Expected, offer: Offer) {
-        if offer.len != expected.len {
-            // The sender is not made to wait for ever.
-            self.say_fetched(from, expected.key, offer.name);
-            self.wrong_length(from, &expected, offer.len);
-            return;
-        }
-        let track = self.tracks.take();
-        let names = (expected.schedule, track);
-        let fetch = Fetch::new(
-            &self.transport,
-            from,
-            expected.key,
-            offer,
-            names,
-            expected.at,
-        );
-        match fetch {
-            Ok(fetch) => self.fetches.push(fetch),
-            Err(error) => {
-                self.tracks.give_back(track);
-                let error = self.peer_failed(expected.schedule, from, error.status);
-                self.finish(expected.schedule, Err(error));
-            }
-        }
-    }
-
-    fn say_fetched(&mut self, to: usize, key: Key, name: u64) {
-        let payload = name.to_ne_bytes().to_vec();
-        self.note(to, header(Kind::Fetched, key, payload.len()), payload);
-    }
-
-    fn take_fetched(&mut self, from: usize, header: Header) {
-        let mut bytes = [0; 8];
-        self.mailbox.take(from, header, &mut bytes);
-        let name = u64::from_ne_bytes(bytes);
-        let slot = (name & 0xffff_ffff) as usize;
-        let Some(place) = self.offers.get_mut(slot) else {
-            return;
-        };
-        let Some(offered) = place.take_if(|o| o.generation == (name >> 32) as u32) else {
-            // Of a schedule that was given up.
-            return;
-        };
-        self.queues[from].offered = self.queues[from].offered.saturating_sub(1);
-        self.done(offered.schedule);
-    }
-
-    fn advance_fetches(&mut self) -> bool {
-        let mut moved = false;
-        let mut at = 0;
-        while let Some(fetch) = self.fetches.get_mut(at) {
-            let asked = fetch.ask(&self.transport, &self.mailbox, &self.tracks);
-            let track = fetch.track;
-            let failure = match asked {
-                Ok(asked) => {
-                    moved |= asked;
-                    if !fetch.is_done(&self.tracks) {
-                        at += 1;
-                        continue;
-                    }
-                    self.tracks.track(track).take_failure()
-                }
-                Err(status) => Some(status),
-            };
-            moved = true;
-            let fetch = self.fetches.swap_remove(at);
-            let (from, schedule) = (fetch.from, fetch.schedule);
-            match (failure, schedule) {
-                (None, Some(index)) => {
-                    self.say_fetched(from, fetch.key, fetch.offer.name);
-                    self.done(index);
-                }
-                (Some(status), Some(index)) => {
-                    let error = self.peer_failed(index, from, status);
-                    self.finish(index, Err(error));
-                }
-                (_, None) => {}
-            }
-            self.tracks.give_back(track);
-        }
-        moved
-    }
-
-    /// Ends a schedule.
-    pub(super) fn finish(&mut self, index: usize, outcome: Result<(), CommError>) {
-        let failed = outcome.is_err();
-        let Some(schedule) = self.schedule(index) else {
-            return;
-        };
-        if schedule.outcome.is_some() {
-            return;
-        }
-        let key = schedule.key;
-        schedule.outcome = Some(outcome);
-        schedule.scope.leave();
-        let waker = schedule.waker.take();
-        let detached = schedule.detached;
-        self.ended = self.ended.wrapping_add(1);
-        self.running.retain(|running| *running != index);
-        self.woken.extend(waker);
-        if failed {
-            self.forget(index, key);
-        }
-        if detached {
-            self.vacate(index);
-        }
-    }
-
-    /// Takes a schedule that failed out of everything.
-    fn forget(&mut self, index: usize, key: Key) {
-        for queue in &mut self.queues {
-            queue.forget(index, key);
-        }
-        for place in &mut self.offers {
-            if let Some(offered) = place.take_if(|o| o.schedule == index) {
-                let queue = &mut self.queues[offered.to];
-                queue.offered = queue.offered.saturating_sub(1);
-            }
-        }
-        for fetch in &mut self.fetches {
-            if fetch.schedule == Some(index) {
-                fetch.schedule = None;
-            }
-        }
-    }
-
-    fn wrong_length(&mut self, from: usize, expected: &Expected, found: usize) {
-        let Some(schedule) = self.schedule(expected.schedule) else {
-            return;
-        };
-        let error = CommError::Length {
-            call: schedule.call,
-            rank: schedule.scope.rank_of(from).unwrap_or(from),
-            sent: found,
-            wanted: expected.len,
-        };
-        self.finish(expected.schedule, Err(error));
-    }
-
-    /// The error of a schedule that cannot reach a job rank. Its scope is of no use any more.
-    fn peer_failed(&mut self, index: usize, job_rank: usize, status: Status) -> CommError {
-        let Some(schedule) = self.schedule(index) else {
-            return CommError::Peer {
-                call: "collective",
-                rank: job_rank,
-                reason: status.to_string(),
-            };
-        };
-        let error = CommError::Peer {
-            call: schedule.call,
-            rank: schedule.scope.rank_of(job_rank).unwrap_or(job_rank),
-            reason: status.to_string(),
-        };
-        schedule.scope.break_off(&error.to_string());
-        error
-    }
-
-    /// Ends every schedule that a job rank takes part in.
-    fn lost(&mut self, job_rank: usize, status: Status) {
-        for index in self.running.clone() {
-            let takes_part = self
-                .schedule(index)
-                .is_some_and(|schedule| schedule.scope.rank_of(job_rank).is_some());
-            if takes_part {
-                let error = self.peer_failed(index, job_rank, status);
-                self.finish(index, Err(error));
-            }
-        }
-        self.queues[job_rank].outgoing.clear();
-    }
-
-    /// Looks after the ranks of a scope for someone who waits outside of schedules.
-    pub(super) fn check(
-        &mut self,
-        call: &'static str,
-        job: &Job,
-        scope: &Scope,
-    ) -> Result<(), CommError> {
-        if let Some(failure) = concerned(job, scope) {
-            scope.break_off(&failure);
-            let reason = failure;
-            return Err(CommError::Job { call, reason });
-        }
-        for rank in (0..scope.size()).filter(|rank| *rank != scope.rank()) {
-            let job_rank = scope.job_rank(rank);
-            if let Some(Err(status)) = self.mailbox.look(job_rank) {
-                let reason = status.to_string();
-                let error = CommError::Peer { call, rank, reason };
-                scope.break_off(&error.to_string());
-                self.lost(job_rank, status);
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks after every rank that a running schedule needs.
-    pub(super) fn look(&mut self, job: &Job) {
-        let mut ranks: Vec<usize> = Vec::new();
-        for index in self.running.clone() {
-            let Some(schedule) = self.schedule(index) else {
-                continue;
-            };
-            let me = schedule.scope.rank();
-            let members = schedule.scope.members();
-            let others = members.iter().enumerate().filter(|(rank, _)| *rank != me);
-            ranks.extend(others.map(|(_, job_rank)| *job_rank as usize));
-            if let Some(reason) = concerned(job, &schedule.scope) {
-                let call = schedule.call;
-                schedule.scope.break_off(&reason);
-                self.finish(index, Err(CommError::Job { call, reason }));
-            }
-        }
-        ranks.sort_unstable();
-        ranks.dedup();
-        for rank in ranks {
-            if let Some(Err(status)) = self.mailbox.look(rank) {
-                self.lost(rank, status);
-            }
-        }
-    }
 }
 
-/// What the job reports that a scope cannot live with.
-fn concerned(job: &Job, scope: &Scope) -> Option<String> {
-    let failure = job.failed()?;
-    let member = |proc: u64| scope.members().iter().any(|m| u64::from(*m) == proc);
-    failure.proc.is_none_or(member).then(|| failure.to_string())
-}
-
-fn header(kind: Kind, key: Key, len: usize) -> Header {
+pub(super) fn header(kind: Kind, key: Key, len: usize) -> Header {
     Header {
         kind,
         len,

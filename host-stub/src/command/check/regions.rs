@@ -31,7 +31,7 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     let (to, theirs) = (at[next(context)], counts[next(context)] as usize);
     let region = |index: usize| to + (index * STRIDE) as u64;
     let row = Placed::row(Datatype::Uint8, LEN);
-    let mut sent = vec![0u8; LEN];
+    let mut sent = [0u8; LEN];
     let mut reach = |index: usize, round: u8| {
         sent.fill(round ^ index as u8);
         let target = Target {
@@ -57,7 +57,7 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
         }
         Ok(())
     };
-    let some = |index: usize| index % 97 == 0;
+    let some = |index: usize| index.is_multiple_of(97);
     window.lock_all(Assertion::empty())?;
     for index in (0..theirs).filter(|index| some(*index)) {
         reach(index, 0x50)?;
@@ -84,11 +84,11 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     reach(0, 0x52)?;
     reach(97, 0x52)?;
     refused(reach(99, 1), "a put to a region that is gone")?;
-    for index in (2..theirs).filter(|index| index % 100 == 0) {
+    for index in (2..theirs).filter(|index| index.is_multiple_of(100)) {
         reach(index, 0x52)?;
     }
     context.meet()?;
-    compare(0x52, &|index| index == 97 || index % 100 == 0)?;
+    compare(0x52, &|index| index == 97 || index.is_multiple_of(100))?;
     window.unlock_all()?;
     window.free()?;
     memory.release();

@@ -12,6 +12,7 @@ mod rma;
 mod room;
 mod segment;
 mod sync;
+mod update;
 
 use std::sync::atomic::AtomicU64;
 

@@ -159,7 +159,7 @@ fn threads(context: &Context<'_>) -> Outcome {
             // SAFETY: both hold four elements.
             unsafe { comm.allreduce(from, into, 4, Datatype::Uint64, Op::Sum) }?;
             is_sum(context, &recv, round)?;
-            if round % 16 == 0 {
+            if round.is_multiple_of(16) {
                 comm.barrier()?;
             }
         }

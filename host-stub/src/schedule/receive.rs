@@ -1,0 +1,162 @@
+//! How schedules receive: messages, offers, and the gets that fetch what was offered.
+
+use plugin_api::Status;
+
+use super::engine::State;
+use super::fetch::{Fetch, Offer};
+use super::matching::{Early, Expected, Key};
+use super::run::header;
+use crate::mailbox::{Header, Kind};
+
+impl State {
+    /// Takes what a rank has sent.
+    pub(super) fn listen(&mut self, from: usize) -> bool {
+        let mut moved = false;
+        if self.mailbox.owes(from) {
+            self.mailbox.tell(from);
+        }
+        while let Some(found) = self.mailbox.poll(from) {
+            let header = match found {
+                Ok(header) => header,
+                Err(status) => {
+                    self.lost(from, status);
+                    return true;
+                }
+            };
+            moved = true;
+            match header.kind {
+                Kind::Eager => self.take_payload(from, header),
+                Kind::Offer => self.take_offer(from, header),
+                Kind::Fetched => self.take_fetched(from, header),
+            }
+            if !self.queues[from].listens() {
+                break;
+            }
+        }
+        moved
+    }
+
+    fn take_payload(&mut self, from: usize, header: Header) {
+        let key = Key::of(&header);
+        match self.queues[from].take_expected(key) {
+            Some(expected) if expected.len == header.len => {
+                // SAFETY: a receive's buffer holds its length.
+                let into = unsafe { std::slice::from_raw_parts_mut(expected.at, header.len) };
+                self.mailbox.take(from, header, into);
+                self.done(expected.schedule);
+            }
+            Some(expected) => {
+                self.mailbox.take(from, header, &mut []);
+                self.wrong_length(from, &expected, header.len);
+            }
+            None => {
+                let mut bytes = vec![0; header.len];
+                self.mailbox.take(from, header, &mut bytes);
+                let early = (key, Early::Payload(bytes));
+                self.queues[from].early.push_back(early);
+            }
+        }
+    }
+
+    fn take_offer(&mut self, from: usize, header: Header) {
+        let key = Key::of(&header);
+        let mut bytes = vec![0; header.len];
+        self.mailbox.take(from, header, &mut bytes);
+        let handle_size = self.transport.attributes().handle_size;
+        let Some(offer) = Offer::decode(&bytes, handle_size) else {
+            self.lost(from, Status::TYPE_MISMATCH);
+            return;
+        };
+        match self.queues[from].take_expected(key) {
+            Some(expected) => self.accept(from, expected, offer),
+            None => self.queues[from]
+                .early
+                .push_back((key, Early::Offer(offer))),
+        }
+    }
+
+    /// Begins to fetch what a receive waits for.
+    pub(super) fn accept(&mut self, from: usize, expected: Expected, offer: Offer) {
+        if offer.len != expected.len {
+            // The sender is not made to wait for ever.
+            self.say_fetched(from, expected.key, offer.name);
+            self.wrong_length(from, &expected, offer.len);
+            return;
+        }
+        let track = self.tracks.take();
+        let names = (expected.schedule, track);
+        let fetch = Fetch::new(
+            &self.transport,
+            from,
+            expected.key,
+            offer,
+            names,
+            expected.at,
+        );
+        match fetch {
+            Ok(fetch) => self.fetches.push(fetch),
+            Err(error) => {
+                self.tracks.give_back(track);
+                let error = self.peer_failed(expected.schedule, from, error.status);
+                self.finish(expected.schedule, Err(error));
+            }
+        }
+    }
+
+    fn say_fetched(&mut self, to: usize, key: Key, name: u64) {
+        let payload = name.to_ne_bytes().to_vec();
+        self.note(to, header(Kind::Fetched, key, payload.len()), payload);
+    }
+
+    fn take_fetched(&mut self, from: usize, header: Header) {
+        let mut bytes = [0; 8];
+        self.mailbox.take(from, header, &mut bytes);
+        let name = u64::from_ne_bytes(bytes);
+        let slot = (name & 0xffff_ffff) as usize;
+        let Some(place) = self.offers.get_mut(slot) else {
+            return;
+        };
+        let Some(offered) = place.take_if(|o| o.generation == (name >> 32) as u32) else {
+            // Of a schedule that was given up.
+            return;
+        };
+        self.queues[from].offered = self.queues[from].offered.saturating_sub(1);
+        self.done(offered.schedule);
+    }
+
+    pub(super) fn advance_fetches(&mut self) -> bool {
+        let mut moved = false;
+        let mut at = 0;
+        while let Some(fetch) = self.fetches.get_mut(at) {
+            let asked = fetch.ask(&self.transport, &self.mailbox, &self.tracks);
+            let track = fetch.track;
+            let failure = match asked {
+                Ok(asked) => {
+                    moved |= asked;
+                    if !fetch.is_done(&self.tracks) {
+                        at += 1;
+                        continue;
+                    }
+                    self.tracks.track(track).take_failure()
+                }
+                Err(status) => Some(status),
+            };
+            moved = true;
+            let fetch = self.fetches.swap_remove(at);
+            let (from, schedule) = (fetch.from, fetch.schedule);
+            match (failure, schedule) {
+                (None, Some(index)) => {
+                    self.say_fetched(from, fetch.key, fetch.offer.name);
+                    self.done(index);
+                }
+                (Some(status), Some(index)) => {
+                    let error = self.peer_failed(index, from, status);
+                    self.finish(index, Err(error));
+                }
+                (_, None) => {}
+            }
+            self.tracks.give_back(track);
+        }
+        moved
+    }
+}

@@ -1,129 +1,27 @@
 //! A process's part in a job: who it is, the transport it talks through, and its peers.
 
-use std::path::PathBuf;
+mod error;
+mod options;
+
+pub use error::JobError;
+pub use options::JobOptions;
+
 use std::sync::{Arc, OnceLock};
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::{Status, ThreadLevel};
 
-use crate::bootstrap::{self, Bootstrap, BootstrapError};
-use crate::comm::{CommError, Hooks, Registry};
-use crate::crt::{self, Level, Runtime, RuntimeError};
+use crate::bootstrap::{self, Bootstrap};
+use crate::comm::{Hooks, Registry};
+use crate::crt::{self, Runtime};
 use crate::device::{CUDA, Devices, LEVEL, Level as DeviceLevel, PRETENDED, Support};
 use crate::loader::{
-    self, Component, EndpointRef, Failure, HostServices, LoadError, Plugin, Transport,
-    TransportError,
+    self, Component, EndpointRef, Failure, HostServices, Plugin, Transport, TransportError,
 };
 use crate::log;
-use crate::params::{Params, ParamsError, Setting};
+use crate::params::Params;
 use crate::registrations::Registrations;
 use crate::win::WindowHooks;
-
-/// How to join a job. The default: the default plugin, no explicit settings, any threads at once.
-#[derive(Clone, Debug)]
-pub struct JobOptions {
-    /// The plugin's file; [`loader::default_path`] if none is given.
-    pub plugin: Option<PathBuf>,
-    /// Parameters set above every other source.
-    pub settings: Vec<Setting>,
-    level: Level,
-}
-
-impl Default for JobOptions {
-    fn default() -> Self {
-        JobOptions {
-            plugin: None,
-            settings: Vec::new(),
-            level: Level::Multiple,
-        }
-    }
-}
-
-impl JobOptions {
-    /// Promises a weaker use of threads than [`ThreadLevel::Multiple`], so that the transport can
-    /// leave out its locks.
-    ///
-    /// # Safety
-    /// The program keeps to the level: see [`Component::init`].
-    pub unsafe fn assume_threads(self, level: ThreadLevel) -> Self {
-        // SAFETY: passed on to the caller.
-        unsafe { self.assume_level(level.into()) }
-    }
-
-    /// As [`assume_threads`](Self::assume_threads), for any level.
-    ///
-    /// # Safety
-    /// The program keeps to the level that is provided ([`Runtime::provided`]).
-    pub unsafe fn assume_level(mut self, level: Level) -> Self {
-        self.level = level;
-        self
-    }
-
-    /// Asks for [`Level::TaskMultiple`]: tasks wait without their threads.
-    pub fn task_multiple(mut self) -> Self {
-        self.level = Level::TaskMultiple;
-        self
-    }
-}
-
-/// Why a job could not be joined, or went wrong.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum JobError {
-    /// A source of parameters is wrong.
-    #[error(transparent)]
-    Params(#[from] ParamsError),
-    /// A parameter of the host has a value that means nothing.
-    #[error(transparent)]
-    Param(#[from] mca_params::Error),
-    /// The other processes cannot be reached out of band.
-    #[error(transparent)]
-    Bootstrap(#[from] BootstrapError),
-    /// The plugin cannot be used.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// A call of the transport failed.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
-    /// The progress thread cannot be started.
-    #[error(transparent)]
-    Runtime(#[from] RuntimeError),
-    /// The transport has no way to a rank.
-    #[error("rank {rank}: the transport {transport:?} cannot reach it")]
-    Unreachable {
-        /// The rank.
-        rank: u32,
-        /// The transport.
-        transport: Transport,
-    },
-    /// Nobody has that rank.
-    #[error("rank {rank}: wanted a rank below {size}")]
-    NoSuchRank {
-        /// The rank.
-        rank: u32,
-        /// The job's size.
-        size: u32,
-    },
-    /// The world could not be freed in good order.
-    #[error(transparent)]
-    Comm(#[from] CommError),
-    /// Something sent did not arrive.
-    #[error("rank {rank}: flush before leaving the job returned {status}{}", cause(.failure))]
-    Flush {
-        /// This rank.
-        rank: u32,
-        /// What flush returned.
-        status: Status,
-        /// What the transport reported before.
-        failure: Option<Failure>,
-    },
-}
-
-fn cause(failure: &Option<Failure>) -> String {
-    failure
-        .as_ref()
-        .map_or_else(String::new, |failure| format!(" ({failure})"))
-}
 
 /// How many ranks share a node, for trying on one machine what happens over several.
 pub static RANKS_PER_NODE: Declaration = Declaration::new(

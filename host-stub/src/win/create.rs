@@ -13,21 +13,20 @@
 
 use std::mem::ManuallyDrop;
 
-use plugin_api::{Access, AtomicFlags, ModuleFlags, ThreadLevel, hmem_iface};
+use plugin_api::{ThreadLevel, hmem_iface};
 
 use super::btl;
 use super::control::{Control, ControlPlan, PROBE};
 use super::dynamic::Attached;
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
-use super::hooks::Layers;
+use super::hooks::{Layers, hooked};
 use super::info::{Info, Resolved, TableChoice};
 use super::intent::{Intent, classes};
 use super::link::Link;
-use super::located::exposed_location;
 use super::members::Members;
-use super::memory::Pages;
 use super::near;
+use super::own_part::{device_memory, expose, memory, usable};
 use super::peer::{Offer, Peer, Reach, WindowKind, decode, encode};
 use super::regions::Shape;
 use super::request::RequestPool;
@@ -37,8 +36,7 @@ use super::slots::{SLOTS, Slots};
 use super::table::RmaTable;
 use super::types::TypeTable;
 use super::window::{Exposed, Memory, Parts, SyncState, Window};
-use crate::device::{Device, Devices, HOST};
-use crate::loader::Registration;
+use crate::device::HOST;
 use crate::process::Process;
 
 /// Where a window's memory comes from.
@@ -53,7 +51,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    fn len(self) -> usize {
+    pub(super) fn len(self) -> usize {
         match self {
             Source::Caller(_, len) | Source::Own(len) => len,
             Source::None => 0,
@@ -396,162 +394,4 @@ fn assemble(
         whole: true,
         link,
     }
-}
-
-/// Runs the layers' hooks, and finds out whether they succeeded everywhere. Undone if not.
-fn hooked(window: &mut Window, intents: &[Intent]) -> WinResult<()> {
-    let hooks = intents[window.link.rank].hooks;
-    let other = intents.iter().position(|intent| intent.hooks != hooks);
-    let ran = match other {
-        None => Layers::run(window),
-        Some(rank) => Err(format!(
-            "{hooks} window hooks are registered here, and {} on rank {rank}",
-            intents[rank].hooks
-        )),
-    };
-    let mine = ran.as_ref().err().cloned().unwrap_or_default();
-    let outcome = exchange(&window.link, mine.as_bytes()).and_then(|all| {
-        match all.iter().position(|reason| !reason.is_empty()) {
-            None => Ok(()),
-            Some(rank) => Err(refused(rank, String::from_utf8_lossy(&all[rank]))),
-        }
-    });
-    if outcome.is_err() {
-        Layers::end(window);
-    }
-    outcome
-}
-
-/// Whether the transport can serve windows at all.
-fn usable(link: &Link) -> Result<(), String> {
-    let attributes = link.transport.attributes();
-    let wanted = ModuleFlags::PUT | ModuleFlags::GET | ModuleFlags::RDMA_REMOTE_COMPLETION;
-    if !attributes.flags.contains(wanted) {
-        return Err(format!(
-            "windows need put, get and remote completion of the transport; {} has {:?}",
-            attributes.provider, attributes.flags
-        ));
-    }
-    let atomics = AtomicFlags::ADD | AtomicFlags::CSWAP;
-    if !attributes.atomic_flags.contains(atomics) {
-        return Err(format!(
-            "windows need 64-bit fetch-add and compare-swap of the transport; {} has {:?}",
-            attributes.provider, attributes.atomic_flags
-        ));
-    }
-    if attributes.put_alignment > 1 || attributes.get_alignment > 1 {
-        return Err(format!(
-            "windows move single bytes; {} wants puts aligned to {} and gets to {} B",
-            attributes.provider, attributes.put_alignment, attributes.get_alignment
-        ));
-    }
-    Ok(())
-}
-
-/// This rank's memory: the caller's, a part of a segment, or private.
-fn memory(
-    wanted: &Wanted<'_>,
-    shared: Option<Shared>,
-    own_class: &[usize],
-    (devices, rank): (&Devices, usize),
-) -> Result<(*mut u8, usize, Memory), String> {
-    let len = wanted.source.len();
-    let index = own_class.iter().position(|member| *member == rank);
-    Ok(match (wanted.source, shared) {
-        (Source::Caller(base, len), _) => {
-            if devices.is_present() {
-                exposed_location(devices, base, len, HOST)?;
-            }
-            (base, len, Memory::Elsewhere)
-        }
-        (Source::None, _) => (std::ptr::null_mut(), 0, Memory::Elsewhere),
-        (Source::Own(_), Some(shared)) => {
-            let part = index.and_then(|index| shared.plan.parts.get(index));
-            let part = part.ok_or("it has no part of its node's segment")?;
-            let base = shared.segment.at(part.offset);
-            (base, len, Memory::Segment(shared.segment))
-        }
-        (Source::Own(_), None) => {
-            let pages = Pages::new(len).ok_or_else(|| format!("there is no memory of {len} B"))?;
-            (pages.base(), len, Memory::Pages(pages))
-        }
-    })
-}
-
-/// This rank's memory on a device: the device's, or the caller's.
-fn device_memory(
-    link: &Link,
-    wanted: &Wanted<'_>,
-    device: i32,
-) -> Result<(*mut u8, usize, Memory), String> {
-    let devices = link.job.devices();
-    match wanted.source {
-        Source::Own(len) => {
-            let memory = devices.allocate(device, len);
-            let memory = memory.map_err(|error| format!("device_num is {device}: {error}"))?;
-            let base = std::ptr::with_exposed_provenance_mut(memory.base() as usize);
-            Ok((base, len, Memory::Device(memory)))
-        }
-        Source::Caller(base, len) => {
-            let at = exposed_location(devices, base, len, device)?.address;
-            let base = std::ptr::with_exposed_provenance_mut(at as usize);
-            Ok((base, len, Memory::Elsewhere))
-        }
-        Source::None => {
-            let known = devices.device(device);
-            known.map_err(|error| format!("device_num is {device}: {error}"))?;
-            Ok((std::ptr::null_mut(), 0, Memory::Elsewhere))
-        }
-    }
-}
-
-/// Registers memory where it is, for peers.
-///
-/// # Safety
-/// The memory stays until the registration ends, and bears that peers change it.
-pub(super) unsafe fn register(
-    link: &Link,
-    base: *mut u8,
-    len: usize,
-    device: i32,
-) -> Result<(Registration, u32), String> {
-    let access =
-        Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    // SAFETY: the caller vouches for the memory.
-    let registered = unsafe {
-        if device == HOST {
-            let registered = link.transport.register(base, len, access);
-            registered.map(|registration| (registration, hmem_iface::SYSTEM))
-        } else {
-            let device = link.job.devices().device(device);
-            let Device { iface, number, .. } = device.map_err(|error| error.to_string())?;
-            let registered = link
-                .transport
-                .register_hmem(base, len, access, iface, number);
-            registered.map(|registration| (registration, iface))
-        }
-    };
-    registered.map_err(|error| error.to_string())
-}
-
-fn expose(
-    link: &Link,
-    (base, len, device): (*mut u8, usize, i32),
-    memory: Memory,
-) -> Result<Exposed, String> {
-    let (registration, iface) = if len == 0 {
-        (None, hmem_iface::SYSTEM)
-    } else {
-        // SAFETY: `create`'s caller vouches for the memory until the window was freed, or `memory`
-        // holds it; the registration ends before (field order of Exposed).
-        let (registration, iface) = unsafe { register(link, base, len, device) }?;
-        (Some(registration), iface)
-    };
-    Ok(Exposed {
-        base,
-        len,
-        iface,
-        registration,
-        memory,
-    })
 }

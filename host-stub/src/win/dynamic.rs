@@ -11,8 +11,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::control::REGIONS_VERSION;
-use super::create::register;
 use super::error::{WinError, WinResult};
+use super::own_part::register;
 use super::peer::{Peer, WindowKind};
 use super::regions::{KeyWords, Regions};
 use super::window::Window;

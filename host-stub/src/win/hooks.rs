@@ -9,6 +9,9 @@ use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::create::{exchange, refused};
+use super::error::WinResult;
+use super::intent::Intent;
 use super::table::RmaTable;
 use super::window::Window;
 use crate::job::Job;
@@ -163,6 +166,30 @@ impl Layers {
     pub(super) fn count(job: &Job) -> usize {
         job.window_hooks().lock().len()
     }
+}
+
+/// Runs the layers' hooks, and finds out whether they succeeded everywhere. Undone if not.
+pub(super) fn hooked(window: &mut Window, intents: &[Intent]) -> WinResult<()> {
+    let hooks = intents[window.link.rank].hooks;
+    let other = intents.iter().position(|intent| intent.hooks != hooks);
+    let ran = match other {
+        None => Layers::run(window),
+        Some(rank) => Err(format!(
+            "{hooks} window hooks are registered here, and {} on rank {rank}",
+            intents[rank].hooks
+        )),
+    };
+    let mine = ran.as_ref().err().cloned().unwrap_or_default();
+    let outcome = exchange(&window.link, mine.as_bytes()).and_then(|all| {
+        match all.iter().position(|reason| !reason.is_empty()) {
+            None => Ok(()),
+            Some(rank) => Err(refused(rank, String::from_utf8_lossy(&all[rank]))),
+        }
+    });
+    if outcome.is_err() {
+        Layers::end(window);
+    }
+    outcome
 }
 
 impl Window {

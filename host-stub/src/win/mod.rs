@@ -30,6 +30,7 @@ pub(crate) mod memory;
 mod near;
 mod notice;
 mod ops;
+mod own_part;
 pub(crate) mod peer;
 #[cfg(test)]
 mod peer_hostile;

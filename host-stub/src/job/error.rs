@@ -1,0 +1,68 @@
+//! Why a job could not be joined, or went wrong.
+
+use plugin_api::Status;
+
+use crate::bootstrap::BootstrapError;
+use crate::comm::CommError;
+use crate::crt::RuntimeError;
+use crate::loader::{Failure, LoadError, Transport, TransportError};
+use crate::params::ParamsError;
+
+/// Why a job could not be joined, or went wrong.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// A source of parameters is wrong.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    /// A parameter of the host has a value that means nothing.
+    #[error(transparent)]
+    Param(#[from] mca_params::Error),
+    /// The other processes cannot be reached out of band.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// The plugin cannot be used.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A call of the transport failed.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The progress thread cannot be started.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The transport has no way to a rank.
+    #[error("rank {rank}: the transport {transport:?} cannot reach it")]
+    Unreachable {
+        /// The rank.
+        rank: u32,
+        /// The transport.
+        transport: Transport,
+    },
+    /// Nobody has that rank.
+    #[error("rank {rank}: wanted a rank below {size}")]
+    NoSuchRank {
+        /// The rank.
+        rank: u32,
+        /// The job's size.
+        size: u32,
+    },
+    /// The world could not be freed in good order.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// Something sent did not arrive.
+    #[error("rank {rank}: flush before leaving the job returned {status}{}", cause(.failure))]
+    Flush {
+        /// This rank.
+        rank: u32,
+        /// What flush returned.
+        status: Status,
+        /// What the transport reported before.
+        failure: Option<Failure>,
+    },
+}
+
+fn cause(failure: &Option<Failure>) -> String {
+    failure
+        .as_ref()
+        .map_or_else(String::new, |failure| format!(" ({failure})"))
+}

@@ -1,0 +1,55 @@
+//! How a program joins a job.
+
+use std::path::PathBuf;
+
+use plugin_api::ThreadLevel;
+
+use crate::crt::Level;
+use crate::params::Setting;
+
+/// How to join a job. The default: the default plugin, no explicit settings, any threads at once.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// The plugin's file; [`default_path`](crate::loader::default_path) if none is given.
+    pub plugin: Option<PathBuf>,
+    /// Parameters set above every other source.
+    pub settings: Vec<Setting>,
+    pub(super) level: Level,
+}
+
+impl Default for JobOptions {
+    fn default() -> Self {
+        JobOptions {
+            plugin: None,
+            settings: Vec::new(),
+            level: Level::Multiple,
+        }
+    }
+}
+
+impl JobOptions {
+    /// Promises a weaker use of threads than [`ThreadLevel::Multiple`], so that the transport can
+    /// leave out its locks.
+    ///
+    /// # Safety
+    /// The program keeps to the level: see [`Component::init`](crate::loader::Component::init).
+    pub unsafe fn assume_threads(self, level: ThreadLevel) -> Self {
+        // SAFETY: passed on to the caller.
+        unsafe { self.assume_level(level.into()) }
+    }
+
+    /// As [`assume_threads`](Self::assume_threads), for any level.
+    ///
+    /// # Safety
+    /// The program keeps to the level that is provided ([`Runtime::provided`](crate::crt::Runtime::provided)).
+    pub unsafe fn assume_level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Asks for [`Level::TaskMultiple`]: tasks wait without their threads.
+    pub fn task_multiple(mut self) -> Self {
+        self.level = Level::TaskMultiple;
+        self
+    }
+}

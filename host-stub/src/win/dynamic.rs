@@ -32,19 +32,16 @@ impl Window {
     }
 
     /// Attaches memory to a dynamic window. Local; takes time as the logarithm of how much is
-    /// attached. [`WinError::BadArgument`]: not a dynamic window, no bytes, overlap with attached
-    /// memory, or the transport or the memory for the table of regions has no room for one more.
+    /// attached. [`WinError::BadArgument`]: not a dynamic window, no bytes, or overlap with attached
+    /// memory. [`WinError::Registration`]: the transport did not take it, or the table of regions
+    /// has no room for one more.
     ///
     /// # Safety
     /// The memory is readable and writable, and stays so until it was detached or the window
     /// freed; meanwhile it is touched only as MPI's rules for the epoch allow.
     pub unsafe fn attach(&self, base: *mut u8, len: usize) -> WinResult<()> {
-        let refuse = |reason: String| {
-            Err(WinError::BadArgument {
-                call: "attach",
-                reason,
-            })
-        };
+        let call = "attach";
+        let refuse = |reason: String| Err(WinError::BadArgument { call, reason });
         if self.kind() != WindowKind::Dynamic {
             return refuse(format!("the window is of kind {:?}", self.kind()));
         }
@@ -68,13 +65,11 @@ impl Window {
         // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
         let registration = match unsafe { register(&self.link, base, len, device) } {
             Ok((registration, _)) => registration,
-            Err(reason) => return refuse(reason),
+            Err(reason) => return Err(WinError::Registration { call, reason }),
         };
         let (control, transport) = (&self.parts.control, &self.link.transport);
-        match regions.add(control, transport, (start, len), registration) {
-            Ok(()) => Ok(()),
-            Err(reason) => refuse(reason),
-        }
+        let added = regions.add(control, transport, (start, len), registration);
+        added.map_err(|reason| WinError::Registration { call, reason })
     }
 
     /// Detaches memory that was attached at this address. Local; afterwards no rank's operation

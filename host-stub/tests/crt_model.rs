@@ -291,26 +291,31 @@ fn the_keeper_misses_nothing_that_was_issued() {
 }
 
 /// Something is mentioned while the progress thread, which found nothing at its last nap, falls asleep:
-/// it finds the mention, or is called.
+/// it finds the mention, or is called, and sees what was issued before.
 #[test]
 fn a_mention_is_found_or_calls() {
     model(3, || {
-        let line = Arc::new(Line::new(true));
+        let shared = Arc::new((Line::new(true), Effect(UnsafeCell::new(0))));
         let keeper = {
-            let line = Arc::clone(&line);
+            let shared = Arc::clone(&shared);
             thread::spawn(move || {
+                let line = &shared.0;
                 let cond = line.keeper().unwrap();
-                if let Ok(Begun::Waiting(signal)) = cond.begin(false)
-                    && !line.take_mention()
-                    && line.fall_asleep()
-                {
+                let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
+                    panic!("called before it slept deeply");
+                };
+                if !line.take_mention() && line.fall_asleep() {
                     while !cond.sleep(signal, None) {}
                     line.wake_up();
                     assert!(line.take_mention());
                 }
+                // SAFETY: loom checks each access.
+                assert_eq!(shared.1.0.with(|effect| unsafe { *effect }), 1);
             })
         };
-        line.mention();
+        // SAFETY: loom checks each access.
+        shared.1.0.with_mut(|effect| unsafe { *effect = 1 });
+        shared.0.mention();
         keeper.join().unwrap();
     });
 }

@@ -149,7 +149,8 @@ impl Line {
     #[inline]
     pub(crate) fn mention(&self) {
         let Some(keeper) = &self.keeper else { return };
-        self.mentioned.store(true, Ordering::Relaxed);
+        // Release: who finds the mention finds what was issued before it; pairs with `take_mention`.
+        self.mentioned.store(true, Ordering::Release);
         // Either the keeper, about to sleep deeply, sees the mention, or this sees that it does;
         // pairs with the fence in `fall_asleep`.
         fence(Ordering::SeqCst);
@@ -160,7 +161,9 @@ impl Line {
 
     /// Whether something was mentioned since the last time; for the keeper.
     pub(crate) fn take_mention(&self) -> bool {
-        self.mentioned.swap(false, Ordering::Relaxed)
+        // A look comes first, so that what is not there is not written either: the line of memory stays
+        // with those who mention. Acquire: pairs with `mention`.
+        self.mentioned.load(Ordering::Relaxed) && self.mentioned.swap(false, Ordering::Acquire)
     }
 
     /// From here on a mention calls the keeper. False when one came before: it stays awake.

@@ -2,11 +2,8 @@
 # works. Sourced by `dev` with bash, at the root of the repository, under `set -euo pipefail`.
 #
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
-#   openmpi_test_short    build, hello window, put, get and every atomic, the component under valgrind, mpi4py's
-#                         test_rma with two ranks over shm
-#   openmpi_test          everything that the real clients show
-#   openmpi_struck        ranks killed and stopped in every kind of epoch (struck.sh)
 #   openmpi_bench         pairs of runs against the system's C component
+#   openmpi_test and openmpi_test_short are in openmpi_checks.sh, openmpi_struck in struck.sh
 
 openmpi_dir=target/openmpi
 openmpi_failures=0
@@ -21,7 +18,8 @@ openmpi_root() {
     fi
 }
 
-# Installs Debian packages, those that are missing.
+# Installs Debian packages, those that are missing. The lists are fetched first: a fresh image has none, and old ones
+# name packages that mirrors no longer hold.
 openmpi_packages() {
     local missing=() package
     for package in "$@"; do
@@ -30,8 +28,10 @@ openmpi_packages() {
     [ ${#missing[@]} -eq 0 ] && return
     command -v apt-get >/dev/null || openmpi_die "please install: ${missing[*]} (no apt-get here to do it)"
     openmpi_say "installing ${missing[*]}"
-    openmpi_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}" \
-        >"$openmpi_dir/apt.log" 2>&1 || { tail -5 "$openmpi_dir/apt.log" >&2; openmpi_die "apt-get failed"; }
+    { openmpi_root timeout 300 apt-get -qq update &&
+        openmpi_root timeout 900 env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends "${missing[@]}"; } >"$openmpi_dir/apt.log" 2>&1 ||
+        { tail -5 "$openmpi_dir/apt.log" >&2; openmpi_die "apt-get failed ($openmpi_dir/apt.log)"; }
 }
 
 openmpi_setup() {
@@ -42,6 +42,7 @@ openmpi_setup() {
     openmpi_version=$(ompi_info --version | sed -n 's/^Open MPI v//p')
     openmpi_series=${openmpi_version%.*}
     openmpi_system=$(ompi_info --parsable --path pkglibdir | sed 's/.*://')
+    openmpi_btl_h=$(find $(mpicc --showme:incdirs) -path '*/opal/mca/btl/btl.h' -print -quit)
     # mpirun refuses root unless told twice; in a container root is often all there is.
     if [ "$(id -u)" -eq 0 ]; then
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -77,7 +78,7 @@ The component is $openmpi_component/mca_btl_$openmpi_name.so. To use it:
          --mca osc rdma,sm --mca btl self,vader,$openmpi_name ...
 
 The first setting puts our folder before the system's; the second chooses one-sided communication over BTLs and the
-BTLs. A provider other than the default choice: --mca opal_common_ofi_provider_include 'tcp;ofi_rxm'. On one node
+BTLs; between nodes add tcp for MPI's messages, self,vader,tcp,$openmpi_name. A provider other than the default choice: --mca opal_common_ofi_provider_include 'tcp;ofi_rxm'. On one node
 Open MPI prefers shared memory of its own; --mca btl_vader_single_copy_mechanism none leaves windows to this
 component. Which component is loaded: OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system ompi_info \\
 --param btl $openmpi_name --level 4 prints btl_${openmpi_name}_implementation.
@@ -117,127 +118,6 @@ openmpi_check() {
     fi
 }
 
-# A run that must end with the program's own line, and must have gone through the component.
-openmpi_program() {
-    local provider=$1 ranks=$2 program=$3 out
-    shift 3
-    out=$(openmpi_run "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_dir/bin/$program" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    grep -q "^$program: ok, $ranks ranks" <<<"$out" || return 1
-    # Each process says what it did when it ends; a program that moved nothing over the component shows nothing.
-    [ "$ranks" -eq 1 ] || grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
-}
-
-openmpi_programs() {
-    local provider=$1 ranks=$2 program
-    shift 2
-    for program in "$@"; do
-        openmpi_check "$program, $ranks ranks, $provider" openmpi_program "$provider" "$ranks" "$program"
-    done
-}
-
-# Errors in the logs of valgrind whose stack leads through the component, which alone is Rust there. What Open MPI and
-# libfabric do by themselves is theirs.
-openmpi_valgrind_errors() {
-    awk '/^==[0-9]+== *$/ { if (block ~ /\.rs:[0-9]/) printf "%s\n", block; block = ""; next }
-        { block = block $0 "\n" }
-        END { if (block ~ /\.rs:[0-9]/) printf "%s", block }' "$@"
-}
-
-# A program under valgrind, each rank with a log of its own: no error may lead through the component.
-openmpi_valgrind() {
-    local provider=$1 program=$2 logs=$openmpi_dir/valgrind errors
-    rm -rf "$logs"
-    mkdir -p "$logs"
-    OPENMPI_LIMIT=300 openmpi_program "$provider" 2 "$program" valgrind --quiet --keep-debuginfo=yes --num-callers=50 \
-        --leak-check=full --show-leak-kinds=definite --suppressions=tests/valgrind.supp --log-file="$logs/%p" || return 1
-    [ "$(find "$logs" -type f | wc -l)" -eq 2 ] || return 1
-    errors=$(openmpi_valgrind_errors "$logs"/*)
-    [ -z "$errors" ] || { printf '%s\n' "$errors"; return 1; }
-}
-
-# That the function before would notice: bytes that nobody wrote are put into a window.
-openmpi_valgrind_notices() {
-    local out
-    if out=$(openmpi_valgrind shm unwritten); then
-        printf '%s\n' "$out"
-        return 1
-    fi
-    grep -q 'process_vm_writev.* points to uninitialised byte' <<<"$out" || { printf '%s\n' "$out"; return 1; }
-}
-
-openmpi_shows_itself() {
-    OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
-        ompi_info --param btl "$openmpi_name" --level 9 >"$openmpi_dir/ompi_info.txt" || return 1
-    cat "$openmpi_dir/ompi_info.txt"
-    local version
-    version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-    grep -q "MCA btl: $openmpi_name .*Component v$version" "$openmpi_dir/ompi_info.txt" &&
-        grep -q "btl_${openmpi_name}_implementation.*built for Open MPI $openmpi_version" "$openmpi_dir/ompi_info.txt" &&
-        grep -q "btl_${openmpi_name}_provider_include.*synonym of: opal_common_ofi_provider_include" "$openmpi_dir/ompi_info.txt"
-}
-
-# What a user gave by another source or name must arrive, and must be shown.
-openmpi_hears_parameters() {
-    local out file=$openmpi_dir/parameters.conf
-    printf '%s\n' 'opal_common_ofi_provider_exclude = udp' 'btl_ofi_peer_check_interval = 90' >"$file"
-    out=$(OMPI_MCA_btl_ofi_num_cq_read=7 OMPI_MCA_btl_ofi_verbose=3 OMPI_MCA_opal_common_ofi_provider_include=shm \
-        OMPI_MCA_mca_base_param_files=$(pwd)/$file \
-        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
-        ompi_info --param btl "$openmpi_name" --level 9) || return 1
-    grep 'current value' <<<"$out"
-    grep -q 'num_cq_read" (current value: "7", data source: environment' <<<"$out" || return 1
-    # Open MPI shows the source of a value given by a synonym in the environment as the default; the value is right.
-    grep -q '_verbose" (current value: "3".*synonym of: opal_common_ofi_verbose' <<<"$out" || return 1
-    grep -q '_provider_include" (current value: "shm", data source: environment' <<<"$out" || return 1
-    grep -q "_provider_exclude\" (current value: \"udp\", data source: file .*$file:1" <<<"$out" || return 1
-    grep -q "_peer_check_interval\" (current value: \"90\", data source: file .*$file:2" <<<"$out" || return 1
-    out=$(OMPI_MCA_btl_ofi_provider_include='tcp;ofi_rxm' OMPI_MCA_opal_common_ofi_verbose=1 \
-        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system OMPI_MCA_btl=self,vader,$openmpi_name \
-        timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    grep -q "btl/$openmpi_name: using tcp;ofi_rxm" <<<"$out"
-}
-
-# Without lists of the user's own: what is excluded by default is not taken, and each refusal is told with its reason.
-openmpi_honours_default_list() {
-    local out
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    grep -q 'hello_window: ok' <<<"$out" &&
-        grep -q 'provider shm on shm: not taken: in btl_ofi_provider_exclude' <<<"$out" &&
-        grep -q 'provider tcp;ofi_rxm on .*: not taken: in btl_ofi_provider_exclude' <<<"$out"
-}
-
-# A provider that does not exist: the component steps aside with one line, and the program runs over others.
-openmpi_steps_aside() {
-    local out
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run no-such-provider 2 "$openmpi_dir/bin/hello_window" 2>&1) || return 1
-    printf '%s\n' "$out"
-    grep -q 'hello_window: ok' <<<"$out" && grep -q 'steps aside.*no-such-provider' <<<"$out"
-}
-
-# A value that is not allowed is named, with the parameter and what is allowed; the program runs over others.
-openmpi_names_bad_values() {
-    local out
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 --mca btl_ofi_num_cq_read 0 "$openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_num_cq_read.*`0`' <<<"$out"
-}
-
-# Loaded by a series that it was not built for: one line, no crash, and the program runs over others.
-openmpi_refuses_series() {
-    local out stand_in
-    stand_in=$(pwd)/$openmpi_dir/bin/other_series.so
-    cc -shared -fPIC -o "$stand_in" tests/openmpi/other_series.c || return 1
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    grep -q 'hello_window: ok' <<<"$out" && grep -q 'built for Open MPI 4\.1\.x and steps aside.*loaded by 4\.0\.3' <<<"$out"
-}
-
 # Whether two nodes can be pretended: mpirun starts a daemon for each through a program in ssh's place, which gives it
 # a host name of its own.
 openmpi_prepare_nodes() {
@@ -257,125 +137,14 @@ END
 openmpi_run_apart() {
     local provider=$1 ranks=$2
     shift 2
-    OPENMPI_LIMIT=${OPENMPI_LIMIT:-300} OPENMPI_BTL=vader,tcp openmpi_run "$provider" "$ranks" --host "one:$((ranks / 2)),two:$((ranks / 2))" --mca plm_rsh_agent "$openmpi_agent" \
+    OPENMPI_LIMIT=${OPENMPI_LIMIT:-300} OPENMPI_BTL=${OPENMPI_BTL:-vader,tcp} openmpi_run "$provider" "$ranks" --host "one:$((ranks / 2)),two:$((ranks / 2))" --mca plm_rsh_agent "$openmpi_agent" \
         --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo "$@"
-}
-
-openmpi_program_apart() {
-    local provider=$1 ranks=$2 program=$3 out
-    out=$(openmpi_run_apart "$provider" "$ranks" --mca btl_ofi_verbose 1 "$openmpi_dir/bin/$program" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
-}
-
-# Where Open MPI has no registration cache, memory is registered one by one.
-openmpi_without_cache() {
-    local out
-    out=$(openmpi_program shm 2 window_life --mca rcache '^grdma') || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    grep -q 'no registration cache' <<<"$out"
-}
-
-# openmpi_lab_program RANKS PROGRAM VARIABLE=VALUE...: over the provider of tests/lab-provider, shaped by variables,
-# which must have made faults and must not have seen its user do anything wrong.
-openmpi_lab_program() {
-    local ranks=$1 program=$2 lab out pass=() pair
-    shift 2
-    lab=$(pwd)/$openmpi_dir/lab
-    rm -f "$lab/report" "$lab/stats"
-    for pair in "$@"; do pass+=(-x "${pair%%=*}"); done
-    out=$(export FI_PROVIDER_PATH=$lab LAB_REPORT=$lab/report LAB_STATS=$lab/stats "$@"
-        openmpi_program lab "$ranks" "$program" -x FI_PROVIDER_PATH -x LAB_REPORT -x LAB_STATS "${pass[@]}") ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    cat "$lab/stats"
-    if [ -s "$lab/report" ]; then cat "$lab/report"; return 1; fi
-    [ "$(grep -c '^end .*faults=[1-9]' "$lab/stats")" -ge 1 ]
 }
 
 openmpi_lab() {
     cargo build --release -p lab-provider || return 1
     mkdir -p "$openmpi_dir/lab"
     cp "${CARGO_TARGET_DIR:-target}/release/liblab_fi.so" "$openmpi_dir/lab/liblab-fi.so"
-}
-
-# Headers of another series, or of none: cargo says so, and nothing is built.
-openmpi_refuses_headers() {
-    local out
-    if out=$(MCA_BTL_OFI_SERIES=3.0 cargo build --release -p mca-btl-ofi 2>&1); then return 1; fi
-    grep -q 'MCA_BTL_OFI_SERIES asks for Open MPI 3.0' <<<"$out" || { printf '%s\n' "$out"; return 1; }
-    if out=$(MCA_BTL_OFI_OMPI_PREFIX=/nonexistent cargo build --release -p mca-btl-ofi 2>&1); then return 1; fi
-    grep -q "devel headers.*are not in /nonexistent" <<<"$out" || { printf '%s\n' "$out"; return 1; }
-}
-
-# A peer that is killed: a failure and a message within ten seconds.
-openmpi_survives_kill() {
-    local provider=$1 out begin=$SECONDS
-    if out=$(OPENMPI_LIMIT=30 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 "$openmpi_dir/bin/killed_peer" 2>&1); then
-        printf '%s\n' "$out"
-        return 1
-    fi
-    printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
-    [ $((SECONDS - begin)) -le 10 ] && grep -q 'rank 1 is killed' <<<"$out" && ! grep -q 'never heard' <<<"$out"
-}
-
-# The same where mpirun does not end the job itself: the component's error callback must. (mpirun's exit status is 0.)
-openmpi_ends_job() {
-    local provider=$1 out begin=$SECONDS
-    out=$(OPENMPI_LIMIT=30 openmpi_run "$provider" 2 --enable-recovery "$openmpi_dir/bin/killed_peer" 2>&1) || true
-    printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
-    [ $((SECONDS - begin)) -le 10 ] && grep -q 'process 1.*ending the job' <<<"$out" && ! grep -q 'never heard' <<<"$out"
-}
-
-# mpi4py from its source distribution, built against this Open MPI in an environment of its own (some minutes, once).
-openmpi_mpi4py() {
-    local version=4.1.0
-    openmpi_python=$openmpi_dir/mpi4py/bin/python
-    openmpi_mpi4py_tests=$openmpi_dir/mpi4py-$version/test/main.py
-    [ -f "$openmpi_mpi4py_tests" ] && "$openmpi_python" -c 'import mpi4py.MPI' 2>/dev/null && return
-    openmpi_say "building mpi4py $version (some minutes, once)"
-    [ -x "$openmpi_python" ] || python3 -m venv "$openmpi_dir/mpi4py" || return 1
-    "$openmpi_python" -m pip download -q --no-binary mpi4py --no-deps -d "$openmpi_dir" "mpi4py==$version" || return 1
-    tar -C "$openmpi_dir" -xf "$openmpi_dir/mpi4py-$version.tar.gz" || return 1
-    MPICC=mpicc CFLAGS=-O0 "$openmpi_python" -m pip install -q --no-binary mpi4py "$openmpi_dir/mpi4py-$version.tar.gz"
-}
-
-# openmpi_mpi4py_run PROVIDER RANKS TEST...: every rank must say OK, and skip nothing.
-openmpi_mpi4py_run() {
-    local provider=$1 ranks=$2 tests=() name out
-    shift 2
-    for name in "$@"; do tests+=(-i "$name"); done
-    out=$(OPENMPI_LIMIT=600 ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
-    # Lines of several ranks may run into one another, so that only what must not be there is looked for exactly.
-    ! grep -Eq "FAILED|Traceback|skipped" <<<"$out" && grep -q 'OK' <<<"$out"
-}
-
-# That the function before would notice: where windows cannot be had, mpi4py skips its tests, and that must not pass.
-openmpi_mpi4py_notices() {
-    local out
-    if out=$(OPENMPI_OSC=pt2pt openmpi_mpi4py_run shm 1 test_rma); then
-        printf '%s\n' "$out"
-        return 1
-    fi
-    grep -q "skipped 'mpi-" <<<"$out" || { printf '%s\n' "$out"; return 1; }
-}
-
-openmpi_nwchem_energy() { sed -n 's/.*Total SCF energy = *\(-[0-9.]*\).*/\1/p'; }
-
-# NWChem over the component against NWChem over Open MPI's own transports, to 1e-8 Hartree. ARMCI's windows are made
-# over memory of its own, because MPI_Win_allocate on one node is plain shared memory.
-openmpi_nwchem() {
-    local provider=$1 ranks=$2 scratch=$openmpi_dir/nwchem input ours theirs
-    input=$(pwd)/tests/openmpi/water.nw
-    mkdir -p "$scratch"
-    theirs=$(cd "$scratch" && timeout 200 mpirun -n "$ranks" --oversubscribe --bind-to none nwchem.openmpi "$input" 2>&1 | openmpi_nwchem_energy)
-    ours=$(cd "$scratch" && OPENMPI_LIMIT=200 openmpi_run "$provider" "$ranks" -x ARMCI_USE_WIN_ALLOCATE=0 nwchem.openmpi "$input" 2>&1 |
-        tee "ours_$ranks.txt" | openmpi_nwchem_energy)
-    printf 'ours %s, Open MPI %s Hartree\n' "$ours" "$theirs"
-    [ -n "$ours" ] && [ -n "$theirs" ] && awk -v a="$ours" -v b="$theirs" 'BEGIN { d = a - b; exit !(d < 1e-8 && d > -1e-8) }'
 }
 
 openmpi_hello() {
@@ -391,99 +160,6 @@ openmpi_end() {
     openmpi_say "all checks passed"
 }
 
-openmpi_compile_tests() {
-    local program
-    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten; do
-        openmpi_compile "tests/openmpi/$program.c"
-    done
-}
-
-openmpi_test_short() {
-    openmpi_build
-    openmpi_compile_tests
-    openmpi_programs shm 2 hello_window transfers atomics
-    openmpi_test_valgrind
-    openmpi_check "building mpi4py" openmpi_mpi4py
-    openmpi_check "mpi4py test_rma, 2 ranks, shm" openmpi_mpi4py_run shm 2 test_rma
-    openmpi_end
-}
-
-openmpi_test_valgrind() {
-    command -v valgrind >/dev/null || openmpi_packages valgrind
-    openmpi_check "atomics under valgrind, shm" openmpi_valgrind shm atomics
-    openmpi_check "window_life under valgrind, tcp;ofi_rxm" openmpi_valgrind 'tcp;ofi_rxm' window_life
-    openmpi_check "valgrind would notice" openmpi_valgrind_notices
-}
-
-openmpi_test() {
-    local provider ranks program
-    openmpi_build
-    openmpi_compile_tests
-    openmpi_check "ompi_info names the component" openmpi_shows_itself
-    openmpi_check "parameters arrive by their synonyms" openmpi_hears_parameters
-    openmpi_check "the default list of excluded providers" openmpi_honours_default_list
-    openmpi_check "a provider list that matches nothing" openmpi_steps_aside
-    openmpi_check "a value that is not allowed" openmpi_names_bad_values
-    openmpi_check "headers of another series" openmpi_refuses_headers
-    for provider in shm 'tcp;ofi_rxm'; do
-        for ranks in 2 3; do
-            openmpi_programs "$provider" "$ranks" hello_window transfers atomics window_life threads
-        done
-        openmpi_check "a peer killed in an epoch, $provider" openmpi_survives_kill "$provider"
-        openmpi_check "a peer killed, mpirun looking away, $provider" openmpi_ends_job "$provider"
-    done
-    openmpi_check "loaded by another series" openmpi_refuses_series
-    openmpi_check "without Open MPI's registration cache" openmpi_without_cache
-    openmpi_check "building the lab provider" openmpi_lab
-    for ranks in 2 3; do
-        openmpi_check "no room for registrations, $ranks ranks" openmpi_lab_program "$ranks" no_room LAB_REGIONS=6
-    done
-    for program in transfers atomics window_life threads; do
-        openmpi_check "$program, operations turned away" openmpi_lab_program 2 "$program" \
-            LAB_FAULTS=seed=7,again=300,burst=20,delay=5,reorder=1
-    done
-    # Without MIN, MAX, OR, AND and XOR, and without 32-bit words: osc/rdma does those under its lock.
-    openmpi_check "atomics that the provider lacks" openmpi_lab_program 2 atomics LAB_FAULTS=seed=3,again=100 \
-        'LAB_WITHOUT=*:*:0,*:*:1,*:*:6,*:*:7,*:*:9,*:4:*,*:5:*'
-    openmpi_programs sockets 2 hello_window transfers atomics
-    openmpi_programs shm 2 passive_target
-    openmpi_test_valgrind
-    openmpi_check "building mpi4py" openmpi_mpi4py
-    openmpi_check "mpi4py's skipped tests would be noticed" openmpi_mpi4py_notices
-    for provider in shm 'tcp;ofi_rxm'; do
-        for ranks in 1 2 3 4; do
-            openmpi_check "mpi4py, $ranks ranks, $provider" openmpi_mpi4py_run "$provider" "$ranks" test_rma test_rma_nb test_win
-        done
-    done
-    openmpi_test_apart
-    openmpi_packages libarmci-mpi-dev nwchem-openmpi
-    openmpi_compile tests/openmpi/armci.c -larmci-openmpi
-    for provider in shm 'tcp;ofi_rxm'; do
-        for ranks in 2 4; do
-            openmpi_check "ARMCI, $ranks ranks, $provider" openmpi_program "$provider" "$ranks" armci -x ARMCI_USE_WIN_ALLOCATE=0
-            openmpi_check "NWChem, $ranks ranks, $provider" openmpi_nwchem "$provider" "$ranks"
-        done
-    done
-    openmpi_end
-}
-
-# What several nodes do differently.
-openmpi_test_apart() {
-    local ranks program
-    if ! openmpi_prepare_nodes; then
-        openmpi_say "skipped, root is needed to give processes host names of their own: two pretended nodes"
-        return
-    fi
-    for ranks in 2 4; do
-        for program in hello_window transfers atomics window_life threads; do
-            openmpi_check "$program, $ranks ranks on two nodes" openmpi_program_apart 'tcp;ofi_rxm' "$ranks" "$program"
-        done
-    done
-    OPENMPI_RUN=openmpi_run_apart openmpi_check "a peer killed on another node" openmpi_survives_kill 'tcp;ofi_rxm'
-    OPENMPI_RUN=openmpi_run_apart openmpi_check "mpi4py, 4 ranks on two nodes" \
-        openmpi_mpi4py_run 'tcp;ofi_rxm' 4 test_rma test_rma_nb test_win
-}
-
 openmpi_bench() {
     openmpi_build
     openmpi_compile benches/openmpi/rma_bench.c
@@ -495,8 +171,11 @@ openmpi_bench() {
 openmpi_command() {
     case "${1:-}" in
         '') openmpi_hello ;;
-        test) openmpi_test ;;
-        short) openmpi_test_short ;;
+        test | short)
+            # shellcheck source=scripts/openmpi_checks.sh
+            . scripts/openmpi_checks.sh
+            if [ "$1" = test ]; then openmpi_test; else openmpi_test_short; fi
+            ;;
         bench) shift; openmpi_bench "$@" ;;
         struck)
             shift

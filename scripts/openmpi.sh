@@ -163,7 +163,9 @@ openmpi_end() {
 openmpi_bench() {
     openmpi_build
     openmpi_compile benches/openmpi/rma_bench.c
-    python3 benches/openmpi/compare.py --program "$openmpi_dir/bin/rma_bench" --component "$openmpi_component" \
+    openmpi_compile tests/openmpi/passive_target.c
+    python3 benches/openmpi/compare.py --program "$openmpi_dir/bin/rma_bench" \
+        --passive "$openmpi_dir/bin/passive_target" --component "$openmpi_component" \
         --system "$openmpi_system" --json target/bench/openmpi.json "$@"
 }
 

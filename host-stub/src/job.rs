@@ -21,7 +21,7 @@ use crate::loader::{
 use crate::log;
 use crate::params::Params;
 use crate::registrations::Registrations;
-use crate::win::WindowHooks;
+use crate::win::{Dropped, WindowHooks};
 
 /// How many ranks share a node, for trying on one machine what happens over several.
 pub static RANKS_PER_NODE: Declaration = Declaration::new(
@@ -43,7 +43,8 @@ pub static RANKS_PER_NODE: Declaration = Declaration::new(
 pub struct Job {
     // First: its thread uses the transport.
     runtime: Runtime,
-    // Before the transport: it ends what is registered with it.
+    // Before the transport, as the next: they end what is registered with it.
+    dropped_windows: Dropped,
     registrations: Registrations,
     // The transport ends before the bootstrap: ending it may still log with this rank's name.
     transport: Transport,
@@ -157,6 +158,7 @@ impl Job {
         let crowded = is_crowded(bootstrap.as_ref());
         let devices = devices(&transport, &params)?;
         Ok(Arc::new(Job {
+            dropped_windows: Dropped::default(),
             registrations: Registrations::new(&transport, &params)?,
             devices,
             runtime: Runtime::start(plan, &transport, crowded)?,
@@ -195,6 +197,11 @@ impl Job {
     /// The use of threads that the transport was promised.
     pub fn thread_level(&self) -> ThreadLevel {
         self.thread_level
+    }
+
+    /// Where windows leave what stays of them.
+    pub(crate) fn dropped_windows(&self) -> &Dropped {
+        &self.dropped_windows
     }
 
     /// The hooks of this job's windows.

@@ -144,6 +144,11 @@ impl Control {
         })
     }
 
+    /// Ends the registration; the memory stays.
+    pub(super) fn withdraw(&mut self) {
+        self.registration = None;
+    }
+
     pub(super) fn plan(&self) -> &ControlPlan {
         &self.plan
     }

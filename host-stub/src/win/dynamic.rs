@@ -22,6 +22,14 @@ use crate::device::HOST;
 #[derive(Default)]
 pub(super) struct Attached(Mutex<Regions>);
 
+impl Attached {
+    /// Ends all registrations; the table stays as it is.
+    pub(super) fn withdraw(&mut self) {
+        let regions = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        regions.withdraw();
+    }
+}
+
 impl Window {
     fn attached_regions(&self) -> MutexGuard<'_, Regions> {
         self.parts

@@ -173,6 +173,19 @@ impl Regions {
         Some(region.registration)
     }
 
+    /// Ends all registrations. The chunks' memory stays for good: others may be reading it.
+    pub(super) fn withdraw(&mut self) {
+        self.by_base.clear();
+        for Chunk {
+            registration,
+            pages,
+        } in self.chunks.drain(..)
+        {
+            std::mem::forget(pages);
+            drop(registration);
+        }
+    }
+
     /// Changes a slot, and with `grown` adds the last chunk to the directory, under an odd version.
     fn change(
         &self,

@@ -81,7 +81,8 @@ pub(super) struct SyncState {
     pub(super) notices: Pending,
 }
 
-/// What goes when the window was freed. Without `free` none of it may go: peers may still write it.
+/// What goes when the window was freed. Without `free` none of it may go: peers may still write it
+/// (see [`super::remains`]).
 pub(super) struct Parts {
     pub(super) exposed: Exposed,
     pub(super) control: Control,
@@ -101,7 +102,7 @@ pub(super) struct Parts {
 /// its request is.
 ///
 /// A window is ended by [`free`](Self::free), which every rank calls. One that is dropped without
-/// it leaks its memory and registrations, because other ranks may still use them.
+/// it leaks its memory, because other ranks may still use it; its registrations end with the job.
 pub struct Window {
     pub(super) kind: WindowKind,
     pub(super) link: Link,
@@ -365,6 +366,9 @@ impl Drop for Window {
                 rank = self.link.rank,
                 "a window was dropped without being freed; its memory stays"
             );
+            // SAFETY: `self` ends here, and with `whole` still set nobody has taken the parts.
+            let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+            self.link.job.dropped_windows().keep(parts);
         }
     }
 }

@@ -69,7 +69,7 @@ impl Script {
     /// the whole check must pass then.
     pub(crate) fn of(seed: u64) -> Script {
         let mut random = Random::from_seed(seed);
-        let fails = seed % 3 != 0;
+        let fails = !seed.is_multiple_of(3);
         let contexts = pick(&mut random, &[1, 1, 2, 8]);
         let mode = {
             let modes = modes();

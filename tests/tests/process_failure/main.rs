@@ -2,8 +2,8 @@
 //! that comes back gets one too, and nothing of the job is left.
 //!
 //! Each run is made from a seed: which rank, and when, to a step of its program or to a microsecond.
-//! `CHAOS_SEED` repeats one (`CHAOS_ONLY` narrows it to kinds and providers whose names hold the
-//! text), `CHAOS_SEEDS` makes more runs (`./dev soak` does).
+//! `CHAOS_SEED` repeats one (`CHAOS_ONLY` narrows it to runs whose kind, table and provider hold
+//! the text), `CHAOS_SEEDS` makes more runs (`./dev soak` does).
 
 #![allow(
     clippy::unwrap_used,
@@ -42,6 +42,16 @@ pub(crate) const KINDS: [&str; 7] = [
 
 pub(crate) const PROVIDERS: [&str; 3] = ["shm", "tcp;ofi_rxm", "sockets"];
 
+/// The tables of windows, in the order in which further seeds take turns. On one node the default
+/// would be `shm`, which leaves the transport out of everything; in `mixed` it has the atomics, the
+/// locks and the counters.
+const TABLES: [&str; 4] = ["btl", "mixed", "btl", "shm"];
+
+/// Kinds that have a window whose table matters.
+fn has_table(kind: &str) -> bool {
+    !matches!(kind, "window creation" | "barrier")
+}
+
 #[test]
 #[ignore = "a rank of the other tests"]
 fn rank_that_fails_or_survives() {
@@ -64,26 +74,40 @@ fn matrix(fate: Fate) {
     let mut cases = Vec::new();
     for seed in first..first + seeds {
         for (at, kind) in KINDS.into_iter().enumerate() {
+            let turn = seed as usize + at;
+            let mut add = |table, provider| {
+                cases.push(Case {
+                    fate,
+                    kind,
+                    table,
+                    provider,
+                    seed,
+                });
+            };
+            // Further seeds take turns.
+            if seeds > 1 {
+                let table = TABLES[(seed as usize / PROVIDERS.len() + at) % TABLES.len()];
+                add(table, PROVIDERS[turn % PROVIDERS.len()]);
+                continue;
+            }
             // One seed goes over every provider, or all but one where each run waits for a time to
-            // pass; further seeds take turns.
-            for (turn, provider) in PROVIDERS.into_iter().enumerate() {
-                let its_turn = (seed as usize + at) % PROVIDERS.len() == turn;
-                if its_turn
-                    || (seeds == 1 && (fate == Fate::Killed || only.is_some()))
-                    || (seeds == 1 && (seed as usize + at + 1) % PROVIDERS.len() == turn)
-                {
-                    cases.push(Case {
-                        fate,
-                        kind,
-                        provider,
-                        seed,
-                    });
+            // pass ...
+            for (number, provider) in PROVIDERS.into_iter().enumerate() {
+                let all = fate == Fate::Killed || only.is_some();
+                if all || (turn + 2) % PROVIDERS.len() != number {
+                    add("btl", provider);
+                }
+            }
+            // ... and over one with each other table.
+            for (number, table) in ["mixed", "shm"].into_iter().enumerate() {
+                if has_table(kind) {
+                    add(table, PROVIDERS[(turn + number) % PROVIDERS.len()]);
                 }
             }
         }
     }
     if let Ok(only) = std::env::var("CHAOS_ONLY") {
-        cases.retain(|case| format!("{} {}", case.kind, case.provider).contains(&only));
+        cases.retain(|c| format!("{} {} {}", c.kind, c.table, c.provider).contains(&only));
     }
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Seen::default());
@@ -103,13 +127,19 @@ fn matrix(fate: Fate) {
         Fate::Killed => "ranks killed",
         Fate::Stopped => "ranks stopped",
     };
+    let tables = ["btl", "mixed", "shm"].map(|table| {
+        let runs = cases.iter().filter(|case| case.table == table).count();
+        format!("{table} {runs}")
+    });
+    let tables = tables.join(", ");
     let line = format!(
-        "{what}: {} runs ({} kinds of epoch, {} providers, seeds from {first}), {} signals, {} survivors' \
-         errors, {} errors of ranks that came back, slowest after {} ms, left behind (processes, zombies, files, \
+        "{what}: {} runs ({} kinds of epoch, {} providers, tables {}, seeds from {first}), {} signals, \
+         {} survivors' errors, {} errors of ranks that came back, slowest after {} ms, left behind (processes, zombies, files, \
          descriptors): {}, lost: {}\n",
         cases.len(),
         KINDS.len(),
         PROVIDERS.len(),
+        tables,
         total.signals,
         total.errors,
         total.returned,

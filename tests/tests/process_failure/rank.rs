@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use host_stub::win::{Assertion, Datatype, Layout, LockKind, Op, Target, Window};
+use host_stub::win::{Assertion, Datatype, Info, Layout, LockKind, Op, Target, Window};
 use host_stub::{Job, JobOptions};
 use integration_tests::random::Random;
 use integration_tests::usage;
@@ -186,10 +186,29 @@ impl Rank {
         Ok(())
     }
 
+    fn attached(&self, kind: &str) -> Result<Option<Window>, Failed> {
+        if kind != "lock_all and flush" {
+            return Ok(None);
+        }
+        // No segment serves one.
+        let mut info = Info::new();
+        info.set("host_win_table", "btl")?;
+        let window = Window::dynamic_with(&self.job, &info)?;
+        let memory = Box::leak(vec![0u8; 4096].into_boxed_slice());
+        // SAFETY: the memory is there for good, and nobody uses it.
+        unsafe { window.attach(memory.as_mut_ptr(), memory.len()) }?;
+        Ok(Some(window))
+    }
+
     fn until_error(&mut self, kind: &str) -> Failed {
         let window = match Window::allocate(&self.job, SIZE, 1) {
             Ok(window) => window,
             Err(error) => return error.into(),
+        };
+        // Another that stays, for what it holds.
+        let _dynamic = match self.attached(kind) {
+            Ok(window) => window,
+            Err(error) => return error,
         };
         let rest = |rank: &mut Rank| -> Result<(), Failed> {
             if kind == "fence" {

@@ -35,6 +35,7 @@ const GOING: Duration = Duration::from_secs(5);
 pub(crate) struct Case {
     pub(crate) fate: Fate,
     pub(crate) kind: &'static str,
+    pub(crate) table: &'static str,
     pub(crate) provider: &'static str,
     pub(crate) seed: u64,
 }
@@ -189,6 +190,7 @@ pub(crate) fn run(case: &Case) -> Seen {
         .arg("--plugin")
         .arg(ofi_plugin())
         .args(["--provider", case.provider])
+        .args(["--mca", "host_win_table", case.table])
         .args(["--mca", "btl_ofi_peer_timeout", timeout, "--"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "rank_that_fails_or_survives", "--ignored"])

@@ -21,8 +21,11 @@ const _: () = assert!(Layer::PROGRAM.0 == HOST_LAYER_PROGRAM);
 pub type host_comm_hook_fn =
     Option<unsafe extern "C" fn(comm: *mut host_comm_t, param: *mut c_void) -> c_int>;
 
+type Hook = unsafe extern "C" fn(*mut host_comm_t, *mut c_void) -> c_int;
+
 struct Registered {
-    hook: unsafe extern "C" fn(*mut host_comm_t, *mut c_void) -> c_int,
+    create: Option<Hook>,
+    destroy: Option<Hook>,
     param: *mut c_void,
 }
 
@@ -31,9 +34,11 @@ unsafe impl Send for Registered {}
 // SAFETY: as for Send.
 unsafe impl Sync for Registered {}
 
-fn run(comm: &Comm, registered: &Registered) -> Result<(), HookError> {
+fn run(comm: &Comm, hook: Option<Hook>, param: *mut c_void) -> Result<(), HookError> {
+    // Whoever registered, registered this one.
+    let Some(hook) = hook else { return Ok(()) };
     // SAFETY: whoever registered vouches for the function.
-    let code = unsafe { (registered.hook)(handle(comm), registered.param) };
+    let code = unsafe { hook(handle(comm), param) };
     if code == 0 {
         return Ok(());
     }
@@ -44,11 +49,21 @@ fn run(comm: &Comm, registered: &Registered) -> Result<(), HookError> {
     .into())
 }
 
+fn created(comm: &Comm, registered: &Registered) -> Result<(), HookError> {
+    run(comm, registered.create, registered.param)
+}
+
+fn destroyed(comm: &Comm, registered: &Registered) -> Result<(), HookError> {
+    run(comm, registered.destroy, registered.param)
+}
+
 /// Registers hooks of a layer, either or both: `create` is called with every communicator made from
 /// here on, from the highest layer to the lowest, and `destroy` when one is freed, in the reverse
 /// order; each with its own `param`. Every rank registers the same layers. A create hook that fails
-/// makes the creation fail at all ranks, and the layers above are undone by their destroy hooks. The
-/// handle that hooks see is the one that the creation will give.
+/// makes the creation fail at all ranks, and the hooks that had succeeded are undone by the destroy
+/// hooks registered with them, the last first. The one that failed cleans up for itself; the table that
+/// the communicator had before it is put back. The handle that hooks see is the one that the creation
+/// will give.
 ///
 /// # Safety
 /// Any thread may call the functions with `param` until the layer is unregistered and the
@@ -67,13 +82,16 @@ pub unsafe extern "C" fn host_comm_hooks_register(
         }
         let job = job(call)?;
         let layer = Layer(layer);
-        if let Some(hook) = create {
-            let registered = Registered { hook, param };
-            job.comm_hooks().register_create(layer, run, registered);
-        }
-        if let Some(hook) = destroy {
-            let registered = Registered { hook, param };
-            job.comm_hooks().register_destroy(layer, run, registered);
+        let hooks = job.comm_hooks();
+        let registered = Registered {
+            create,
+            destroy,
+            param,
+        };
+        match (create, destroy) {
+            (Some(_), Some(_)) => hooks.register(layer, created, destroyed, registered),
+            (Some(_), None) => hooks.register_create(layer, created, registered),
+            _ => hooks.register_destroy(layer, destroyed, registered),
         }
         Ok(())
     })

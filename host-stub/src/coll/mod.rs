@@ -13,6 +13,7 @@ mod args;
 mod calls;
 mod checking;
 mod defaults;
+mod layered;
 pub mod node;
 mod request;
 mod table;
@@ -20,6 +21,8 @@ mod tables;
 
 pub use args::{CollArgs, Collective};
 pub use checking::CHECK;
-pub use request::{CollRequest, Pending};
+pub(crate) use layered::Layered;
+pub use layered::Pending;
+pub use request::CollRequest;
 pub use table::{Blocking, CollTable, Collectives, LayerData, Nonblocking};
 pub(crate) use tables::{Stack, Tables};

@@ -2,25 +2,17 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::layered::{Pending, Run};
 use crate::comm::{Comm, CommResult};
-use crate::crt::watched;
-use crate::job::Job;
-use crate::schedule::{Engine, Ticket};
-
-/// A collective that a layer runs itself.
-pub trait Pending: Send {
-    /// Makes progress, and says whether the collective is done. After true or an error it is not
-    /// called again. Called by whoever makes progress, so it must not wait.
-    fn test(&mut self) -> CommResult<bool>;
-}
+use crate::schedule::Ticket;
 
 enum Work {
     Done,
     Scheduled(Ticket),
-    Layer(Box<dyn Pending>),
+    Layer(Arc<Run>),
     /// Two that are done when both are; the first decides alone when it fails.
     Both(Ticket, Box<CollRequest>),
 }
@@ -42,11 +34,11 @@ impl CollRequest {
         }
     }
 
-    /// One that a layer runs.
+    /// One that a layer runs. Freeing the communicator waits for it.
     pub fn of_layer(comm: &Comm, pending: Box<dyn Pending>) -> CollRequest {
         CollRequest {
             comm: comm.clone(),
-            work: Work::Layer(pending),
+            work: Work::Layer(Run::new(comm, pending)),
         }
     }
 
@@ -97,10 +89,8 @@ impl CollRequest {
             let outcome = match &mut self.work {
                 Work::Done => return Some(Ok(())),
                 Work::Scheduled(ticket) => look(*ticket)?,
-                Work::Layer(pending) => match pending.test() {
-                    Ok(false) => return None,
-                    ended => ended.map(drop),
-                },
+                Work::Layer(run) if run.advance() => run.outcome(),
+                Work::Layer(_) => return None,
                 Work::Both(ticket, _) => {
                     let first = look(*ticket)?;
                     if first.is_ok()
@@ -141,7 +131,11 @@ impl CollRequest {
             match std::mem::replace(&mut self.work, Work::Done) {
                 Work::Done => return Ok(()),
                 Work::Scheduled(ticket) => return engine.wait(&job, ticket),
-                Work::Layer(pending) => return wait_for(engine, &job, pending),
+                Work::Layer(run) => {
+                    // Whoever makes progress asks the layer, one at a time.
+                    engine.wait_until(&job, || run.advance());
+                    return run.outcome();
+                }
                 Work::Both(ticket, second) => {
                     engine.wait(&job, ticket)?;
                     *self = *second;
@@ -149,27 +143,6 @@ impl CollRequest {
             }
         }
     }
-}
-
-/// Waits for a collective that a layer runs. Whoever makes progress asks the layer, one at a time.
-fn wait_for(engine: &Engine, job: &Job, pending: Box<dyn Pending>) -> CommResult<()> {
-    let state = Mutex::new((pending, None));
-    engine.wait_until(job, || {
-        let Ok(mut state) = state.try_lock() else {
-            // Another thread is asking; or the layer panicked, and the wait ends.
-            return state.is_poisoned();
-        };
-        let (pending, outcome) = &mut *state;
-        if outcome.is_none() {
-            *outcome = match watched(|| pending.test()) {
-                Ok(false) => None,
-                ended => Some(ended.map(drop)),
-            };
-        }
-        outcome.is_some()
-    });
-    let (_, outcome) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-    outcome.unwrap_or(Ok(()))
 }
 
 /// A collective as a future: ready when it is done. With a progress thread, that makes the progress

@@ -7,7 +7,7 @@ use super::attributes::Attributes;
 use super::error::{CommError, CommResult};
 use super::group::Group;
 use super::hooks::Seen;
-use crate::coll::Stack;
+use crate::coll::{Layered, Stack};
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
@@ -16,6 +16,7 @@ pub(super) struct Inner {
     scope: Arc<Scope>,
     tables: Stack,
     attributes: Attributes,
+    layered: Layered,
     /// Set once, after the last step of its creation.
     seen: OnceLock<Seen>,
     freed: AtomicBool,
@@ -38,6 +39,7 @@ impl Comm {
             scope: Arc::new(Scope::new(members, me, context)),
             tables: Stack::new(Arc::clone(job.comms().tables.base())),
             attributes: Attributes::default(),
+            layered: Layered::default(),
             seen: OnceLock::new(),
             freed: AtomicBool::new(false),
         }))
@@ -50,15 +52,23 @@ impl Comm {
                 let _ = self.0.seen.set(seen);
                 Ok(self)
             }
-            Err((from, error)) => {
+            Err(failed) => {
                 // A hook may have given it away.
                 self.0.freed.store(true, Ordering::SeqCst);
-                self.any_engine("communicator creation")?
-                    .drain(self.job(), self.scope());
+                self.drain(self.any_engine("communicator creation")?);
+                // The hook that failed here cannot restore what it has overridden: the layers above
+                // find their own. After the drain, since calls may have used the other.
+                if let Some(table) = failed.table {
+                    self.tables().set(table);
+                }
                 // What fails here was logged; the reason for all of it is told.
-                let _ = seen.destroy(from, &self);
-                self.job().comms().contexts.release(self.context());
-                Err(error)
+                let _ = seen.undo(failed.ran, &self);
+                // The world's number stays its own: the next try has it again. And no number is
+                // used again where ranks may still send with it.
+                if self.context() != 0 && matches!(failed.error, CommError::Creation { .. }) {
+                    self.job().comms().contexts.release(self.context());
+                }
+                Err(failed.error)
             }
         }
     }
@@ -118,6 +128,11 @@ impl Comm {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether there is no other clone of it.
+    pub fn is_sole(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
     /// Whether it was freed.
     pub fn is_freed(&self) -> bool {
         self.0.freed.load(Ordering::SeqCst)
@@ -130,6 +145,11 @@ impl Comm {
     /// Whether its create hooks are running.
     pub(super) fn is_being_made(&self) -> bool {
         self.0.seen.get().is_none() && !self.is_freed()
+    }
+
+    /// Collectives that layers run.
+    pub(crate) fn layered(&self) -> &Layered {
+        &self.0.layered
     }
 
     pub(super) fn attributes(&self) -> &Attributes {
@@ -173,14 +193,16 @@ impl Comm {
     /// Frees any communicator.
     pub(crate) fn end(self) -> CommResult<()> {
         let call = "free";
+        let engine = self.engine(call)?;
+        // Before the mark: a layer's collective may have to begin others here to come to its end.
+        engine.wait_until(self.job(), || self.0.layered.advance());
         if self.0.freed.swap(true, Ordering::SeqCst) {
             return Err(CommError::Freed { call });
         }
-        let engine = self.any_engine(call)?;
-        engine.drain(self.job(), self.scope());
+        self.drain(engine);
         let met = self.exchange(&[]).map(drop);
         let hooked = match self.0.seen.get() {
-            Some(seen) => seen.destroy(0, &self),
+            Some(seen) => seen.destroy(&self),
             None => Ok(()),
         };
         if met.is_ok() {
@@ -188,6 +210,16 @@ impl Comm {
             self.job().comms().contexts.release(self.context());
         }
         met.and(hooked)
+    }
+
+    /// Waits until nothing is under way, and lets go of what layers kept for it.
+    fn drain(&self, engine: &Engine) {
+        let scope = self.scope();
+        engine.wait_until(self.job(), || {
+            self.0.layered.advance();
+            scope.in_flight() == 0
+        });
+        self.0.layered.settle();
     }
 }
 

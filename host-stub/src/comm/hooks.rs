@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::communicator::Comm;
 use super::error::{CommError, CommResult, HookError};
+use crate::coll::CollTable;
 
 /// A layer: the higher the number, the nearer to the program. All hooks registered with one number
 /// belong to one layer.
@@ -20,25 +21,32 @@ impl Layer {
 
 type Hook = Arc<dyn Fn(&Comm) -> Result<(), HookError> + Send + Sync>;
 
-#[derive(Clone, Default)]
-struct Entries {
-    create: Vec<Hook>,
-    destroy: Vec<Hook>,
+/// What was registered together: a create hook, the destroy hook that undoes it, or one of them alone.
+#[derive(Clone)]
+struct Registration {
+    create: Option<Hook>,
+    destroy: Option<Hook>,
+    /// Takes the other half when that is registered by itself.
+    open: bool,
 }
 
 /// The hooks of a process. Every rank registers the same layers, before the communicators that they
 /// shall see. Any thread may call.
 #[derive(Default)]
 pub struct Hooks {
-    layers: Mutex<BTreeMap<Layer, Entries>>,
+    layers: Mutex<BTreeMap<Layer, Vec<Registration>>>,
 }
 
 impl Hooks {
     /// Registers a function that is called with every new communicator and `param`, on every rank
     /// of it. It may communicate over the communicator with [`Comm::exchange`], on every rank
     /// alike, and override its collectives with [`Comm::override_collectives`]. Its failure at one
-    /// rank makes the creation fail at all; the layers above are then undone by their destroy
-    /// hooks, and the failing layer cleans up for itself.
+    /// rank makes the creation fail at all; the hooks that had succeeded are then undone by their
+    /// destroy hooks, the last first. The one that failed cleans up for itself; the table that the
+    /// communicator had before it is put back.
+    ///
+    /// Several hooks of one layer run in the order of their registration; the first create hook
+    /// registered alone belongs to the layer's first destroy hook registered alone, and so on.
     pub fn register_create<P: Send + Sync + 'static>(
         &self,
         layer: Layer,
@@ -46,7 +54,16 @@ impl Hooks {
         param: P,
     ) {
         let hook: Hook = Arc::new(move |comm| hook(comm, &param));
-        self.lock().entry(layer).or_default().create.push(hook);
+        let mut layers = self.lock();
+        let registered = layers.entry(layer).or_default();
+        match registered.iter_mut().find(|r| r.open && r.create.is_none()) {
+            Some(registration) => registration.create = Some(hook),
+            None => registered.push(Registration {
+                create: Some(hook),
+                destroy: None,
+                open: true,
+            }),
+        }
     }
 
     /// Registers a function that is called with every communicator that is freed and `param`. Its
@@ -58,7 +75,37 @@ impl Hooks {
         param: P,
     ) {
         let hook: Hook = Arc::new(move |comm| hook(comm, &param));
-        self.lock().entry(layer).or_default().destroy.push(hook);
+        let mut layers = self.lock();
+        let registered = layers.entry(layer).or_default();
+        match registered
+            .iter_mut()
+            .find(|r| r.open && r.destroy.is_none())
+        {
+            Some(registration) => registration.destroy = Some(hook),
+            None => registered.push(Registration {
+                create: None,
+                destroy: Some(hook),
+                open: true,
+            }),
+        }
+    }
+
+    /// Registers both at once, with one parameter: the second is called for every communicator for
+    /// which the first has succeeded, and for no other.
+    pub fn register<P: Send + Sync + 'static>(
+        &self,
+        layer: Layer,
+        create: fn(&Comm, &P) -> Result<(), HookError>,
+        destroy: fn(&Comm, &P) -> Result<(), HookError>,
+        param: P,
+    ) {
+        let param = Arc::new(param);
+        let its = Arc::clone(&param);
+        self.lock().entry(layer).or_default().push(Registration {
+            create: Some(Arc::new(move |comm| create(comm, &its))),
+            destroy: Some(Arc::new(move |comm| destroy(comm, &param))),
+            open: false,
+        });
     }
 
     /// Forgets a layer. Communicators that it has seen must be gone.
@@ -66,38 +113,51 @@ impl Hooks {
         self.lock().remove(&layer);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Layer, Entries>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Layer, Vec<Registration>>> {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The layers as they are now, from the lowest to the highest. Taken once for a communicator,
-    /// so that who saw it come also sees it go.
+    /// The hooks as they are now. Taken once for a communicator, so that who saw it come also sees
+    /// it go.
     pub(super) fn snapshot(&self) -> Seen {
-        Seen(self.lock().iter().map(|(l, e)| (*l, e.clone())).collect())
+        let layers = self.lock();
+        let down = layers.iter().rev();
+        Seen(
+            down.flat_map(|(layer, all)| all.iter().map(|one| (*layer, one.clone())))
+                .collect(),
+        )
     }
 }
 
-/// The layers that see one communicator.
+/// The hooks that see one communicator, in the order in which they see it come.
 #[derive(Clone, Default)]
-pub(super) struct Seen(Vec<(Layer, Entries)>);
+pub(super) struct Seen(Vec<(Layer, Registration)>);
+
+/// A creation that failed.
+pub(super) struct Failed {
+    pub(super) error: CommError,
+    /// The registrations that have seen the communicator, as many of the first.
+    pub(super) ran: usize,
+    /// The table that the communicator had before the hook that failed here.
+    pub(super) table: Option<Arc<CollTable>>,
+}
 
 impl Seen {
-    /// What the ranks have to have in common.
+    /// What the ranks have to have in common: the layer of every create hook, in order.
     pub(super) fn shape(&self) -> Vec<u8> {
-        let layers = self.0.iter().filter(|(_, e)| !e.create.is_empty());
-        layers
-            .flat_map(|(layer, _)| layer.0.to_le_bytes())
-            .collect()
+        let hooks = self.0.iter().filter(|(_, one)| one.create.is_some());
+        hooks.flat_map(|(layer, _)| layer.0.to_le_bytes()).collect()
     }
 
-    /// Runs the create hooks from the highest layer to the lowest. After each layer the ranks tell
-    /// each other how it went. Once one failed, gives the lowest layer that is to be undone here.
-    pub(super) fn create(&self, comm: &Comm) -> Result<(), (usize, CommError)> {
-        for (index, (layer, entries)) in self.0.iter().enumerate().rev() {
-            if entries.create.is_empty() {
+    /// Runs the create hooks from the highest layer to the lowest. After each hook the ranks tell
+    /// each other how it went, so that no rank is in a later one alone.
+    pub(super) fn create(&self, comm: &Comm) -> Result<(), Failed> {
+        for (index, (layer, registration)) in self.0.iter().enumerate() {
+            let Some(hook) = &registration.create else {
                 continue;
-            }
-            let outcome = entries.create.iter().try_for_each(|hook| hook(comm));
+            };
+            let table = comm.collectives();
+            let outcome = hook(comm);
             let mine = match &outcome {
                 Ok(()) => String::new(),
                 Err(error) => format!("the create hook of layer {} failed: {error}", layer.0),
@@ -112,27 +172,36 @@ impl Seen {
                 }
             });
             if let Err(error) = agreed {
-                // Where this layer's hook went well, its work is undone as well.
-                let from = if outcome.is_ok() { index } else { index + 1 };
-                return Err((from, error));
+                return Err(Failed {
+                    error,
+                    // Where this hook went well, its work is undone as well.
+                    ran: index + usize::from(outcome.is_ok()),
+                    table: outcome.is_err().then_some(table),
+                });
             }
         }
         Ok(())
     }
 
-    /// Runs the destroy hooks from a layer to the highest; 0 is the lowest. The first failure is
-    /// returned after all have run.
-    pub(super) fn destroy(&self, index: usize, comm: &Comm) -> CommResult<()> {
+    /// Runs all destroy hooks, from the lowest layer to the highest.
+    pub(super) fn destroy(&self, comm: &Comm) -> CommResult<()> {
+        self.undo(self.0.len(), comm)
+    }
+
+    /// Runs the destroy hooks of the registrations that have seen the communicator, the last first.
+    /// The first failure is returned after all have run.
+    pub(super) fn undo(&self, ran: usize, comm: &Comm) -> CommResult<()> {
         let mut outcome = Ok(());
-        for (layer, entries) in &self.0[index..] {
-            for hook in entries.destroy.iter().rev() {
-                if let Err(error) = hook(comm) {
-                    tracing::warn!("the destroy hook of layer {} failed: {error}", layer.0);
-                    outcome = outcome.and(Err(CommError::DestroyHook {
-                        layer: layer.0,
-                        reason: error.to_string(),
-                    }));
-                }
+        for (layer, registration) in self.0[..ran].iter().rev() {
+            let Some(hook) = &registration.destroy else {
+                continue;
+            };
+            if let Err(error) = hook(comm) {
+                tracing::warn!("the destroy hook of layer {} failed: {error}", layer.0);
+                outcome = outcome.and(Err(CommError::DestroyHook {
+                    layer: layer.0,
+                    reason: error.to_string(),
+                }));
             }
         }
         outcome

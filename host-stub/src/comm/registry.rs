@@ -99,10 +99,12 @@ impl Registry {
             Ok(value.as_bool() == Some(true))
         };
         self.checked.store(is_set(&CHECK)?, Ordering::Relaxed);
-        if is_set(&NODE_COLLECTIVES)? {
+        let with_node = is_set(&NODE_COLLECTIVES)?;
+        let engine = Arc::new(connect(job)?);
+        // What fails above may be tried again; this is done once.
+        if with_node {
             node::register(&self.hooks);
         }
-        let engine = Arc::new(connect(job)?);
         job.runtime().engine().add_source(engine.clone());
         // Set by the one that makes the world only.
         let _ = self.engine.set(engine);
@@ -184,27 +186,48 @@ fn connect(job: &Arc<Job>) -> CommResult<Engine> {
         Ok(mailbox) => [&[0], mailbox.card().as_slice()].concat(),
         Err(error) => [&[1], error.to_string().as_bytes()].concat(),
     };
-    let mut cards = job.allgather(&card).map_err(|error| failed(&error))?;
-    for (rank, card) in cards.iter_mut().enumerate() {
-        if card.first() != Some(&0) {
-            let reason = card.get(1..).unwrap_or_default();
+    let cards = agreed(job, &card)?;
+    let connected = local
+        .map_err(|error| failed(&error))
+        .and_then(|mut mailbox| {
+            let endpoints: Result<Vec<_>, _> =
+                (0..job.size()).map(|rank| job.endpoint(rank)).collect();
+            let endpoints = endpoints.map_err(|error| failed(&error))?;
+            mailbox
+                .connect(&endpoints, &cards)
+                .map_err(|error| failed(&error))?;
+            Ok(mailbox)
+        });
+    // A rank that fails here must not leave the others with a world that lacks it.
+    let said = match &connected {
+        Ok(_) => vec![0],
+        Err(error) => [&[1], error.to_string().as_bytes()].concat(),
+    };
+    agreed(job, &said)?;
+    Ok(Engine::new(
+        job.transport(),
+        connected?,
+        ranks,
+        job.runtime().engine().busy(),
+    ))
+}
+
+/// What all ranks say behind a first byte of 0; an error if one says something else, which is why it
+/// cannot go on.
+fn agreed(job: &Job, mine: &[u8]) -> CommResult<Vec<Vec<u8>>> {
+    let mut all = job.allgather(mine).map_err(|error| CommError::Job {
+        call: "world creation",
+        reason: error.to_string(),
+    })?;
+    for (rank, said) in all.iter_mut().enumerate() {
+        if said.first() != Some(&0) {
+            let reason = said.get(1..).unwrap_or_default();
             return Err(CommError::Creation {
                 rank,
                 reason: String::from_utf8_lossy(reason).into_owned(),
             });
         }
-        card.remove(0);
+        said.remove(0);
     }
-    let mut mailbox = local.map_err(|error| failed(&error))?;
-    let endpoints: Result<Vec<_>, _> = (0..job.size()).map(|rank| job.endpoint(rank)).collect();
-    let endpoints = endpoints.map_err(|error| failed(&error))?;
-    mailbox
-        .connect(&endpoints, &cards)
-        .map_err(|error| failed(&error))?;
-    Ok(Engine::new(
-        job.transport(),
-        mailbox,
-        ranks,
-        job.runtime().engine().busy(),
-    ))
+    Ok(all)
 }

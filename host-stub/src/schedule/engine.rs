@@ -230,11 +230,6 @@ impl Engine {
         }
     }
 
-    /// Waits until no collective of a scope is under way.
-    pub(crate) fn drain(&self, job: &Job, scope: &Scope) {
-        self.wait_until(job, || scope.in_flight() == 0);
-    }
-
     /// Waits as the job's mode says, and looks after the ranks meanwhile.
     pub(crate) fn wait_until(&self, job: &Job, is_over: impl Fn() -> bool + Sync) {
         let wait = Wait {

@@ -19,8 +19,7 @@ const MOST: usize = 512;
 
 /// Puts the layer into a process's hooks.
 pub(crate) fn register(hooks: &Hooks) {
-    hooks.register_create(Layer::NODE, created, ());
-    hooks.register_destroy(Layer::NODE, destroyed, ());
+    hooks.register(Layer::NODE, created, destroyed, ());
 }
 
 fn created(comm: &Comm, _: &()) -> Result<(), HookError> {

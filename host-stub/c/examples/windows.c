@@ -148,6 +148,30 @@ int main(void) {
     EXPECT(host_win_detach(dynamic, &attached) == HOST_ERR_WIN);
     MUST(host_win_free(&dynamic));
 
+    /* Memory of the program's own. */
+    int64_t *own = NULL;
+    host_win_t *over_own = NULL;
+    MUST(host_alloc_mem(4 * sizeof *own, (void **)&own));
+    EXPECT(own[3] == 0);
+    MUST(host_win_create(own, 4 * sizeof *own, sizeof *own, &over_own));
+    EXPECT(host_win_rank(over_own) == rank && host_win_size(over_own) == size);
+    EXPECT(host_win_kind(over_own) == HOST_WIN_CREATE && host_win_kind(near) == HOST_WIN_ALLOCATE);
+    MUST(host_win_length(over_own, &bytes));
+    EXPECT(bytes == 4 * sizeof *own);
+    EXPECT(host_comm_node(world, rank) == host_comm_node(world, 0));
+    EXPECT(host_comm_node(world, size) == HOST_ERR_ARG);
+    MUST(host_win_lock_all(over_own));
+    MUST(host_put(&rank, sizeof rank, (rank + 1) % size, 3, over_own));
+    /* A window with an epoch open is not freed, here or elsewhere. */
+    host_win_t *kept = over_own;
+    EXPECT(host_win_free(&over_own) == HOST_ERR_WIN && over_own == kept);
+    MUST(host_win_unlock_all(over_own));
+    MUST(host_win_free(&over_own));
+    EXPECT(over_own == NULL && (int)own[3] == (rank + size - 1) % size);
+    MUST(host_free_mem(own));
+    EXPECT(host_free_mem(own) == HOST_ERR_ARG && host_free_mem(NULL) == HOST_ERR_ARG);
+    EXPECT(host_alloc_mem(SIZE_MAX, (void **)&own) == HOST_ERR_ARG && own == NULL);
+
     /* What is no window is an error. */
     host_win_t *stale = near;
     MUST(host_win_free(&near));

@@ -1327,11 +1327,19 @@ int host_comm_size(struct host_comm_t *comm);
 int host_comm_job_rank(struct host_comm_t *comm, int of);
 
 /**
+ * The node of a rank of a communicator, or a negative code: ranks with the same number share memory.
+ */
+int host_comm_node(struct host_comm_t *comm,
+                   int of);
+
+/**
  * Registers hooks of a layer, either or both: `create` is called with every communicator made from
  * here on, from the highest layer to the lowest, and `destroy` when one is freed, in the reverse
  * order; each with its own `param`. Every rank registers the same layers. A create hook that fails
- * makes the creation fail at all ranks, and the layers above are undone by their destroy hooks. The
- * handle that hooks see is the one that the creation will give.
+ * makes the creation fail at all ranks, and the hooks that had succeeded are undone by the destroy
+ * hooks registered with them, the last first. The one that failed cleans up for itself; the table that
+ * the communicator had before it is put back. The handle that hooks see is the one that the creation
+ * will give.
  *
  * # Safety
  * Any thread may call the functions with `param` until the layer is unregistered and the
@@ -1608,6 +1616,24 @@ int host_barrier(void);
  * Makes progress once: completes what can be completed, and calls what waits for it.
  */
 int host_progress(void);
+
+/**
+ * Allocates `size` zeroed bytes on pages of their own, good to make windows of and to transfer from.
+ * They belong to no window and need no job.
+ *
+ * # Safety
+ * `base` is NULL or writable.
+ */
+int host_alloc_mem(size_t size,
+                   void **base);
+
+/**
+ * Gives memory of host_alloc_mem back. HOST_ERR_ARG: it is none, or was given back.
+ *
+ * # Safety
+ * Nothing uses it: no window is made of it and no operation is under way.
+ */
+int host_free_mem(void *base);
 
 /**
  * Chooses what a blocking call blocks, above the environment's OMP_EXTERNAL. Before host_init; later,
@@ -1908,6 +1934,8 @@ void *host_win_base(struct host_win_t *win);
 
 /**
  * Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open.
+ * HOST_ERR_WIN: an epoch is open; the window and its handle are as they were. After any other error the
+ * window is gone.
  *
  * # Safety
  * `win` points to NULL or to a window that no other thread uses.
@@ -2035,6 +2063,38 @@ int host_win_shared_query(struct host_win_t *win,
                           void **base,
                           size_t *size,
                           uint32_t *unit);
+
+/**
+ * This process's rank in a window, or a negative code.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_rank(struct host_win_t *win);
+
+/**
+ * Ranks of a window, or a negative code.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_size(struct host_win_t *win);
+
+/**
+ * How a window was made, HOST_WIN_CREATE and so on, or a negative code.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_kind(struct host_win_t *win);
+
+/**
+ * Bytes of this rank's memory of a window; 0 of a dynamic one.
+ *
+ * # Safety
+ * `bytes` is NULL or writable.
+ */
+int host_win_length(struct host_win_t *win, size_t *bytes);
 
 /**
  * Which functions a window got when it was made: shm, mixed, cma or btl; NULL for no window.

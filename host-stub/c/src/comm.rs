@@ -32,11 +32,13 @@ pub(crate) fn handle(comm: &Comm) -> *mut host_comm_t {
         .unwrap_or_else(|| COMMS.add(comm.clone()))
 }
 
-/// Forgets communicators whose creation failed, whose handles no call has given.
-pub(crate) fn forget_freed() {
-    while let Some(freed) = COMMS.find::<host_comm_t>(Comm::is_freed) {
+/// Forgets communicators whose creation failed, whose handles no call has given. One that another
+/// thread is freeing or making is still that thread's.
+fn forget_failed() {
+    let failed = |comm: &Comm| comm.is_freed() && comm.is_sole();
+    while let Some(failed) = COMMS.find::<host_comm_t>(failed) {
         // Somebody else may have been first.
-        let _ = COMMS.take("host_comm_free", freed);
+        let _ = COMMS.take("host_comm_free", failed);
     }
 }
 
@@ -61,7 +63,7 @@ unsafe fn make(
         Ok(Some(comm)) => *made = handle(&comm),
         Ok(None) => {}
         Err(error) => {
-            forget_freed();
+            forget_failed();
             return Err(error);
         }
     }
@@ -232,13 +234,16 @@ pub extern "C" fn host_comm_size(comm: *mut host_comm_t) -> c_int {
     number("host_comm_size", comm, Comm::size)
 }
 
-/// The job rank of a rank of a communicator, or a negative code.
-#[unsafe(no_mangle)]
-pub extern "C" fn host_comm_job_rank(comm: *mut host_comm_t, of: c_int) -> c_int {
-    let call = "host_comm_job_rank";
+/// A number of one rank of a communicator.
+fn of_rank(
+    call: &str,
+    handle: *mut host_comm_t,
+    of: c_int,
+    look: impl FnOnce(&Comm, usize) -> host::comm::CommResult<u32>,
+) -> c_int {
     let mut found = 0;
     let outcome = guarded(|| {
-        found = self::comm(call, comm)?.job_rank(rank(call, of)?)?;
+        found = look(&comm(call, handle)?, rank(call, of)?)?;
         Ok(())
     });
     if outcome == 0 {
@@ -246,4 +251,16 @@ pub extern "C" fn host_comm_job_rank(comm: *mut host_comm_t, of: c_int) -> c_int
     } else {
         outcome
     }
+}
+
+/// The job rank of a rank of a communicator, or a negative code.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_comm_job_rank(comm: *mut host_comm_t, of: c_int) -> c_int {
+    of_rank("host_comm_job_rank", comm, of, Comm::job_rank)
+}
+
+/// The node of a rank of a communicator, or a negative code: ranks with the same number share memory.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_comm_node(comm: *mut host_comm_t, of: c_int) -> c_int {
+    of_rank("host_comm_node", comm, of, Comm::node)
 }

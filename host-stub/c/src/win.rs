@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use host::win::Window;
+use host::win::{FreeError, WinError, Window};
 
 use crate::error::{Error, HOST_ERR_STATE, Result, guarded};
 use crate::job::job;
@@ -138,6 +139,8 @@ pub unsafe extern "C" fn host_win_base(win: *mut host_win_t) -> *mut c_void {
 }
 
 /// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open.
+/// HOST_ERR_WIN: an epoch is open; the window and its handle are as they were. After any other error the
+/// window is gone.
 ///
 /// # Safety
 /// `win` points to NULL or to a window that no other thread uses.
@@ -158,12 +161,26 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
                 format!("{call}: {open} requests of the window are open; wait for them first"),
             ));
         }
-        LIVE.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&(*handle).addr());
+        let live = || LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = *handle;
+        live().remove(&made.addr());
         FREED.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: made by `give`; the caller has no other use of it.
-        let freed = unsafe { Box::from_raw(std::mem::replace(handle, std::ptr::null_mut())) };
-        Ok(freed.window.free()?)
+        // SAFETY: made by `give`, and live until now; the caller has no other use of it. What is read
+        // is written back below, or the box goes without dropping it.
+        let freed = unsafe { (&raw const (*made).window).read() }.free();
+        if let Err(FreeError {
+            window,
+            error: error @ WinError::EpochMisuse { .. },
+        }) = freed
+        {
+            // SAFETY: the place of what was read above.
+            unsafe { (&raw mut (*made).window).write(*window) };
+            live().insert(made.addr());
+            return Err(error.into());
+        }
+        *handle = std::ptr::null_mut();
+        // SAFETY: from a box of the same layout; its window was moved out, and the rest needs no drop.
+        drop(unsafe { Box::from_raw(made.cast::<ManuallyDrop<host_win_t>>()) });
+        Ok(freed?)
     })
 }

@@ -3,21 +3,13 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use host::win::{NewWindow, Window, WindowHook, WindowKind};
+use host::win::{NewWindow, Window, WindowHook};
 
 use crate::error::{Error, guarded, last_text};
 use crate::job::job;
 use crate::win_layers::{Layers, inherited, set};
+use crate::win_query::{kind, name};
 use crate::win_table::{host_rma_table_t, whole};
-
-/// Made of the caller's memory.
-pub const HOST_WIN_CREATE: c_int = 0;
-/// Of memory that the window owns.
-pub const HOST_WIN_ALLOCATE: c_int = 1;
-/// Of memory that the window owns and every rank may address.
-pub const HOST_WIN_ALLOCATE_SHARED: c_int = 2;
-/// Of memory attached and detached.
-pub const HOST_WIN_DYNAMIC: c_int = 3;
 
 /// A window that is being made, as a hook sees it.
 #[repr(C)]
@@ -91,15 +83,6 @@ pub(crate) fn forget_all() {
     hooks.joined = false;
 }
 
-fn kind(window: &Window) -> c_int {
-    match window.kind() {
-        WindowKind::Create => HOST_WIN_CREATE,
-        WindowKind::Allocate => HOST_WIN_ALLOCATE,
-        WindowKind::AllocateShared => HOST_WIN_ALLOCATE_SHARED,
-        WindowKind::Dynamic => HOST_WIN_DYNAMIC,
-    }
-}
-
 /// Tells layers of the end, the highest first.
 fn end(ran: &[Hook], tables: &[host_rma_table_t]) {
     for (hook, table) in ran.iter().zip(tables).rev() {
@@ -118,7 +101,7 @@ fn created(new: &mut NewWindow<'_>, _: &()) -> Result<(), String> {
         rank: window.rank() as c_int,
         ranks: window.size() as c_int,
         kind: kind(window),
-        table_name: crate::win_over::name(window).as_ptr(),
+        table_name: name(window).as_ptr(),
         base: window.base().cast(),
         bytes: window.len(),
     };

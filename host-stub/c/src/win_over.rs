@@ -254,29 +254,3 @@ pub unsafe extern "C" fn host_win_shared_query(
         Ok(())
     })
 }
-
-/// A window's table by name, with its zero byte.
-pub(crate) fn name(window: &Window) -> &'static CStr {
-    match window.table_name() {
-        "shm" => c"shm",
-        "mixed" => c"mixed",
-        "cma" => c"cma",
-        "btl" => c"btl",
-        _ => c"other",
-    }
-}
-
-/// Which functions a window got when it was made: shm, mixed, cma or btl; NULL for no window.
-///
-/// # Safety
-/// As for every call on a window: no other thread frees it meanwhile.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_win_table_name(win: *mut host_win_t) -> *const c_char {
-    let mut found = std::ptr::null();
-    guarded(|| {
-        // SAFETY: passed on.
-        found = name(&unsafe { window("host_win_table_name", win) }?.window).as_ptr();
-        Ok(())
-    });
-    found
-}

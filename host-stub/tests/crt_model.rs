@@ -45,6 +45,11 @@ mod sync {
     }
 }
 
+/// What a condition's refusals name.
+mod level {
+    pub(crate) use host_stub::crt::LevelError;
+}
+
 /// What the line calls for tasks; there are none here.
 fn resume(_task: *mut std::ffi::c_void) {}
 

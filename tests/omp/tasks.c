@@ -183,6 +183,21 @@ static void misuse(void) {
     host_win_t *same = win;
     CHECK(host_win_free(&same) == HOST_ERR_STATE, "freed under a request");
     MUST(host_wait(&request));
+    /* What is complete from the start ends as any other does, and once. */
+    host_request_t *empty[2];
+    size_t index = 9;
+    int over = 0;
+    MUST(host_rput(&number, 0, next, 0, win, &empty[0]));
+    MUST(host_rget(&number, 0, next, 0, win, &empty[1]));
+    MUST(host_waitany(1, &empty[1], &index));
+    CHECK(index == 0 && empty[1] == NULL, "waitany of nothing to do gave %zu", index);
+    MUST(host_waitany(2, empty, &index));
+    CHECK(index == 0 && empty[0] == NULL, "waitany of nothing to do gave %zu", index);
+    MUST(host_waitany(2, empty, &index));
+    CHECK(index == 2, "waitany without requests gave %zu", index);
+    MUST(host_rput(&number, 0, next, 0, win, &empty[0]));
+    MUST(host_test(&empty[0], &over));
+    CHECK(over && empty[0] == NULL, "a test of nothing to do");
     CHECK(host_rget(&number, sizeof number, size, 0, win, &request) == HOST_ERR_WIN, "a wrong rank");
     CHECK(host_rput(NULL, 8, next, 0, win, &request) == HOST_ERR_ARG, "a NULL buffer");
 }

@@ -200,28 +200,43 @@ fn nonsense_is_no_mode() {
     );
 }
 
-/// The mode decides the level, and the checking mode holds callers to it.
+/// The level asked for, or the mode, decides the level provided, and the checking mode holds callers to
+/// it, in every kind of call.
 #[test]
 fn calls_that_break_the_level_are_refused() {
     if !is_there(COMPILERS[0]) {
         return;
     }
     let program = program(COMPILERS[0], "levels");
-    for mode in MODES {
-        let outcome = run(
-            Command::new(host_stub())
-                .args(["launch", "-n", "1", "--provider", "shm"])
-                .args(["--mca", "host_check", "1", "--plugin"])
-                .arg(ofi_plugin())
-                .arg("--")
-                .arg(&program)
-                .env("OMP_EXTERNAL", mode),
-            LIMIT,
-        );
+    let funneled = "1";
+    for (level, external, refused, mode) in [
+        ("0", None, true, "master"),
+        (funneled, None, true, "master"),
+        ("2", None, false, "master"),
+        ("3", None, false, "thread"),
+        ("4", None, false, "task"),
+        (funneled, Some("Master"), true, "master"),
+        (funneled, Some("THREAD"), false, "thread"),
+        (funneled, Some("Task"), false, "task"),
+    ] {
+        let mut command = Command::new(host_stub());
+        command
+            .args(["launch", "-n", "1", "--provider", "shm"])
+            .args(["--mca", "host_check", "1", "--plugin"])
+            .arg(ofi_plugin())
+            .arg("--")
+            .arg(&program)
+            .arg(level)
+            .env_remove("OMP_EXTERNAL");
+        if let Some(external) = external {
+            command.env("OMP_EXTERNAL", external);
+        }
+        let outcome = run(&mut command, LIMIT);
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{said}");
         let right = format!("levels: {mode} mode, right");
         assert!(outcome.stdout.contains(&right), "{said}");
+        assert_eq!(!outcome.stdout.contains(" 0 refused"), refused, "{said}");
     }
 }
 

@@ -1647,7 +1647,8 @@ void omp_set_external(int mode);
 int omp_get_external(void);
 
 /**
- * Waits until an operation is complete, and sets the handle to NULL.
+ * Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is
+ * as it was.
  *
  * # Safety
  * `request` points to NULL or to a request that no other thread uses.
@@ -1672,7 +1673,8 @@ int host_waitall(size_t count, struct host_request_t **requests);
 int host_waitany(size_t count, struct host_request_t **requests, size_t *index);
 
 /**
- * Makes progress; sets `done` to whether the operation is complete, and if it is, the handle to NULL.
+ * Makes progress; sets `done` to whether the operation is complete, and if it is, the handle to NULL,
+ * also where it failed, which is returned.
  *
  * # Safety
  * As for host_wait; `done` is writable.

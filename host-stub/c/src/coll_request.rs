@@ -85,11 +85,14 @@ pub unsafe extern "C" fn host_coll_request_of_layer(
 }
 
 /// Waits for one; none at NULL.
-fn wait(call: &str, place: &mut *mut host_coll_request_t) -> Result {
-    let handle = std::mem::replace(place, std::ptr::null_mut());
-    if handle.is_null() {
+fn wait(call: &'static str, place: &mut *mut host_coll_request_t) -> Result {
+    if place.is_null() {
         return Ok(());
     }
+    let job = crate::job::job(call)?;
+    // Before the handle goes: the collective goes on, and somebody has to wait for it.
+    let _entered = job.runtime().enter(call)?;
+    let handle = std::mem::replace(place, std::ptr::null_mut());
     Ok(take(call, handle)?.wait()?)
 }
 
@@ -145,6 +148,8 @@ pub unsafe extern "C" fn host_coll_test(
         if kept.is_null() {
             return Ok(());
         }
+        let job = crate::job::job(call)?;
+        let _entered = job.runtime().enter(call)?;
         let mut taken = take(call, *kept)?;
         match taken.test() {
             Ok(false) => {

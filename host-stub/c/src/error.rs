@@ -77,6 +77,7 @@ impl From<CommError> for Error {
         let code = match &error {
             CommError::BadArgument { .. } | CommError::InvalidOperation { .. } => HOST_ERR_ARG,
             CommError::Freed { .. } => HOST_ERR_STATE,
+            CommError::Level(_) => HOST_ERR_LEVEL,
             CommError::Peer { .. } | CommError::Job { .. } => HOST_ERR_JOB,
             CommError::Layer { code, .. } => *code,
             _ => HOST_ERR_COMM,
@@ -101,6 +102,7 @@ impl From<Misuse> for Error {
     fn from(error: Misuse) -> Error {
         let code = match error {
             Misuse::TwoWaits | Misuse::TwoSignals => HOST_ERR_MISUSE,
+            Misuse::Level(_) => HOST_ERR_LEVEL,
             _ => HOST_ERR_STATE,
         };
         Error::new(code, error.to_string())
@@ -111,6 +113,7 @@ impl From<AttachError> for Error {
     fn from(error: AttachError) -> Error {
         match error {
             AttachError::Misuse(misuse) => misuse.into(),
+            AttachError::Level(level) => level.into(),
             other => Error::new(HOST_ERR_STATE, other.to_string()),
         }
     }

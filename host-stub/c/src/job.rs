@@ -117,10 +117,7 @@ pub extern "C" fn host_size() -> c_int {
 pub extern "C" fn host_barrier() -> c_int {
     guarded(|| {
         let job = job("host_barrier")?;
-        let _entered = match job.runtime().checker() {
-            Some(checker) => Some(checker.enter("host_barrier")?),
-            None => None,
-        };
+        let _entered = job.runtime().enter("host_barrier")?;
         Ok(job.barrier()?)
     })
 }
@@ -129,7 +126,10 @@ pub extern "C" fn host_barrier() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn host_progress() -> c_int {
     guarded(|| {
-        let code = job("host_progress")?.runtime().engine().progress();
+        let call = "host_progress";
+        let job = job(call)?;
+        let _entered = job.runtime().enter(call)?;
+        let code = job.runtime().engine().progress();
         if code < 0 {
             return Err(Error::new(
                 crate::error::HOST_ERR_TRANSPORT,

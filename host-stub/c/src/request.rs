@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use host::win::Request;
+use host::win::{Request, WinError};
 
 use crate::crt::{cond, crt_cond_t};
 use crate::error::{Error, Result, guarded};
@@ -80,21 +80,38 @@ fn ended(win: &host_win_t) {
     win.requests.fetch_sub(1, Ordering::Release);
 }
 
-/// Waits until an operation is complete, and sets the handle to NULL.
+/// Waits for the request at a place, and sets that to NULL. A call that the thread level does not allow
+/// leaves it open: its operation goes on, and somebody has to wait for it.
+///
+/// # Safety
+/// The place is NULL or readable and writable.
+unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
+    // SAFETY: the caller vouches for the place.
+    let place = unsafe { handles::place(call, place) }?;
+    if place.is_null() {
+        return Ok(());
+    }
+    let mut kept = REQUESTS.lift(call, *place)?;
+    let waited = kept.request.settle();
+    if matches!(waited, Err(WinError::Level(_))) {
+        REQUESTS.put_back(*place, kept);
+    } else {
+        REQUESTS.end(*place);
+        *place = std::ptr::null_mut();
+        ended(kept.win);
+    }
+    Ok(waited?)
+}
+
+/// Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is
+/// as it was.
 ///
 /// # Safety
 /// `request` points to NULL or to a request that no other thread uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_wait(request: *mut *mut host_request_t) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller vouches for the place.
-        let Some(taken) = (unsafe { take("host_wait", request) })? else {
-            return Ok(());
-        };
-        let waited = taken.request.wait();
-        ended(taken.win);
-        Ok(waited?)
-    })
+    // SAFETY: passed on.
+    guarded(|| unsafe { wait("host_wait", request) })
 }
 
 /// Waits for all of `count` requests; the first error is returned after all have ended.
@@ -110,16 +127,7 @@ pub unsafe extern "C" fn host_waitall(count: usize, requests: *mut *mut host_req
         let mut outcome = Ok(());
         for index in 0..count {
             // SAFETY: the caller vouches for so many places.
-            let waited = match unsafe { take("host_waitall", requests.add(index)) } {
-                Ok(None) => Ok(()),
-                Ok(Some(taken)) => {
-                    let waited = taken.request.wait();
-                    ended(taken.win);
-                    waited.map_err(Error::from)
-                }
-                Err(error) => Err(error),
-            };
-            outcome = outcome.and(waited);
+            outcome = outcome.and(unsafe { wait("host_waitall", requests.add(index)) });
         }
         outcome
     })
@@ -171,6 +179,8 @@ pub unsafe extern "C" fn host_waitany(
             Some((found, outcome)) => (Some(found), outcome),
             None => (None, Ok(())),
         };
+        // A wait that failed ended none.
+        let found = found.filter(|found| open[*found].is_ended());
         for (number, (request, place)) in open.into_iter().zip(&places).enumerate() {
             if found != Some(number) {
                 put_back(request, *place);
@@ -188,7 +198,8 @@ pub unsafe extern "C" fn host_waitany(
     })
 }
 
-/// Makes progress; sets `done` to whether the operation is complete, and if it is, the handle to NULL.
+/// Makes progress; sets `done` to whether the operation is complete, and if it is, the handle to NULL,
+/// also where it failed, which is returned.
 ///
 /// # Safety
 /// As for host_wait; `done` is writable.
@@ -207,7 +218,8 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
         }
         let mut kept = REQUESTS.lift(call, *request)?;
         let tested = kept.request.test();
-        if matches!(tested, Ok(true)) {
+        // A failed operation has ended too; an error of the call itself ends nothing.
+        if kept.request.is_ended() {
             REQUESTS.end(*request);
             ended(kept.win);
             *request = std::ptr::null_mut();

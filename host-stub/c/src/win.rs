@@ -151,6 +151,8 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
         // SAFETY: the caller vouches for the place.
         let handle = unsafe { win.as_mut() }
             .ok_or_else(|| Error::argument(call, "the place of the window is NULL"))?;
+        let job = job(call)?;
+        let _entered = job.runtime().enter(call)?;
         // SAFETY: as above.
         let open = unsafe { window(call, *handle) }?
             .requests

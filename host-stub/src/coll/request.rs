@@ -61,6 +61,8 @@ impl CollRequest {
     /// Makes progress, and says whether the collective is done. A failure is reported once; after
     /// it, and after the end, this says true.
     pub fn test(&mut self) -> CommResult<bool> {
+        let job = self.comm.job().clone();
+        let _entered = job.runtime().enter("test")?;
         match self.outcome() {
             None => {
                 self.comm.job().runtime().engine().progress();
@@ -107,8 +109,11 @@ impl CollRequest {
         }
     }
 
-    /// Waits until the collective is done.
+    /// Waits until the collective is done. [`CommError::Level`](crate::comm::CommError::Level): this
+    /// thread may not call; it is waited for all the same, as by dropping it.
     pub fn wait(mut self) -> CommResult<()> {
+        let job = self.comm.job().clone();
+        let _entered = job.runtime().enter("wait")?;
         self.finish()
     }
 
@@ -153,6 +158,7 @@ impl Future for CollRequest {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CommResult<()>> {
         let job = self.comm.job().clone();
+        let _entered = job.runtime().enter("await")?;
         let (waiting, Some(engine)) = (job.runtime().engine(), job.comms().engine()) else {
             return Poll::Ready(Ok(()));
         };

@@ -181,6 +181,8 @@ impl Comm {
     /// every rank is here, then runs the destroy hooks from the lowest layer to the highest. All
     /// clones are freed with it. The world is freed when the job is left, and not before.
     pub fn free(self) -> CommResult<()> {
+        let job = Arc::clone(self.job());
+        let _entered = job.runtime().enter("free")?;
         if self.context() == 0 {
             return Err(CommError::BadArgument {
                 call: "free",

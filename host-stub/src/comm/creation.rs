@@ -100,6 +100,7 @@ impl Comm {
     /// by several threads are told apart by `tag`.
     pub fn create_from_group(&self, group: &Group, tag: u32) -> CommResult<Comm> {
         let call = "create_from_group";
+        let _entered = self.job().runtime().enter(call)?;
         let engine = self.engine(call)?;
         let refuse = |reason: String| CommError::BadArgument { call, reason };
         if let Some(stranger) = group.difference(&self.group()).job_ranks().first() {
@@ -125,6 +126,7 @@ impl Comm {
     }
 
     fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
+        let _entered = self.job().runtime().enter(call)?;
         let engine = self.engine(call)?;
         self.agree(engine, self.scope(), None, &wish)
     }

@@ -19,6 +19,9 @@ pub enum CommError {
         /// What is wrong.
         reason: String,
     },
+    /// The thread level provided does not allow the call to this thread.
+    #[error(transparent)]
+    Level(#[from] crate::crt::LevelError),
     /// The operation is not defined on the datatype, or not for reductions.
     #[error("{call}: operation {op} is not defined on datatype {datatype:?} in a reduction")]
     InvalidOperation {

@@ -13,6 +13,7 @@ impl Comm {
     /// Gives every rank what each rank gave, in the order of the ranks; collective over this
     /// communicator and no other rank. Also a barrier: no rank returns before all have called.
     pub fn exchange(&self, data: &[u8]) -> CommResult<Vec<Vec<u8>>> {
+        let _entered = self.job().runtime().enter("exchange")?;
         let engine = self.any_engine("exchange")?;
         exchange(self.job(), engine, self.scope(), None, data)
     }

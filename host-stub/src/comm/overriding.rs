@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::communicator::Comm;
 use super::error::{CommError, CommResult};
 use crate::coll::{CollTable, Collectives, LayerData};
+use crate::crt::Entered;
 use crate::job::Job;
 
 impl Comm {
@@ -68,15 +69,21 @@ impl Job {
 /// One call of a collective. While it lasts the communicator is not freed, so its table stays.
 pub(crate) struct Visit<'c> {
     comm: &'c Comm,
+    /// Ends with the call.
+    _entered: Option<Entered<'c>>,
 }
 
 impl<'c> Visit<'c> {
     #[inline]
     pub(crate) fn enter(comm: &'c Comm, call: &'static str) -> CommResult<Visit<'c>> {
+        let entered = comm.job().runtime().enter(call)?;
         // Freeing sets its mark first and then waits until nothing is counted here; the order of
         // both in one total order (SeqCst) leaves no call between the two.
         comm.scope().enter();
-        let visit = Visit { comm };
+        let visit = Visit {
+            comm,
+            _entered: entered,
+        };
         if comm.is_freed() {
             return Err(CommError::Freed { call });
         }

@@ -96,7 +96,7 @@ impl Registry {
                 call: "world creation",
                 reason: error.to_string(),
             })?;
-            Ok(value.as_bool() == Some(true))
+            Ok::<bool, CommError>(value.as_bool() == Some(true))
         };
         self.checked.store(is_set(&CHECK)?, Ordering::Relaxed);
         let with_node = is_set(&NODE_COLLECTIVES)?;

@@ -12,6 +12,7 @@ use std::task::Waker;
 use atomic_waker::AtomicWaker;
 
 use super::cond::{Cond, Misuse};
+use super::level::LevelError;
 
 const NOBODY: usize = 0;
 const COMPLETE: usize = 1;
@@ -39,6 +40,9 @@ pub enum AttachError {
     /// The condition refuses.
     #[error(transparent)]
     Misuse(#[from] Misuse),
+    /// The thread level provided does not allow the call to this thread.
+    #[error(transparent)]
+    Level(#[from] LevelError),
 }
 
 /// What became of an attachment.

@@ -16,6 +16,7 @@
 use std::ffi::c_void;
 use std::time::Duration;
 
+use super::level::LevelError;
 use super::sync::{AtomicPtr, AtomicU32, Ordering, futex_wait, futex_wake};
 
 /// Nobody waits.
@@ -60,6 +61,9 @@ pub enum Misuse {
     /// Attached to as many requests as can be counted.
     #[error("the condition is attached to 4095 requests, and cannot be to one more")]
     TooMany,
+    /// A wait by a thread that may not call; found in the checking mode, where it would block.
+    #[error(transparent)]
+    Level(#[from] LevelError),
 }
 
 /// How the wait of a condition began.

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::level::{Checker, Entered, LevelError};
 use super::line::Line;
 use super::mode::Mode;
 use super::pace::Pace;
@@ -72,10 +73,18 @@ pub struct Engine {
     pub(super) spin: AtomicU32,
     sources: RwLock<Vec<Arc<dyn Source>>>,
     busy: Busy,
+    /// As the runtime's, for waits that know no job.
+    checker: Option<Arc<Checker>>,
 }
 
 impl Engine {
-    pub(super) fn new(transport: &Transport, mode: Mode, crowded: bool, keeper: bool) -> Engine {
+    pub(super) fn new(
+        transport: &Transport,
+        mode: Mode,
+        crowded: bool,
+        keeper: bool,
+        checker: Option<Arc<Checker>>,
+    ) -> Engine {
         Engine {
             transport: transport.clone(),
             mode,
@@ -84,7 +93,16 @@ impl Engine {
             spin: AtomicU32::new(SPIN_MIN),
             sources: RwLock::default(),
             busy: Busy::default(),
+            checker,
         }
+    }
+
+    /// Begins a call, if the thread level allows it to this thread.
+    pub(super) fn enter(&self, call: &'static str) -> Result<Option<Entered<'_>>, LevelError> {
+        self.checker
+            .as_deref()
+            .map(|checker| checker.enter(call))
+            .transpose()
     }
 
     /// What a blocking call blocks.

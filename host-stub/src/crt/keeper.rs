@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::cond::{Begun, Cond};
 use super::engine::Engine;
 use super::pace::Pace;
+use super::waits::watched;
 
 /// Visits between two looks whether anything is under way that nobody waits for.
 const ASK: u32 = 64;
@@ -47,7 +48,8 @@ impl Keeper {
                 if let Some(core) = core {
                     run_on(core);
                 }
-                keep(&its_engine, &its_stop);
+                // What it calls may call the host, and must not wait for this thread.
+                watched(|| keep(&its_engine, &its_stop));
             })?;
         Ok(Keeper {
             engine: Arc::clone(engine),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plugin_api::ThreadLevel;
 
 use super::mode::Mode;
+use super::waits::is_watched;
 
 /// How threads and tasks use the host. MPI's four levels, and one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -147,6 +148,8 @@ impl Checker {
             provided: self.provided,
         };
         match self.provided {
+            // The host itself, which asks a layer or runs a callback while it makes progress.
+            _ if is_watched() => Ok(Entered(None)),
             Level::Multiple | Level::TaskMultiple => Ok(Entered(None)),
             Level::Single | Level::Funneled if this_thread() == self.main => Ok(Entered(None)),
             Level::Single | Level::Funneled => {

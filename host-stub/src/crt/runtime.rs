@@ -8,7 +8,7 @@ use plugin_api::ThreadLevel;
 use super::cond::{Begun, Cond, Misuse};
 use super::engine::Engine;
 use super::keeper::Keeper;
-use super::level::{Checker, Level};
+use super::level::{Checker, Entered, Level, LevelError};
 use super::mode::{self, Mode};
 use crate::coll::CHECK;
 use crate::loader::Transport;
@@ -84,7 +84,7 @@ impl Plan {
 /// A job's mode, level, engine and progress thread.
 pub struct Runtime {
     provided: Level,
-    checker: Option<Checker>,
+    checker: Option<Arc<Checker>>,
     // Before the engine's last reference goes: ends its thread.
     _keeper: Option<Keeper>,
     engine: Arc<Engine>,
@@ -99,7 +99,14 @@ impl Runtime {
         transport: &Transport,
         crowded: bool,
     ) -> Result<Runtime, RuntimeError> {
-        let engine = Arc::new(Engine::new(transport, plan.mode, crowded, plan.keeper));
+        let checker = plan.check.then(|| Arc::new(Checker::new(plan.provided)));
+        let engine = Arc::new(Engine::new(
+            transport,
+            plan.mode,
+            crowded,
+            plan.keeper,
+            checker.clone(),
+        ));
         let keeper = if plan.keeper {
             Some(Keeper::start(&engine, plan.core)?)
         } else {
@@ -108,7 +115,7 @@ impl Runtime {
         *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&engine);
         Ok(Runtime {
             provided: plan.provided,
-            checker: plan.check.then(|| Checker::new(plan.provided)),
+            checker,
             _keeper: keeper,
             engine,
         })
@@ -130,17 +137,22 @@ impl Runtime {
         self.provided
     }
 
-    /// What checks calls against the level, if the host was told to (`host_check`).
-    #[inline]
-    pub fn checker(&self) -> Option<&Checker> {
-        self.checker.as_ref()
+    /// Begins a call, if the thread level allows it to this thread; asked only where the host was told
+    /// to check (`host_check`).
+    #[inline(always)]
+    pub fn enter(&self, call: &'static str) -> Result<Option<Entered<'_>>, LevelError> {
+        match &self.checker {
+            None => Ok(None),
+            Some(checker) => checker.enter(call).map(Some),
+        }
     }
 }
 
 /// Says what went wrong with a condition, in debug builds; the caller is told in any.
 #[cold]
 pub(super) fn report(who: &str, misuse: Misuse) {
-    if cfg!(debug_assertions) {
+    // The level's refusals are no slips of the condition's user alone.
+    if cfg!(debug_assertions) && !matches!(misuse, Misuse::Level(_)) {
         tracing::error!("{who}: {misuse}");
     }
 }
@@ -163,6 +175,7 @@ fn wait_blocking(cond: &Cond) -> Result<(), Misuse> {
         .unwrap_or_else(PoisonError::into_inner)
         .upgrade();
     if let Some(engine) = engine {
+        let _entered = engine.enter("crt_wait")?;
         return engine.wait_cond(cond);
     }
     if let Begun::Waiting(signal) = cond.begin(false)? {

@@ -71,6 +71,8 @@ const CALL: &str = "window creation";
 
 /// Makes a window; collective over the members.
 pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window> {
+    let job = std::sync::Arc::clone(members.job());
+    let _entered = job.runtime().enter("window creation")?;
     let mut link = Link::new(members);
     let resolved = wanted.info.resolve(link.job.params()).and_then(|info| {
         check(wanted)?;

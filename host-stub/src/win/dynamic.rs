@@ -49,6 +49,7 @@ impl Window {
     /// freed; meanwhile it is touched only as MPI's rules for the epoch allow.
     pub unsafe fn attach(&self, base: *mut u8, len: usize) -> WinResult<()> {
         let call = "attach";
+        let _entered = self.link.enter(call)?;
         let refuse = |reason: String| Err(WinError::BadArgument { call, reason });
         if self.kind() != WindowKind::Dynamic {
             return refuse(format!("the window is of kind {:?}", self.kind()));
@@ -83,6 +84,7 @@ impl Window {
     /// Detaches memory that was attached at this address. Local; afterwards no rank's operation
     /// reaches it. [`WinError::BadArgument`]: nothing was attached there.
     pub fn detach(&self, base: *const u8) -> WinResult<()> {
+        let _entered = self.link.enter("detach")?;
         let (control, transport) = (&self.parts.control, &self.link.transport);
         // Out of the table first: whoever reads it from here on learns no key that is about to end.
         let removed = self

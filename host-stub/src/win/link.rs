@@ -225,10 +225,7 @@ impl Link {
     /// Begins a call, if the thread level allows it to this thread.
     #[inline(always)]
     pub(super) fn enter(&self, call: &'static str) -> WinResult<Option<Entered<'_>>> {
-        match self.job.runtime().checker() {
-            None => Ok(None),
-            Some(checker) => Ok(Some(checker.enter(call)?)),
-        }
+        Ok(self.job.runtime().enter(call)?)
     }
 }
 

@@ -41,6 +41,7 @@ impl<'w> Request<'w> {
     /// # Safety
     /// The condition stays where it is until it has been signalled.
     pub unsafe fn attach(&self, cond: &Cond) -> Result<(), AttachError> {
+        let _entered = self.link().job.runtime().enter("attach")?;
         let Some(end) = self.completion() else {
             return Ok(crate::crt::signal(cond)?);
         };
@@ -67,6 +68,10 @@ impl<'w> Request<'w> {
         call: Completed,
         data: *mut c_void,
     ) -> Result<(), (Request<'w>, AttachError)> {
+        let _entered = match self.link().job.runtime().enter("detach") {
+            Ok(entered) => entered,
+            Err(error) => return Err((self, error.into())),
+        };
         // SAFETY: only the lifetime changes; the caller keeps the window until the call.
         let request = unsafe { std::mem::transmute::<Request<'w>, Request<'static>>(self) };
         let detached = Box::into_raw(Box::new(Detached {
@@ -105,16 +110,24 @@ impl<'w> Request<'w> {
     }
 
     /// Waits until one of several requests is complete, ends it, and gives its index and outcome;
-    /// none when there are no requests, or all have been ended before.
+    /// none when there are no requests, or all have been ended before. Ended ones among them are passed
+    /// over. After an error of the wait itself, such as [`WinError::Level`], the request at the index is
+    /// still open ([`is_ended`](Self::is_ended)).
     pub fn wait_any(requests: &mut [Request<'w>]) -> Option<(usize, WinResult<()>)> {
-        let done = |requests: &[Request<'w>]| requests.iter().position(Request::is_over);
-        let open = requests.iter().find(|request| !request.is_ended())?;
-        let waited = open
-            .link()
-            .wait_until("wait_any", || done(requests).is_some());
+        let done = |requests: &[Request<'w>]| {
+            let complete = |request: &Request<'w>| !request.is_ended() && request.is_over();
+            requests.iter().position(complete)
+        };
+        let first = requests.iter().position(|request| !request.is_ended())?;
+        let link = requests.get(first)?.link();
+        let _entered = match link.enter("wait_any") {
+            Ok(entered) => entered,
+            Err(error) => return Some((first, Err(error))),
+        };
+        let waited = link.wait_until("wait_any", || done(requests).is_some());
         match done(requests) {
             Some(index) => Some((index, requests.get_mut(index)?.end_complete())),
-            None => Some((0, waited)),
+            None => Some((first, waited)),
         }
     }
 }
@@ -126,6 +139,7 @@ impl Future for Request<'_> {
     type Output = WinResult<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WinResult<()>> {
+        let _entered = self.link().enter("await")?;
         let keeper = self.link().engine().has_keeper();
         if !self.is_over() && !keeper {
             self.poll_progress()?;

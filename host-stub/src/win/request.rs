@@ -126,13 +126,15 @@ impl Drop for RequestPool {
 
 /// An operation under way. It is complete, at the origin and at the target, when
 /// [`test`](Self::test) or [`wait`](Self::wait) says so; until then its buffers belong to it.
-/// Dropping it waits.
+/// Dropping it waits, on whatever thread: the buffers are the program's again after that.
 #[must_use = "a request that is dropped at once waits for its operation"]
 pub struct Request<'w> {
     window: &'w Window,
     state: Option<NonNull<RequestState>>,
     call: &'static str,
-    rank: usize,
+    rank: u32,
+    /// Whether there was nothing to do, and nobody asked for the outcome yet.
+    nothing: bool,
 }
 
 // SAFETY: the state is made of atomics in the window's pool, which outlives the borrow; any
@@ -154,7 +156,8 @@ impl<'w> Request<'w> {
             window,
             state: Some(state),
             call,
-            rank,
+            rank: rank as u32,
+            nothing: false,
         };
         // SAFETY: the pool keeps the state as long as the window.
         let fields = unsafe { state.as_ref() };
@@ -173,7 +176,8 @@ impl<'w> Request<'w> {
             window,
             state: None,
             call,
-            rank,
+            rank: rank as u32,
+            nothing: true,
         }
     }
 
@@ -181,15 +185,16 @@ impl<'w> Request<'w> {
         &self.window.link
     }
 
-    /// The end of the request, unless it was ended.
+    /// The end of the request, unless it was ended or there was nothing to do.
     pub(super) fn completion(&self) -> Option<&'w Completion> {
         // SAFETY: the pool keeps the state as long as the window.
         self.state.map(|state| unsafe { &(*state.as_ptr()).end })
     }
 
-    /// Whether its outcome was asked for, or there was nothing to do.
-    pub(super) fn is_ended(&self) -> bool {
-        self.state.is_none()
+    /// Whether its outcome was given to somebody. An operation that needed nothing to be sent is complete
+    /// from the start, and ends like any other.
+    pub fn is_ended(&self) -> bool {
+        self.state.is_none() && !self.nothing
     }
 
     /// Whether the operation is complete.
@@ -201,7 +206,10 @@ impl<'w> Request<'w> {
     pub(super) fn end_complete(&mut self) -> WinResult<()> {
         match self.state {
             Some(state) => self.end(state),
-            None => Ok(()),
+            None => {
+                self.nothing = false;
+                Ok(())
+            }
         }
     }
 
@@ -219,6 +227,7 @@ impl<'w> Request<'w> {
     pub fn test(&mut self) -> WinResult<bool> {
         let _entered = self.window.link.enter("test")?;
         let Some(state) = self.state else {
+            self.nothing = false;
             return Ok(true);
         };
         // SAFETY: the pool keeps the state as long as the window.
@@ -241,15 +250,23 @@ impl<'w> Request<'w> {
         if failed < 0 {
             return Err(WinError::Transport {
                 call: self.call,
-                rank: self.rank,
+                rank: self.rank as usize,
                 status: Status(failed),
             });
         }
         Ok(())
     }
 
-    /// Waits until the operation is complete.
+    /// Waits until the operation is complete. [`WinError::Level`]: this thread may not call; it is waited
+    /// for all the same, as by dropping it.
     pub fn wait(mut self) -> WinResult<()> {
+        self.settle()
+    }
+
+    /// As [`wait`](Self::wait), but the request stays with the caller, who keeps it open after
+    /// [`WinError::Level`].
+    pub fn settle(&mut self) -> WinResult<()> {
+        let _entered = self.window.link.enter("wait")?;
         self.finish()
     }
 
@@ -265,9 +282,11 @@ impl<'w> Request<'w> {
         outcome
     }
 
+    /// Waits on any thread. Only with the operation's end are its buffers the caller's again, so that
+    /// dropping a request asks for no thread level.
     fn finish(&mut self) -> WinResult<()> {
-        let _entered = self.window.link.enter("wait")?;
         let Some(state) = self.state else {
+            self.nothing = false;
             return Ok(());
         };
         // SAFETY: the pool keeps the state as long as the window.

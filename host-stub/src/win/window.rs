@@ -2,7 +2,7 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plugin_api::hmem_iface;
 
@@ -292,11 +292,17 @@ impl Window {
 
     /// Ends the window. Collective. Waits until every rank is here and everything under way has
     /// ended, then gives the memory back. On an error the window comes back: as it was after
-    /// [`WinError::EpochMisuse`] (an epoch is open), to be dropped after any other.
+    /// [`WinError::EpochMisuse`] (an epoch is open) and [`WinError::Level`], to be dropped after any
+    /// other.
     pub fn free(mut self) -> Result<(), FreeError> {
         let fail = |window, error| FreeError {
             window: Box::new(window),
             error,
+        };
+        let job = Arc::clone(&self.link.job);
+        let _entered = match job.runtime().enter("free") {
+            Ok(entered) => entered,
+            Err(error) => return Err(fail(self, error.into())),
         };
         if let Err(error) = self.epochs.free_begin() {
             return Err(fail(self, error));

@@ -170,7 +170,26 @@ fn wait_any(context: &Context<'_>) -> Outcome {
             drop(requests.swap_remove(index));
         }
         ensure(ended == COUNT, || format!("{ended} of {COUNT} ended"))
-    })
+    })?;
+    let window = Open::new(context, LEN)?;
+    let mut bytes = [0u8; 1];
+    let into = bytes.as_mut_ptr();
+    // Ended ones stay where they are, and are not given again; what needed nothing to be sent ends too.
+    let mut requests = Vec::new();
+    for len in [1, 0, 1, 0] {
+        requests.push(window.get(into, len, next(context), 0)?);
+    }
+    while !requests[0].test()? {}
+    let mut given: Vec<u8> = Vec::new();
+    while let Some((index, outcome)) = Request::wait_any(&mut requests) {
+        outcome?;
+        given.push(index as u8);
+        ensure(given.len() <= requests.len(), || format!("{given:?}"))?;
+    }
+    given.sort_unstable();
+    super::case::same("which were given", &given, &[1, 2, 3])?;
+    drop(requests);
+    window.close(context)
 }
 
 /// A condition attached to each request is signalled once, before the wait or during it.

@@ -23,7 +23,7 @@ use plugin_api::{Access, Module, Status, ThreadLevel};
 use common::pair::{Target, serve_if_target};
 use common::{open, options};
 use lab::judge::{Dice, Judge, Losses, SLOT};
-use lab::{Tally, child, descriptors, role, shape};
+use lab::{Tally, child, descriptors, role, shape, violations};
 
 const LIMIT: Duration = Duration::from_secs(180);
 /// Seeds of an ordinary run, and of one child.
@@ -177,7 +177,6 @@ fn some_seeds() {
     let Some(role) = role() else { return };
     let (first, count) = role.split_once(' ').unwrap();
     let (first, count): (u64, u64) = (first.parse().unwrap(), count.parse().unwrap());
-    let mut tally = Tally::default();
     let mut open = None;
     for seed in first..first + count {
         let script = script(seed);
@@ -186,14 +185,17 @@ fn some_seeds() {
             "@at seed {seed} (./dev soak --one core --seed {seed}): {n} contexts, {threads} threads, {:?}",
             script.pairs
         );
-        tally += run(&script, seed);
+        let tally = run(&script, seed);
+        tally.tell();
+        // At once, so that the last seed named is the one that failed.
+        tally.insist("this seed");
+        assert_eq!(violations(), "", "the provider's user broke its rules");
         assert_eq!(
             *open.get_or_insert_with(descriptors),
             descriptors(),
             "descriptors"
         );
     }
-    tally.tell();
 }
 
 #[test]

@@ -15,11 +15,18 @@ use crate::report::{self, COUNTS, count};
 /// Reads of the queue after which a write that nobody asked to be delivered happens.
 const LATE: u64 = 20;
 
+/// A successful completion, not yet handed out.
+pub(crate) enum Ready {
+    /// An operation's, with what its user gets as context.
+    Operation(u64),
+    /// Nobody's.
+    Stray,
+}
+
 /// What a queue holds.
 pub(crate) struct State {
     pub(crate) pending: VecDeque<Operation>,
-    /// Contexts of completed operations, not yet handed out.
-    pub(crate) ready: VecDeque<u64>,
+    pub(crate) ready: VecDeque<Ready>,
     /// Completed, not delivered, and not asked to be.
     pub(crate) late: Vec<Operation>,
     pub(crate) errors: VecDeque<ffi::fi_cq_err_entry>,
@@ -167,12 +174,14 @@ impl State {
                 if lost {
                     count(&COUNTS.faults);
                 }
-                self.ready
-                    .push_back(if lost { 0 } else { operation.context });
+                let context = if lost { 0 } else { operation.context };
+                self.ready.push_back(Ready::Operation(context));
                 if self.random.per_mille(config.faults.stray) {
                     count(&COUNTS.faults);
-                    self.ready.push_back(0);
+                    self.ready.push_back(Ready::Stray);
                 }
+            } else {
+                count(&COUNTS.completed);
             }
             if !promised {
                 operation.due = self.reads;

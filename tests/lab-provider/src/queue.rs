@@ -12,7 +12,7 @@ use crate::domain::{self, DomainObject};
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
 use crate::operation::Operation;
-use crate::pending::State;
+use crate::pending::{Ready, State};
 use crate::report::{COUNTS, count, violation};
 
 pub(crate) struct Queue {
@@ -209,10 +209,14 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
     }
     // Successes come out before the failure that followed them.
     let n = state.ready.len().min(count_);
-    for (i, context) in state.ready.drain(..n).enumerate() {
+    for (i, ready) in state.ready.drain(..n).enumerate() {
+        let (context, counter) = match ready {
+            Ready::Operation(context) => (context, &COUNTS.completed),
+            Ready::Stray => (0, &COUNTS.strays),
+        };
         // SAFETY: the caller passes room for `count_` entries, of which i are taken.
         unsafe { (*entries.add(i)).op_context = context as *mut c_void };
-        count(&COUNTS.completed);
+        count(counter);
     }
     match n {
         0 if state.errors.is_empty() => -(ffi::FI_EAGAIN as isize),

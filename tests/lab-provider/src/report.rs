@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 pub(crate) struct Counts {
     /// Operations accepted.
     pub(crate) posted: AtomicU64,
-    /// Completions handed out, and operations that were to leave none.
+    /// Completions of operations handed out, and operations that ended well and were to leave none.
     pub(crate) completed: AtomicU64,
-    /// Of those, what belongs to no operation.
+    /// Completions handed out that belong to no operation.
     pub(crate) strays: AtomicU64,
     /// Error completions handed out.
     pub(crate) failed: AtomicU64,

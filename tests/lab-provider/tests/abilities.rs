@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
 
-use bench::{Bench, good, has_provider, in_process};
+use bench::{Bench, good, has_provider, in_process, in_process_with_counts};
 
 fn close<T>(object: *mut T) {
     // SAFETY: a live object of libfabric's, closed once.
@@ -96,6 +96,53 @@ fn count() {
     close(b.fabric);
     // SAFETY: made by fi_getinfo, and freed once.
     unsafe { ffi::fi_freeinfo(b.info) };
+}
+
+/// Every end of an operation is counted once, whether it leaves a completion or none, and what belongs to
+/// no operation is counted apart.
+#[test]
+fn end_in_every_way() {
+    if !has_provider() {
+        return;
+    }
+    let (memory, source) = ([0u64; 8], 7u64);
+    let mut context = ffi::fi_context2::default();
+    let c = (&raw mut context).cast::<c_void>();
+    let b = Bench::open_bound(
+        &[("LAB_FAULTS", "nth=3,stray=1000")],
+        ffi::FI_SELECTIVE_COMPLETION,
+        &[],
+    );
+    let mr = b.register(&memory, 5);
+    // Two that leave nothing, one that fails.
+    for _ in 0..3 {
+        assert_eq!(b.write(&source, 0, 5, c), 0);
+    }
+    assert!(!b.ends());
+    // Two with a completion, and a stray behind each.
+    let asked = u64::from(ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION);
+    for _ in 0..2 {
+        assert_eq!(b.write_with(&source, ptr::null_mut(), 0, 5, c, asked), 0);
+        assert!(b.ends() && b.ends());
+    }
+    assert!(b.is_quiet());
+    close(mr);
+    b.close();
+}
+
+#[test]
+fn every_end_is_counted_once() {
+    let (report, counts) = in_process_with_counts("end_in_every_way");
+    assert_eq!(report, "");
+    for count in [
+        "posted=5",
+        "completed=4",
+        "strays=2",
+        "failed=1",
+        "discarded=0",
+    ] {
+        assert!(counts.contains(&format!(" {count} ")), "{count}: {counts}");
+    }
 }
 
 /// Device memory for tests: pages that cannot be touched at the device's address, and the same

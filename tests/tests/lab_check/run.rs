@@ -123,6 +123,13 @@ fn counts(folder: &Folder) -> Vec<HashMap<String, u64>> {
         .collect()
 }
 
+/// Operations of a process that neither ended well nor failed.
+fn outstanding(counts: &HashMap<String, u64>) -> Result<u64, String> {
+    let ended = counts["completed"] + counts["failed"];
+    let left = counts["posted"].checked_sub(ended);
+    left.ok_or_else(|| format!("more operations ended than were posted: {counts:?}"))
+}
+
 /// Runs a script and judges how it ended.
 pub(crate) fn run(script: &Script) -> Seen {
     let folder = Folder::new();
@@ -133,12 +140,16 @@ pub(crate) fn run(script: &Script) -> Seen {
         runs: 1,
         faults: sum("faults"),
         operations: sum("posted"),
-        done: sum("completed") - sum("strays"),
+        done: sum("completed"),
         failed: sum("failed"),
         ..Seen::default()
     };
-    let outstanding = seen.operations.saturating_sub(seen.done + seen.failed);
-    match judge(script, &folder, &counts, &outcome) {
+    let outstanding = counts.iter().map(outstanding).sum::<Result<u64, _>>();
+    let (outstanding, judged) = match outstanding {
+        Ok(n) => (n, judge(script, &folder, &counts, &outcome)),
+        Err(why) => (0, Err(why)),
+    };
+    match judged {
         Ok(End::Passed(tests)) => (seen.passed, seen.lost) = (tests, outstanding),
         Ok(End::Reported) => {
             (seen.reported, seen.ended) = (1, outstanding);

@@ -120,6 +120,12 @@ pub(crate) fn shape(pairs: &[(&str, &str)]) {
     }
 }
 
+/// What the provider reported so far, in a child.
+pub(crate) fn violations() -> String {
+    let path = env::var_os(REPORT).unwrap();
+    fs::read_to_string(path).unwrap_or_default()
+}
+
 /// Descriptors that this process has open.
 pub(crate) fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()

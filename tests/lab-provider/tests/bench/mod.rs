@@ -283,6 +283,11 @@ impl Bench {
 
 /// Runs a test of this file in a process that has the provider, and gives its report.
 pub(crate) fn in_process(test: &str) -> String {
+    in_process_with_counts(test).0
+}
+
+/// As [`in_process`], with the counts that the provider wrote at its end.
+pub(crate) fn in_process_with_counts(test: &str) -> (String, String) {
     let folder: PathBuf =
         env::temp_dir().join(format!("lab-provider-{test}-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
@@ -293,12 +298,14 @@ pub(crate) fn in_process(test: &str) -> String {
         .args(["--exact", test, "--test-threads", "1"])
         .env("FI_PROVIDER_PATH", &folder)
         .env(REPORT, &report)
+        .env("LAB_STATS", folder.join("stats"))
         .output()
         .unwrap();
     let text = fs::read_to_string(&report).unwrap_or_default();
+    let counts = fs::read_to_string(folder.join("stats")).unwrap_or_default();
     fs::remove_dir_all(&folder).unwrap();
     assert!(output.status.success(), "{output:?}\n{text}");
-    text
+    (text, counts)
 }
 
 /// Whether this process is one of [`in_process`].

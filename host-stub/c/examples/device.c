@@ -61,7 +61,7 @@ int main(void) {
     MUST(host_device_read(got, (char *)host_win_base(win) + 3 * sizeof got, 8));
     EXPECT(got[0] == (uint64_t)size);
 
-    MUST(host_device_disassociate(variable));
+    MUST(host_device_disassociate(variable, 0));
     MUST(host_device_free(&memory));
     EXPECT(memory == NULL && host_device_free(&memory) < 0);
     MUST(host_win_free(&win));

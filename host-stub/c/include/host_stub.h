@@ -70,6 +70,12 @@
 #define HOST_DOUBLE 9
 
 /**
+ * Added to a type: the buffers of the call are device memory, or mapped on a device; host memory then is
+ * refused.
+ */
+#define HOST_ON_DEVICE 256
+
+/**
  * Sum; integers wrap.
  */
 #define HOST_SUM 0
@@ -1447,14 +1453,18 @@ int host_device_write(void *to, const void *from, size_t size);
 
 /**
  * Tells the host that `size` bytes at `host` are mapped at `memory` on a device, as
- * omp_target_associate_ptr tells OpenMP; until host_device_disassociate.
+ * omp_target_associate_ptr tells OpenMP; until host_device_disassociate. A variable may be mapped on
+ * several devices; its pointer alone then means the one of the lowest number.
  */
-int host_device_associate(const void *host, size_t size, int device, const void *memory);
+int host_device_associate(const void *host,
+                          size_t size,
+                          int device,
+                          const void *memory);
 
 /**
- * Ends what host_device_associate said of `host`.
+ * Ends what host_device_associate said of `host` and a device.
  */
-int host_device_disassociate(const void *host);
+int host_device_disassociate(const void *host, int device);
 
 /**
  * Where a pointer's memory is: its device and the address there; -1 and the pointer for host memory.
@@ -1479,7 +1489,9 @@ int host_target_pointer(const void *pointer_,
 
 /**
  * Packs a device and the address there of what a pointer names into one pointer, which every call that
- * takes a buffer takes in its place; -1 says host memory, of a pointer that is mapped on a device too.
+ * takes a buffer or a window's memory takes in its place, collectives too; -1 says host memory, of a
+ * pointer that is mapped on a device too. (The other ways: the pointer itself, and HOST_ON_DEVICE added
+ * to the type where a call takes one.)
  *
  * # Safety
  * `encoded` is writable.

@@ -26,6 +26,9 @@ pub const HOST_UINT64: c_int = 7;
 pub const HOST_FLOAT: c_int = 8;
 /// Elements: double.
 pub const HOST_DOUBLE: c_int = 9;
+/// Added to a type: the buffers of the call are device memory, or mapped on a device; host memory then is
+/// refused.
+pub const HOST_ON_DEVICE: c_int = 0x100;
 /// Sum; integers wrap.
 pub const HOST_SUM: c_int = 0;
 /// Product; integers wrap.
@@ -92,6 +95,12 @@ fn of<T: Copy>(call: &str, what: &str, all: &[T], code: c_int) -> Result<T> {
 /// The type of a code.
 pub(crate) fn datatype(call: &str, code: c_int) -> Result<Datatype> {
     of(call, "element type", &TYPES, code)
+}
+
+/// The type of a code, and whether it says that buffers are on a device.
+pub(crate) fn marked(call: &str, code: c_int) -> Result<(Datatype, bool)> {
+    let on_device = code & HOST_ON_DEVICE != 0;
+    Ok((datatype(call, code & !HOST_ON_DEVICE)?, on_device))
 }
 
 /// The operation of a code.

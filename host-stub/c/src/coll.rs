@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 
 use host::coll::{CollArgs, Collective};
 
-use crate::codes::{datatype, op, rank};
+use crate::codes::{marked, op, rank};
 use crate::coll_request::{give, host_coll_request_t};
 use crate::comm::{comm, host_comm_t};
 use crate::error::{Result, guarded};
@@ -43,6 +43,7 @@ impl Given {
     /// # Safety
     /// `counts` is NULL or one for each of so many ranks.
     unsafe fn args<'a>(&self, call: &str, ranks: usize) -> Result<CollArgs<'a>> {
+        let (datatype, on_device) = marked(call, self.datatype)?;
         Ok(CollArgs {
             send: self.send.cast(),
             recv: self.recv.cast(),
@@ -52,9 +53,10 @@ impl Given {
                 // SAFETY: the caller vouches for it.
                 false => unsafe { std::slice::from_raw_parts(self.counts, ranks) },
             },
-            datatype: datatype(call, self.datatype)?,
+            datatype,
             op: op(call, self.op)?,
             root: rank(call, self.root)?,
+            on_device,
         })
     }
 

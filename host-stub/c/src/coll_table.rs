@@ -185,6 +185,8 @@ unsafe fn from_c<'a>(
         datatype: datatype(call, args.datatype)?,
         op: op(call, args.op)?,
         root: crate::codes::rank(call, args.root)?,
+        // Layers see host memory only.
+        on_device: false,
     })
 }
 

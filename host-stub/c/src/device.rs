@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use host::device::{DeviceBuffer, DeviceError, Devices, Location};
-use plugin_api::IoVec;
+use host::device::{DeviceBuffer, DeviceError, Devices, HOST, Location};
+use plugin_api::{IoVec, hmem_iface};
 
 use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
 use crate::job::job;
@@ -111,7 +111,10 @@ fn copy(
     let job = job(call)?;
     let devices = job.devices();
     let location = devices.locate(at as u64, size)?;
-    let iface = devices.device(location.device)?.iface;
+    let iface = match location.device {
+        HOST => hmem_iface::SYSTEM,
+        device => devices.device(device)?.iface,
+    };
     let iov = [IoVec {
         base: address(location.address),
         len: size,
@@ -161,7 +164,8 @@ pub unsafe extern "C" fn host_device_write(
 }
 
 /// Tells the host that `size` bytes at `host` are mapped at `memory` on a device, as
-/// omp_target_associate_ptr tells OpenMP; until host_device_disassociate.
+/// omp_target_associate_ptr tells OpenMP; until host_device_disassociate. A variable may be mapped on
+/// several devices; its pointer alone then means the one of the lowest number.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_associate(
     host: *const c_void,
@@ -177,13 +181,13 @@ pub extern "C" fn host_device_associate(
     })
 }
 
-/// Ends what host_device_associate said of `host`.
+/// Ends what host_device_associate said of `host` and a device.
 #[unsafe(no_mangle)]
-pub extern "C" fn host_device_disassociate(host: *const c_void) -> c_int {
+pub extern "C" fn host_device_disassociate(host: *const c_void, device: c_int) -> c_int {
     guarded(|| {
         job("host_device_disassociate")?
             .devices()
-            .disassociate(host as u64);
+            .disassociate(host as u64, device);
         Ok(())
     })
 }
@@ -239,7 +243,9 @@ pub unsafe extern "C" fn host_target_pointer(
 }
 
 /// Packs a device and the address there of what a pointer names into one pointer, which every call that
-/// takes a buffer takes in its place; -1 says host memory, of a pointer that is mapped on a device too.
+/// takes a buffer or a window's memory takes in its place, collectives too; -1 says host memory, of a
+/// pointer that is mapped on a device too. (The other ways: the pointer itself, and HOST_ON_DEVICE added
+/// to the type where a call takes one.)
 ///
 /// # Safety
 /// `encoded` is writable.

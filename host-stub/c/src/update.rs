@@ -2,11 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 
+use host::device::HOST;
 use host::win::{Datatype, Layout, Op, Target};
 
-use crate::codes::{datatype, op, rank};
+use crate::codes::{marked, op, rank};
 use crate::error::{Error, Result, guarded};
 use crate::handles::place;
+use crate::job::job;
 use crate::request::{give, host_request_t};
 use crate::win::{host_win_t, window};
 
@@ -43,10 +45,14 @@ impl Given<'_> {
         if self.count > 0 && self.buffers.iter().any(null) {
             return Err(Error::argument(call, "a buffer is NULL"));
         }
-        let datatype = datatype(call, self.datatype)?;
+        let (datatype, on_device) = marked(call, self.datatype)?;
         let bytes = self.count.checked_mul(datatype.size());
         if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
             return Err(Error::argument(call, "no memory has so many elements"));
+        }
+        if on_device && self.count > 0 {
+            let buffers = self.buffers.iter().map(|(buffer, _)| *buffer);
+            on_a_device(call, buffers.filter(|buffer| !buffer.is_null()))?;
         }
         Ok(Update {
             win,
@@ -57,6 +63,20 @@ impl Given<'_> {
             displacement: self.displacement,
         })
     }
+}
+
+/// Refuses host memory where the type says that buffers are on a device.
+#[cold]
+fn on_a_device(call: &str, buffers: impl Iterator<Item = *const c_void>) -> Result {
+    let job = job(call)?;
+    for buffer in buffers {
+        let location = job.devices().target_location(buffer.cast());
+        if location.device == HOST {
+            let text = format!("its type says device memory, and {buffer:p} is host memory");
+            return Err(Error::argument(call, &text));
+        }
+    }
+    Ok(())
 }
 
 impl Update {

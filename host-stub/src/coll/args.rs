@@ -111,6 +111,8 @@ pub struct CollArgs<'a> {
     pub op: Op,
     /// The root's rank.
     pub root: usize,
+    /// Says that the buffers are device memory, or mapped on a device; host memory then is refused.
+    pub on_device: bool,
 }
 
 impl Default for CollArgs<'_> {
@@ -123,8 +125,22 @@ impl Default for CollArgs<'_> {
             datatype: Datatype::Uint8,
             op: Op::Sum,
             root: 0,
+            on_device: false,
         }
     }
+}
+
+/// What a rank's collective does with its two buffers, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    /// Bytes of the send buffer that are read.
+    pub(super) send: usize,
+    /// Bytes of the receive buffer that are read, written or both.
+    pub(super) recv: usize,
+    /// Whether the receive buffer is read.
+    pub(super) reads: bool,
+    /// Whether it is written.
+    pub(super) writes: bool,
 }
 
 impl CollArgs<'_> {
@@ -139,6 +155,41 @@ impl CollArgs<'_> {
             self.count * size
         } else {
             self.counts.iter().sum()
+        }
+    }
+
+    /// What a rank does with its buffers; of arguments that were checked.
+    pub(super) fn span(&self, collective: Collective, rank: usize, size: usize) -> Span {
+        let is_root = rank == self.root;
+        let in_place = self.send.is_null();
+        let (one, all) = (self.count, self.count.saturating_mul(size));
+        let at_root = |count| if is_root { count } else { 0 };
+        let (send, recv) = match collective {
+            Collective::Barrier => (0, 0),
+            Collective::Bcast => (0, one),
+            Collective::Reduce => (one, at_root(one)),
+            Collective::Allreduce | Collective::Scan | Collective::Exscan => (one, one),
+            Collective::Gather => (one, at_root(all)),
+            Collective::Scatter => (at_root(all), one),
+            Collective::Allgather => (one, all),
+            Collective::Alltoall => (all, all),
+            Collective::ReduceScatter if in_place => (0, self.total(size)),
+            Collective::ReduceScatter => (self.total(size), self.count_of(rank)),
+        };
+        let bytes = |count: usize| count.saturating_mul(self.datatype.size());
+        Span {
+            send: if in_place { 0 } else { bytes(send) },
+            recv: if self.recv.is_null() { 0 } else { bytes(recv) },
+            reads: match collective {
+                Collective::Bcast => is_root,
+                Collective::Scatter => false,
+                _ => in_place,
+            },
+            writes: match collective {
+                Collective::Bcast => !is_root,
+                Collective::Exscan => rank > 0,
+                _ => true,
+            },
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Buffers are raw, as in MPI: elements of `datatype`, without alignment. A null send buffer means
 //! that the operand is where the result will be (MPI_IN_PLACE), at the root where there is one.
+//! On a device they may be too, named as any call's buffers are ([`crate::device`]); the third way is
+//! [`CollArgs::on_device`].
 //! Every rank calls the collectives of a communicator in the same order, with the same counts, types,
 //! operations and roots; what happens otherwise is an error or a wait without end, unless
 //! [`CHECK`](super::CHECK) is set, which finds and names it.
@@ -12,6 +14,7 @@ use super::args::{CollArgs, Collective};
 use super::defaults;
 use super::request::CollRequest;
 use crate::comm::{Comm, CommResult, Visit};
+use crate::device::is_looked_for;
 use crate::win::Op;
 
 impl Comm {
@@ -19,10 +22,32 @@ impl Comm {
     ///
     /// # Safety
     /// `send` is readable and `recv` writable for what the collective reads and writes, until the
-    /// call returns; they do not overlap.
+    /// call returns; they do not overlap. On a device, likewise by copy functions.
+    #[inline]
     pub unsafe fn collective(&self, collective: Collective, args: &CollArgs<'_>) -> CommResult<()> {
+        // SAFETY: passed on.
+        unsafe {
+            if is_looked_for() || args.on_device {
+                return self.collective_located(collective, args);
+            }
+            self.collective_here(collective, args, Ok(()))
+        }
+    }
+
+    /// As [`collective`](Self::collective), with buffers that the host can follow, if `located` does
+    /// not say why not.
+    ///
+    /// # Safety
+    /// As for [`collective`](Self::collective).
+    pub(super) unsafe fn collective_here(
+        &self,
+        collective: Collective,
+        args: &CollArgs<'_>,
+        located: CommResult<()>,
+    ) -> CommResult<()> {
         let visit = Visit::enter(self, collective.name())?;
         let checked = args.check(collective, self.rank(), self.size());
+        let checked = checked.and(located);
         let table = visit.table();
         if self.job().comms().checked() {
             // The default compares in the same schedule.
@@ -43,13 +68,35 @@ impl Comm {
     ///
     /// # Safety
     /// As for [`collective`](Self::collective), until the request is done.
+    #[inline]
     pub unsafe fn start_collective(
         &self,
         collective: Collective,
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
+        // SAFETY: passed on.
+        unsafe {
+            if is_looked_for() || args.on_device {
+                return self.start_collective_located(collective, args);
+            }
+            self.start_collective_here(collective, args, Ok(()))
+        }
+    }
+
+    /// As [`start_collective`](Self::start_collective), with buffers that the host can follow, if
+    /// `located` does not say why not.
+    ///
+    /// # Safety
+    /// As for [`start_collective`](Self::start_collective).
+    pub(super) unsafe fn start_collective_here(
+        &self,
+        collective: Collective,
+        args: &CollArgs<'_>,
+        located: CommResult<()>,
+    ) -> CommResult<CollRequest> {
         let visit = Visit::enter(self, collective.name())?;
         let checked = args.check(collective, self.rank(), self.size());
+        let checked = checked.and(located);
         let table = visit.table();
         if !self.job().comms().checked() {
             checked?;

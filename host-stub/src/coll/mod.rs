@@ -14,6 +14,7 @@ mod calls;
 mod checking;
 mod defaults;
 mod layered;
+mod located;
 pub mod node;
 mod request;
 mod table;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::layered::{Pending, Run};
+use super::located::{Staged, give_back};
 use crate::comm::{Comm, CommResult};
 use crate::schedule::Ticket;
 
@@ -23,6 +24,8 @@ enum Work {
 pub struct CollRequest {
     comm: Comm,
     work: Work,
+    /// Buffers on a device, to which results go back once the work is done.
+    staged: Vec<Staged>,
 }
 
 impl CollRequest {
@@ -31,6 +34,7 @@ impl CollRequest {
         CollRequest {
             comm: comm.clone(),
             work: Work::Done,
+            staged: Vec::new(),
         }
     }
 
@@ -39,6 +43,7 @@ impl CollRequest {
         CollRequest {
             comm: comm.clone(),
             work: Work::Layer(Run::new(comm, pending)),
+            staged: Vec::new(),
         }
     }
 
@@ -48,6 +53,7 @@ impl CollRequest {
         CollRequest {
             comm: comm.clone(),
             work: Work::Scheduled(ticket),
+            staged: Vec::new(),
         }
     }
 
@@ -55,7 +61,30 @@ impl CollRequest {
         CollRequest {
             comm: request.comm.clone(),
             work: Work::Both(ticket, Box::new(request)),
+            staged: Vec::new(),
         }
+    }
+
+    /// After which these go back to their devices.
+    pub(super) fn and_then_back(mut self, staged: Vec<Staged>) -> CollRequest {
+        self.staged.extend(staged);
+        self
+    }
+
+    /// Goes on as the second of two, which is done before this one's buffers go back.
+    fn go_on_as(&mut self, mut second: CollRequest) {
+        second.staged.append(&mut self.staged);
+        *self = second;
+    }
+
+    /// What the work came to, once its results are where they belong.
+    fn ended(&mut self, outcome: CommResult<()>) -> CommResult<()> {
+        if self.staged.is_empty() {
+            return outcome;
+        }
+        let staged = std::mem::take(&mut self.staged);
+        // SAFETY: whoever started the collective vouches for its buffers until the request is done.
+        unsafe { give_back(staged, self.comm.job().devices(), outcome) }
     }
 
     /// Makes progress, and says whether the collective is done. A failure is reported once; after
@@ -89,7 +118,9 @@ impl CollRequest {
     ) -> Option<CommResult<()>> {
         loop {
             let outcome = match &mut self.work {
-                Work::Done => return Some(Ok(())),
+                // From the beginning, or reported before.
+                Work::Done if self.staged.is_empty() => return Some(Ok(())),
+                Work::Done => Ok(()),
                 Work::Scheduled(ticket) => look(*ticket)?,
                 Work::Layer(run) if run.advance() => run.outcome(),
                 Work::Layer(_) => return None,
@@ -98,14 +129,14 @@ impl CollRequest {
                     if first.is_ok()
                         && let Work::Both(_, second) = std::mem::replace(&mut self.work, Work::Done)
                     {
-                        *self = *second;
+                        self.go_on_as(*second);
                         continue;
                     }
                     first
                 }
             };
             self.work = Work::Done;
-            return Some(outcome);
+            return Some(self.ended(outcome));
         }
     }
 
@@ -133,19 +164,23 @@ impl CollRequest {
             return Ok(());
         };
         loop {
-            match std::mem::replace(&mut self.work, Work::Done) {
-                Work::Done => return Ok(()),
-                Work::Scheduled(ticket) => return engine.wait(&job, ticket),
+            let outcome = match std::mem::replace(&mut self.work, Work::Done) {
+                Work::Done => Ok(()),
+                Work::Scheduled(ticket) => engine.wait(&job, ticket),
                 Work::Layer(run) => {
                     // Whoever makes progress asks the layer, one at a time.
                     engine.wait_until(&job, || run.advance());
-                    return run.outcome();
+                    run.outcome()
                 }
-                Work::Both(ticket, second) => {
-                    engine.wait(&job, ticket)?;
-                    *self = *second;
-                }
-            }
+                Work::Both(ticket, second) => match engine.wait(&job, ticket) {
+                    Ok(()) => {
+                        self.go_on_as(*second);
+                        continue;
+                    }
+                    failed => failed,
+                },
+            };
+            return self.ended(outcome);
         }
     }
 }
@@ -179,7 +214,7 @@ impl Future for CollRequest {
 
 impl Drop for CollRequest {
     fn drop(&mut self) {
-        if matches!(self.work, Work::Done) {
+        if matches!(self.work, Work::Done) && self.staged.is_empty() {
             return;
         }
         if let Err(error) = self.finish() {

@@ -103,6 +103,18 @@ pub enum CommError {
         /// Its reason.
         reason: String,
     },
+    /// A copy between a buffer on a device and host memory failed.
+    #[error("{call}: {function} of {size} B of device memory answered {answer}")]
+    DeviceCopy {
+        /// The call.
+        call: &'static str,
+        /// The function that was called for it.
+        function: &'static str,
+        /// What was to be copied, bytes.
+        size: usize,
+        /// Its answer: bytes, or a negative libfabric errno.
+        answer: i64,
+    },
     /// A layer's entry failed with a code of its own.
     #[error("{call}: a layer returned {code}: {reason}")]
     Layer {

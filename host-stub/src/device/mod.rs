@@ -5,7 +5,10 @@
 //!
 //! 1. the device pointer, or a host pointer that is mapped on a device: the host looks where it is;
 //! 2. a location that [`Devices::encode_location`] made, device and address in 64 bits;
-//! 3. either pointer with a layout marked [`on_device`](crate::win::Layout::on_device).
+//! 3. either pointer with a layout marked [`on_device`](crate::win::Layout::on_device), or
+//!    [`CollArgs::on_device`](crate::coll::CollArgs::on_device) for a collective.
+//!
+//! Collectives work on host memory: buffers on a device go through copies (`coll/located.rs`).
 //!
 //! The host looks only once it knows of a device at all, or a location was encoded, or a layout marked.
 

@@ -1,14 +1,16 @@
 //! The devices of a process, and what memory they have.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use plugin_api::{Access, Handle, IoVec, OverrideOps, Status};
 
 use super::error::DeviceError;
-use super::location::{HOST, Location, MAX_DEVICES, encode, look_from_now_on};
+use super::location::{HOST, Location, MAX_DEVICES, decode_location, encode, look_from_now_on};
 use super::table::{Allocate, Entry, Known, Mapping, Seen, Table};
 use crate::loader::{Registration, Transport};
+
+/// Allocations that only lookups know of which registrations are kept.
+const MOST_SEEN: usize = 1024;
 
 /// A device, as its owner describes it to the host.
 #[derive(Clone, Debug)]
@@ -71,8 +73,6 @@ pub(crate) struct Found {
 /// The devices of one process. Any thread may call.
 #[derive(Default)]
 pub struct Devices {
-    /// Whether there is anything to look for.
-    present: AtomicBool,
     /// Shared with the memory that it gave out, which takes itself off.
     table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
@@ -93,12 +93,6 @@ impl Devices {
         self.transport.get().ok_or(DeviceError::TooMany)
     }
 
-    /// Whether a pointer may be of a device.
-    pub(crate) fn is_present(&self) -> bool {
-        // Relaxed: whoever was told of device memory was told of the device before.
-        self.present.load(Ordering::Relaxed)
-    }
-
     /// Tells the host of a device; returns its number.
     pub fn add(&self, device: Device) -> Result<i32, DeviceError> {
         self.add_with(device, None)
@@ -116,7 +110,6 @@ impl Devices {
             return Err(DeviceError::TooMany);
         }
         table.devices.push(Entry { device, allocate });
-        self.present.store(true, Ordering::Relaxed);
         look_from_now_on();
         Ok(number)
     }
@@ -124,7 +117,6 @@ impl Devices {
     /// Has the host ask for pointers that it was not told of.
     pub fn add_lookup(&self, lookup: Box<dyn Lookup>) {
         self.table().lookups.push(lookup);
-        self.present.store(true, Ordering::Relaxed);
         look_from_now_on();
     }
 
@@ -136,12 +128,7 @@ impl Devices {
 
     /// A device by its number.
     pub fn device(&self, number: i32) -> Result<Device, DeviceError> {
-        let table = self.table();
-        usize::try_from(number)
-            .ok()
-            .and_then(|n| table.devices.get(n))
-            .map(|e| e.device.clone())
-            .ok_or(DeviceError::NoSuchDevice(number, table.devices.len()))
+        self.table().device(number)
     }
 
     /// Sets how the transport reaches device memory that is registered from now on.
@@ -195,7 +182,8 @@ impl Devices {
     }
 
     /// Tells the host that `len` bytes at `host` are mapped at `address` on a device
-    /// (omp_target_associate_ptr). Device memory that it is, if the host knows of it.
+    /// (omp_target_associate_ptr), until [`disassociate`](Self::disassociate). A variable may be mapped
+    /// on several devices; its pointer alone then means the one of the lowest number.
     pub fn associate(
         &self,
         host: u64,
@@ -205,31 +193,31 @@ impl Devices {
     ) -> Result<(), DeviceError> {
         self.device(device)?;
         let mut table = self.table();
-        let before = table.mapped.range(..host.saturating_add(len as u64));
-        let overlaps = before
-            .last()
-            .is_some_and(|(at, m)| at + m.len as u64 > host && m.device == device);
-        if overlaps || len == 0 {
-            return Err(DeviceError::Overlap { base: host, len });
-        }
-        let mapping = Mapping {
-            len,
-            device,
-            address,
+        let overlap = DeviceError::Overlap { base: host, len };
+        let end = |at: u64| at.checked_add(len as u64).filter(|_| len > 0);
+        let (Some(end), Some(_)) = (end(host), end(address)) else {
+            return Err(overlap);
         };
-        table.mapped.insert(host, mapping);
+        let mut before = table.mapped.range((device, 0)..(device, end));
+        let last = before.next_back();
+        if last.is_some_and(|((_, at), m)| at + m.len as u64 > host) {
+            return Err(overlap);
+        }
+        let mapping = Mapping { len, address };
+        table.mapped.insert((device, host), mapping);
         Ok(())
     }
 
-    /// Ends a mapping (omp_target_disassociate_ptr).
-    pub fn disassociate(&self, host: u64) {
-        self.table().mapped.remove(&host);
+    /// Ends the mapping of a host range on one device (omp_target_disassociate_ptr).
+    pub fn disassociate(&self, host: u64, device: i32) {
+        self.table().mapped.remove(&(device, host));
     }
 
     /// Where a pointer's memory is: the device and the address there, or [`HOST`] and the pointer. A
     /// host pointer that is mapped on a device is on that device.
     pub fn target_location(&self, pointer: *const u8) -> Location {
-        self.table().location(pointer as u64)
+        let value = pointer as u64;
+        decode_location(value).unwrap_or_else(|| self.table().location(value))
     }
 
     /// The address on `device` of what `pointer` names: a host pointer that is mapped there, or memory
@@ -238,21 +226,8 @@ impl Devices {
         if device == HOST {
             return Ok(pointer as u64);
         }
-        self.device(device)?;
-        let found = self.table().location(pointer as u64);
-        if found.device == device {
-            return Ok(found.address);
-        }
-        let pointer = pointer as u64;
-        let found = match found.device {
-            HOST => String::from("; it is host memory"),
-            other => format!("; it is on device {other}"),
-        };
-        Err(DeviceError::NotThere {
-            pointer,
-            device,
-            found,
-        })
+        let found = self.table().place_on(device, pointer as u64, 0)?;
+        Ok(found.address)
     }
 
     /// Device and address of what `pointer` names on `device`, in 64 bits that every call with an
@@ -263,29 +238,39 @@ impl Devices {
         encode(Location { device, address }).ok_or(DeviceError::NoSuchDevice(device, count))
     }
 
-    /// Where `len` bytes are. [`DeviceError::Straddles`]: in several places.
-    pub fn locate(&self, pointer: u64, len: usize) -> Result<Location, DeviceError> {
-        let table = self.table();
-        let location = table.location(pointer);
-        table.whole(pointer, location, len)?;
-        Ok(location)
+    /// Where `len` bytes are that a pointer or an encoded location names. [`DeviceError::Straddles`]:
+    /// in several places.
+    pub fn locate(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
+        self.table().place(value, len)
+    }
+
+    /// As [`locate`](Self::locate), of which a host pointer means host memory, mapped or not.
+    pub(crate) fn locate_itself(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
+        self.table().place_itself(value, len)
+    }
+
+    /// Where `len` bytes are on `device` that a pointer names, or a location encoded for it.
+    pub(crate) fn locate_on(
+        &self,
+        device: i32,
+        value: u64,
+        len: usize,
+    ) -> Result<Location, DeviceError> {
+        self.table().place_on(device, value, len)
     }
 
     /// Where a buffer of a call is, with what the transport wants for it; `None` for host memory, at
     /// the address given back.
-    pub(crate) fn find(
-        &self,
-        location: Location,
-        len: usize,
-    ) -> Result<Result<Found, u64>, DeviceError> {
-        let address = location.address;
-        if location.device == HOST {
-            self.table().whole(address, location, len)?;
+    pub(crate) fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, DeviceError> {
+        let mut table = self.table();
+        let Location {
+            device: number,
+            address,
+        } = table.place(value, len)?;
+        if number == HOST {
             return Ok(Err(address));
         }
-        let device = self.device(location.device)?;
-        let mut table = self.table();
-        table.whole(address, location, len)?;
+        let device = table.device(number)?;
         let handle = match table.known_at(address) {
             Some((base, known)) => match known.registration.get() {
                 Some(registration) => registration.handle_ptr(),
@@ -343,6 +328,13 @@ impl Devices {
             .collect();
         for at in gone {
             table.seen.remove(&at);
+        }
+        if table.seen.len() >= MOST_SEEN {
+            table.forget_gone();
+        }
+        if table.seen.len() >= MOST_SEEN {
+            // None may end, since operations may be using it: the host copies this one itself.
+            return Ok(std::ptr::null_mut());
         }
         let registration = self.register(base, len, device)?;
         let handle = registration.handle_ptr();

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use super::error::DeviceError;
-use super::location::{HOST, Location};
+#[cfg(test)]
+use super::location::encode;
+use super::location::{HOST, Location, decode_location};
 use super::registry::{Allocation, Device, DeviceBuffer, Lookup};
 use crate::loader::Registration;
 
@@ -23,10 +25,19 @@ pub(super) struct Seen {
 }
 
 /// A host range that is mapped on a device.
+#[derive(Clone, Copy)]
 pub(super) struct Mapping {
     pub(super) len: usize,
-    pub(super) device: i32,
+    /// Where it is there.
     pub(super) address: u64,
+}
+
+/// A host pointer within a range that is mapped.
+#[derive(Clone, Copy)]
+pub(super) struct Mapped {
+    pub(super) location: Location,
+    /// Bytes from the pointer to the end of the range.
+    pub(super) left: usize,
 }
 
 pub(super) type Allocate =
@@ -44,7 +55,8 @@ pub(super) struct Table {
     pub(super) devices: Vec<Entry>,
     /// By their first bytes; they do not overlap.
     pub(super) known: BTreeMap<u64, Known>,
-    pub(super) mapped: BTreeMap<u64, Mapping>,
+    /// By their devices and first bytes; those of one device do not overlap.
+    pub(super) mapped: BTreeMap<(i32, u64), Mapping>,
     /// By their first bytes.
     pub(super) seen: BTreeMap<u64, Seen>,
     pub(super) lookups: Vec<Box<dyn Lookup>>,
@@ -56,19 +68,46 @@ impl Table {
         (address - base < known.len as u64).then_some((*base, known))
     }
 
+    /// What a host pointer is mapped to on one device.
+    pub(super) fn mapped_on(&self, device: i32, pointer: u64) -> Option<Mapped> {
+        let mut before = self.mapped.range((device, 0)..=(device, pointer));
+        let (&(_, host), mapping) = before.next_back()?;
+        let offset = pointer - host;
+        let left = (mapping.len as u64)
+            .checked_sub(offset)
+            .filter(|n| *n > 0)?;
+        Some(Mapped {
+            location: Location {
+                device,
+                address: mapping.address + offset,
+            },
+            left: left as usize,
+        })
+    }
+
+    /// What a host pointer is mapped to, on the first device where it is.
+    fn mapped_at(&self, pointer: u64) -> Option<Mapped> {
+        if self.mapped.is_empty() {
+            return None;
+        }
+        (0..self.devices.len() as i32).find_map(|device| self.mapped_on(device, pointer))
+    }
+
+    /// Where a pointer's memory is, and a host pointer's mapping where it has one.
     pub(super) fn location(&self, pointer: u64) -> Location {
+        let mapped = match self.known_at(pointer) {
+            Some(_) => None,
+            None => self.mapped_at(pointer),
+        };
+        mapped.map_or_else(|| self.itself(pointer), |mapped| mapped.location)
+    }
+
+    /// Where a pointer's memory is, mapped or not.
+    fn itself(&self, pointer: u64) -> Location {
         if let Some((_, known)) = self.known_at(pointer) {
             return Location {
                 device: known.device,
                 address: pointer,
-            };
-        }
-        if let Some((host, m)) = self.mapped.range(..=pointer).next_back()
-            && pointer - host < m.len as u64
-        {
-            return Location {
-                device: m.device,
-                address: m.address + (pointer - host),
             };
         }
         let host = Location {
@@ -86,53 +125,253 @@ impl Table {
         self.lookups.iter().find_map(|l| l.allocation(pointer))
     }
 
-    /// Refuses a range of which the first byte is somewhere else than another.
-    pub(super) fn whole(
+    /// Ends the registrations of allocations that are gone, or have another in their place.
+    pub(super) fn forget_gone(&mut self) {
+        let lookups = &self.lookups;
+        self.seen.retain(|base, seen| {
+            let now = lookups.iter().find_map(|l| l.allocation(*base));
+            now == Some(seen.allocation)
+        });
+    }
+
+    /// Where `len` bytes are that a call names by a pointer or an encoded location. Refuses bytes that
+    /// are not all there.
+    pub(super) fn place(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
+        if let Some(location) = decode_location(value) {
+            self.check_device(location.device)?;
+            self.whole(location, len)?;
+            return Ok(location);
+        }
+        let mapped = match self.known_at(value) {
+            Some(_) => None,
+            None => self.mapped_at(value),
+        };
+        if let Some(Mapped { location, left }) = mapped {
+            if len > left {
+                return Err(straddles(value, len, location.device));
+            }
+            self.whole(location, len)?;
+            return Ok(location);
+        }
+        let location = self.location(value);
+        self.whole(location, len)?;
+        if location.device == HOST {
+            self.unmapped(value, len)?;
+        }
+        Ok(location)
+    }
+
+    /// As [`place`](Self::place), of which a pointer to host memory means that memory, mapped or not.
+    pub(super) fn place_itself(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
+        let location = decode_location(value).unwrap_or_else(|| self.itself(value));
+        self.check_device(location.device)?;
+        self.whole(location, len)?;
+        Ok(location)
+    }
+
+    /// Where `len` bytes are on `device` that a pointer names: mapped there, or of the device itself.
+    pub(super) fn place_on(
         &self,
+        device: i32,
         pointer: u64,
-        location: Location,
         len: usize,
-    ) -> Result<(), DeviceError> {
+    ) -> Result<Location, DeviceError> {
+        self.check_device(device)?;
+        if let Some(Mapped { location, left }) = self.mapped_on(device, pointer) {
+            if len > left {
+                return Err(straddles(pointer, len, device));
+            }
+            self.whole(location, len)?;
+            return Ok(location);
+        }
+        let location = decode_location(pointer).unwrap_or_else(|| self.location(pointer));
+        if location.device != device {
+            let found = match location.device {
+                HOST => String::from("; it is host memory"),
+                other => format!("; it is on device {other}"),
+            };
+            return Err(DeviceError::NotThere {
+                pointer,
+                device,
+                found,
+            });
+        }
+        self.whole(location, len)?;
+        Ok(location)
+    }
+
+    /// A device by its number.
+    pub(super) fn device(&self, number: i32) -> Result<Device, DeviceError> {
+        let entry = usize::try_from(number)
+            .ok()
+            .and_then(|n| self.devices.get(n));
+        entry
+            .map(|e| e.device.clone())
+            .ok_or(DeviceError::NoSuchDevice(number, self.devices.len()))
+    }
+
+    fn check_device(&self, device: i32) -> Result<(), DeviceError> {
+        let known = usize::try_from(device).is_ok_and(|n| n < self.devices.len());
+        if known || device == HOST {
+            return Ok(());
+        }
+        Err(DeviceError::NoSuchDevice(device, self.devices.len()))
+    }
+
+    /// Refuses host bytes that run into some that are mapped on a device: whether those or the ones
+    /// there are meant, their pointer does not say.
+    fn unmapped(&self, pointer: u64, len: usize) -> Result<(), DeviceError> {
+        let end = pointer.saturating_add(len as u64);
+        let mut keys = self.mapped.keys();
+        match keys.find(|(_, host)| (pointer..end).contains(host)) {
+            Some((device, _)) => Err(straddles(pointer, len, *device)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a range of which the first byte is somewhere else than another.
+    pub(super) fn whole(&self, location: Location, len: usize) -> Result<(), DeviceError> {
+        let Location { device, address } = location;
         let Some(last) = len.checked_sub(1) else {
             return Ok(());
         };
-        let straddles = DeviceError::Straddles {
-            base: pointer,
-            len,
-            device: location.device,
-        };
-        let Some(end) = location.address.checked_add(last as u64) else {
+        let Some(end) = address.checked_add(last as u64) else {
             // A length that is none is no question of where.
-            return match location.device {
+            return match device {
                 HOST => Ok(()),
-                _ => Err(straddles),
+                _ => Err(straddles(address, len, device)),
             };
         };
-        match self.known_at(location.address) {
-            Some((base, known)) if location.device != HOST => {
-                if known.device == location.device && end - base < known.len as u64 {
-                    Ok(())
-                } else {
-                    Err(straddles)
-                }
-            }
-            _ if location.device == HOST => {
-                // Host memory that runs into a device's.
-                let next = self.known.range(pointer..=pointer + last as u64).next();
-                match next {
-                    Some((_, known)) => Err(DeviceError::Straddles {
-                        base: pointer,
-                        len,
-                        device: known.device,
-                    }),
-                    None => Ok(()),
-                }
-            }
-            // Memory that only a lookup knows, or nobody.
-            _ => match self.allocation(location.address) {
-                Some(all) if end - all.base >= all.len as u64 => Err(straddles),
-                _ => Ok(()),
-            },
+        if device == HOST {
+            // Host memory that is a device's, or runs into it.
+            let inside = self.known_at(address).map(|(_, known)| known);
+            let next = self.known.range(address..=end).next().map(|(_, k)| k);
+            return match inside.or(next) {
+                Some(known) => Err(straddles(address, len, known.device)),
+                None => Ok(()),
+            };
         }
+        let is_whole = if let Some((base, known)) = self.known_at(address) {
+            known.device == device && end - base < known.len as u64
+        } else if let Some(all) = self.allocation(address) {
+            end - all.base < all.len as u64
+        } else {
+            // Memory that only a mapping tells of, or nobody.
+            self.mapped_to(location)
+                .is_none_or(|left| len as u64 <= left)
+        };
+        match is_whole {
+            true => Ok(()),
+            false => Err(straddles(address, len, device)),
+        }
+    }
+
+    /// Bytes from a place on a device to the end of the mapping that it lies in.
+    fn mapped_to(&self, location: Location) -> Option<u64> {
+        let device = location.device;
+        let on_device = self.mapped.range((device, 0)..=(device, u64::MAX));
+        on_device
+            .filter_map(|(_, m)| {
+                let offset = location.address.checked_sub(m.address)?;
+                (m.len as u64).checked_sub(offset).filter(|left| *left > 0)
+            })
+            .max()
+    }
+}
+
+fn straddles(base: u64, len: usize, device: i32) -> DeviceError {
+    DeviceError::Straddles { base, len, device }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: u64 = 0x10_0000;
+
+    /// Two devices; 256 bytes of the first known, with 64 of the host mapped at their beginning; the
+    /// same 64 mapped on the second, of which nothing else is known.
+    fn table() -> Table {
+        let mut table = Table::default();
+        for number in 0..2 {
+            table.devices.push(Entry {
+                device: Device {
+                    name: String::new(),
+                    iface: 1,
+                    number,
+                    starts: false,
+                },
+                allocate: None,
+            });
+        }
+        let known = Known {
+            len: 256,
+            device: 0,
+            registration: OnceLock::new(),
+        };
+        table.known.insert(BASE, known);
+        for (device, address) in [(0, BASE), (1, 0x20_0000)] {
+            let mapping = Mapping { len: 64, address };
+            table.mapped.insert((device, 0x1000), mapping);
+        }
+        table
+    }
+
+    fn at(device: i32, address: u64) -> Location {
+        Location { device, address }
+    }
+
+    #[test]
+    fn a_variable_has_a_place_on_each_device() {
+        let table = table();
+        assert_eq!(table.place_on(0, 0x1008, 8), Ok(at(0, BASE + 8)));
+        assert_eq!(table.place_on(1, 0x1008, 8), Ok(at(1, 0x20_0008)));
+        assert_eq!(table.place(0x1008, 8), Ok(at(0, BASE + 8)));
+    }
+
+    #[test]
+    fn a_mapping_has_its_own_end() {
+        let table = table();
+        for (pointer, len) in [(0x1000, 64), (0x103f, 1), (BASE, 256), (BASE + 255, 1)] {
+            assert!(table.place(pointer, len).is_ok(), "{len} at {pointer:#x}");
+        }
+        // Though the device's memory goes on.
+        for (pointer, len) in [(0x1000, 65), (0x1001, 64), (BASE + 1, 256)] {
+            let straddles = DeviceError::Straddles {
+                base: pointer,
+                len,
+                device: 0,
+            };
+            assert_eq!(table.place(pointer, len), Err(straddles.clone()));
+            assert_eq!(table.place_on(0, pointer, len), Err(straddles));
+        }
+        assert!(table.place_on(1, 0x1000, 65).is_err());
+        let second = encode(at(1, 0x20_0000)).unwrap();
+        assert!(table.place(second, 64).is_ok());
+        assert!(table.place(second, 65).is_err());
+    }
+
+    #[test]
+    fn host_bytes_that_run_into_mapped_ones_are_refused() {
+        let table = table();
+        assert_eq!(table.place(0xff8, 8), Ok(at(HOST, 0xff8)));
+        assert!(table.place(0xff8, 9).is_err());
+        assert!(table.place(BASE - 8, 9).is_err());
+        // Unless the caller says that the host's are meant.
+        let host = encode(at(HOST, 0xff8)).unwrap();
+        assert_eq!(table.place(host, 16), Ok(at(HOST, 0xff8)));
+        assert_eq!(table.place_itself(0xff8, 128), Ok(at(HOST, 0xff8)));
+        let device = encode(at(HOST, BASE)).unwrap();
+        assert!(table.place(device, 8).is_err());
+    }
+
+    #[test]
+    fn encoded_locations_name_devices_that_are_there() {
+        let table = table();
+        let third = encode(at(2, BASE)).unwrap();
+        assert_eq!(table.place(third, 8), Err(DeviceError::NoSuchDevice(2, 2)));
+        let first = encode(at(0, BASE)).unwrap();
+        assert_eq!(table.place_on(0, first, 8), Ok(at(0, BASE)));
+        assert!(table.place_on(1, first, 8).is_err());
     }
 }

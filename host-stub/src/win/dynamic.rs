@@ -16,7 +16,7 @@ use super::own_part::register;
 use super::peer::{Peer, WindowKind};
 use super::regions::{KeyWords, Regions};
 use super::window::Window;
-use crate::device::HOST;
+use crate::device::{Location, decode_location};
 
 /// What this rank has attached.
 #[derive(Default)]
@@ -40,9 +40,10 @@ impl Window {
     }
 
     /// Attaches memory to a dynamic window. Local; takes time as the logarithm of how much is
-    /// attached. [`WinError::BadArgument`]: not a dynamic window, no bytes, or overlap with attached
-    /// memory. [`WinError::Registration`]: the transport did not take it, or the table of regions
-    /// has no room for one more.
+    /// attached. Takes an encoded location too; peers name the memory by its address there.
+    /// [`WinError::BadArgument`]: not a dynamic window, no bytes, or overlap with attached memory.
+    /// [`WinError::Registration`]: the transport did not take it, or the table of regions has no room
+    /// for one more.
     ///
     /// # Safety
     /// The memory is readable and writable, and stays so until it was detached or the window
@@ -54,23 +55,23 @@ impl Window {
         if self.kind() != WindowKind::Dynamic {
             return refuse(format!("the window is of kind {:?}", self.kind()));
         }
-        let start = base as usize;
+        // A host pointer that is mapped on a device is host memory all the same.
+        let located = self.link.job.devices().locate_itself(base as u64, len);
+        let Location { device, address } = match located {
+            Ok(location) => location,
+            Err(error) => return refuse(error.to_string()),
+        };
+        let start = address as usize;
         let Some(end) = start.checked_add(len).filter(|_| len > 0 && start > 0) else {
             return refuse(format!("{len} B at {start:#x} are no memory"));
         };
+        let base = std::ptr::with_exposed_provenance_mut(start);
         let mut regions = self.attached_regions();
         if let Some((other, bytes)) = regions.overlapping(start, end) {
             return refuse(format!(
                 "{len} B at {start:#x} overlap {bytes} B attached at {other:#x}"
             ));
         }
-        let located = self.link.job.devices().locate(start as u64, len);
-        let device = match located {
-            // A host pointer that is mapped on a device is host memory all the same.
-            Ok(location) if location.address == start as u64 => location.device,
-            Ok(_) => HOST,
-            Err(error) => return refuse(error.to_string()),
-        };
         // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
         let registration = match unsafe { register(&self.link, base, len, device) } {
             Ok((registration, _)) => registration,
@@ -85,11 +86,10 @@ impl Window {
     /// reaches it. [`WinError::BadArgument`]: nothing was attached there.
     pub fn detach(&self, base: *const u8) -> WinResult<()> {
         let _entered = self.link.enter("detach")?;
+        let start = decode_location(base as u64).map_or(base as u64, |l| l.address) as usize;
         let (control, transport) = (&self.parts.control, &self.link.transport);
         // Out of the table first: whoever reads it from here on learns no key that is about to end.
-        let removed = self
-            .attached_regions()
-            .remove(control, transport, base as usize);
+        let removed = self.attached_regions().remove(control, transport, start);
         let Some(registration) = removed else {
             return Err(WinError::BadArgument {
                 call: "detach",

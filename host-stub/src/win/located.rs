@@ -16,7 +16,7 @@ use super::peer::Reach;
 use super::pieces::Cursor;
 use super::request::Request;
 use super::window::Window;
-use crate::device::{Devices, Found, HOST, Location, decode_location};
+use crate::device::Found;
 
 /// Runs handed to a copy function at once.
 const RUNS: usize = 256;
@@ -59,20 +59,17 @@ impl Window {
         if pointer.is_null() {
             return Ok(Place::Host(std::ptr::null_mut()));
         }
-        let location = match decode_location(pointer as u64) {
-            Some(location) => location,
-            None => devices.target_location(pointer),
+        let found = devices.find(pointer as u64, layout.extent());
+        let place = match found.map_err(|e| bad(e.to_string()))? {
+            Ok(found) => Place::Device(found),
+            Err(host) => Place::Host(std::ptr::with_exposed_provenance_mut(host as usize)),
         };
-        if layout.is_on_device() && location.device == HOST {
+        if layout.is_on_device() && matches!(place, Place::Host(_)) {
             return Err(bad(format!(
                 "its layout says device memory, and {pointer:p} is host memory"
             )));
         }
-        let found = devices.find(location, layout.extent());
-        Ok(match found.map_err(|e| bad(e.to_string()))? {
-            Ok(found) => Place::Device(found),
-            Err(host) => Place::Host(std::ptr::with_exposed_provenance_mut(host as usize)),
-        })
+        Ok(place)
     }
 
     /// Whether the transport takes a device buffer as it is.
@@ -482,32 +479,4 @@ impl Window {
 
 fn pointer(found: &Found) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(found.address as usize)
-}
-
-/// Where the caller's memory for a window is, if it is where `device_num` says.
-pub(super) fn exposed_location(
-    devices: &Devices,
-    base: *mut u8,
-    len: usize,
-    device: i32,
-) -> Result<Location, String> {
-    if device == HOST {
-        let found = devices
-            .locate(base as u64, len)
-            .map_err(|e| e.to_string())?;
-        // A host pointer that is mapped on a device is host memory all the same.
-        if found.device != HOST && found.address == base as u64 {
-            return Err(format!(
-                "device_num is {HOST}, but {base:p} is memory of device {}",
-                found.device
-            ));
-        }
-        let address = base as u64;
-        return Ok(Location { device, address });
-    }
-    let address = devices
-        .target_pointer(base, device)
-        .map_err(|error| format!("device_num is {device}: {error}"))?;
-    devices.locate(address, len).map_err(|e| e.to_string())?;
-    Ok(Location { device, address })
 }

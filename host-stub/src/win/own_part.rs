@@ -4,11 +4,10 @@ use plugin_api::{Access, AtomicFlags, ModuleFlags, hmem_iface};
 
 use super::create::{Source, Wanted};
 use super::link::Link;
-use super::located::exposed_location;
 use super::memory::Pages;
 use super::shm::Shared;
 use super::window::{Exposed, Memory};
-use crate::device::{Device, Devices, HOST};
+use crate::device::{Device, Devices, HOST, Location, is_looked_for};
 use crate::loader::Registration;
 
 /// Whether the transport can serve windows at all.
@@ -48,9 +47,10 @@ pub(super) fn memory(
     let index = own_class.iter().position(|member| *member == rank);
     Ok(match (wanted.source, shared) {
         (Source::Caller(base, len), _) => {
-            if devices.is_present() {
-                exposed_location(devices, base, len, HOST)?;
-            }
+            let base = match is_looked_for() {
+                true => exposed(devices, base, len, HOST)?,
+                false => base,
+            };
             (base, len, Memory::Elsewhere)
         }
         (Source::None, _) => (std::ptr::null_mut(), 0, Memory::Elsewhere),
@@ -65,6 +65,26 @@ pub(super) fn memory(
             (pages.base(), len, Memory::Pages(pages))
         }
     })
+}
+
+/// Where the caller's memory for a window is, if it is where `device_num` says.
+fn exposed(devices: &Devices, base: *mut u8, len: usize, device: i32) -> Result<*mut u8, String> {
+    let value = base as u64;
+    let located = match device {
+        // A host pointer that is mapped on a device is host memory all the same.
+        HOST => devices.locate_itself(value, len),
+        _ => devices.locate_on(device, value, len),
+    };
+    match located {
+        Ok(Location {
+            device: on,
+            address,
+        }) if on == device => Ok(std::ptr::with_exposed_provenance_mut(address as usize)),
+        Ok(Location { device: on, .. }) => Err(format!(
+            "device_num is {device}, but {base:p} is memory of device {on}"
+        )),
+        Err(error) => Err(format!("device_num is {device}: {error}")),
+    }
 }
 
 /// This rank's memory on a device: the device's, or the caller's.
@@ -82,8 +102,7 @@ pub(super) fn device_memory(
             Ok((base, len, Memory::Device(memory)))
         }
         Source::Caller(base, len) => {
-            let at = exposed_location(devices, base, len, device)?.address;
-            let base = std::ptr::with_exposed_provenance_mut(at as usize);
+            let base = exposed(devices, base, len, device)?;
             Ok((base, len, Memory::Elsewhere))
         }
         Source::None => {

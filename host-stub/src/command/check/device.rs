@@ -1,8 +1,10 @@
-//! Device memory, on the machine's first device, or on a pretended one where there is none: the window suite over windows there and with buffers there,
-//! and what is particular to devices.
+//! Device memory, on the machine's first device, or on a pretended one where there is none: the window
+//! suite over windows there and with buffers there, collectives with buffers there, and what is
+//! particular to devices.
 
 mod buffer;
 mod cases;
+mod collectives;
 #[cfg(feature = "cuda")]
 mod kernel;
 mod mistakes;
@@ -12,6 +14,7 @@ use crate::job::Job;
 use crate::win::Info;
 
 use super::case::Failure;
+use super::coll;
 use super::suites::{Pass, windows};
 
 pub(super) use buffer::DeviceBuffer;
@@ -35,6 +38,12 @@ pub(super) fn passes(_ranks: usize) -> Vec<Pass> {
     on_device.retain(|case| case.name != "window/create");
     let mut again = windows();
     again.retain(|case| case.name != "window/create");
+    // The others have many at once under way, of which each has copies of its own.
+    let mut collectives = coll::cases();
+    collectives.retain(|case| {
+        let ends = ["/sizes", "/types", "/in-place"];
+        ends.iter().any(|end| case.name.ends_with(end))
+    });
     vec![
         Pass::new(there(), cases::cases()),
         Pass::new(there(), on_device).named("window"),
@@ -42,5 +51,8 @@ pub(super) fn passes(_ranks: usize) -> Vec<Pass> {
             .on_device()
             .named("buffers"),
         Pass::new(there(), again).on_device().named("both"),
+        Pass::new(Info::new(), collectives)
+            .on_device()
+            .named("buffers"),
     ]
 }

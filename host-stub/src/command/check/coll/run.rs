@@ -1,12 +1,16 @@
 //! One collective of a test: its buffers, its call, and the comparison.
 
+use std::sync::Arc;
+
 use plugin_api::Datatype;
 
 use super::super::case::{Context, Failure, Outcome, same};
+use super::super::device::DeviceBuffer;
 use super::super::random::Random;
 use super::model::Call;
 use crate::coll::{CollArgs, CollRequest, Collective};
 use crate::comm::Comm;
+use crate::device::Devices;
 use crate::win::Op;
 
 /// Blocking or not.
@@ -50,7 +54,17 @@ pub(super) struct Running {
     offset: usize,
     wanted_send: Vec<u8>,
     wanted_recv: Vec<u8>,
+    /// The buffers on a device, where they are there.
+    send_there: Option<DeviceBuffer>,
+    recv_there: Option<DeviceBuffer>,
     request: Option<CollRequest>,
+}
+
+/// The buffer's place on a device, in the way of that turn.
+fn there(devices: &Arc<Devices>, bytes: &[u8], turn: usize) -> Result<DeviceBuffer, Failure> {
+    let buffer = DeviceBuffer::new(devices, bytes.len(), turn)?;
+    buffer.write(0, bytes)?;
+    Ok(buffer)
 }
 
 fn guarded(offset: usize, bytes: &[u8]) -> Vec<u8> {
@@ -62,6 +76,17 @@ fn guarded(offset: usize, bytes: &[u8]) -> Vec<u8> {
 impl Running {
     /// Calls the collective. `stream` is the same on every rank of the communicator.
     pub(super) fn start(
+        comm: &Comm,
+        call: &Call,
+        form: Form,
+        stream: &Random,
+    ) -> Result<Running, Failure> {
+        Self::start_on(None, comm, call, form, stream)
+    }
+
+    /// As [`start`](Self::start), with one buffer or both on the device, named in one of its ways.
+    fn start_on(
+        devices: Option<&Arc<Devices>>,
         comm: &Comm,
         call: &Call,
         form: Form,
@@ -108,17 +133,27 @@ impl Running {
         let mut wanted_recv = guarded(offset, &initial);
         wanted_recv[offset..offset + rest].copy_from_slice(&wanted);
         let send = guarded(offset, if place.is_some() { &[] } else { mine });
-        let recv_at = if keeps_own {
-            std::ptr::null_mut()
-        } else {
+        // Both in each way, the send buffer alone, or the receive buffer alone.
+        let turn = stream.fork(2 << 40 | rank as u64).below(5);
+        let on_device = |alone: usize| devices.filter(|_| turn < 3 || turn == alone);
+        let way = turn % 3;
+        let send_there = on_device(3).map(|d| there(d, &send, way)).transpose()?;
+        let recv_there = on_device(4).map(|d| there(d, &recv, way)).transpose()?;
+        let recv_at = match &recv_there {
+            _ if keeps_own => std::ptr::null_mut(),
+            Some(buffer) => buffer.pointer(offset)?,
             // SAFETY: the offset lies in the buffer.
-            unsafe { recv.as_mut_ptr().add(offset) }
+            None => unsafe { recv.as_mut_ptr().add(offset) },
         };
-        let send_at = if place.is_some() {
-            std::ptr::null()
-        } else {
+        let send_at = match &send_there {
+            _ if place.is_some() => std::ptr::null(),
+            Some(buffer) => buffer.pointer(offset)?.cast_const(),
             // SAFETY: as above.
-            unsafe { send.as_ptr().add(offset) }
+            None => unsafe { send.as_ptr().add(offset) },
+        };
+        let is_marked = |buffer: &Option<DeviceBuffer>| {
+            let buffer = buffer.as_ref();
+            buffer.is_some_and(DeviceBuffer::is_marked)
         };
         let args = CollArgs {
             send: send_at,
@@ -128,6 +163,7 @@ impl Running {
             datatype: call.datatype,
             op: call.op,
             root: call.root,
+            on_device: turn < 3 && is_marked(&send_there) && is_marked(&recv_there),
         };
         // SAFETY: the buffers hold what the call gives and takes, and stay until the request is
         // done: with it in `Running`, whose drop waits.
@@ -140,21 +176,29 @@ impl Running {
                 Form::Nonblocking => Some(comm.start_collective(call.collective, &args)?),
             }
         };
-        Ok(Running {
+        let running = Running {
             what: format!("{call:?} at rank {rank} of {size}"),
             wanted_send: send.clone(),
             send,
             recv,
             offset,
             wanted_recv,
+            send_there,
+            recv_there,
             request,
-        }
-        .without_rest(call, place.is_some(), rest))
+        };
+        running.without_rest(call, place.is_some(), rest)
     }
 
     /// Compares nothing of what an in-place reduce_scatter leaves behind its result.
-    fn without_rest(mut self, call: &Call, in_place: bool, result: usize) -> Running {
+    fn without_rest(
+        mut self,
+        call: &Call,
+        in_place: bool,
+        result: usize,
+    ) -> Result<Running, Failure> {
         if call.collective == Collective::ReduceScatter && in_place && self.request.is_none() {
+            self.fetch()?;
             let start = self.offset + result;
             let end = self.recv.len() - GUARD;
             if start < end {
@@ -162,7 +206,18 @@ impl Running {
                 self.wanted_recv[start..end].copy_from_slice(&found);
             }
         }
-        self
+        Ok(self)
+    }
+
+    /// Reads what is on the device.
+    fn fetch(&mut self) -> Outcome {
+        if let Some(buffer) = &self.send_there {
+            buffer.read(0, &mut self.send)?;
+        }
+        if let Some(buffer) = &self.recv_there {
+            buffer.read(0, &mut self.recv)?;
+        }
+        Ok(())
     }
 
     /// Whether it is done, without waiting.
@@ -178,6 +233,7 @@ impl Running {
         if let Some(request) = self.request.take() {
             request.wait()?;
         }
+        self.fetch()?;
         same(
             &format!("{}: send buffer", self.what),
             &self.send,
@@ -201,5 +257,6 @@ impl Drop for Running {
 /// One collective from begin to end.
 pub(super) fn once(context: &Context<'_>, comm: &Comm, call: &Call, form: Form) -> Outcome {
     let stream = Random::new(context.seed, context.name, comm.size() as u64);
-    Running::start(comm, call, form, &stream)?.finish()
+    let devices = context.on_device.then(|| context.job.devices());
+    Running::start_on(devices, comm, call, form, &stream)?.finish()
 }

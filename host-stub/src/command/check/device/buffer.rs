@@ -109,7 +109,8 @@ impl DeviceBuffer {
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         if self.way == Way::Marked {
-            self.devices.disassociate(self.shadow.as_ptr() as u64);
+            self.devices
+                .disassociate(self.shadow.as_ptr() as u64, DEVICE);
         }
         self.devices.forget_memory(self.memory.base());
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
-use super::{DEVICE, DeviceBuffer, mistakes, started};
+use super::{DEVICE, DeviceBuffer, collectives, mistakes, started};
 use crate::command::check::case::{Case, Context, Outcome, ensure, same};
 use crate::device::{HOST, Level, decode_location};
 use crate::win::{Assertion, Info, Layout, Target, Window};
@@ -27,6 +27,8 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/straddling-buffers", mistakes::straddling),
         ("device/copies-that-fail", mistakes::failing),
         ("device/memory-freed-under-a-window", mistakes::freed),
+        ("device/collectives-under-way", collectives::under_way),
+        ("device/collectives-refused", collectives::mistakes),
         ("device/started-by-the-device", started::started),
         #[cfg(feature = "cuda")]
         ("device/started-by-a-kernel", super::kernel::by_a_kernel),
@@ -97,7 +99,7 @@ fn locations(context: &Context<'_>) -> Outcome {
             || format!("{encoded:#x} decodes to {found:?}"),
         )?;
     }
-    devices.disassociate(pointer as u64);
+    devices.disassociate(pointer as u64, DEVICE);
     devices.forget_memory(memory.base());
     ensure(devices.encode_location(inside, DEVICE).is_err(), || {
         String::from("a mapping outlived its end")
@@ -252,7 +254,7 @@ fn overlapping(context: &Context<'_>) -> Outcome {
     context.meet()?;
     first.free()?;
     second.free()?;
-    devices.disassociate(base as u64);
+    devices.disassociate(base as u64, DEVICE);
     devices.forget_memory(memory.base());
     Ok(())
 }

@@ -35,19 +35,49 @@ pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
 
 /// Buffers that run out of the device's memory, or into it.
 pub(super) fn straddling(context: &Context<'_>) -> Outcome {
-    let buffer = DeviceBuffer::new(context.job.devices(), 4096, 0)?;
+    let devices = context.job.devices();
+    let buffer = DeviceBuffer::new(devices, 4096, 0)?;
     let window = context.window;
+    let place = context.region(context.rank) as u64;
     let layout = bytes(64);
     window.fence(Assertion::empty())?;
     for offset in [4096 - 63, -63i64 as usize] {
         let pointer = buffer.pointer(0)?.wrapping_add(offset);
         // SAFETY: refused before anything is touched.
-        let put = unsafe { window.put(pointer, &layout, target(context.rank, 0, &layout)) };
+        let put = unsafe { window.put(pointer, &layout, target(context.rank, place, &layout)) };
         ensure(matches!(put, Err(WinError::BadArgument { .. })), || {
             format!("a buffer that straddles was taken: {put:?}")
         })?;
     }
-    Ok(window.fence(Assertion::empty())?)
+    // A variable of which a part is mapped: the device's memory goes on, the mapping does not.
+    let mut host = vec![0u64; 32];
+    let variable: *mut u8 = host.as_mut_ptr().cast();
+    let mapped = variable.wrapping_add(64);
+    let memory = devices.allocate(DEVICE, 256)?;
+    devices.associate(mapped as u64, 64, DEVICE, memory.base())?;
+    for (pointer, len, fits) in [
+        (mapped, 64, true),
+        (mapped, 65, false),
+        (variable, 64, true),
+        (variable, 65, false),
+    ] {
+        let layout = bytes(len);
+        // SAFETY: the memory lives until the epoch ends.
+        let put = unsafe { window.put(pointer, &layout, target(context.rank, place, &layout)) };
+        let refused = matches!(put, Err(WinError::BadArgument { .. }));
+        ensure(refused != fits && (refused || put.is_ok()), || {
+            format!("{len} B at {pointer:p} of a variable mapped at {mapped:p}: {put:?}")
+        })?;
+    }
+    window.fence(Assertion::empty())?;
+    let info = Info::new().with_device(DEVICE);
+    // SAFETY: refused; the memory lives.
+    let made = unsafe { Window::create_with(context.job, mapped, 128, 1, &info) };
+    ensure(made.is_err(), || {
+        String::from("a window reaches beyond what is mapped")
+    })?;
+    devices.disassociate(mapped as u64, DEVICE);
+    Ok(())
 }
 
 /// A copy function that answers fewer bytes, more bytes or an error fails its operation alone.

@@ -1,0 +1,241 @@
+//! Collectives with buffers that may be on a device: where they are is found out, and what is on a
+//! device goes through host memory, from which it comes back when the collective is done. So the tables
+//! and their layers only ever see host memory.
+
+use plugin_api::IoVec;
+
+use super::args::{CollArgs, Collective};
+use super::request::CollRequest;
+use crate::comm::{Comm, CommError, CommResult};
+use crate::device::{Devices, HOST, Location};
+
+/// A buffer on a device, and its bytes in host memory.
+pub(super) struct Staged {
+    call: &'static str,
+    words: Vec<u64>,
+    len: usize,
+    iface: u32,
+    address: u64,
+    /// Whether the collective writes it.
+    writes: bool,
+}
+
+impl Staged {
+    fn run(&self) -> [IoVec; 1] {
+        [IoVec {
+            base: std::ptr::with_exposed_provenance_mut(self.address as usize),
+            len: self.len,
+        }]
+    }
+
+    fn base(&mut self) -> *mut u8 {
+        self.words.as_mut_ptr().cast()
+    }
+
+    fn failed(&self, function: &'static str, answer: i64) -> CommError {
+        CommError::DeviceCopy {
+            call: self.call,
+            function,
+            size: self.len,
+            answer,
+        }
+    }
+
+    /// Brings the device's bytes here.
+    ///
+    /// # Safety
+    /// The device's memory is good for them.
+    unsafe fn fill(&mut self, devices: &Devices) -> CommResult<()> {
+        let (run, len) = (self.run(), self.len);
+        // SAFETY: the words have at least so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(self.base(), len) };
+        // SAFETY: the caller vouches for the device's memory.
+        let read = unsafe { devices.read(&run, &[self.iface], bytes) };
+        read.map_err(|answer| self.failed("copy_from_hmem_iov", answer))
+    }
+
+    /// Brings what the collective wrote to the device.
+    ///
+    /// # Safety
+    /// As for [`fill`](Self::fill).
+    unsafe fn give_back(&mut self, devices: &Devices) -> CommResult<()> {
+        if !self.writes {
+            return Ok(());
+        }
+        let (run, len) = (self.run(), self.len);
+        // SAFETY: as in `fill`.
+        let bytes = unsafe { std::slice::from_raw_parts(self.base().cast_const(), len) };
+        // SAFETY: as in `fill`.
+        let written = unsafe { devices.write(&run, &[self.iface], bytes) };
+        written.map_err(|answer| self.failed("copy_to_hmem_iov", answer))
+    }
+}
+
+/// Brings what a collective wrote to the device, if it came to its end.
+///
+/// # Safety
+/// The buffers that are staged are good for the collective.
+pub(super) unsafe fn give_back(
+    mut staged: Vec<Staged>,
+    devices: &Devices,
+    outcome: CommResult<()>,
+) -> CommResult<()> {
+    if outcome.is_err() {
+        lose(staged);
+        return outcome;
+    }
+    staged.iter_mut().try_for_each(|staged| {
+        // SAFETY: passed on.
+        unsafe { staged.give_back(devices) }
+    })
+}
+
+/// Leaves the copies of a collective that failed where they are: a transfer may still use them.
+fn lose(staged: Vec<Staged>) {
+    std::mem::forget(staged);
+}
+
+/// Where one buffer of a collective is.
+enum Place {
+    Host(*mut u8),
+    Device(Staged),
+}
+
+/// Finds a buffer of `len` bytes; of one that nothing is done with, the pointer is left as it is.
+fn place(
+    call: &'static str,
+    devices: &Devices,
+    pointer: *mut u8,
+    len: usize,
+    on_device: bool,
+) -> CommResult<Place> {
+    if pointer.is_null() || len == 0 {
+        return Ok(Place::Host(pointer));
+    }
+    let bad = |reason: String| CommError::BadArgument { call, reason };
+    let located = devices.locate(pointer as u64, len);
+    let Location { device, address } = located.map_err(|e| bad(e.to_string()))?;
+    if device == HOST {
+        if on_device {
+            return Err(bad(format!(
+                "its type says device memory, and {pointer:p} is host memory"
+            )));
+        }
+        let here = std::ptr::with_exposed_provenance_mut(address as usize);
+        return Ok(Place::Host(here));
+    }
+    let iface = devices
+        .device(device)
+        .map_err(|e| bad(e.to_string()))?
+        .iface;
+    let mut words = Vec::new();
+    let wanted = len.div_ceil(8);
+    words
+        .try_reserve_exact(wanted)
+        .map_err(|_| bad(format!("there is no host memory for {len} B of a device")))?;
+    words.resize(wanted, 0u64);
+    Ok(Place::Device(Staged {
+        call,
+        words,
+        len,
+        iface,
+        address,
+        writes: false,
+    }))
+}
+
+/// The arguments with which the host can work, and what stands between them and a device.
+struct Placed<'a> {
+    args: CollArgs<'a>,
+    staged: Vec<Staged>,
+}
+
+/// # Safety
+/// The buffers are good for the collective, wherever they are.
+unsafe fn placed<'a>(
+    comm: &Comm,
+    collective: Collective,
+    args: &CollArgs<'a>,
+) -> CommResult<Placed<'a>> {
+    let (rank, size) = (comm.rank(), comm.size());
+    args.check(collective, rank, size)?;
+    let (call, devices) = (collective.name(), comm.job().devices());
+    let span = args.span(collective, rank, size);
+    let mut placed = Placed {
+        args: CollArgs {
+            on_device: false,
+            ..*args
+        },
+        staged: Vec::new(),
+    };
+    let send = args.send.cast_mut();
+    match place(call, devices, send, span.send, args.on_device)? {
+        Place::Host(at) => placed.args.send = at,
+        Place::Device(mut staged) => {
+            placed.args.send = staged.base();
+            // SAFETY: the caller vouches for the buffer.
+            unsafe { staged.fill(devices) }?;
+            placed.staged.push(staged);
+        }
+    }
+    match place(call, devices, args.recv, span.recv, args.on_device)? {
+        Place::Host(at) => placed.args.recv = at,
+        Place::Device(mut staged) => {
+            placed.args.recv = staged.base();
+            staged.writes = span.writes;
+            if span.reads {
+                // SAFETY: as above.
+                unsafe { staged.fill(devices) }?;
+            }
+            placed.staged.push(staged);
+        }
+    }
+    Ok(placed)
+}
+
+impl Comm {
+    /// # Safety
+    /// As for [`collective`](Self::collective).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn collective_located(
+        &self,
+        collective: Collective,
+        args: &CollArgs<'_>,
+    ) -> CommResult<()> {
+        // SAFETY: passed on; the copies live until the call returns.
+        unsafe {
+            let placed = match placed(self, collective, args) {
+                Ok(placed) => placed,
+                Err(error) => return self.collective_here(collective, args, Err(error)),
+            };
+            let done = self.collective_here(collective, &placed.args, Ok(()));
+            give_back(placed.staged, self.job().devices(), done)
+        }
+    }
+
+    /// # Safety
+    /// As for [`start_collective`](Self::start_collective).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn start_collective_located(
+        &self,
+        collective: Collective,
+        args: &CollArgs<'_>,
+    ) -> CommResult<CollRequest> {
+        // SAFETY: passed on; the request keeps the copies.
+        unsafe {
+            let placed = match placed(self, collective, args) {
+                Ok(placed) => placed,
+                Err(error) => return self.start_collective_here(collective, args, Err(error)),
+            };
+            match self.start_collective_here(collective, &placed.args, Ok(())) {
+                Ok(request) => Ok(request.and_then_back(placed.staged)),
+                Err(error) => {
+                    lose(placed.staged);
+                    Err(error)
+                }
+            }
+        }
+    }
+}

@@ -38,10 +38,10 @@ impl Transport {
             if lost == 0 {
                 return status;
             }
-            self.lost.fetch_sub(
-                lost.min(self.lost.load(Ordering::Relaxed)),
-                Ordering::Relaxed,
-            );
+            // A flush of everything in another thread may have taken them from the sum already.
+            let rest = |sum: u32| Some(sum.saturating_sub(lost));
+            let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.lost.fetch_update(set, fetch, rest);
             // Why, if they were lost with the peer.
             let why = peer.failure().unwrap_or(Status::ERROR);
             return status.ok().map_or(status, |_| why);
@@ -63,9 +63,18 @@ impl Transport {
             status = Status(self.last_failure.swap(0, Ordering::Relaxed));
         }
         if self.lost.load(Ordering::Relaxed) > 0 && self.lost.swap(0, Ordering::Relaxed) > 0 {
+            self.forget_losses();
             return status.ok().map_or(status, |_| Status::ERROR);
         }
         status
+    }
+
+    /// This flush tells of every peer's losses, so that no later one of a peer tells of them again.
+    #[cold]
+    fn forget_losses(&self) {
+        for peer in self.lock_peers().known.iter() {
+            peer.lost.store(0, Ordering::Relaxed);
+        }
     }
 
     /// With a peer gone, counts over all peers no longer fall to zero: wait for each that lives. The

@@ -441,6 +441,12 @@ impl Judge<'_> {
                 reported == 0 || flushed == Status::ERROR,
                 "{reported} were lost, flush must say so, and said {flushed}"
             );
+            // With several threads the flush of one may tell of another's, and after a peer was given up
+            // the next flush tells of what failed since.
+            assert!(
+                reported > 0 || !self.bare || self.gone || flushed == Status::SUCCESS,
+                "nothing was lost since the last flush, and this one said {flushed}"
+            );
         }
         for slot in self.slots.clone() {
             assert_eq!(

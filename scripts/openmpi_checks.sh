@@ -193,6 +193,17 @@ openmpi_steps_aside() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'steps aside.*no-such-provider' <<<"$out"
 }
 
+# A provider that moves too little at once is passed over for the next, with the reason; alone, it leaves none.
+openmpi_passes_over() {
+    local out
+    openmpi_program 'udp;ofi_rxd,sockets' 2 hello_window | tee "$openmpi_dir/passed_over.txt" || return 1
+    grep -q 'provider udp;ofi_rxd on .*: not taken: it moves at most [0-9]* bytes at once' "$openmpi_dir/passed_over.txt" &&
+        grep -q 'using sockets on' "$openmpi_dir/passed_over.txt" || return 1
+    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run 'udp;ofi_rxd' 2 "$openmpi_dir/bin/hello_window" 2>&1) || return 1
+    printf '%s\n' "$out"
+    grep -q 'hello_window: ok' <<<"$out" && grep -q 'steps aside.*udp;ofi_rxd: it moves at most [0-9]* bytes at once.* 4096 are needed' <<<"$out"
+}
+
 # A value that is not allowed is named, with the parameter and what is allowed; the program runs over others.
 openmpi_names_bad_values() {
     local out
@@ -369,6 +380,7 @@ openmpi_test() {
     openmpi_check "parameters arrive by their synonyms" openmpi_hears_parameters
     openmpi_check "the default list of excluded providers" openmpi_honours_default_list
     openmpi_check "a provider list that matches nothing" openmpi_steps_aside
+    openmpi_check "a provider of small messages" openmpi_passes_over
     openmpi_check "a value that is not allowed" openmpi_names_bad_values
     openmpi_check "headers of another series" openmpi_refuses_headers
     for provider in shm 'tcp;ofi_rxm'; do

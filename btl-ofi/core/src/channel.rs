@@ -156,7 +156,7 @@ impl Channel {
 
     /// Forgets a peer's ring unless operations are outstanding. It may serve another process then, if
     /// the peer answered everything.
-    fn remove(&mut self, endpoint: NonNull<Endpoint>, failed: bool) {
+    pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>, failed: bool) {
         let Some(outbound) = self.of(endpoint) else {
             return;
         };
@@ -476,16 +476,6 @@ impl Transport {
         if let Some(f) = unheard.first() {
             self.lose(f.tag, unheard.len() as u32, status, why);
             self.deliver(context, &unheard, status);
-        }
-    }
-
-    /// Forgets the ring of a peer that is released.
-    pub(crate) fn release_ring(&self, endpoint: NonNull<Endpoint>) {
-        // SAFETY: the caller vouched for the endpoint.
-        let peer = unsafe { endpoint.as_ref() };
-        let mut state = self.contexts[0].state.lock();
-        if let Some(channel) = &mut state.channel {
-            channel.remove(endpoint, peer.failure().is_some());
         }
     }
 

@@ -290,6 +290,8 @@ pub struct Options {
     /// Whether the provider is asked to reach device memory itself.
     pub(crate) hmem: bool,
     pub(crate) hmem_thread: bool,
+    /// See [`need_limit`](Self::need_limit).
+    pub(crate) smallest_limit: usize,
 }
 
 impl Options {
@@ -376,7 +378,14 @@ impl Options {
                 _ => cuda_devices() > 0,
             },
             hmem_thread: flag("btl_ofi_hmem_thread")?,
+            smallest_limit: 0,
         })
+    }
+
+    /// Has providers refused that move fewer bytes at once, for hosts that cannot divide their
+    /// transfers further.
+    pub fn need_limit(&mut self, bytes: usize) {
+        self.smallest_limit = bytes;
     }
 
     /// How much to say, as `btl_ofi_verbose` has it.

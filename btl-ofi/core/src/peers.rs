@@ -3,7 +3,6 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
-use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
@@ -14,7 +13,7 @@ use crate::endpoints::{Endpoints, Placed};
 use crate::error::{CallError, Doing, Error, check};
 use crate::liveness::ProcessId;
 use crate::modex::Blob;
-use crate::transport::{CLOSE_PATIENCE, Transport};
+use crate::transport::Transport;
 use crate::watch::Watches;
 
 /// Peers, and what is remembered of them.
@@ -106,6 +105,7 @@ impl Transport {
             unsafe { ffi::fi_av_remove(self.device.av(), &mut address, 1) };
             return Err(Error::OutOfMemory("another peer"));
         };
+        self.impatient.store(false, Ordering::Relaxed);
         // SAFETY: just inserted, and the lock keeps it there.
         if unsafe { endpoint.as_ref() }.uses_provider() {
             self.lean.store(false, Ordering::Relaxed);
@@ -113,7 +113,8 @@ impl Transport {
         Ok(endpoint)
     }
 
-    /// Releases an endpoint once; the last release waits for outstanding operations and removes it.
+    /// Releases an endpoint once; the last release waits for outstanding operations, for a bounded
+    /// time, and removes it, unless it was connected again meanwhile.
     ///
     /// # Safety
     /// `endpoint` came from [`connect`](Self::connect) and has connects left.
@@ -127,14 +128,31 @@ impl Transport {
                 return Status::SUCCESS;
             }
         }
-        let flushed = self.flush_until(Some(peer), Some(Instant::now() + CLOSE_PATIENCE));
-        self.release_ring(endpoint);
+        let flushed = self.flush_patiently(Some(peer));
+        let mut state = self.contexts[0].state.lock();
         let mut peers = self.lock_peers();
+        if peer.connected.load(Ordering::Relaxed) > 1 {
+            // Connected again meanwhile, perhaps by a callback of what was waited for.
+            peer.connected.fetch_sub(1, Ordering::Relaxed);
+            return Status::SUCCESS;
+        }
+        if let Some(channel) = &mut state.channel {
+            channel.remove(endpoint, peer.failure().is_some());
+        }
+        drop(state);
         if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
         let outstanding = peer.tally.outstanding();
         peers.watches.forget(peer.proc);
+        if outstanding > 0 {
+            tracing::warn!(
+                "process {} is released with {outstanding} operations outstanding",
+                peer.proc
+            );
+            // Counts over all peers may never fall to zero again.
+            self.degraded.store(true, Ordering::Relaxed);
+        }
         // A late completion may name it.
         peers.known.remove(peer.proc, outstanding > 0);
         if flushed == Status::UNREACH {

@@ -40,8 +40,6 @@ pub(crate) struct Policy {
     /// Whether a fetching atomic is only posted to a context that has nothing outstanding, and to a
     /// peer that has been read from before.
     pub(crate) fetch_alone: bool,
-    /// Largest put or get, whatever the provider says of itself.
-    pub(crate) largest: usize,
     /// Whether puts and gets to this process itself are copies made here.
     pub(crate) self_by_copy: bool,
     /// Whether operations left outstanding at a dead peer keep those to others from completing.
@@ -104,17 +102,25 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
             u32::MAX
         },
         fetch_alone: mixes_fetches_up(&info.provider()),
-        largest: if overruns(&info.provider()) {
-            info.tx_attr().inject_size
-        } else {
-            usize::MAX
-        },
         self_by_copy: loses_itself(&info.provider()),
         dead_peer_blocks: answers_in_order(&info.provider()) || mixes_fetches_up(&info.provider()),
         updates_fetch: frees_twice(&info.provider()),
         atomics_ordered: ordered,
         text: format!("{puts}; {updates}; gets and fetches complete with their data"),
     }
+}
+
+/// Largest put and get: what the provider moves at once, less what the user took away.
+pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
+    let mut limit = info.ep_attr().max_msg_size;
+    if overruns(&info.provider()) {
+        limit = limit.min(info.tx_attr().inject_size);
+    }
+    let narrow = |asked: u64| match asked {
+        0 => limit,
+        n => limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
+    };
+    (narrow(options.put_limit), narrow(options.get_limit))
 }
 
 /// Whether a provider is asked to reach device memory. Not where we copy around it, which a device's

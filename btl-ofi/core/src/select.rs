@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use libfabric_sys as ffi;
+use plugin_api::ThreadLevel;
 
 use crate::atomic_table::AtomicTable;
 use crate::device::Device;
@@ -80,6 +81,14 @@ pub(crate) struct Calling {
     pub(crate) threaded: bool,
 }
 
+impl Calling {
+    pub(crate) fn at(level: ThreadLevel) -> Calling {
+        Calling {
+            threaded: level == ThreadLevel::Multiple,
+        }
+    }
+}
+
 /// The interface version to ask for.
 fn api() -> Result<u32, String> {
     // SAFETY: fi_version takes nothing and only returns a number.
@@ -119,7 +128,7 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
     }
     // Nothing fits: say of every provider why, those included that our own hints kept away.
     let mut refusals = Vec::new();
-    for candidate in survey(options)? {
+    for candidate in survey_for(options, calling)? {
         let why = candidate.refusal;
         let why = why.unwrap_or_else(|| String::from("it failed just before"));
         let refusal = (candidate.name, why);
@@ -138,14 +147,18 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
     Err(Error::NoProvider { wanted, refusals })
 }
 
-/// Every provider that libfabric offers, with acceptance or the reason for refusal. Opens each
-/// acceptable one for a moment, since some promise in their attributes what they do not have.
+/// Every provider that libfabric offers, with acceptance or the reason for refusal by a transport
+/// opened at this thread level. Opens each acceptable one for a moment, since some promise in their
+/// attributes what they do not have.
 ///
 /// # Errors
 /// libfabric is too old, or `fi_getinfo` fails.
-pub fn survey(options: &Options) -> Result<Vec<Candidate>, Error> {
+pub fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, Error> {
+    survey_for(options, Calling::at(level))
+}
+
+fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Error> {
     prepare_environment(options);
-    let calling = Calling { threaded: false };
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut add = |name: String, domain: String, refusal: Option<String>| {
         match candidates
@@ -343,7 +356,16 @@ fn judge(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
             "it requires the modes {unknown:#x}, which are not served"
         ));
     }
-    policy::refusal(info, options)
+    policy::refusal(info, options)?;
+    let (put, get) = policy::limits(info, options);
+    if put.min(get) < options.smallest_limit {
+        return Err(format!(
+            "it moves at most {} bytes at once (after btl_ofi_put_limit and btl_ofi_get_limit), and {} are needed",
+            put.min(get),
+            options.smallest_limit
+        ));
+    }
+    Ok(())
 }
 
 /// Judges, opens, and asks for the atomics that every user of the transport relies on.

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{
     Access, AtomicFlags, AtomicKind, AtomicOp, Datatype, ErrorFn, Module, ModuleFlags, Stats,
-    ThreadLevel,
+    Status, ThreadLevel,
 };
 
 use crate::atomic_table::AtomicTable;
 use crate::channel::{self, Channel};
 use crate::context::Context;
 use crate::device::Device;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::hmem::Hmem;
 use crate::liveness::{self, ProcessId};
@@ -29,8 +30,8 @@ use crate::select::{self, Calling};
 use crate::vectors::Vectors;
 use crate::words::Words;
 
-/// How long `close` waits for operations that are still outstanding.
-pub(crate) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long releasing peers and closing wait for operations that are still outstanding.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a module offers; constant for its life.
 #[derive(Clone, Debug)]
@@ -131,6 +132,9 @@ pub struct Transport {
     /// The last failure of a peer, for the next flush of all.
     pub(crate) last_failure: AtomicI32,
     pub(crate) last_check: AtomicU64,
+    /// Set once releasing a peer, or closing, ran out of patience: what does not complete is not
+    /// waited for again with each peer that is released after it. Cleared by a new peer.
+    pub(crate) impatient: AtomicBool,
     /// Milliseconds between two looks at the peers.
     pub(crate) look_ms: u64,
     /// Milliseconds of silence after which a peer is given up; 0 for never.
@@ -183,7 +187,7 @@ impl Transport {
     /// [`Error::NoProvider`] names every refusal; other errors name the libfabric call.
     pub fn open(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
         let threaded = level == ThreadLevel::Multiple;
-        let mut chosen = select::choose(options, Calling { threaded })?;
+        let mut chosen = select::choose(options, Calling::at(level))?;
         let device = Arc::new(chosen.device);
         let info = device.info();
         let provider = info.provider();
@@ -208,12 +212,7 @@ impl Transport {
             context.state.lock().channel = Some(Box::new(Channel::new(segment)));
         }
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded));
-        let limit = info.ep_attr().max_msg_size.min(policy.largest);
-        let narrow = |asked: u64| match asked {
-            0 => limit,
-            n => limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
-        };
-        let (put_limit, get_limit) = (narrow(options.put_limit), narrow(options.get_limit));
+        let (put_limit, get_limit) = policy::limits(info, options);
         let capabilities = Capabilities {
             flags: flags(&policy, &chosen.atomics) & ModuleFlags::from_bits_retain(options.flags),
             atomic_flags: chosen.atomics.flags(),
@@ -290,6 +289,7 @@ impl Transport {
             broken: AtomicBool::new(false),
             last_failure: AtomicI32::new(0),
             last_check: AtomicU64::new(0),
+            impatient: AtomicBool::new(false),
             look_ms: look_interval(options),
             peer_timeout_ms: u64::from(options.peer_timeout_ms),
             watch_idle: AtomicBool::new(false),
@@ -425,7 +425,20 @@ impl Transport {
     /// Waits a bounded time for what is outstanding. For doors that end registrations before they
     /// [`close`](Self::close).
     pub fn flush_for_close(&self) {
-        self.flush_until(None, Some(Instant::now() + CLOSE_PATIENCE));
+        self.flush_patiently(None);
+    }
+
+    /// Waits for what is outstanding, to a peer or to all, as long as releasing and closing wait.
+    pub(crate) fn flush_patiently(&self, peer: Option<&Endpoint>) -> Status {
+        let patience = match self.impatient.load(Ordering::Relaxed) {
+            false => CLOSE_PATIENCE,
+            true => Duration::ZERO,
+        };
+        let status = self.flush_until(peer, Some(Instant::now() + patience));
+        if status == Status::TIMEOUT {
+            self.impatient.store(true, Ordering::Relaxed);
+        }
+        status
     }
 
     /// Waits a bounded time for what is outstanding, then closes everything. Regions that still

@@ -14,7 +14,7 @@ mod lab;
 use std::ptr;
 use std::time::Duration;
 
-use btl_ofi::{Region, Transport};
+use btl_ofi::{Options, Region, Transport, survey};
 use mca_params::Value;
 use plugin_api::{
     Access, AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel,
@@ -227,6 +227,64 @@ fn messages_of_every_size() {
     let tally = child("message_limits", "messages", LIMIT);
     tally.summary("message and inject sizes");
     assert_eq!(tally.run, 30);
+}
+
+/// A provider that moves too little at once is passed over, for the next if there is one.
+#[test]
+fn passed_over() {
+    if role().is_none() {
+        return;
+    }
+    shape(&[("MAX_MSG", "4095")]);
+    common::loopback();
+    let offered = |include: &'static str, need: usize| {
+        let mut o = options(&[("btl_ofi_provider_include", Value::str(include))]);
+        o.need_limit(need);
+        o
+    };
+    let open = |o: &Options| Transport::open(o, ThreadLevel::Serialized);
+    let refused = open(&offered("lab", 4096)).err().unwrap().to_string();
+    let why = "it moves at most 4095 bytes at once";
+    assert!(
+        refused.contains(why) && refused.contains("4096 are needed"),
+        "{refused}"
+    );
+    // rxd, which stands before it, is kept to what it sends in one packet.
+    shape(&[]);
+    let both = offered("udp;ofi_rxd,lab", 4096);
+    let seen = survey(&both, ThreadLevel::Serialized).unwrap();
+    let of = |name: &str| seen.iter().find(|c| c.name == name).unwrap();
+    let rxd = of("udp;ofi_rxd").refusal.as_ref();
+    assert!(rxd.unwrap().contains("it moves at most"), "{seen:?}");
+    assert!(of("lab").chosen, "{seen:?}");
+    for (o, name) in [
+        (both, "lab"),
+        (offered("udp;ofi_rxd,lab", 64), "udp;ofi_rxd"),
+    ] {
+        let t = open(&o).unwrap();
+        assert_eq!(t.capabilities().provider.to_str(), Ok(name));
+        t.close().unwrap();
+    }
+    // What the user took away counts too.
+    let narrow = [
+        ("btl_ofi_provider_include", Value::str("lab")),
+        ("btl_ofi_get_limit", Value::Unsigned(1000)),
+    ];
+    let mut o = options(&narrow);
+    open(&o).unwrap().close().unwrap();
+    o.need_limit(4096);
+    let refused = open(&o).err().unwrap().to_string();
+    assert!(refused.contains("at most 1000 bytes"), "{refused}");
+    let tally = Tally {
+        run: 5,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn a_provider_of_small_messages_is_passed_over() {
+    child("passed_over", "passed over", LIMIT).insist("a provider that is passed over");
 }
 
 /// Completions are read in batches as long as the user lets them be.

@@ -384,3 +384,34 @@ fn a_limit_lets_the_living_be() {
     target.end();
     t.close().unwrap();
 }
+
+/// Stopped peers that are released one after the other: all of them together, and closing, wait about
+/// as long as one does. A flush waits for those that are left only.
+#[test]
+fn releasing_stopped_peers_waits_once() {
+    let t = open("sockets", ThreadLevel::Single, &[]);
+    let targets = [1, 2, 3].map(|proc| Target::start_as(proc, &t, "sockets", false));
+    let seen = Seen::default();
+    let mut out = vec![[0u64; 2]; targets.len()];
+    for (target, out) in targets.iter().zip(&mut out) {
+        acquaint(&t, target, out);
+        signal(target.child.id(), libc::SIGSTOP);
+    }
+    for (target, out) in targets.iter().zip(&mut out) {
+        assert_eq!(fetch(&t, target, out, &seen), 2);
+    }
+    let began = Instant::now();
+    for target in &targets {
+        // SAFETY: connected once, when the target was started, and not used after.
+        let status = unsafe { t.disconnect(target.peer) };
+        assert_eq!(status, Status::TIMEOUT);
+    }
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    t.flush_for_close();
+    let took = began.elapsed();
+    // Each alone is given 5 seconds.
+    assert!(took < Duration::from_millis(9_900), "{took:?}");
+    assert_eq!(seen.both(), 0);
+    drop(targets);
+    t.close().unwrap();
+}

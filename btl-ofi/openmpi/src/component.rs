@@ -204,7 +204,7 @@ unsafe extern "C" fn init(
         } else {
             ThreadLevel::Serialized
         };
-        let module = match Module::open(&options, level) {
+        let module = match Module::open(options, level) {
             Ok(module) => module,
             Err(reason) => {
                 let said = if params::names_providers() { 0 } else { 1 };

@@ -40,12 +40,16 @@ pub(crate) struct Module {
 }
 
 /// osc/rdma divides transfers by the limits, but not the pieces of an accumulate: an eighth of its buffer, which is
-/// 32 KiB by default (osc_rdma_buffer_size).
+/// 32 KiB by default (osc_rdma_buffer_size). Providers that move less at once are passed over.
 const SMALLEST_LIMIT: usize = 4096;
 
 impl Module {
     /// Chooses a provider and opens it, publishes the address, and makes the structure for Open MPI.
-    pub(crate) fn open(options: &Options, level: ThreadLevel) -> Result<NonNull<Module>, String> {
+    pub(crate) fn open(
+        mut options: Options,
+        level: ThreadLevel,
+    ) -> Result<NonNull<Module>, String> {
+        options.need_limit(SMALLEST_LIMIT);
         let mut module = Box::new(Module {
             btl: functions(),
             transport: MaybeUninit::uninit(),
@@ -60,22 +64,11 @@ impl Module {
             module.registrations.close();
             reason
         };
-        tell_choice(options);
-        let transport = match Transport::open(options, level) {
+        tell_choice(&options, level);
+        let transport = match Transport::open(&options, level) {
             Ok(transport) => transport,
             Err(e) => return Err(abandon(&module, e.to_string())),
         };
-        let offered = transport.capabilities();
-        if offered.put_limit.min(offered.get_limit) < SMALLEST_LIMIT {
-            let reason = format!(
-                "provider {} moves at most {} bytes at once; osc/rdma needs {SMALLEST_LIMIT}",
-                offered.provider.to_string_lossy(),
-                offered.put_limit.min(offered.get_limit)
-            );
-            let reason = abandon(&module, reason);
-            drop(transport);
-            return Err(reason);
-        }
         if let Err(reason) = publish(transport.address()) {
             let reason = abandon(&module, reason);
             drop(transport);
@@ -184,12 +177,12 @@ impl Module {
 }
 
 /// Says which provider is taken, and why each other is not.
-fn tell_choice(options: &Options) {
+fn tell_choice(options: &Options, level: ThreadLevel) {
     if log::verbosity() < 1 {
         return;
     }
     log::line(&component::description());
-    match survey(options) {
+    match survey(options, level) {
         Ok(candidates) => {
             for candidate in candidates {
                 let verdict = match (&candidate.refusal, candidate.chosen) {

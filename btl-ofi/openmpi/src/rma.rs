@@ -61,7 +61,6 @@ fn completion(
 /// The call's arguments that every operation shares.
 struct Call<'a> {
     module: &'a Module,
-    btl: Btl,
     endpoint: NonNull<Endpoint>,
     handle: &'a Handle,
 }
@@ -74,43 +73,18 @@ impl<'a> Call<'a> {
         Some(Call {
             // SAFETY: the caller's promise.
             module: unsafe { Module::of(btl) }?,
-            btl,
             endpoint: NonNull::new(endpoint.cast())?,
             // SAFETY: osc/rdma keeps copies of handles at multiples of 8 bytes.
             handle: unsafe { handle.cast::<Handle>().as_ref() }?,
         })
     }
 
-    /// What goes back to osc/rdma; see the rules above.
+    /// What goes back to osc/rdma; see the rules above. The transport does not answer COMPLETED, unless it is told
+    /// that its host knows that answer (`Transport::answer_at_once`).
     #[inline]
-    fn settle(
-        &self,
-        what: &str,
-        status: Status,
-        local: (*mut c_void, BtlHandle),
-        callback: BtlCallback,
-        context: *mut c_void,
-        data: *mut c_void,
-    ) -> c_int {
+    fn settle(&self, what: &str, status: Status) -> c_int {
         if status == Status::SUCCESS || status.is_again() || status == Status::NOT_SUPPORTED {
             return status.0;
-        }
-        if status == Status::COMPLETED {
-            if let Some(callback) = callback {
-                // SAFETY: Open MPI's callback with the arguments of its call.
-                unsafe {
-                    callback(
-                        self.btl,
-                        self.endpoint.as_ptr().cast(),
-                        local.0,
-                        local.1,
-                        context,
-                        data,
-                        0,
-                    )
-                };
-            }
-            return Status::SUCCESS.0;
         }
         // SAFETY: an endpoint that `add_procs` handed out, alive until `del_procs`.
         let process = unsafe { self.endpoint.as_ref() }.proc();
@@ -179,14 +153,7 @@ pub(crate) unsafe extern "C" fn put(
                 done,
             )
         };
-        call.settle(
-            "put",
-            status,
-            (local, local_handle),
-            callback,
-            context,
-            data,
-        )
+        call.settle("put", status)
     })
 }
 
@@ -223,14 +190,7 @@ pub(crate) unsafe extern "C" fn get(
                 done,
             )
         };
-        call.settle(
-            "get",
-            status,
-            (local, local_handle),
-            callback,
-            context,
-            data,
-        )
+        call.settle("get", status)
     })
 }
 
@@ -269,14 +229,7 @@ pub(crate) unsafe extern "C" fn atomic_op(
                 done,
             )
         };
-        call.settle(
-            "update",
-            status,
-            (null_mut(), null_mut()),
-            callback,
-            context,
-            data,
-        )
+        call.settle("update", status)
     })
 }
 
@@ -319,14 +272,7 @@ pub(crate) unsafe extern "C" fn atomic_fop(
                 done,
             )
         };
-        call.settle(
-            "fetching update",
-            status,
-            (local, local_handle),
-            callback,
-            context,
-            data,
-        )
+        call.settle("fetching update", status)
     })
 }
 
@@ -369,14 +315,7 @@ pub(crate) unsafe extern "C" fn atomic_cswap(
                 done,
             )
         };
-        call.settle(
-            "compare-and-swap",
-            status,
-            (local, local_handle),
-            callback,
-            context,
-            data,
-        )
+        call.settle("compare-and-swap", status)
     })
 }
 

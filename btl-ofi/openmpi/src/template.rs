@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use btl_ofi::{HANDLE_SIZE, Options};
 use mca_params::{Declaration, Value};
-use plugin_api::{AtomicFlags, ErrorFlags, ModuleFlags, OpFlags, Status};
+use plugin_api::{Access, AtomicFlags, ErrorFlags, ModuleFlags, OpFlags, Status};
 
 use crate::bindings as ffi;
 use crate::component;
@@ -59,6 +59,11 @@ same_bits! {
     AtomicFlags::GLOB => MCA_BTL_ATOMIC_SUPPORTS_GLOB,
     OpFlags::WORD_32 => MCA_BTL_ATOMIC_FLAG_32BIT,
     OpFlags::FLOAT => MCA_BTL_ATOMIC_FLAG_FLOAT,
+    Access::LOCAL_WRITE => MCA_BTL_REG_FLAG_LOCAL_WRITE,
+    Access::REMOTE_READ => MCA_BTL_REG_FLAG_REMOTE_READ,
+    Access::REMOTE_WRITE => MCA_BTL_REG_FLAG_REMOTE_WRITE,
+    Access::REMOTE_ATOMIC => MCA_BTL_REG_FLAG_REMOTE_ATOMIC,
+    Access::all() => MCA_BTL_REG_FLAG_ACCESS_ANY,
 }
 
 const _: () = assert!(

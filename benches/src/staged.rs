@@ -8,18 +8,42 @@
 //! rank 1 makes progress. Beside the part of the slower stands the part of copy and wire one after the
 //! other, which is what a machine comes to whose processors do both.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use benches::part;
+use benches::target::{Bound, Target as Wanted};
+use clap::Parser;
 use host_stub::win::{Assertion, Datatype, Info, Layout, TableChoice, Target, Window};
 use host_stub::{Job, JobOptions};
 use plugin_api::IoVec;
+use serde::Serialize;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Bytes of a put.
 const SIZE: usize = 4 << 20;
 const ROUNDS: usize = 101;
+/// Part of the slower of copy and wire that puts are to reach.
+const OF_THE_SLOWER: f64 = 0.8;
 const DEVICE: i32 = 0;
+
+#[derive(Parser)]
+#[command(about = "Measure puts from device memory through copies")]
+struct Arguments {
+    /// Writes the results as JSON.
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+/// What was measured, in GB/s.
+#[derive(Serialize)]
+struct Rates {
+    copy: f64,
+    wire: f64,
+    device_to_host: f64,
+    device_to_device: f64,
+}
 
 /// The middle of what was measured, as GB/s.
 fn rate(mut times: Vec<Duration>) -> f64 {
@@ -31,6 +55,7 @@ fn rate(mut times: Vec<Duration>) -> f64 {
 }
 
 fn main() -> Outcome<()> {
+    let arguments = Arguments::parse();
     let job = Job::init(JobOptions::default())?;
     let devices = job.devices();
     let btl = || Info::new().with_table(TableChoice::Btl);
@@ -85,13 +110,15 @@ fn main() -> Outcome<()> {
         }
         let (copy, wire, from, both) = (rate(copy), rate(wire), rate(from), rate(both));
         let slower = copy.min(wire);
-        println!("4 MiB over {}, GB/s", job.transport().attributes().provider);
+        let provider = &job.transport().attributes().provider;
+        println!("4 MiB over {provider}, GB/s");
         println!("copy out of the device      {copy:6.2}");
         println!("put from host memory        {wire:6.2}");
         // Where copy and wire are both work of one processor, nothing can be faster than what is left
         // when it does one after the other; beyond 1, the rest overlaps.
         let one = 1.0 / (1.0 / copy + 1.0 / wire);
         let two = 1.0 / (2.0 / copy + 1.0 / wire);
+        let mut targets = Vec::new();
         for (what, rate, after) in [
             ("put from device to host  ", from, one),
             ("put from device to device", both, two),
@@ -101,6 +128,24 @@ fn main() -> Outcome<()> {
                 rate / slower,
                 rate / after
             );
+            let what = what.trim_end();
+            targets.push(Wanted::new(
+                format!("{provider}: 4 MiB {what}, of the slower of copy and wire"),
+                Some(rate / slower),
+                Bound::Least,
+                OF_THE_SLOWER,
+                "times",
+                None,
+            ));
+        }
+        if let Some(path) = &arguments.output {
+            let rates = Rates {
+                copy,
+                wire,
+                device_to_host: from,
+                device_to_device: both,
+            };
+            part::write(path, &targets, &rates)?;
         }
         let (one, last) = (Layout::contiguous(Datatype::Uint8, 1), SIZE as u64);
         let end = Target {

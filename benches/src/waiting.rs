@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use benches::statistics::median;
+use benches::part;
+use benches::statistics::{Figure, median};
+use benches::target::{Bound, Target as Wanted};
 use clap::Parser;
 use host_stub::crt::{Cond, signal, wait};
 use host_stub::win::{Assertion, Datatype, Info, Layout, Request, TableChoice, Target, Window};
@@ -30,6 +32,9 @@ struct Arguments {
     /// Rounds, each measuring both sides once.
     #[arg(long, default_value_t = 9)]
     rounds: usize,
+    /// Writes what is to be reached, and whether it was, as JSON.
+    #[arg(long)]
+    output: Option<PathBuf>,
     /// What this process measures, for the one that started it.
     #[arg(long, hide = true)]
     part: Option<Part>,
@@ -249,7 +254,23 @@ fn row(what: &str, value: String, target: &str) {
     println!("{what:<66}{value:>14}  {target}");
 }
 
-fn conditions(rounds: usize) {
+/// Shows a value that is to be at most so much, and keeps it.
+fn judge(targets: &mut Vec<Wanted>, what: &str, values: Vec<f64>, most: f64, unit: &str) {
+    let figure = Figure::of(values);
+    let value = format!("{:.3} {unit}", figure.median);
+    row(what, value, &format!("at most {most} {unit}"));
+    let spread = Some(figure.spread());
+    targets.push(Wanted::new(
+        what.into(),
+        Some(figure.median),
+        Bound::Most,
+        most,
+        unit,
+        spread,
+    ));
+}
+
+fn conditions(rounds: usize, targets: &mut Vec<Wanted>) {
     let conds = [Cond::new(), Cond::new()];
     let words = [AtomicU32::new(0), AtomicU32::new(0)];
     let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
@@ -262,16 +283,10 @@ fn conditions(rounds: usize) {
     }
     row("signal to wake", format!("{:.0} ns", median(ours)), "");
     row("bare futex wake", format!("{:.0} ns", median(bare)), "");
-    row(
-        "signal to wake over a bare futex wake",
-        format!("{:.2}", median(ratios)),
-        "at most 1.2",
-    );
-    row(
-        "wait for a signal that came before",
-        format!("{:.1} ns", signalled()),
-        "at most 20 ns",
-    );
+    let over = "signal to wake over a bare futex wake";
+    judge(targets, over, ratios, 1.2, "times");
+    let before = "wait for a signal that came before";
+    judge(targets, before, vec![signalled()], 20.0, "ns");
 }
 
 fn main() -> Result<(), Failure> {
@@ -280,7 +295,8 @@ fn main() -> Result<(), Failure> {
     if let Some(part) = arguments.part {
         return measure(arguments.plugin, part);
     }
-    conditions(arguments.rounds);
+    let mut targets = Vec::new();
+    conditions(arguments.rounds, &mut targets);
     for (keeper, with) in [("0", "without"), ("1", "with")] {
         let (mut series, mut tasks) = (Vec::new(), Vec::new());
         for _ in 0..arguments.rounds {
@@ -292,11 +308,8 @@ fn main() -> Result<(), Failure> {
             format!("{:.2} ms", median(series)),
             "in series",
         );
-        row(
-            &format!("{TASKS} waits of 1 ms in task mode, {with} a progress thread"),
-            format!("{:.2} ms", median(tasks)),
-            "at most 1.2 ms",
-        );
+        let what = format!("{TASKS} waits of 1 ms in task mode, {with} a progress thread");
+        judge(&mut targets, &what, tasks, 1.2, "ms");
     }
     let modes = ["master", "thread", "task"];
     let mut times: [Vec<f64>; 3] = Default::default();
@@ -308,7 +321,8 @@ fn main() -> Result<(), Failure> {
             pages = pages.max(more);
         }
     }
-    let over = |mode: &[f64]| median(mode.iter().zip(&times[0]).map(|(a, b)| a / b).collect());
+    let over =
+        |mode: &[f64]| -> Vec<f64> { mode.iter().zip(&times[0]).map(|(a, b)| a / b).collect() };
     let ratios = [over(&times[1]), over(&times[2])];
     for (mode, times) in modes.iter().zip(times) {
         let what = format!("one outstanding request, {mode} mode");
@@ -316,12 +330,12 @@ fn main() -> Result<(), Failure> {
     }
     for (mode, ratio) in modes[1..].iter().zip(ratios) {
         let what = format!("one outstanding request, {mode} over master mode");
-        row(&what, format!("{ratio:.3}"), "at most 1.05");
+        judge(&mut targets, &what, ratio, 1.05, "times");
     }
-    row(
-        "pages more after 1,000,000 waits, the most in any mode",
-        format!("{pages}"),
-        "0",
-    );
+    let what = "pages more after 1,000,000 waits, the most in any mode";
+    judge(&mut targets, what, vec![pages], 0.0, "pages");
+    if let Some(path) = &arguments.output {
+        part::write(path, &targets, &())?;
+    }
     Ok(())
 }

@@ -2,20 +2,14 @@
 
 use std::path::Path;
 
+use benches::part;
 use benches::target::{Bound, Target};
 use indicatif::ProgressBar;
-use serde::Serialize;
 
 pub(crate) struct Report {
     bar: ProgressBar,
     rows: Vec<String>,
     targets: Vec<Target>,
-}
-
-#[derive(Serialize)]
-struct Written<'a> {
-    rows: &'a [String],
-    targets: &'a [Target],
 }
 
 impl Report {
@@ -67,11 +61,6 @@ impl Report {
             );
         }
         let Some(path) = output else { return Ok(()) };
-        let written = Written {
-            rows: &self.rows,
-            targets: &self.targets,
-        };
-        let json = serde_json::to_vec_pretty(&written).map_err(|e| e.to_string())?;
-        std::fs::write(path, json).map_err(|e| format!("{}: {e}", path.display()))
+        part::write(path, &self.targets, &self.rows)
     }
 }

@@ -7,6 +7,7 @@
 //! operation takes the way through the provider; over shm two processes talk, where puts and gets are
 //! copied directly.
 
+mod judge;
 mod profile;
 mod rank;
 
@@ -15,19 +16,16 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use benches::part;
 use clap::Parser;
 use host_stub::bootstrap::local::Environment;
 use host_stub::launcher::{LaunchOptions, launch};
 use serde::{Deserialize, Serialize};
 
-/// How far a count may lie over the recorded one.
-const TOLERANCE: f64 = 1.03;
+use judge::Counts;
+
 /// Providers, each with its number of ranks.
 const PROVIDERS: [(&str, u32); 2] = [("lab", 1), ("shm", 2)];
-/// Most instructions from the table's entry to the provider's call and back, without callback.
-const POST_LIMIT: f64 = 100.0;
-/// Most instructions of an operation with callback, its completion included.
-const RECORDED_LIMIT: f64 = 220.0;
 /// Says to rank 0 that it runs under valgrind.
 const COUNTED: &str = "INSTRUCTIONS_COUNTED";
 
@@ -40,15 +38,15 @@ struct Arguments {
     /// Where they are recorded.
     #[arg(long, default_value = "benches/instructions.json")]
     file: PathBuf,
+    /// Writes what was counted, and the targets, for the report.
+    #[arg(long)]
+    output: Option<PathBuf>,
     /// Runs as a rank over this provider and counts into files beginning with --counts.
     #[arg(long, hide = true, requires = "counts")]
     provider: Option<String>,
     #[arg(long, hide = true)]
     counts: Option<PathBuf>,
 }
-
-/// Instructions by kind of operation, of each provider.
-type Counts = BTreeMap<String, BTreeMap<String, f64>>;
 
 #[derive(Serialize, Deserialize)]
 struct Recorded {
@@ -128,10 +126,13 @@ fn compare(arguments: &Arguments) -> Result<bool, String> {
             ));
         }
     };
-    let kept = table(&counts, &old.counts);
+    let kept = judge::table(&counts, &old.counts);
+    if let Some(path) = &arguments.output {
+        part::write(path, &judge::targets(&counts), &counts)?;
+    }
     if !kept && old.rustc != rustc {
         println!(
-            "recorded with {}, built with {rustc}: what is over may be the compiler's doing",
+            "recorded with {}, built with {rustc}: what differs may be the compiler's doing",
             old.rustc
         );
     }
@@ -209,39 +210,4 @@ fn measure(
         found.insert(kind.to_owned(), each);
     }
     Ok(found)
-}
-
-/// Prints the counts beside those recorded and the limits; whether none is over what it may be.
-fn table(counts: &Counts, recorded: &Counts) -> bool {
-    println!(
-        "{:<10} {:<38} {:>8} {:>9}",
-        "provider", "instructions of ours", "counted", "recorded"
-    );
-    let mut kept = true;
-    for (provider, kinds) in counts {
-        for (kind, &count) in kinds {
-            let old = recorded.get(provider).and_then(|k| k.get(kind)).copied();
-            let note = match old {
-                None => "not recorded",
-                Some(old) if count > old * TOLERANCE => {
-                    kept = false;
-                    "MORE than 3 % over"
-                }
-                Some(old) if count < old / TOLERANCE => "lower: ./dev bench instructions --record",
-                Some(_) => "",
-            };
-            let limit = match kind.as_str() {
-                "put" | "get" | "fetch-add" | "compare-swap" | "add" => Some(POST_LIMIT),
-                "put with callback and its completion" => Some(RECORDED_LIMIT),
-                _ => None,
-            };
-            let limit = limit.map_or(String::new(), |limit| {
-                let met = if count <= limit { "met" } else { "NOT met" };
-                format!("target {limit:.0} {met}")
-            });
-            let old = old.map_or(String::from("-"), |old| format!("{old:.1}"));
-            println!("{provider:<10} {kind:<38} {count:>8.1} {old:>9} {limit} {note}");
-        }
-    }
-    kept
 }

@@ -15,7 +15,7 @@ use benches::ranks;
 use clap::Parser;
 use host_stub::job::Job;
 use host_stub::win::{Assertion, Info, TableChoice, Window};
-use plugin_api::Access;
+use plugin_api::{Access, AtomicKind, AtomicOp, Datatype};
 
 use raw::{Raw, Target};
 use sides::Sides;
@@ -80,6 +80,12 @@ fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
         .chunks_exact(8)
         .map(word)
         .collect::<Result<_, _>>()?;
+    let words = (
+        raw.most_words()?,
+        job.transport()
+            .atomic_query(Datatype::Uint64, AtomicOp::Sum, AtomicKind::Update)
+            .ok_or("the transport has no atomic sum")?,
+    );
     let info = Info::new().with_table(TableChoice::Btl);
     let window = Window::allocate_with(&job, LARGEST, 1, &info).map_err(|e| e.to_string())?;
     let mut sides = Sides {
@@ -95,16 +101,18 @@ fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
         },
         raw,
         local: base,
+        operands: vec![0; LARGEST / 8].leak(),
+        words,
     };
     if rank == 0 {
         let all = sides.window.lock_all(Assertion::empty());
         all.map_err(|e| e.to_string())?;
         let rows = measure::measure(arguments, &mut sides);
         sides.window.unlock_all().map_err(|e| e.to_string())?;
-        sides.stop();
+        sides.stop()?;
         measure::report(arguments, &job, &rows?)?;
     } else {
-        serve(&mut sides);
+        serve(&mut sides)?;
     }
     sides.window.free().map_err(|e| e.to_string())?;
     job.barrier().map_err(|e| e.to_string())?;
@@ -116,16 +124,17 @@ fn gather(job: &Job, bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 }
 
 /// Rank 1: progress for both sides until the word arrives.
-fn serve(sides: &mut Sides) {
+fn serve(sides: &mut Sides) -> Result<(), String> {
     // SAFETY: inside the buffer; peers write it, so the read is volatile.
     let stop = || unsafe { sides.local.add(STOP).cast::<u64>().read_volatile() } != 0;
     let mut turns = 0u32;
     while !stop() {
         sides.transport.progress();
-        sides.raw.poll();
+        sides.raw.poll()?;
         turns = turns.wrapping_add(1);
         if turns.is_multiple_of(1024) {
             std::thread::yield_now();
         }
     }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! What is measured, in which order, and how it is shown.
 
-use benches::statistics::{quantile, spread};
+use benches::part;
+use benches::statistics::Figure;
 use host_stub::job::Job;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -10,6 +11,21 @@ use crate::{Arguments, LARGEST};
 
 const SIDES: [Side; 3] = [Side::Raw, Side::Transport, Side::Window];
 
+const SIZES: &[usize] = &[
+    1,
+    8,
+    64,
+    512,
+    4 << 10,
+    32 << 10,
+    64 << 10,
+    256 << 10,
+    1 << 20,
+    LARGEST,
+];
+/// Those that targets are set for.
+const SHORT: &[usize] = &[8, 64 << 10, 256 << 10, 1 << 20, LARGEST];
+
 /// One line of the table.
 #[derive(Serialize)]
 pub(crate) struct Row {
@@ -18,45 +34,32 @@ pub(crate) struct Row {
     measure: &'static str,
     bytes: usize,
     unit: &'static str,
-    raw: f64,
-    transport: f64,
-    window: f64,
-    /// Median of the rounds' own ratios, transport over raw.
-    ratio: f64,
-    /// Quarter and three-quarter marks of those.
-    spread: (f64, f64),
+    raw: Figure,
+    transport: Figure,
+    window: Figure,
+    /// Of the rounds' own ratios, transport over raw.
+    ratio: Figure,
     /// The same for the window.
-    window_ratio: f64,
-    window_spread: (f64, f64),
+    window_ratio: Figure,
 }
 
 /// Measures everything, the sides turn by turn.
 pub(crate) fn measure(arguments: &Arguments, sides: &mut Sides) -> Result<Vec<Row>, String> {
     let mut plan = Vec::new();
-    let sizes: &[usize] = if arguments.short {
-        &[8, 64 << 10, 1 << 20, LARGEST]
-    } else {
-        &[
-            1,
-            8,
-            64,
-            512,
-            4 << 10,
-            32 << 10,
-            64 << 10,
-            256 << 10,
-            1 << 20,
-            LARGEST,
-        ]
-    };
+    let sizes = if arguments.short { SHORT } else { SIZES };
     for kind in [Kind::Put, Kind::Get] {
-        plan.push((kind, Measure::Rate, 8));
-        plan.extend(sizes.iter().map(|&size| (kind, Measure::Latency, size)));
-        plan.extend(sizes.iter().map(|&size| (kind, Measure::Bandwidth, size)));
+        for what in [Measure::Rate, Measure::Latency, Measure::Bandwidth] {
+            plan.extend(sizes.iter().map(|&size| (kind, what, size)));
+        }
     }
-    for kind in [Kind::FetchAdd, Kind::CompareSwap, Kind::Accumulate] {
+    // One element each; only accumulate takes more.
+    for kind in [Kind::FetchAdd, Kind::CompareSwap] {
         plan.push((kind, Measure::Latency, 8));
         plan.push((kind, Measure::Rate, 8));
+    }
+    for what in [Measure::Rate, Measure::Latency, Measure::Bandwidth] {
+        let words = sizes.iter().filter(|&&size| size % 8 == 0);
+        plan.extend(words.map(|&size| (Kind::Accumulate, what, size)));
     }
     let bar = ProgressBar::new((plan.len() * arguments.rounds) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
@@ -106,14 +109,9 @@ fn compare(
         }
         bar.inc(1);
     }
-    let [mut raw, mut transport, mut window] = figures;
-    let ratios = |of: &[f64]| {
-        of.iter()
-            .zip(&raw)
-            .map(|(o, r)| o / r)
-            .collect::<Vec<f64>>()
-    };
-    let (mut ratio, mut window_ratio) = (ratios(&transport), ratios(&window));
+    let [raw, transport, window] = figures;
+    let ratios = |of: &[f64]| Figure::of(of.iter().zip(&raw).map(|(o, r)| o / r).collect());
+    let (ratio, window_ratio) = (ratios(&transport), ratios(&window));
     let (measure, unit) = match measure {
         Measure::Latency => ("latency", "ns"),
         Measure::Rate => ("rate", "1/s"),
@@ -131,13 +129,11 @@ fn compare(
         measure,
         bytes: size,
         unit,
-        raw: quantile(&mut raw, 0.5),
-        transport: quantile(&mut transport, 0.5),
-        window: quantile(&mut window, 0.5),
-        ratio: quantile(&mut ratio, 0.5),
-        spread: spread(&mut ratio),
-        window_ratio: quantile(&mut window_ratio, 0.5),
-        window_spread: spread(&mut window_ratio),
+        raw: Figure::of(raw),
+        transport: Figure::of(transport),
+        window: Figure::of(window),
+        ratio,
+        window_ratio,
     })
 }
 
@@ -156,19 +152,18 @@ pub(crate) fn report(arguments: &Arguments, job: &Job, rows: &[Row]) -> Result<(
         println!(
             "{:<32} {:>14.1} {:>14.1} {:>14.1} {:>7.3} {:>7.3}..{:<6.3} {:>7.3} {}",
             format!("{} {} B {}", r.operation, r.bytes, r.measure),
-            r.raw,
-            r.transport,
-            r.window,
-            r.ratio,
-            r.spread.0,
-            r.spread.1,
-            r.window_ratio,
+            r.raw.median,
+            r.transport.median,
+            r.window.median,
+            r.ratio.median,
+            r.ratio.low,
+            r.ratio.high,
+            r.window_ratio.median,
             r.unit
         );
     }
     if let Some(path) = &arguments.output {
-        let json = serde_json::to_vec_pretty(rows).map_err(|e| e.to_string())?;
-        std::fs::write(path, json).map_err(|e| format!("{}: {e}", path.display()))?;
+        part::write(path, &[], &rows)?;
     }
     Ok(())
 }

@@ -20,6 +20,9 @@ pub(crate) struct Raw {
     pub(crate) outstanding: u64,
 }
 
+/// What becomes of a call.
+pub(crate) type Posted = Result<(), String>;
+
 /// A peer's region as the raw side names it.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
@@ -156,68 +159,42 @@ impl Raw {
         ))
     }
 
-    /// Posts one put, reading completions while the provider has no room.
-    #[inline]
-    pub(crate) fn put(&mut self, target: Target, local: *const u8, size: usize) {
+    /// Most 64-bit words of one atomic sum in the shape that the transport asks the provider for.
+    pub(crate) fn most_words(&self) -> Result<usize, String> {
+        let flags = if self.plain { ffi::FI_FETCH_ATOMIC } else { 0 };
+        let mut attr = ffi::fi_atomic_attr::default();
+        // SAFETY: a live domain; the attribute receives the answer.
+        check("fi_query_atomic", unsafe {
+            ffi::fi_query_atomic(self.domain, ffi::FI_UINT64, ffi::FI_SUM, &mut attr, flags)
+        })?;
+        Ok(attr.count.max(1))
+    }
+
+    /// Makes a call until the provider takes it, reading completions while it has no room.
+    #[inline(always)]
+    fn post(&mut self, what: &str, call: impl Fn(*mut ffi::fid_ep) -> Option<isize>) -> Posted {
         loop {
-            // SAFETY: a live endpoint whose tables libfabric keeps; the buffers are the caller's.
-            let rc = unsafe {
-                let rma = &*(*self.ep).rma;
-                if self.plain {
-                    rma.write.map(|write| {
-                        write(
-                            self.ep,
-                            local.cast(),
-                            size,
-                            ptr::null_mut(),
-                            target.peer,
-                            target.address,
-                            target.key,
-                            ptr::null_mut(),
-                        )
-                    })
-                } else {
-                    let iov = ffi::iovec {
-                        iov_base: local.cast_mut().cast(),
-                        iov_len: size,
-                    };
-                    let rma_iov = ffi::fi_rma_iov {
-                        addr: target.address,
-                        len: size,
-                        key: target.key,
-                    };
-                    let message = ffi::fi_msg_rma {
-                        msg_iov: &iov,
-                        desc: ptr::null_mut(),
-                        iov_count: 1,
-                        addr: target.peer,
-                        rma_iov: &rma_iov,
-                        rma_iov_count: 1,
-                        context: ptr::null_mut(),
-                        data: 0,
-                    };
-                    let flags = u64::from(ffi::FI_COMPLETION | ffi::FI_DELIVERY_COMPLETE);
-                    rma.writemsg
-                        .map(|writemsg| writemsg(self.ep, &message, flags))
-                }
-            };
+            let rc = call(self.ep);
             if rc == Some(0) {
                 self.outstanding += 1;
-                return;
+                return Ok(());
             }
-            self.poll();
+            if rc != Some(-(ffi::FI_EAGAIN as isize)) {
+                return Err(refused(what, rc));
+            }
+            self.poll()?;
         }
     }
 
-    /// Posts one get.
+    /// Posts one put.
     #[inline]
-    pub(crate) fn get(&mut self, target: Target, local: *mut u8, size: usize) {
-        loop {
-            // SAFETY: as for put.
-            let rc = unsafe {
-                (*(*self.ep).rma).read.map(|read| {
-                    read(
-                        self.ep,
+    pub(crate) fn put(&mut self, target: Target, local: *const u8, size: usize) -> Posted {
+        if self.plain {
+            // SAFETY: a live endpoint whose tables libfabric keeps; the buffers are the caller's.
+            return self.post("fi_write", |ep| unsafe {
+                (*(*ep).rma).write.map(|write| {
+                    write(
+                        ep,
                         local.cast(),
                         size,
                         ptr::null_mut(),
@@ -227,96 +204,133 @@ impl Raw {
                         ptr::null_mut(),
                     )
                 })
-            };
-            if rc == Some(0) {
-                self.outstanding += 1;
-                return;
-            }
-            self.poll();
+            });
         }
+        let iov = ffi::iovec {
+            iov_base: local.cast_mut().cast(),
+            iov_len: size,
+        };
+        let rma_iov = ffi::fi_rma_iov {
+            addr: target.address,
+            len: size,
+            key: target.key,
+        };
+        let message = ffi::fi_msg_rma {
+            msg_iov: &iov,
+            desc: ptr::null_mut(),
+            iov_count: 1,
+            addr: target.peer,
+            rma_iov: &rma_iov,
+            rma_iov_count: 1,
+            context: ptr::null_mut(),
+            data: 0,
+        };
+        let flags = u64::from(ffi::FI_COMPLETION | ffi::FI_DELIVERY_COMPLETE);
+        // SAFETY: as above.
+        self.post("fi_writemsg", |ep| unsafe {
+            (*(*ep).rma)
+                .writemsg
+                .map(|writemsg| writemsg(ep, &message, flags))
+        })
     }
 
-    /// Posts one fetching add of 1 on a 64-bit word.
+    /// Posts one get.
     #[inline]
-    pub(crate) fn fetch_add(&mut self, target: Target, result: *mut u8) {
-        static ONE: u64 = 1;
-        loop {
-            // SAFETY: as for put; the operand lives for ever.
-            let rc = unsafe {
-                (*(*self.ep).atomic).readwrite.map(|readwrite| {
-                    readwrite(
-                        self.ep,
-                        (&raw const ONE).cast(),
-                        1,
-                        ptr::null_mut(),
-                        result.cast(),
-                        ptr::null_mut(),
-                        target.peer,
-                        target.address,
-                        target.key,
-                        ffi::FI_UINT64,
-                        ffi::FI_SUM,
-                        ptr::null_mut(),
-                    )
-                })
-            };
-            if rc == Some(0) {
-                self.outstanding += 1;
-                return;
-            }
-            self.poll();
-        }
+    pub(crate) fn get(&mut self, target: Target, local: *mut u8, size: usize) -> Posted {
+        // SAFETY: as for put.
+        self.post("fi_read", |ep| unsafe {
+            (*(*ep).rma).read.map(|read| {
+                read(
+                    ep,
+                    local.cast(),
+                    size,
+                    ptr::null_mut(),
+                    target.peer,
+                    target.address,
+                    target.key,
+                    ptr::null_mut(),
+                )
+            })
+        })
+    }
+
+    /// Posts one fetching sum of 64-bit words.
+    #[inline]
+    pub(crate) fn fetch_add(
+        &mut self,
+        target: Target,
+        operands: *const u64,
+        result: *mut u8,
+        count: usize,
+    ) -> Posted {
+        // SAFETY: as for put.
+        self.post("fi_fetch_atomic", |ep| unsafe {
+            (*(*ep).atomic).readwrite.map(|readwrite| {
+                readwrite(
+                    ep,
+                    operands.cast(),
+                    count,
+                    ptr::null_mut(),
+                    result.cast(),
+                    ptr::null_mut(),
+                    target.peer,
+                    target.address,
+                    target.key,
+                    ffi::FI_UINT64,
+                    ffi::FI_SUM,
+                    ptr::null_mut(),
+                )
+            })
+        })
     }
 
     /// Posts one compare-and-swap of a 64-bit word.
     #[inline]
-    pub(crate) fn compare_swap(&mut self, target: Target, result: *mut u8) {
+    pub(crate) fn compare_swap(&mut self, target: Target, result: *mut u8) -> Posted {
         static WORDS: [u64; 2] = [0, 1];
-        loop {
-            // SAFETY: as for put; the operands live for ever.
-            let rc = unsafe {
-                (*(*self.ep).atomic).compwrite.map(|compwrite| {
-                    compwrite(
-                        self.ep,
-                        (&raw const WORDS[1]).cast(),
-                        1,
-                        ptr::null_mut(),
-                        (&raw const WORDS[0]).cast(),
-                        ptr::null_mut(),
-                        result.cast(),
-                        ptr::null_mut(),
-                        target.peer,
-                        target.address,
-                        target.key,
-                        ffi::FI_UINT64,
-                        ffi::FI_CSWAP,
-                        ptr::null_mut(),
-                    )
-                })
-            };
-            if rc == Some(0) {
-                self.outstanding += 1;
-                return;
-            }
-            self.poll();
-        }
+        // SAFETY: as for put; the operands live for ever.
+        self.post("fi_compare_atomic", |ep| unsafe {
+            (*(*ep).atomic).compwrite.map(|compwrite| {
+                compwrite(
+                    ep,
+                    (&raw const WORDS[1]).cast(),
+                    1,
+                    ptr::null_mut(),
+                    (&raw const WORDS[0]).cast(),
+                    ptr::null_mut(),
+                    result.cast(),
+                    ptr::null_mut(),
+                    target.peer,
+                    target.address,
+                    target.key,
+                    ffi::FI_UINT64,
+                    ffi::FI_CSWAP,
+                    ptr::null_mut(),
+                )
+            })
+        })
     }
 
-    /// Posts one add of 1 on a 64-bit word, without result. Over shm it is a fetch, whose completion
-    /// is the only one that means done there.
+    /// Posts one sum of 64-bit words without result. Over shm it is a fetch, whose completion is the
+    /// only one that means done there.
     #[inline]
-    pub(crate) fn add(&mut self, target: Target, result: *mut u8) {
-        static ONE: u64 = 1;
+    pub(crate) fn add(
+        &mut self,
+        target: Target,
+        operands: *const u64,
+        result: *mut u8,
+        count: usize,
+    ) -> Posted {
         if self.plain {
-            return self.fetch_add(target, result);
+            return self.fetch_add(target, operands, result, count);
         }
         let operand = ffi::fi_ioc {
-            addr: (&raw const ONE).cast_mut().cast(),
-            count: 1,
+            addr: operands.cast_mut().cast(),
+            count,
         };
-        let word = ffi::fi_rma_ioc {
+        let words = ffi::fi_rma_ioc {
             addr: target.address,
-            count: 1,
+            count,
             key: target.key,
         };
         let message = ffi::fi_msg_atomic {
@@ -324,7 +338,7 @@ impl Raw {
             desc: ptr::null_mut(),
             iov_count: 1,
             addr: target.peer,
-            rma_iov: &word,
+            rma_iov: &words,
             rma_iov_count: 1,
             datatype: ffi::FI_UINT64,
             op: ffi::FI_SUM,
@@ -332,37 +346,43 @@ impl Raw {
             data: 0,
         };
         let flags = u64::from(ffi::FI_COMPLETION | ffi::FI_DELIVERY_COMPLETE);
-        loop {
-            // SAFETY: as for put; the operand lives for ever.
-            let rc = unsafe {
-                (*(*self.ep).atomic)
-                    .writemsg
-                    .map(|writemsg| writemsg(self.ep, &message, flags))
-            };
-            if rc == Some(0) {
-                self.outstanding += 1;
-                return;
-            }
-            self.poll();
-        }
+        // SAFETY: as for put.
+        self.post("fi_atomicmsg", |ep| unsafe {
+            (*(*ep).atomic)
+                .writemsg
+                .map(|writemsg| writemsg(ep, &message, flags))
+        })
     }
 
     /// Reads completions once.
     #[inline]
-    pub(crate) fn poll(&mut self) {
+    pub(crate) fn poll(&mut self) -> Posted {
         let mut entries = [ffi::fi_cq_entry::default(); 64];
         // SAFETY: a live queue opened with this format, and room for 64 entries.
         let n = unsafe { (self.read)(self.cq, entries.as_mut_ptr().cast(), 64) };
         if n > 0 {
             self.outstanding -= n as u64;
+        } else if n < 0 && n != -(ffi::FI_EAGAIN as isize) {
+            return Err(refused("fi_cq_read", Some(n)));
         }
+        Ok(())
     }
 
     /// Reads completions until none is outstanding.
     #[inline]
-    pub(crate) fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) -> Posted {
         while self.outstanding > 0 {
-            self.poll();
+            self.poll()?;
         }
+        Ok(())
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refused(what: &str, rc: Option<isize>) -> String {
+    match rc {
+        Some(rc) => format!("{what} returned {rc}"),
+        None => format!("the provider has no {what}"),
     }
 }

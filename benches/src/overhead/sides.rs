@@ -1,10 +1,10 @@
 //! The three ways of one process to do the same operation.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use host_stub::loader::{EndpointRef, Transport};
 use host_stub::win::{Datatype, Layout, Op, Target as Place, WinResult, Window};
-use plugin_api::{BtlAtomicOp, Handle, OpFlags, Status};
+use plugin_api::{AtomicOp, BtlAtomicOp, Datatype as Element, Handle, OpFlags, Status};
 
 use crate::STOP;
 use crate::raw::{Raw, Target};
@@ -45,49 +45,127 @@ pub(crate) struct Sides {
     pub(crate) raw: Raw,
     pub(crate) target: Target,
     pub(crate) local: *mut u8,
+    /// Operands of atomics, as many as the buffer has words.
+    pub(crate) operands: &'static [u64],
+    /// Most words of one atomic, of the raw side and of the transport.
+    pub(crate) words: (usize, usize),
 }
+
+/// How long something may be without room before that is an error.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Sides {
     #[inline]
-    fn operate(&mut self, kind: Kind, size: usize) {
-        loop {
-            let none = std::ptr::null_mut::<Handle>();
-            let context = none.cast::<std::ffi::c_void>();
-            let handle = self.handle.as_ptr().cast::<Handle>();
-            let (t, peer, local, remote) = (&self.transport, self.peer, self.local, self.remote);
-            let (add, plain) = (BtlAtomicOp::Add, OpFlags::empty());
-            // SAFETY: the peer is connected, and both buffers live to the end of the process.
-            #[rustfmt::skip]
-            let status = unsafe {
-                match kind {
-                    Kind::Put => t.put(peer, local, remote, none, handle, size, None, context, context),
-                    Kind::Get => t.get(peer, local, remote, none, handle, size, None, context, context),
-                    Kind::FetchAdd => t.atomic_fop(
-                        peer, local, remote, none, handle, add, 1, plain, None, context, context),
-                    Kind::CompareSwap => t.atomic_cswap(
-                        peer, local, remote, none, handle, 0, 1, plain, None, context, context),
-                    Kind::Accumulate => t.atomic_op(
-                        peer, remote, handle, add, 1, plain, None, context, context),
-                }
-            };
-            if status == Status::SUCCESS {
-                return;
+    fn operate(&mut self, kind: Kind, size: usize) -> Result<(), String> {
+        if kind == Kind::Accumulate && size > 8 {
+            let (words, most) = (size / 8, self.words.1);
+            for from in (0..words).step_by(most) {
+                let count = most.min(words - from);
+                self.post(|s| s.accumulate(from, count))?;
+            }
+            return Ok(());
+        }
+        self.post(|s| s.call(kind, size))
+    }
+
+    /// Makes a call of the transport until it is taken, with progress in between.
+    #[inline(always)]
+    fn post(&self, call: impl Fn(&Self) -> Status) -> Result<(), String> {
+        let status = call(self);
+        if status == Status::SUCCESS {
+            return Ok(());
+        }
+        self.post_again(status, &call)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn post_again(&self, mut status: Status, call: &dyn Fn(&Self) -> Status) -> Result<(), String> {
+        let start = Instant::now();
+        while status != Status::SUCCESS {
+            if !status.is_again() {
+                return Err(format!("the transport answered {status}"));
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("the transport answers {status} only"));
             }
             self.transport.progress();
+            status = call(self);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn call(&self, kind: Kind, size: usize) -> Status {
+        let none = std::ptr::null_mut::<Handle>();
+        let context = none.cast::<std::ffi::c_void>();
+        let handle = self.handle.as_ptr().cast::<Handle>();
+        let (t, peer, local, remote) = (&self.transport, self.peer, self.local, self.remote);
+        let (add, plain) = (BtlAtomicOp::Add, OpFlags::empty());
+        // SAFETY: the peer is connected, and both buffers live to the end of the process.
+        #[rustfmt::skip]
+        let status = unsafe {
+            match kind {
+                Kind::Put => t.put(peer, local, remote, none, handle, size, None, context, context),
+                Kind::Get => t.get(peer, local, remote, none, handle, size, None, context, context),
+                Kind::FetchAdd => t.atomic_fop(
+                    peer, local, remote, none, handle, add, 1, plain, None, context, context),
+                Kind::CompareSwap => t.atomic_cswap(
+                    peer, local, remote, none, handle, 0, 1, plain, None, context, context),
+                Kind::Accumulate => t.atomic_op(
+                    peer, remote, handle, add, 1, plain, None, context, context),
+            }
+        };
+        status
+    }
+
+    /// Adds some of the operands to the peer's words.
+    fn accumulate(&self, from: usize, count: usize) -> Status {
+        let none = std::ptr::null_mut::<Handle>();
+        let handle = self.handle.as_ptr().cast::<Handle>();
+        // SAFETY: as in `call`; both buffers have all words.
+        unsafe {
+            self.transport.atomic_opv(
+                self.peer,
+                self.operands.as_ptr().add(from).cast(),
+                self.remote + (from * 8) as u64,
+                none,
+                handle,
+                Element::Uint64,
+                AtomicOp::Sum,
+                count,
+                None,
+                none.cast(),
+                none.cast(),
+            )
         }
     }
 
-    fn raw_operate(&mut self, kind: Kind, size: usize) {
+    fn raw_operate(&mut self, kind: Kind, size: usize) -> Result<(), String> {
+        let (target, local, operands) = (self.target, self.local, self.operands.as_ptr());
         match kind {
-            Kind::Put => self.raw.put(self.target, self.local, size),
-            Kind::Get => self.raw.get(self.target, self.local, size),
-            Kind::FetchAdd => self.raw.fetch_add(self.target, self.local),
-            Kind::CompareSwap => self.raw.compare_swap(self.target, self.local),
-            Kind::Accumulate => self.raw.add(self.target, self.local),
+            Kind::Put => self.raw.put(target, local, size)?,
+            Kind::Get => self.raw.get(target, local, size)?,
+            Kind::FetchAdd => self.raw.fetch_add(target, operands, local, 1)?,
+            Kind::CompareSwap => self.raw.compare_swap(target, local)?,
+            Kind::Accumulate => {
+                let (words, most) = (size / 8, self.words.0);
+                for from in (0..words).step_by(most) {
+                    let count = most.min(words - from);
+                    let at = Target {
+                        address: target.address + (from * 8) as u64,
+                        ..target
+                    };
+                    // SAFETY: both buffers have all words.
+                    let (operands, result) = unsafe { (operands.add(from), local.add(from * 8)) };
+                    self.raw.add(at, operands, result, count)?;
+                }
+            }
         }
         if self.raw.outstanding > 64 {
-            self.raw.poll();
+            self.raw.poll()?;
         }
+        Ok(())
     }
 
     #[inline]
@@ -113,7 +191,10 @@ impl Sides {
                     self.window
                         .compare_and_swap(word, compare, result, Datatype::Int64, 1, 0)
                 }
-                Kind::Accumulate => self.window.accumulate(word, layout, there(), Op::Sum),
+                Kind::Accumulate => {
+                    let operands = self.operands.as_ptr().cast();
+                    self.window.accumulate(operands, layout, there(), Op::Sum)
+                }
             }
         }
     }
@@ -134,7 +215,7 @@ impl Sides {
         };
         let layout = match kind {
             Kind::Put | Kind::Get => Layout::contiguous(Datatype::Uint8, size),
-            _ => Layout::contiguous(Datatype::Int64, 1),
+            _ => Layout::contiguous(Datatype::Uint64, size / 8),
         };
         let start = Instant::now();
         let mut left = n;
@@ -142,16 +223,16 @@ impl Sides {
             let batch = together.min(left);
             for _ in 0..batch {
                 match side {
-                    Side::Raw => self.raw_operate(kind, size),
-                    Side::Transport => self.operate(kind, size),
+                    Side::Raw => self.raw_operate(kind, size)?,
+                    Side::Transport => self.operate(kind, size)?,
                     Side::Window => self
                         .window_operate(kind, &layout)
                         .map_err(|e| e.to_string())?,
                 }
             }
             match side {
-                Side::Raw => self.raw.drain(),
-                Side::Transport => drop(self.transport.flush(Some(self.peer))),
+                Side::Raw => self.raw.drain()?,
+                Side::Transport => self.flush()?,
                 Side::Window => self.window.flush(1).map_err(|e| e.to_string())?,
             }
             left -= batch;
@@ -159,16 +240,24 @@ impl Sides {
         Ok(start.elapsed().as_secs_f64())
     }
 
+    fn flush(&self) -> Result<(), String> {
+        match self.transport.flush(Some(self.peer)) {
+            Status::SUCCESS => Ok(()),
+            status => Err(format!("a flush of the transport answered {status}")),
+        }
+    }
+
     /// Ends rank 1.
-    pub(crate) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) -> Result<(), String> {
         // SAFETY: inside the buffer, which nobody reads now.
         unsafe { self.local.add(STOP).cast::<u64>().write(1) };
         let (local, remote) = (self.local, self.remote);
         // SAFETY: as above.
         self.local = unsafe { local.add(STOP) };
         self.remote = remote + STOP as u64;
-        self.operate(Kind::Put, 8);
-        self.transport.flush(Some(self.peer));
+        let put = self.operate(Kind::Put, 8);
+        let stopped = put.and_then(|()| self.flush());
         (self.local, self.remote) = (local, remote);
+        stopped
     }
 }

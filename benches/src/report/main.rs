@@ -1,19 +1,24 @@
-//! Puts what the measurements wrote into one report: `report.json` with the targets and the curves, a
+//! Puts what the parts of the suite wrote into one report: `report.json` with the targets and the curves, a
 //! Markdown table, and plots of latency and bandwidth over size.
 //!
-//! `report FOLDER --plots FOLDER` reads `overhead-*.json` and `openmpi.json` from a folder and writes
-//! beside them. What was not measured is named as missing, not left out.
+//! `report FOLDER` reads the parts' files from a folder and writes beside them. What was not measured is named as
+//! missing, not left out; a part of another run than the others is named too.
 
+mod about;
+mod parts;
 mod plots;
 mod series;
 mod targets;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use benches::target::Target;
 use clap::Parser;
 use serde::Serialize;
 
+use about::Machine;
+use parts::Measurements;
 use series::Series;
 
 #[derive(Parser)]
@@ -21,14 +26,13 @@ use series::Series;
 struct Arguments {
     /// Where the measurements are and the report goes.
     folder: PathBuf,
-    /// Where the plots go; the same folder by default.
-    #[arg(long)]
-    plots: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
 struct Report {
-    machine: String,
+    machine: Machine,
+    /// The run of each file that was read. A report of one run has one name here.
+    runs: BTreeMap<String, String>,
     targets: Vec<Target>,
     series: Vec<Series>,
 }
@@ -44,22 +48,23 @@ fn main() -> std::process::ExitCode {
 }
 
 fn report(arguments: &Arguments) -> Result<(), String> {
-    let read = series::read(&arguments.folder)?;
+    let read = Measurements::read(&arguments.folder)?;
     let report = Report {
-        machine: machine(),
+        machine: Machine::here(&read.versions),
         targets: targets::judge(&read),
-        series: read.series,
+        series: series::of(&read),
+        runs: read.runs,
     };
     let json = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
     write(&arguments.folder.join("report.json"), &json)?;
     let table = table(&report);
     write(&arguments.folder.join("report.md"), &table)?;
     println!("{table}");
-    let plots = arguments.plots.as_ref().unwrap_or(&arguments.folder);
     for (provider, name) in [("shm", "shm"), ("tcp;ofi_rxm", "tcp")] {
         for measure in ["latency", "bandwidth"] {
             for operation in ["put", "get"] {
-                let path = plots.join(format!("{operation}-{measure}-{name}.svg"));
+                let file = format!("{operation}-{measure}-{name}.svg");
+                let path = arguments.folder.join(file);
                 if plots::draw(&path, &report.series, provider, operation, measure)? {
                     println!("{}", path.display());
                 }
@@ -73,42 +78,66 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// What the numbers depend on.
-fn machine() -> String {
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo");
-    let model = cpu
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
-        .map_or("unknown processor", |(_, name)| name);
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let kernel = read("/proc/sys/kernel/osrelease");
-    let load = read("/proc/loadavg");
-    let load = load.split(' ').next().unwrap_or("unknown");
-    format!(
-        "{model}, {cores} cores, Linux {}, load {load} at the end",
-        kernel.trim()
-    )
+/// What stands above the table about runs: one name, or which file is of which.
+fn runs(of: &BTreeMap<String, String>) -> Vec<String> {
+    let named = |run: &str| match run {
+        "" => String::from("an unnamed one"),
+        run => run.to_owned(),
+    };
+    let mut different: Vec<&String> = of.values().collect();
+    different.sort_unstable();
+    different.dedup();
+    match different[..] {
+        [] => Vec::new(),
+        [run] => vec![format!("Run: {}", named(run))],
+        _ => {
+            let mut lines = vec![String::from("**Of several runs**, not to be compared:")];
+            let each = of
+                .iter()
+                .map(|(file, run)| format!("- {file}: {}", named(run)));
+            lines.extend(each);
+            lines
+        }
+    }
 }
 
 fn table(report: &Report) -> String {
-    let mut lines = vec![
-        report.machine.clone(),
+    let mut lines = vec![report.machine.line(), String::new()];
+    lines.extend(runs(&report.runs));
+    lines.extend([
         String::new(),
         "| target | value | spread | to reach | met |".into(),
         "| --- | --: | --- | --- | --- |".into(),
-    ];
+    ]);
     for t in &report.targets {
-        let value = t.value.map_or("not measured".into(), |v| format!("{v:.3}"));
+        let value = t
+            .value
+            .map_or("not measured".into(), |v| format!("{v:.3} {}", t.unit));
         let spread = t
             .spread
             .map_or(String::new(), |(a, b)| format!("{a:.3} to {b:.3}"));
         let met = if t.met { "yes" } else { "no" };
-        let (name, bound, target) = (&t.name, t.bound.text(), t.target);
+        let (name, bound) = (&t.name, t.bound.text());
+        let target = format!("{:.3}", t.target);
+        let target = target.trim_end_matches('0').trim_end_matches('.');
         lines.push(format!(
-            "| {name} | {value} {} | {spread} | {bound} {target} | {met} |",
-            t.unit
+            "| {name} | {value} | {spread} | {bound} {target} | {met} |"
         ));
     }
     lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn files_of_several_runs_are_named() {
+        let of = |runs: &[(&str, &str)]| {
+            let runs = runs.iter().map(|&(file, run)| (file.into(), run.into()));
+            super::runs(&runs.collect()).join("\n")
+        };
+        assert_eq!(of(&[("a.json", "x"), ("b.json", "x")]), "Run: x");
+        let several = of(&[("a.json", "x"), ("b.json", "")]);
+        assert!(several.contains("several runs"), "{several}");
+        assert!(several.contains("b.json: an unnamed one"), "{several}");
+    }
 }

@@ -31,12 +31,12 @@ pub(crate) fn draw(
         .collect();
     let points = || wanted.iter().flat_map(|s| &s.points);
     let (Some(least), Some(most)) = (
-        points().map(|p| p.1).reduce(f64::min),
-        points().map(|p| p.1).reduce(f64::max),
+        points().map(|p| p.value.median).reduce(f64::min),
+        points().map(|p| p.value.median).reduce(f64::max),
     ) else {
         return Ok(false);
     };
-    let largest = points().map(|p| p.0).max().unwrap_or(2).max(2);
+    let largest = points().map(|p| p.bytes).max().unwrap_or(2).max(2);
     render(
         path,
         &wanted,
@@ -58,6 +58,12 @@ fn render(
     (sizes, values): (std::ops::Range<f64>, std::ops::Range<f64>),
     title: &str,
 ) -> Result<(), Box<dyn std::error::Error>> {
+    // Powers of two, and not so many that their names run into each other.
+    let ticks: Vec<f64> = (0..=40)
+        .step_by(2)
+        .map(|power| (1u64 << power) as f64)
+        .filter(|tick| *tick <= sizes.end)
+        .collect();
     let root = SVGBackend::new(path, (760, 460)).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -65,15 +71,16 @@ fn render(
         .margin(12)
         .x_label_area_size(36)
         .y_label_area_size(70)
-        .build_cartesian_2d(sizes.log_scale(), values.log_scale())?;
+        .build_cartesian_2d(sizes.log_scale().with_key_points(ticks), values.log_scale())?;
     chart
         .configure_mesh()
+        .x_labels(24)
         .x_label_formatter(&|x| size(*x))
         .y_label_formatter(&|y| format!("{y:.0e}"))
         .light_line_style(WHITE)
         .draw()?;
     for (s, colour) in wanted.iter().zip(COLOURS.iter().cycle()) {
-        let points = s.points.iter().map(|p| (p.0 as f64, p.1));
+        let points = s.points.iter().map(|p| (p.bytes as f64, p.value.median));
         chart
             .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
             .label(s.way)
@@ -91,8 +98,8 @@ fn render(
 
 fn size(bytes: f64) -> String {
     match bytes as u64 {
-        b if b >= 1 << 20 => format!("{:.1} Mi", bytes / (1 << 20) as f64),
-        b if b >= 1 << 10 => format!("{:.1} Ki", bytes / (1 << 10) as f64),
+        b if b >= 1 << 20 => format!("{} Mi", b >> 20),
+        b if b >= 1 << 10 => format!("{} Ki", b >> 10),
         b => b.to_string(),
     }
 }

@@ -1,10 +1,9 @@
-//! Reads measurements: those of `overhead` and `growth`, and those of the pairs under Open MPI and
-//! beside MPICH.
+//! Curves over size.
 
-use std::path::Path;
+use benches::statistics::Figure;
+use serde::Serialize;
 
-use benches::target::Target;
-use serde::{Deserialize, Serialize};
+use crate::parts::{Measurements, Pair};
 
 /// One curve: values over sizes, of one way to do an operation.
 #[derive(Serialize)]
@@ -16,150 +15,93 @@ pub(crate) struct Series {
     /// `raw`, `transport`, `window`, `Open MPI, ours` or `Open MPI, its own`; with MPICH's libfabric
     /// `MPICH` or `window, MPICH's libfabric`.
     pub(crate) way: &'static str,
-    /// Bytes and median.
-    pub(crate) points: Vec<(usize, f64)>,
+    pub(crate) points: Vec<Point>,
 }
 
-/// A line that `overhead` wrote.
-#[derive(Deserialize)]
-pub(crate) struct Row {
-    pub(crate) provider: String,
-    pub(crate) operation: String,
-    pub(crate) measure: String,
+#[derive(Clone, Copy, Serialize)]
+pub(crate) struct Point {
     pub(crate) bytes: usize,
-    raw: f64,
-    transport: f64,
-    window: f64,
-    pub(crate) ratio: f64,
-    pub(crate) spread: (f64, f64),
+    /// With the quarter marks.
+    #[serde(flatten)]
+    pub(crate) value: Figure,
 }
 
-/// A line of pairs: Open MPI's own component, or MPICH, and ours.
-#[derive(Deserialize)]
-pub(crate) struct Pair {
-    pub(crate) provider: String,
-    pub(crate) name: String,
-    pub(crate) bytes: usize,
-    pub(crate) threads: u32,
-    unit: String,
-    c: Option<f64>,
-    ours: Option<f64>,
-    pub(crate) ratio: Option<f64>,
-    pub(crate) c_runs: Vec<f64>,
-    pub(crate) ours_runs: Vec<f64>,
-}
-
-#[derive(Deserialize)]
-struct Pairs {
-    rows: Vec<Pair>,
-}
-
-/// What `growth` wrote.
-#[derive(Deserialize)]
-struct Growth {
-    targets: Vec<Target>,
-}
-
-pub(crate) struct Measurements {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) pairs: Vec<Pair>,
-    pub(crate) beside_mpich: Vec<Pair>,
-    pub(crate) growth: Option<Vec<Target>>,
-    pub(crate) series: Vec<Series>,
-}
-
-/// Everything that lies in a folder; what does not is missing from the result.
-pub(crate) fn read(folder: &Path) -> Result<Measurements, String> {
-    let mut rows: Vec<Row> = Vec::new();
-    let (mut pairs, mut beside_mpich): (Vec<Pair>, Vec<Pair>) = (Vec::new(), Vec::new());
-    let mut growth = None;
-    let entries = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    for entry in entries {
-        let path = entry.map_err(|e| e.to_string())?.path();
-        let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
-        let name = name.unwrap_or_default();
-        let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-        if name.starts_with("overhead-") && name.ends_with(".json") {
-            let text = std::fs::read(&path).map_err(|e| failed(&e))?;
-            rows.append(&mut serde_json::from_slice(&text).map_err(|e| failed(&e))?);
-        } else if name == "openmpi.json" || name == "mpich.json" {
-            let text = std::fs::read(&path).map_err(|e| failed(&e))?;
-            let read: Pairs = serde_json::from_slice(&text).map_err(|e| failed(&e))?;
-            if name == "mpich.json" {
-                beside_mpich = read.rows;
-            } else {
-                pairs = read.rows;
-            }
-        } else if name == "growth.json" {
-            let text = std::fs::read(&path).map_err(|e| failed(&e))?;
-            let read: Growth = serde_json::from_slice(&text).map_err(|e| failed(&e))?;
-            growth = Some(read.targets);
-        }
-    }
+/// All curves, each ordered by size.
+pub(crate) fn of(read: &Measurements) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
-    let mut add = |key: (&str, &str, &str, &'static str), bytes: usize, value: f64| {
-        let (provider, operation, measure, way) = key;
+    let mut add = |(provider, operation, measure): (&str, &str, &str),
+                   way: &'static str,
+                   point: Point| {
         let same = |s: &&mut Series| {
             (&*s.provider, &*s.operation, &*s.measure, s.way) == (provider, operation, measure, way)
         };
         match series.iter_mut().find(same) {
-            Some(found) => found.points.push((bytes, value)),
+            Some(found) => found.points.push(point),
             None => series.push(Series {
                 provider: provider.into(),
                 operation: operation.into(),
                 measure: measure.into(),
                 way,
-                points: vec![(bytes, value)],
+                points: vec![point],
             }),
         }
     };
-    for r in &rows {
-        for (way, value) in [
+    for r in &read.rows {
+        let sides = [
             ("raw", r.raw),
             ("transport", r.transport),
             ("window", r.window),
-        ] {
-            add((&r.provider, &r.operation, &r.measure, way), r.bytes, value);
+        ];
+        for (way, value) in sides {
+            let bytes = r.bytes;
+            let point = Point { bytes, value };
+            add((&r.provider, &r.operation, &r.measure), way, point);
         }
     }
     let openmpi = ["Open MPI, ours", "Open MPI, its own"];
     let mpich = ["window, MPICH's libfabric", "MPICH"];
-    let all = pairs.iter().map(|p| (p, openmpi));
-    let all = all.chain(beside_mpich.iter().map(|p| (p, mpich)));
+    let all = read.pairs.iter().map(|p| (p, openmpi));
+    let all = all.chain(read.beside_mpich.iter().map(|p| (p, mpich)));
     for (p, ways) in all.filter(|(p, _)| p.threads == 1) {
-        let name = p.name.strip_suffix("_of").unwrap_or(&p.name);
-        let Some((operation, measure)) = name.rsplit_once('_') else {
+        let Some((operation, measure, scale)) = curve(p) else {
             continue;
-        };
-        // The curve of latencies has its own name, beside the single point of 8 bytes.
-        let single = p.bytes == 8 && (name == "put_latency" || name == "get_latency");
-        if single && p.name == name {
-            continue;
-        }
-        let scale = match p.unit.as_str() {
-            "us" => 1e3,
-            "MB/s" | "Mop/s" => 1e6,
-            _ => continue,
         };
         // MPICH takes the provider tcp itself; the plots have one place for both.
         let provider = match &*p.provider {
             "tcp" => "tcp;ofi_rxm",
             other => other,
         };
-        for (way, value) in ways.into_iter().zip([p.ours, p.c]) {
-            if let Some(value) = value {
-                add((provider, operation, measure, way), p.bytes, value * scale);
+        for (way, runs) in ways.into_iter().zip([&p.ours_runs, &p.c_runs]) {
+            let values: Vec<f64> = runs.iter().flatten().map(|value| value * scale).collect();
+            if !values.is_empty() {
+                let point = Point {
+                    bytes: p.bytes,
+                    value: Figure::of(values),
+                };
+                add((provider, operation, measure), way, point);
             }
         }
     }
     for s in &mut series {
-        s.points.sort_by_key(|point| point.0);
+        s.points.sort_by_key(|point| point.bytes);
     }
-    Ok(Measurements {
-        rows,
-        pairs,
-        beside_mpich,
-        growth,
-        series,
-    })
+    series
+}
+
+/// Operation and measure of a pair that belongs to a curve, and what its unit is multiplied by.
+fn curve(pair: &Pair) -> Option<(&str, &str, f64)> {
+    let scale = match &*pair.unit {
+        "us" => 1e3,
+        "MB/s" | "Mop/s" => 1e6,
+        _ => return None,
+    };
+    let (operation, measure) = match pair.name.strip_suffix("_of") {
+        Some(name) => name.rsplit_once('_')?,
+        None => pair.name.rsplit_once('_')?,
+    };
+    // The curves of latencies have names of their own, beside the single points of 8 bytes.
+    let single = measure == "latency" && ["put", "get"].contains(&operation);
+    let of_curve = pair.name.ends_with("_of") || !single;
+    (of_curve && ["latency", "rate", "bandwidth"].contains(&measure))
+        .then_some((operation, measure, scale))
 }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use benches::part;
+use benches::target::{Bound, Target};
 use host_stub::job::Job;
 use serde::Serialize;
 
@@ -122,15 +124,63 @@ impl Report {
         for c in &self.counts {
             println!("{:<32} {:>12} {:>12}", c.what, c.instructions, c.indirect);
         }
+        let targets = self.targets(&lines);
+        println!();
+        for t in &targets {
+            let (value, met) = (
+                t.value.unwrap_or(f64::NAN),
+                if t.met { "met" } else { "NOT met" },
+            );
+            let bound = t.bound.text();
+            println!(
+                "{}: {value:.3} {} ({bound} {}), {met}",
+                t.name, t.unit, t.target
+            );
+        }
         if let Some(path) = output {
             let all = All {
                 lines,
                 ratios: &self.ratios,
                 counts: &self.counts,
             };
-            let json = serde_json::to_vec_pretty(&all).map_err(|e| e.to_string())?;
-            std::fs::write(path, json).map_err(|e| format!("{}: {e}", path.display()))?;
+            part::write(path, &targets, &all)?;
         }
         Ok(())
+    }
+
+    /// What is to be reached by the table over shared memory, and by that over the transport.
+    fn targets(&self, lines: &[Line]) -> Vec<Target> {
+        let time = |what: &'static str, most: f64| {
+            let line = lines.iter().find(|line| line.what == what);
+            let value = line.map(|line| line.median_ns);
+            Target::new(what.into(), value, Bound::Most, most, "ns", None)
+        };
+        let over = |what: &'static str, over: &'static str, most: f64| {
+            let found = self
+                .ratios
+                .iter()
+                .find(|r| (r.what, r.over) == (what, over));
+            let (value, spread) = (found.map(|r| r.ratio), found.map(|r| r.spread));
+            let name = format!("time of {what} over that of {over}");
+            Target::new(name, value, Bound::Most, most, "times", spread)
+        };
+        vec![
+            time("shm put 8 B", 15.0),
+            time("shm fetch-add 8 B", 30.0),
+            // At least 0.95 of the bandwidth.
+            over("shm put 1 MiB", "memcpy 1 MiB", 1.0 / 0.95),
+            over("btl put 8 B and flush", "vtable put 8 B and wait", 1.03),
+            over(
+                "btl 64 puts 8 B and flush",
+                "vtable 64 puts 8 B and wait",
+                1.03,
+            ),
+            over("btl get 8 B and flush", "vtable get 8 B and wait", 1.03),
+            over(
+                "btl fetch-add 8 B and flush",
+                "vtable fetch-add 8 B and wait",
+                1.03,
+            ),
+        ]
     }
 }

@@ -1,0 +1,170 @@
+//! Counts beside those recorded, and beside what is to be reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use benches::target::{Bound, Target};
+
+/// Instructions by kind of operation, of each provider.
+pub(super) type Counts = BTreeMap<String, BTreeMap<String, f64>>;
+
+/// How far a count may lie over the recorded one.
+const TOLERANCE: f64 = 1.03;
+/// Most instructions from the table's entry to the provider's call and back, without callback.
+const POST_LIMIT: f64 = 100.0;
+/// Most instructions of an operation with callback, its completion included.
+const RECORDED_LIMIT: f64 = 220.0;
+
+/// How a count lies to the recorded one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Kept,
+    Lower,
+    Over,
+    /// Counted, but nothing to compare with was recorded.
+    NotRecorded,
+    /// Recorded, but no longer counted.
+    NotCounted,
+}
+
+impl Verdict {
+    fn of(counted: Option<f64>, recorded: Option<f64>) -> Verdict {
+        match (counted, recorded) {
+            (None, _) => Verdict::NotCounted,
+            (_, None) => Verdict::NotRecorded,
+            (Some(counted), Some(recorded)) if counted > recorded * TOLERANCE => Verdict::Over,
+            (Some(counted), Some(recorded)) if counted < recorded / TOLERANCE => Verdict::Lower,
+            _ => Verdict::Kept,
+        }
+    }
+
+    fn fails(self) -> bool {
+        !matches!(self, Verdict::Kept | Verdict::Lower)
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Verdict::Kept => "",
+            Verdict::Lower => "lower: ./dev bench instructions --record",
+            Verdict::Over => "MORE than 3 % over",
+            Verdict::NotRecorded => "NOT RECORDED: ./dev bench instructions --record",
+            Verdict::NotCounted => {
+                "NOT COUNTED any more: ./dev bench instructions --record, if meant"
+            }
+        }
+    }
+}
+
+/// The most that a kind of operation is to take.
+fn limit(kind: &str) -> Option<f64> {
+    match kind {
+        "put" | "get" | "fetch-add" | "compare-swap" | "add" => Some(POST_LIMIT),
+        "put with callback and its completion" => Some(RECORDED_LIMIT),
+        _ => None,
+    }
+}
+
+/// Prints the counts beside those recorded and the limits; whether each was recorded, is still counted, and is
+/// not over what it may be.
+pub(super) fn table(counts: &Counts, recorded: &Counts) -> bool {
+    println!(
+        "{:<10} {:<38} {:>8} {:>9}",
+        "provider", "instructions of ours", "counted", "recorded"
+    );
+    let mut kept = true;
+    for (provider, kind) in kinds(counts, recorded) {
+        let of = |counts: &Counts| counts.get(provider)?.get(kind).copied();
+        let (count, old) = (of(counts), of(recorded));
+        let verdict = Verdict::of(count, old);
+        kept &= !verdict.fails();
+        let limit = limit(kind)
+            .zip(count)
+            .map_or(String::new(), |(limit, count)| {
+                let met = if count <= limit { "met" } else { "NOT met" };
+                format!("target {limit:.0} {met}")
+            });
+        let shown = |count: Option<f64>| count.map_or("-".into(), |count| format!("{count:.1}"));
+        println!(
+            "{provider:<10} {kind:<38} {:>8} {:>9} {limit} {}",
+            shown(count),
+            shown(old),
+            verdict.text()
+        );
+    }
+    kept
+}
+
+/// Every kind that was counted or recorded.
+fn kinds<'a>(counts: &'a Counts, recorded: &'a Counts) -> BTreeSet<(&'a str, &'a str)> {
+    [counts, recorded]
+        .into_iter()
+        .flatten()
+        .flat_map(|(provider, kinds)| kinds.keys().map(|kind| (provider.as_str(), kind.as_str())))
+        .collect()
+}
+
+/// The limits as targets of the report.
+pub(super) fn targets(counts: &Counts) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for (provider, kinds) in counts {
+        for (kind, &count) in kinds {
+            // Over shm an atomic is posted through a ring or with the provider's help: no mere call of the provider.
+            let atomic = !kind.starts_with("put") && !kind.starts_with("get");
+            let Some(limit) = limit(kind).filter(|_| provider == "lab" || !atomic) else {
+                continue;
+            };
+            targets.push(Target::new(
+                format!("{provider}: instructions of {kind}"),
+                Some(count),
+                Bound::Most,
+                limit,
+                "instructions",
+                None,
+            ));
+        }
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(of: &[(&str, f64)]) -> Counts {
+        let kinds = of.iter().map(|&(kind, count)| (kind.into(), count));
+        [("lab".into(), kinds.collect())].into()
+    }
+
+    #[test]
+    fn three_percent_over_are_kept_and_no_more() {
+        let recorded = counts(&[("put", 1000.0)]);
+        for (counted, kept) in [(1030.0, true), (1031.0, false), (900.0, true)] {
+            assert_eq!(
+                table(&counts(&[("put", counted)]), &recorded),
+                kept,
+                "{counted}"
+            );
+        }
+        assert_eq!(Verdict::of(Some(970.0), Some(1000.0)), Verdict::Lower);
+        assert_eq!(Verdict::of(Some(971.0), Some(1000.0)), Verdict::Kept);
+    }
+
+    #[test]
+    fn a_kind_that_only_one_side_knows_fails() {
+        let (one, two) = (
+            counts(&[("put", 1.0)]),
+            counts(&[("put", 1.0), ("get", 1.0)]),
+        );
+        assert!(table(&one, &one));
+        assert!(!table(&two, &one), "counted, not recorded");
+        assert!(!table(&one, &two), "recorded, not counted");
+        assert!(!table(&one, &Counts::new()), "a provider not recorded");
+    }
+
+    #[test]
+    fn limits_become_targets() {
+        let counted = counts(&[("put", 86.0), ("fetch-add", 114.0), ("empty poll", 50.0)]);
+        let targets = targets(&counted);
+        let met: Vec<(f64, bool)> = targets.iter().map(|t| (t.target, t.met)).collect();
+        assert_eq!(met, [(100.0, false), (100.0, true)]);
+    }
+}

@@ -1,0 +1,45 @@
+//! The file that a part of the suite writes for the report: which run it belongs to, its targets, and its figures.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::target::Target;
+
+/// Names the run in the environment of every part.
+const RUN: &str = "BENCH_RUN";
+
+/// What the report reads of every part.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Part {
+    /// The run that it belongs to; empty when nobody named one.
+    #[serde(default)]
+    pub run: String,
+    /// What it judged itself.
+    #[serde(default)]
+    pub targets: Vec<Target>,
+}
+
+/// A part with its own figures beside.
+#[derive(Serialize)]
+struct Written<'a, T: Serialize> {
+    run: String,
+    targets: &'a [Target],
+    figures: &'a T,
+}
+
+/// The run that this process belongs to.
+pub fn run() -> String {
+    std::env::var(RUN).unwrap_or_default()
+}
+
+/// Writes a part's file.
+pub fn write(path: &Path, targets: &[Target], figures: &impl Serialize) -> Result<(), String> {
+    let written = Written {
+        run: run(),
+        targets,
+        figures,
+    };
+    let json = serde_json::to_vec_pretty(&written).map_err(|e| e.to_string())?;
+    std::fs::write(path, json).map_err(|e| format!("{}: {e}", path.display()))
+}

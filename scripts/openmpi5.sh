@@ -134,6 +134,14 @@ survives_kill5() {
     [ $((SECONDS - begin)) -le 10 ] && grep -aq 'rank 1 is killed' <<<"$out" && ! grep -aq 'never heard' <<<"$out"
 }
 
+# The same where mpirun does not end the job itself: the component's error callback must.
+ends_job5() {
+    local provider=$1 out begin=$SECONDS
+    out=$(OPENMPI_LIMIT=30 run5 "$provider" 2 --enable-recovery /opt/bin/killed_peer) || true
+    printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
+    [ $((SECONDS - begin)) -le 10 ] && grep -aq 'process 1.*ending the job' <<<"$out" && ! grep -aq 'never heard' <<<"$out"
+}
+
 mpi4py5() {
     local provider=$1 ranks=$2 out
     out=$(OPENMPI_LIMIT=600 run5 "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
@@ -224,6 +232,7 @@ main() {
             done
         done
         openmpi_check "5.0: a peer killed in an epoch, $provider" survives_kill5 "$provider"
+        openmpi_check "5.0: a peer killed, mpirun looking away, $provider" ends_job5 "$provider"
     done
     openmpi_check "5.0: passive_target, 2 ranks, shm" program5 shm 2 passive_target
     openmpi_check "5.0: no room for registrations" lab_program5 2 no_room LAB_REGIONS=6

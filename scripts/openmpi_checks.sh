@@ -287,7 +287,7 @@ openmpi_survives_kill() {
 # The same where mpirun does not end the job itself: the component's error callback must. (mpirun's exit status is 0.)
 openmpi_ends_job() {
     local provider=$1 out begin=$SECONDS
-    out=$(OPENMPI_LIMIT=30 openmpi_run "$provider" 2 --enable-recovery "$openmpi_dir/bin/killed_peer" 2>&1) || true
+    out=$(OPENMPI_LIMIT=30 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 --enable-recovery "$openmpi_dir/bin/killed_peer" 2>&1) || true
     printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
     [ $((SECONDS - begin)) -le 10 ] && grep -q 'process 1.*ending the job' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }
@@ -451,6 +451,8 @@ openmpi_test_apart() {
         openmpi_check "host-stub check under mpirun on two nodes, $provider" openmpi_host_stub_apart "$provider"
     done
     OPENMPI_RUN=openmpi_run_apart openmpi_check "a peer killed on another node" openmpi_survives_kill 'tcp;ofi_rxm'
+    OPENMPI_RUN=openmpi_run_apart openmpi_check "a peer killed on another node, mpirun looking away" \
+        openmpi_ends_job 'tcp;ofi_rxm'
     OPENMPI_RUN=openmpi_run_apart openmpi_check "mpi4py, 4 ranks on two nodes" \
         openmpi_mpi4py_run 'tcp;ofi_rxm' 4 test_rma test_rma_nb test_win
 }

@@ -24,6 +24,7 @@ mod sync {
         AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
     };
     pub(super) use loom::sync::{Condvar, Mutex, MutexGuard};
+    pub(super) use loom::thread::yield_now;
     pub(super) use std::sync::PoisonError;
     use std::time::Duration;
 
@@ -50,8 +51,33 @@ mod level {
     pub(crate) use host_stub::crt::LevelError;
 }
 
-/// What the line calls for tasks; there are none here.
-fn resume(_task: *mut std::ffi::c_void) {}
+/// A task of a runtime that suspends and resumes.
+struct Task {
+    resumed: loom::sync::Mutex<bool>,
+    changed: loom::sync::Condvar,
+    /// Written when the task ends; loom reports a race with whoever resumes it then.
+    ended: Effect,
+}
+
+impl Task {
+    fn suspend(&self) {
+        let mut resumed = self.resumed.lock().unwrap();
+        while !*resumed {
+            resumed = self.changed.wait(resumed).unwrap();
+        }
+        *resumed = false;
+    }
+}
+
+/// What is called for tasks.
+fn resume(task: *mut std::ffi::c_void) {
+    // SAFETY: the name of a task of these tests, which keep it until all threads have ended.
+    let task = unsafe { &*task.cast::<Task>() };
+    // SAFETY: loom checks each access.
+    assert_eq!(task.ended.0.with(|ended| unsafe { *ended }), 0);
+    *task.resumed.lock().unwrap() = true;
+    task.changed.notify_one();
+}
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -114,7 +140,7 @@ fn a_signalled_condition_is_attached_no_more() {
         let completer = {
             let cond = Arc::clone(&cond);
             thread::spawn(move || {
-                let _ = cond.raise_attached().unwrap();
+                cond.raise_attached().unwrap();
             })
         };
         // Never gone while the request will signal.
@@ -135,13 +161,13 @@ fn a_nudge_does_not_swallow_a_signal() {
         let nudger = {
             let cond = Arc::clone(&cond);
             thread::spawn(move || {
-                let _ = cond.nudge();
+                cond.nudge();
             })
         };
         let signaller = {
             let cond = Arc::clone(&cond);
             thread::spawn(move || {
-                let _ = cond.raise().unwrap();
+                cond.raise().unwrap();
             })
         };
         wait(&cond);
@@ -322,5 +348,73 @@ fn a_mention_is_found_or_calls() {
         shared.1.0.with_mut(|effect| unsafe { *effect = 1 });
         shared.0.mention();
         keeper.join().unwrap();
+    });
+}
+
+/// A task is signalled before it is named, before it is suspended, or then. It is resumed while it
+/// lives only: a task whose wait is over may end at once.
+#[test]
+fn a_task_is_resumed_and_not_after_its_end() {
+    model(3, || {
+        let shared = Arc::new((
+            Cond::new(),
+            Task {
+                resumed: loom::sync::Mutex::new(false),
+                changed: loom::sync::Condvar::new(),
+                ended: Effect(UnsafeCell::new(0)),
+            },
+        ));
+        let signaller = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.0.raise().unwrap())
+        };
+        let (cond, task) = &*shared;
+        if let Begun::Waiting(signal) = cond.begin(true).unwrap() {
+            cond.name_task(signal, std::ptr::from_ref(task).cast_mut().cast());
+            while !cond.has_come(signal) {
+                task.suspend();
+                cond.take_nudge(signal);
+            }
+            cond.settle();
+        }
+        // SAFETY: loom checks each access.
+        task.ended.0.with_mut(|ended| unsafe { *ended = 1 });
+        signaller.join().unwrap();
+        assert!(cond.is_on());
+    });
+}
+
+/// The next signal, of another signaller, comes while the first one resumes.
+#[test]
+fn a_signal_that_comes_during_a_resume_is_kept() {
+    model(2, || {
+        let shared = Arc::new((
+            Cond::new(),
+            Task {
+                resumed: loom::sync::Mutex::new(false),
+                changed: loom::sync::Condvar::new(),
+                ended: Effect(UnsafeCell::new(0)),
+            },
+        ));
+        let (cond, task) = &*shared;
+        let Begun::Waiting(signal) = cond.begin(true).unwrap() else {
+            panic!("signalled by nobody");
+        };
+        cond.name_task(signal, std::ptr::from_ref(task).cast_mut().cast());
+        let signallers: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.0.raise().unwrap())
+            })
+            .collect();
+        while !cond.has_come(signal) {
+            task.suspend();
+        }
+        cond.settle();
+        wait(cond);
+        for signaller in signallers {
+            signaller.join().unwrap();
+        }
+        assert!(cond.is_on() && !cond.take_signal());
     });
 }

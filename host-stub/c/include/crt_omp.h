@@ -87,6 +87,9 @@ static inline int crt_omp_yields(void) {
 /* Lets tasks that block in calls of the host run others meanwhile, by taskyield, in task mode. Tries
  * the runtime first: HOST_ERR_HOOKS if it takes taskyield for a no-op, as GCC's libgomp does.
  *
+ * Give the tasks that wait the clause untied: while a tied one yields, OpenMP lets its thread run none but
+ * its own children.
+ *
  * A task that yields stays on its thread's stack below those that run meanwhile, and goes on after
  * them. So what a task waits for must not depend on what an earlier task of its thread does after its
  * own wait; detached tasks have no such limit. */

@@ -676,7 +676,8 @@ typedef struct crt_hooks_t {
      */
     void (*suspend)(void *task);
     /**
-     * Lets a task go on. Comes from any thread, maybe before `suspend`, which then returns at once.
+     * Lets a task go on. Comes from any thread, maybe before `suspend`, which then returns at once; must
+     * neither block nor run the task itself. None comes, or is under way, once the wait has returned.
      */
     void (*resume)(void *task);
     /**
@@ -1392,10 +1393,11 @@ int crt_cond_destroy(struct crt_cond_t *condition);
 
 /**
  * Sets the hooks of the tasking runtime; NULL takes them away. Used by waits that begin afterwards.
- * HOST_ERR_HOOKS: the table does not hold what it claims; the earlier hooks stay.
+ * HOST_ERR_HOOKS: the table does not hold what it claims, a task waits by the hooks that are set, or they
+ * only suspend and the job has no progress thread; the earlier hooks stay.
  *
  * # Safety
- * `hooks` is NULL or a table, whose functions stay as long as anything waits.
+ * `hooks` is NULL or a table, whose functions stay as long as they are set.
  */
 int crt_set_hooks(const struct crt_hooks_t *hooks);
 

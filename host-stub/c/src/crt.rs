@@ -40,7 +40,8 @@ pub struct crt_hooks_t {
     pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
     /// Takes the calling task, which is `task`, off its thread until it is resumed. May return early.
     pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
-    /// Lets a task go on. Comes from any thread, maybe before `suspend`, which then returns at once.
+    /// Lets a task go on. Comes from any thread, maybe before `suspend`, which then returns at once; must
+    /// neither block nor run the task itself. None comes, or is under way, once the wait has returned.
     pub resume: Option<unsafe extern "C" fn(task: *mut c_void)>,
     /// Runs another task on this thread, if there is one.
     pub yield_now: Option<unsafe extern "C" fn()>,
@@ -93,10 +94,11 @@ pub unsafe extern "C" fn crt_cond_destroy(condition: *mut crt_cond_t) -> c_int {
 }
 
 /// Sets the hooks of the tasking runtime; NULL takes them away. Used by waits that begin afterwards.
-/// HOST_ERR_HOOKS: the table does not hold what it claims; the earlier hooks stay.
+/// HOST_ERR_HOOKS: the table does not hold what it claims, a task waits by the hooks that are set, or they
+/// only suspend and the job has no progress thread; the earlier hooks stay.
 ///
 /// # Safety
-/// `hooks` is NULL or a table, whose functions stay as long as anything waits.
+/// `hooks` is NULL or a table, whose functions stay as long as they are set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_set_hooks(hooks: *const crt_hooks_t) -> c_int {
     // SAFETY: the caller vouches for table and functions; the layouts are the same.
@@ -110,8 +112,9 @@ pub extern "C" fn crt_refuse_hooks() -> c_int {
     guarded(|| {
         Err(Error::new(
             HOST_ERR_HOOKS,
-            "hooks: the OpenMP runtime claims taskyield, but runs no other task at it (libgomp takes \
-             it for a no-op); use detached tasks (crt_omp_detach), or LLVM's libomp",
+            "hooks: no other task ran at a taskyield when that was tried: GCC's libgomp takes it for a \
+             no-op, and with fewer than two threads it cannot be tried; use detached tasks \
+             (crt_omp_detach), or LLVM's libomp with two threads or more",
         ))
     })
 }

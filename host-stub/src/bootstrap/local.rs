@@ -5,6 +5,7 @@ use std::io::{Error, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -87,7 +88,10 @@ pub struct Local {
     rank: u32,
     size: u32,
     job: String,
-    /// Held for a whole request and its reply.
+    /// Whether an exchange is under way. No lock: an exchange makes progress meanwhile, which may run
+    /// another task of its thread, and that one may call here.
+    exchanging: AtomicBool,
+    /// Held for a whole request and its reply; for an exchange, only while its answer is looked for.
     connection: Mutex<Connection>,
     /// Held for one message; none once the job was left. Taken after `connection`, and alone by
     /// an abort, which must get out while another thread waits in a fence.
@@ -111,9 +115,11 @@ impl Local {
             rank: environment.rank,
             size: environment.size,
             job: environment.job.clone(),
+            exchanging: AtomicBool::new(false),
             connection: Mutex::new(Connection {
                 stream: Some(stream),
                 input: Vec::new(),
+                gathered: None,
                 abandoned: None,
             }),
             sender: Mutex::new(Some(sender)),
@@ -153,8 +159,29 @@ impl Local {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until no other exchange of this rank is under way.
+    fn turn(&self, progress: Progress<'_>) -> Result<Turn<'_>, BootstrapError> {
+        let mut patience = Patience::new(&self.lost);
+        // Acquire: pairs with the end of the turn before.
+        while self.exchanging.swap(true, Ordering::Acquire) {
+            patience.check()?;
+            progress();
+            std::thread::yield_now();
+        }
+        Ok(Turn(&self.exchanging))
+    }
+
     fn cached(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one exchange of this rank that is under way.
+struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -219,8 +246,8 @@ impl Bootstrap for Local {
         progress: Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, BootstrapError> {
         check_item(data)?;
-        let mut connection = self.lock();
-        if let Some(reason) = connection.abandoned.clone() {
+        let _turn = self.turn(progress)?;
+        if let Some(reason) = self.lock().abandoned.clone() {
             return Err(BootstrapError::GaveUp { reason });
         }
         let mut patience = Patience::new(&self.lost);
@@ -228,23 +255,23 @@ impl Bootstrap for Local {
             data: data.to_vec(),
         })?;
         loop {
-            match connection.poll("the other ranks")? {
-                Some(Reply::Gathered { parts }) if parts.len() == self.size as usize => {
+            let answer = self.lock().poll_exchange("the other ranks")?;
+            match answer {
+                Some(parts) if parts.len() == self.size as usize => {
                     // Others may have published anew since.
                     self.cached().clear();
                     return Ok(parts);
                 }
-                Some(Reply::Gathered { parts }) => {
+                Some(parts) => {
                     return Err(BootstrapError::Refused(format!(
                         "an exchange among {} ranks gave {} parts",
                         self.size,
                         parts.len()
                     )));
                 }
-                Some(other) => return Err(unexpected("gathered", &other)),
                 None => {
                     if let Err(error) = patience.check() {
-                        connection.abandoned = Some(error.to_string());
+                        self.lock().abandoned = Some(error.to_string());
                         return Err(error);
                     }
                     progress();
@@ -277,11 +304,7 @@ impl Bootstrap for Local {
     fn finalize(&self) -> Result<(), BootstrapError> {
         let mut connection = self.lock();
         self.send(&Request::Leave)?;
-        let mut reply = connection.receive("a farewell")?;
-        // The answer to an exchange that was given up may have come meanwhile.
-        if connection.abandoned.is_some() && matches!(reply, Reply::Gathered { .. }) {
-            reply = connection.receive("a farewell")?;
-        }
+        let reply = connection.receive("a farewell")?;
         connection.stream = None;
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = None;
         match reply {
@@ -295,16 +318,24 @@ struct Connection {
     /// None once the job was left.
     stream: Option<UnixStream>,
     input: Vec<u8>,
+    /// The answer to the exchange under way, which came while another one was waited for.
+    gathered: Option<Vec<Vec<u8>>>,
     /// Why an exchange was given up; its answer may still come, so there can be no other.
     abandoned: Option<String>,
 }
 
 impl Connection {
-    /// Waits for a reply.
+    /// Waits for a reply to anything but an exchange.
     fn receive(&mut self, what: &'static str) -> Result<Reply, BootstrapError> {
         loop {
-            if let Some(reply) = self.take()? {
-                return Ok(reply);
+            match self.take()? {
+                // Of one under way, or given up.
+                Some(Reply::Gathered { parts }) => {
+                    self.gathered = Some(parts);
+                    continue;
+                }
+                Some(reply) => return Ok(reply),
+                None => {}
             }
             if !self.read(what, 0)? {
                 return Err(BootstrapError::Io {
@@ -318,11 +349,19 @@ impl Connection {
         }
     }
 
-    /// A reply if one is there.
-    fn poll(&mut self, what: &'static str) -> Result<Option<Reply>, BootstrapError> {
+    /// The answer to the exchange under way, if it is there.
+    fn poll_exchange(
+        &mut self,
+        what: &'static str,
+    ) -> Result<Option<Vec<Vec<u8>>>, BootstrapError> {
+        if let Some(parts) = self.gathered.take() {
+            return Ok(Some(parts));
+        }
         loop {
-            if let Some(reply) = self.take()? {
-                return Ok(Some(reply));
+            match self.take()? {
+                Some(Reply::Gathered { parts }) => return Ok(Some(parts)),
+                Some(other) => return Err(unexpected("gathered", &other)),
+                None => {}
             }
             if !self.read(what, libc::MSG_DONTWAIT)? {
                 return Ok(None);

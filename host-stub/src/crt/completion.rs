@@ -228,7 +228,7 @@ mod tests {
         assert!(completion.detach_cond(&cond));
         assert!(completion.complete());
         assert!(!completion.detach_cond(&cond));
-        assert_eq!(cond.raise(), Ok(None));
+        assert_eq!(cond.raise(), Ok(()));
     }
 
     unsafe extern "C" fn count(data: *mut c_void) {

@@ -17,7 +17,7 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use super::level::LevelError;
-use super::sync::{AtomicPtr, AtomicU32, Ordering, futex_wait, futex_wake};
+use super::sync::{AtomicPtr, AtomicU32, Ordering, futex_wait, futex_wake, yield_now};
 
 /// Nobody waits.
 const IDLE: u32 = 0;
@@ -31,6 +31,11 @@ const NAMING: u32 = 3;
 const TASK: u32 = 4;
 /// Ended by [`Cond::destroy`].
 const DEAD: u32 = 5;
+/// The signal came, and whoever signalled is in the runtime's `resume`, with the task in hand: the waiter
+/// does not leave before the end of that. Plus [`SIGNALLED`]: the next signal came meanwhile.
+const RESUMING: u32 = 6;
+
+const RESUMED_AGAIN: u32 = RESUMING + SIGNALLED;
 
 const STATE: u32 = 7;
 const ATTACHED: u32 = 1 << 3;
@@ -218,66 +223,73 @@ impl Cond {
         word & !(SIGNAL - 1) != signal.0
     }
 
-    /// Wakes the waiter without a signal, or keeps it from falling asleep once; gives the task to
-    /// resume, if one waits.
-    pub(crate) fn nudge(&self) -> Option<*mut c_void> {
-        let mut task = std::ptr::null_mut();
-        let before = self.change(|word| {
-            if word & STATE == TASK {
-                task = self.task.load(Ordering::Relaxed);
-            }
-            Ok(word | NUDGED)
-        });
+    /// Wakes the waiter without a signal, or keeps it from falling asleep once. The caller sees to it that
+    /// the waiter does not leave meanwhile.
+    pub(crate) fn nudge(&self) {
+        let before = self.change(|word| Ok(word | NUDGED));
         match before.unwrap_or(IDLE) & STATE {
             THREAD => futex_wake(std::ptr::from_ref(&self.word).cast()),
-            TASK => return Some(task),
+            TASK => super::resume(self.named()),
             _ => {}
         }
-        None
     }
 
-    /// Turns the condition on, and gives the task to resume if one waited. A thread that waited is
-    /// woken. The condition may be gone when this returns.
+    /// The task that waits, for one that has found it in a change of the word, whose Acquire comes before
+    /// this; a waiter that stays until then writes no other.
+    fn named(&self) -> *mut c_void {
+        self.task.load(Ordering::Relaxed)
+    }
+
+    /// Turns the condition on, and lets the thread or task go on that waited. The condition may be gone
+    /// when this returns.
     #[inline]
-    fn turn_on(&self, detach: u32) -> Result<Option<*mut c_void>, Misuse> {
+    fn turn_on(&self, detach: u32) -> Result<(), Misuse> {
         let address = std::ptr::from_ref(&self.word).cast::<u32>();
-        let mut task = std::ptr::null_mut();
         let before = self.change(|word| {
             let after = word.wrapping_add(SIGNAL) - detach;
             match word & STATE {
-                IDLE => Ok(word - detach + SIGNALLED),
-                SIGNALLED if detach == 0 => Err(Misuse::TwoSignals),
-                SIGNALLED => Ok(word - detach),
+                IDLE | RESUMING => Ok(word - detach + SIGNALLED),
+                SIGNALLED | RESUMED_AGAIN if detach == 0 => Err(Misuse::TwoSignals),
+                SIGNALLED | RESUMED_AGAIN => Ok(word - detach),
                 DEAD => Err(Misuse::Destroyed),
-                state => {
-                    if state == TASK {
-                        // Read before the waiter can go on and write another.
-                        task = self.task.load(Ordering::Relaxed);
-                    }
-                    Ok((after & !STATE) + IDLE)
-                }
+                TASK => Ok((after & !STATE) + RESUMING),
+                _ => Ok((after & !STATE) + IDLE),
             }
         })?;
         match before & STATE {
-            THREAD => {
-                futex_wake(address);
-                Ok(None)
+            THREAD => futex_wake(address),
+            TASK => {
+                super::resume(self.named());
+                // The last use of the condition. Release: pairs with `settle`.
+                self.word.fetch_sub(RESUMING, Ordering::Release);
             }
-            TASK => Ok(Some(task)),
-            SIGNALLED => Err(Misuse::TwoSignals),
-            _ => Ok(None),
+            SIGNALLED | RESUMED_AGAIN => return Err(Misuse::TwoSignals),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// For a task whose wait is over: waits until nobody is about to resume it. Afterwards it may end, and
+    /// its runtime may take back what the name stands for.
+    pub(crate) fn settle(&self) {
+        // Acquire: pairs with the end of `turn_on`.
+        while matches!(
+            self.word.load(Ordering::Acquire) & STATE,
+            RESUMING | RESUMED_AGAIN
+        ) {
+            yield_now();
         }
     }
 
-    /// Signals; gives the task to resume, if one waited.
+    /// Signals.
     #[inline]
-    pub(crate) fn raise(&self) -> Result<Option<*mut c_void>, Misuse> {
+    pub(crate) fn raise(&self) -> Result<(), Misuse> {
         self.turn_on(0)
     }
 
     /// Signals for a request that the condition was attached to, and detaches it from that.
     #[inline]
-    pub(crate) fn raise_attached(&self) -> Result<Option<*mut c_void>, Misuse> {
+    pub(crate) fn raise_attached(&self) -> Result<(), Misuse> {
         self.turn_on(ATTACHED)
     }
 

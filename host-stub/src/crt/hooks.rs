@@ -10,7 +10,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The functions of a tasking runtime. What is claimed must be there.
 ///
 /// `resume` may be called before `suspend` was entered for the same wait, from any thread: then that
-/// suspend returns at once. `suspend` may return early; it is called again.
+/// suspend returns at once, or the wait is over without one and a resume is left over, which ends a later
+/// suspend early. `suspend` may return early; it is called again. No `resume` is under way any more, and
+/// none comes, when a wait returns: the task may end then.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hooks {
@@ -22,7 +24,7 @@ pub struct Hooks {
     pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
     /// Takes the calling task, which is `task`, off its thread until it is resumed.
     pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
-    /// Lets a task go on that is suspended, or is about to be. Must not block.
+    /// Lets a task go on that is suspended, or is about to be. Must neither block nor run the task itself.
     pub resume: Option<unsafe extern "C" fn(task: *mut c_void)>,
     /// Runs another task on this thread, if there is one.
     pub yield_now: Option<unsafe extern "C" fn()>,
@@ -56,9 +58,17 @@ pub enum HooksError {
     /// No claim at all.
     #[error("hooks: the runtime claims neither suspend nor yield, so there is nothing to call")]
     Nothing,
-    /// The runtime was tried, and does not do what it claims.
-    #[error("hooks: {0}")]
-    Tried(&'static str),
+    /// Other hooks while tasks wait by those that are set.
+    #[error(
+        "hooks: a task waits by those that are set, and is to be resumed by them; set others when none waits"
+    )]
+    InUse,
+    /// Hooks that suspend only, in a job without a progress thread.
+    #[error(
+        "hooks: the runtime only suspends tasks, and nobody makes progress while all are suspended; \
+         leave host_progress_thread at -1, set it to 1, or give a yield function"
+    )]
+    NobodyProgresses,
 }
 
 static HOOKS: RwLock<Option<Arc<Hooks>>> = RwLock::new(None);
@@ -105,20 +115,39 @@ fn check(hooks: &Hooks) -> Result<(), HooksError> {
 }
 
 /// Sets the hooks of this process's tasking runtime; `None` takes them away. They are used by waits
-/// in task mode that begin afterwards. An error leaves the earlier ones.
+/// in task mode that begin afterwards. An error leaves the earlier ones: [`HooksError::InUse`] while any
+/// task waits by them.
 ///
 /// # Safety
-/// The functions do what the table says, and stay as long as anything waits.
+/// The functions do what the table says, and stay as long as they are set.
 pub unsafe fn set_hooks(hooks: Option<&Hooks>) -> Result<(), HooksError> {
     let checked = match hooks {
         None => None,
         Some(hooks) => {
             check(hooks)?;
+            if only_suspends(hooks) && super::runtime::nobody_progresses() {
+                return Err(HooksError::NobodyProgresses);
+            }
             Some(Arc::new(*hooks))
         }
     };
-    *HOOKS.write().unwrap_or_else(PoisonError::into_inner) = checked;
+    let mut set = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
+    // Each wait has a reference, taken with the lock, and so has each resume until it is over.
+    if set.as_ref().is_some_and(|set| Arc::strong_count(set) > 1) {
+        return Err(HooksError::InUse);
+    }
+    *set = checked;
     Ok(())
+}
+
+fn only_suspends(hooks: &Hooks) -> bool {
+    hooks.claims & CAN_YIELD == 0
+}
+
+/// Whether the hooks that are set can suspend, but not yield.
+pub(super) fn are_for_a_progress_thread() -> bool {
+    let set = HOOKS.read().unwrap_or_else(PoisonError::into_inner);
+    set.as_ref().is_some_and(|hooks| only_suspends(hooks))
 }
 
 /// The hooks and the task that calls, if it is one.
@@ -138,9 +167,8 @@ pub(crate) fn resume(task: *mut c_void) {
     match hooks.and_then(|hooks| hooks.resume) {
         // SAFETY: the task was named by these hooks, and waits for this.
         Some(resume) => unsafe { resume(task) },
-        None => {
-            tracing::error!("a task cannot be resumed: the hooks were taken away while it waited")
-        }
+        // They are not changed while a task waits, and what can suspend can resume.
+        None => tracing::error!("a task cannot be resumed: no hooks are set"),
     }
 }
 

@@ -35,10 +35,9 @@ impl Sleeper<'_> {
     }
 
     /// Wakes it without a signal.
+    /// The line is locked meanwhile, so the sleeper stays.
     fn nudge(&self) {
-        if let Some(task) = self.cond.nudge() {
-            super::resume(task);
-        }
+        self.cond.nudge();
     }
 }
 
@@ -220,8 +219,8 @@ impl Line {
                 .watch
                 .is_some_and(|watch| !sleeper.cond.has_come(sleeper.signal) && watch());
             // Nobody else signals where there is a watch, so the condition does not refuse.
-            if over && let Ok(Some(task)) = sleeper.cond.raise() {
-                super::resume(task);
+            if over {
+                let _ = sleeper.cond.raise();
             }
         }
     }

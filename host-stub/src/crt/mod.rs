@@ -50,9 +50,7 @@ pub(crate) fn running_task() -> usize {
 
 /// Signals a condition for a request that it was attached to.
 fn signal_attached(cond: &Cond) {
-    match cond.raise_attached() {
-        Ok(None) => {}
-        Ok(Some(task)) => resume(task),
-        Err(misuse) => runtime::report("a completed request", misuse),
+    if let Err(misuse) = cond.raise_attached() {
+        runtime::report("a completed request", misuse);
     }
 }

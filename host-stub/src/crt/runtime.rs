@@ -7,6 +7,7 @@ use plugin_api::ThreadLevel;
 
 use super::cond::{Begun, Cond, Misuse};
 use super::engine::Engine;
+use super::hooks::{self, HooksError};
 use super::keeper::Keeper;
 use super::level::{Checker, Entered, Level, LevelError};
 use super::mode::{self, Mode};
@@ -99,6 +100,12 @@ impl Runtime {
         transport: &Transport,
         crowded: bool,
     ) -> Result<Runtime, RuntimeError> {
+        if plan.mode == Mode::Task && !plan.keeper && hooks::are_for_a_progress_thread() {
+            tracing::warn!(
+                "{}; until then tasks wait as threads",
+                HooksError::NobodyProgresses
+            );
+        }
         let checker = plan.check.then(|| Arc::new(Checker::new(plan.provided)));
         let engine = Arc::new(Engine::new(
             transport,
@@ -148,6 +155,14 @@ impl Runtime {
     }
 }
 
+/// Whether this process has joined a job in task mode that has no progress thread.
+pub(super) fn nobody_progresses() -> bool {
+    let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
+    current
+        .upgrade()
+        .is_some_and(|engine| engine.mode() == Mode::Task && !engine.has_keeper())
+}
+
 /// Says what went wrong with a condition, in debug builds; the caller is told in any.
 #[cold]
 pub(super) fn report(who: &str, misuse: Misuse) {
@@ -188,15 +203,6 @@ fn wait_blocking(cond: &Cond) -> Result<(), Misuse> {
 /// leaves the condition as it was, and is logged in debug builds.
 #[inline]
 pub fn signal(cond: &Cond) -> Result<(), Misuse> {
-    match cond.raise() {
-        Ok(None) => Ok(()),
-        Ok(Some(task)) => {
-            super::resume(task);
-            Ok(())
-        }
-        Err(misuse) => {
-            report("crt_signal", misuse);
-            Err(misuse)
-        }
-    }
+    cond.raise()
+        .inspect_err(|misuse| report("crt_signal", *misuse))
 }

@@ -5,6 +5,7 @@ pub(super) use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
 };
 pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};
+pub(super) use std::thread::yield_now;
 
 use std::time::Duration;
 

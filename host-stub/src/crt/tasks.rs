@@ -15,6 +15,10 @@ impl Engine {
     /// Lets other tasks of this thread have their turn: what this one tries again may depend on them.
     #[cold]
     pub(super) fn let_tasks_run(&self) {
+        if is_watched() {
+            // This task may hold the line, which those that run meanwhile may want.
+            return;
+        }
         let Some((tasks, task)) = running_task() else {
             return;
         };

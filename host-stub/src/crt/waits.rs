@@ -281,6 +281,8 @@ impl Engine {
         if let Some(task) = task {
             cond.name_task(signal, task);
         }
+        // After the stay in the line: a task leaves when nobody is about to resume it.
+        let _settled = Settled(&cond);
         let mut sleeper = Sleeper {
             cond: &cond,
             signal,
@@ -310,8 +312,9 @@ impl Engine {
 
     /// What `crt_wait` does: takes a signal that has come, or waits for it as the mode says.
     pub(super) fn wait_cond(&self, cond: &Cond) -> Result<(), Misuse> {
+        let watched = is_watched();
         let task = match self.mode {
-            Mode::Task if self.has_keeper() => {
+            Mode::Task if self.has_keeper() && !watched => {
                 running_task().filter(|(tasks, _)| tasks.can_suspend())
             }
             _ => None,
@@ -326,6 +329,7 @@ impl Engine {
             watch: None,
         };
         let outcome = match (self.mode, task) {
+            _ if watched => self.drive_alone(&what),
             (_, Some((tasks, task))) => {
                 cond.name_task(signal, task);
                 self.suspend_in_line(&what, &sleeper, &tasks, task)
@@ -343,7 +347,17 @@ impl Engine {
         if outcome.is_err() {
             while !cond.sleep(signal, None) {}
         }
+        cond.settle();
         Ok(())
+    }
+}
+
+/// The end of a wait, however it comes.
+struct Settled<'a>(&'a Cond);
+
+impl Drop for Settled<'_> {
+    fn drop(&mut self) {
+        self.0.settle();
     }
 }
 

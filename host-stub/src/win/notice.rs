@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::error::{WinError, WinResult};
@@ -68,10 +69,11 @@ impl<'w> Request<'w> {
         call: Completed,
         data: *mut c_void,
     ) -> Result<(), (Request<'w>, AttachError)> {
-        let _entered = match self.link().job.runtime().enter("detach") {
-            Ok(entered) => entered,
-            Err(error) => return Err((self, error.into())),
-        };
+        if let Err(error) = self.link().job.runtime().enter("detach") {
+            return Err((self, error.into()));
+        }
+        // Once attached the call may come, which lets window and job go.
+        let engine = Arc::clone(self.link().job.runtime().engine());
         // SAFETY: only the lifetime changes; the caller keeps the window until the call.
         let request = unsafe { std::mem::transmute::<Request<'w>, Request<'static>>(self) };
         let detached = Box::into_raw(Box::new(Detached {
@@ -86,7 +88,6 @@ impl<'w> Request<'w> {
         // SAFETY: made above; nobody else has it yet.
         let attached = unsafe {
             (*detached).listener.data = detached.cast();
-            let engine = (*detached).request.link().engine();
             match (*detached).request.completion() {
                 None => Ok(Attached::Complete),
                 Some(end) => end

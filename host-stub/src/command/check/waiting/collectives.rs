@@ -110,6 +110,18 @@ impl Pending for Slow {
         if self.questions == 20 {
             self.comm.ibarrier()?.wait()?;
         }
+        if self.questions == 30 {
+            let cond = Cond::new();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    // Longer than any wait spins.
+                    std::thread::sleep(Duration::from_millis(5));
+                    crt::signal(&cond)
+                });
+                // Of a new condition, signalled once.
+                let _ = crt::wait(&cond);
+            });
+        }
         Ok(self.questions > 40)
     }
 }

@@ -37,6 +37,30 @@ static const char *mode_name(void) {
     return mode >= 0 && mode < 3 ? names[mode] : "?";
 }
 
+/* The form of a program, written for a mode: what an argument "as-master", "as-thread" or "as-task" says,
+ * else that of the mode. One written for a mode is right in those after it too. */
+static int form_of(int argc, char **argv, int mode) {
+    static const char *const forms[] = {"as-master", "as-thread", "as-task"};
+    for (int at = 1; at < argc; at++) {
+        for (int form = 0; form < 3; form++) {
+            if (strcmp(argv[at], forms[form]) == 0) {
+                return form;
+            }
+        }
+    }
+    return mode;
+}
+
+/* Whether a word is among the arguments. */
+static int is_asked(int argc, char **argv, const char *word) {
+    for (int at = 1; at < argc; at++) {
+        if (strcmp(argv[at], word) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Leaves the job; rank 0 says what was done. */
 static int done(const char *program) {
     int rank = host_rank();

@@ -3,7 +3,8 @@
  * at the ends need the neighbours' cells of the step before. Halos are fetched by one-sided gets, once
  * the neighbour has said by a put that its cells of that step are there.
  *
- * The same program in the three modes; what is waited for, and by whom, is all that differs:
+ * Three forms of the same program; what is waited for, and by whom, is all that differs. Each is right in
+ * the mode that it was written for and in those after it (as-master, as-thread, as-task):
  *
  *   master  the master thread exchanges halos between parallel loops
  *   thread  a thread of the team exchanges them while the others compute the inner blocks
@@ -192,7 +193,7 @@ static void verify(void) {
     free(next);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     int provided = -1;
     int mode = omp_get_external();
     int wanted = mode == OMP_EXTERNAL_MASTER   ? HOST_THREAD_FUNNELED
@@ -212,7 +213,7 @@ int main(void) {
     }
     MUST(host_barrier());
     MUST(host_win_lock_all(win));
-    switch (mode) {
+    switch (form_of(argc, argv, mode)) {
     case OMP_EXTERNAL_MASTER:
         run_master();
         break;

@@ -3,7 +3,9 @@
  * is complete: wait, waitall, waitany, test, a condition, an event.
  *
  *   tasks          in the mode of OMP_EXTERNAL
+ *   tasks as-...   in the form for another mode
  *   tasks yield    with taskyield in waits: for runtimes that have it; else the refusal is checked
+ *   tasks slow     the same over a transport that takes its time: a wait has to run another task
  */
 #include <sched.h>
 #include <stdint.h>
@@ -14,6 +16,8 @@ enum { ITEMS = 48, ROUNDS = 6 };
 
 static host_win_t *win;
 static int rank, size, next;
+static __thread int waits_here; /* of tasks that lie on this thread's stack */
+static int ran_inside;          /* tasks that ran while another of their thread waited */
 
 static int64_t value(int origin, int item, int round) {
     return (int64_t)origin * 1000000 + item * 1000 + round;
@@ -27,8 +31,13 @@ static uint64_t place(int item) {
 static void there_and_back(int item, int round) {
     int64_t out = value(rank, item, round), back = -1;
     host_request_t *request;
+    if (waits_here > 0) {
+        __atomic_fetch_add(&ran_inside, 1, __ATOMIC_RELAXED);
+    }
     MUST(host_rput(&out, sizeof out, next, place(item), win, &request));
+    waits_here++;
     MUST(host_wait(&request));
+    waits_here--;
     CHECK(request == NULL, "the handle of a request that was waited for is not NULL");
     MUST(host_wait(&request));
     MUST(host_rget(&back, sizeof back, next, place(item), win, &request));
@@ -72,8 +81,8 @@ static double burn(int turns) {
 }
 
 /* A loop whose iterations communicate: on each thread of the team, or on the master alone. */
-static void loop(int mode) {
-    if (mode == OMP_EXTERNAL_MASTER) {
+static void loop(int form) {
+    if (form == OMP_EXTERNAL_MASTER) {
         for (int item = 0; item < ITEMS; item++) {
             there_and_back(item, 0);
         }
@@ -96,18 +105,19 @@ static void loop(int mode) {
 }
 
 /* Tasks that communicate among tasks that compute. */
-static void tasks(int mode) {
+static void tasks(int form) {
     double sums[ROUNDS] = {0};
     int told = 0;
 #pragma omp parallel
 #pragma omp single
     for (int round = 0; round < ROUNDS; round++) {
         for (int item = 0; item < ITEMS; item++) {
-            if (mode == OMP_EXTERNAL_MASTER) {
+            if (form == OMP_EXTERNAL_MASTER) {
                 /* The generating thread is the master's only if the runtime says so. */
                 continue;
             }
-#pragma omp task firstprivate(item, round)
+/* Untied: a tied task that yields runs none but its own children meanwhile. */
+#pragma omp task untied firstprivate(item, round)
             there_and_back(item, round);
         }
 #pragma omp task firstprivate(round) shared(sums)
@@ -117,7 +127,7 @@ static void tasks(int mode) {
     for (int round = 0; round < ROUNDS; round++) {
         CHECK(sums[round] > 10, "a task did not compute");
     }
-    if (mode != OMP_EXTERNAL_TASK) {
+    if (form != OMP_EXTERNAL_TASK) {
         return;
     }
     /* A detached get, and a task that depends on it. */
@@ -213,8 +223,10 @@ int main(int argc, char **argv) {
     rank = host_rank();
     size = host_size();
     next = (rank + 1) % size;
-    if (argc > 1 && strcmp(argv[1], "yield") == 0) {
+    int form = form_of(argc, argv, mode), slow = is_asked(argc, argv, "slow"), yields = 0;
+    if (slow || is_asked(argc, argv, "yield")) {
         int code = crt_omp_yield_in_waits();
+        yields = code == HOST_SUCCESS;
         if (code != HOST_SUCCESS) {
             CHECK(code == HOST_ERR_HOOKS, "%d", code);
             CHECK(strstr(host_error_text(), "taskyield") != NULL, "%s", host_error_text());
@@ -225,10 +237,14 @@ int main(int argc, char **argv) {
     }
     MUST(host_win_allocate((size_t)size * ITEMS * sizeof(int64_t), 1, &win));
     MUST(host_win_lock_all(win));
-    loop(mode);
-    tasks(mode);
+    loop(form);
+    tasks(form);
+    if (slow && yields && form == OMP_EXTERNAL_TASK) {
+        CHECK(ran_inside > 0, "no task ran while another waited");
+        printf("%d tasks ran while another of their thread waited\n", ran_inside);
+    }
     misuse();
-    if (mode != OMP_EXTERNAL_MASTER) {
+    if (form != OMP_EXTERNAL_MASTER) {
         signals();
     }
     MUST(host_win_unlock_all(win));

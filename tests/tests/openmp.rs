@@ -6,11 +6,13 @@
     reason = "a test reports by panicking, in its helpers too"
 )]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use integration_tests::fixtures::{host_library, host_stub, ofi_plugin};
+use integration_tests::fixtures::{c_plugin, host_library, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -62,9 +64,20 @@ fn is_there(compiler: Compiler) -> bool {
     there
 }
 
-/// Compiles a program of `omp/` with every warning an error.
+/// A program of `omp/`, compiled by the first test that wants it: others may be running it.
 fn program(compiler: Compiler, name: &str) -> PathBuf {
+    static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", compiler.name));
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !made.contains(&out) {
+        compile(compiler, name, &out);
+        made.insert(out.clone());
+    }
+    out
+}
+
+/// Compiles a program of `omp/` with every warning an error.
+fn compile(compiler: Compiler, name: &str, out: &Path) {
     let library = host_library().parent().unwrap();
     let output = Command::new(compiler.name)
         .args([
@@ -86,7 +99,7 @@ fn program(compiler: Compiler, name: &str) -> PathBuf {
         .arg(root().join("host-stub/c/include"))
         .arg(root().join(format!("tests/omp/{name}.c")))
         .arg("-o")
-        .arg(&out)
+        .arg(out)
         .arg("-L")
         .arg(library)
         .arg(format!("-Wl,-rpath,{}", library.display()))
@@ -99,7 +112,6 @@ fn program(compiler: Compiler, name: &str) -> PathBuf {
         compiler.name,
         String::from_utf8_lossy(&output.stderr)
     );
-    out
 }
 
 /// Runs a program as ranks of two threads each, over the transport alone.
@@ -120,16 +132,29 @@ fn ranks(count: u32, mode: &str, provider: &str, program: &Path, arguments: &[&s
     )
 }
 
+/// The forms of a program, each in the mode that it was written for and in those after it: what is right
+/// where one thread communicates is right where all do, and where tasks do.
+const FORMS: [(&str, &[&str]); 3] = [
+    ("as-master", &MODES),
+    ("as-thread", &["thread", "task"]),
+    ("as-task", &["task"]),
+];
+
 fn in_every_mode(compiler: Compiler, count: u32, name: &str, arguments: &[&str]) {
     if !is_there(compiler) {
         return;
     }
     let program = program(compiler, name);
-    for mode in MODES {
+    for (form, mode) in FORMS
+        .iter()
+        .flat_map(|(form, modes)| modes.iter().map(move |mode| (*form, *mode)))
+    {
         for provider in ["shm", "tcp;ofi_rxm"] {
-            let outcome = ranks(count, mode, provider, &program, arguments);
+            let arguments = [arguments, &[form]].concat();
+            let outcome = ranks(count, mode, provider, &program, &arguments);
             let said = outcome.transcript();
-            assert!(outcome.status.success(), "{mode} over {provider}: {said}");
+            let which = format!("{form} in {mode} mode over {provider}");
+            assert!(outcome.status.success(), "{which}: {said}");
             let right = format!("{name}: {mode} mode, right");
             assert!(outcome.stdout.contains(&right), "{said}");
             if arguments.contains(&"yield") {
@@ -175,6 +200,46 @@ fn tasks_that_are_suspended() {
             outcome.stdout.contains("suspend: task mode, right"),
             "{said}"
         );
+    }
+    // Where each operation takes a millisecond they have to be, and all at once.
+    let outcome = slowly(2, &program);
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+}
+
+/// Runs a program with the argument `slow`, in task mode, over a transport whose operations take a
+/// millisecond each.
+fn slowly(count: u32, program: &Path) -> Outcome {
+    run(
+        Command::new(host_stub())
+            .args(["launch", "-n", &count.to_string()])
+            .args(["--mca", "host_win_table", "btl", "--plugin"])
+            .arg(c_plugin(""))
+            .arg("--")
+            .arg(program)
+            .arg("slow")
+            .env("CMA_DELAY_US", "1000")
+            .env("OMP_EXTERNAL", "task")
+            .env("OMP_NUM_THREADS", "2")
+            .env("OMP_WAIT_POLICY", "passive"),
+        LIMIT,
+    )
+}
+
+/// A task that waits leaves its thread to another, where the runtime yields.
+#[test]
+fn tasks_that_yield() {
+    for compiler in COMPILERS {
+        if !is_there(compiler) {
+            continue;
+        }
+        let outcome = slowly(2, &program(compiler, "tasks"));
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{said}");
+        let ran = outcome
+            .stdout
+            .contains("tasks ran while another of their thread waited");
+        assert_eq!(ran, compiler.yields, "{said}");
     }
 }
 

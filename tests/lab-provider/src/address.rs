@@ -123,6 +123,7 @@ unsafe extern "C" fn insert(
 ) -> c_int {
     // SAFETY: the table belongs to vectors only.
     let av: &VectorObject = or_return!(unsafe { Object::of(av, "fi_av_insert") });
+    or_return!(domain::step(av.inner.domain, "avinsert"));
     let mut names = av
         .inner
         .names

@@ -25,8 +25,12 @@
 
 use std::collections::HashMap;
 use std::env;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
+
+/// How often the step that is to fail was taken.
+static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// Names of registration modes.
 const MODES: [(&str, u32); 12] = [
@@ -115,8 +119,10 @@ pub(crate) struct Faults {
     pub(crate) nomem: u64,
     /// `keyrejected`: a registration is refused with FI_EKEYREJECTED.
     pub(crate) keyrejected: u64,
-    /// `open`: this step of opening fails (name), ...
+    /// `open`: this step of opening fails (name) ...
     pub(crate) open: String,
+    /// `openat`: ... the n-th time that it is taken after a fabric was asked for; 0 for every time ...
+    pub(crate) open_at: u64,
     /// `openerrno`: ... with this error (default FI_ENOMEM).
     pub(crate) open_errno: i32,
 }
@@ -294,13 +300,21 @@ impl Faults {
             nomem: get("nomem"),
             keyrejected: get("keyrejected"),
             open: pairs.get("open").map_or(String::new(), |s| (*s).to_owned()),
+            open_at: get("openat"),
             open_errno: code("openerrno", ffi::FI_ENOMEM),
         }
     }
 
     /// 0, or the negative error with which a step of opening fails.
     pub(crate) fn at_open(&self, step: &str) -> i32 {
-        if self.open == step {
+        if step == "fabric" {
+            OPENED.store(0, Ordering::Relaxed);
+        }
+        if self.open != step {
+            return 0;
+        }
+        let times = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.open_at == 0 || self.open_at == times {
             crate::report::count(&crate::report::COUNTS.faults);
             -self.open_errno
         } else {

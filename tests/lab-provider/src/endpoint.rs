@@ -307,6 +307,7 @@ unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_vo
 unsafe extern "C" fn getname(fid: *mut ffi::fid, out: *mut c_void, length: *mut usize) -> c_int {
     // SAFETY: the table belongs to endpoints only.
     let ep: &EndpointObject = or_return!(unsafe { Object::of(fid, "fi_getname") });
+    or_return!(domain::step(ep.inner.domain, "getname"));
     // SAFETY: the caller passes a buffer with its length.
     unsafe { give(Name::own(ep.inner.domain.inner.number), out, length) }
 }

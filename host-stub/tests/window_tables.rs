@@ -11,12 +11,14 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::ranks::run;
 use common::{Finished, c_plugin};
 use host_stub::win::{
-    Assertion, Datatype, Info, Layout, LockKind, Op, Target, WinError, Window, alloc_mem, free_mem,
+    Assertion, Datatype, Info, Layout, LockKind, NewWindow, Op, RmaTable, Target, WinError,
+    WinResult, Window, WindowHook, alloc_mem, free_mem,
 };
 use host_stub::{Comm, Job, JobOptions};
 
@@ -119,6 +121,85 @@ fn rank_makes_two_windows() {
     win_many.free().expect("free");
     comm_smp_node.free().expect("free");
     drop(comm_many_node);
+    job.finalize().expect("finalize");
+}
+
+#[test]
+fn test_is_replaced_for_one_window() {
+    let run = run(2, "rank_replaces_test", &[]);
+    passed(&run, "of one window alone", 2);
+}
+
+/// Calls of the function below, and those that said that the exposure is over.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+static OVER: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts, and does what it has replaced.
+fn counting_test(window: &Window) -> WinResult<bool> {
+    ASKED.fetch_add(1, Ordering::Relaxed);
+    let below = window.kept::<RmaTable>().expect("what was replaced");
+    let over = (below.test)(window)?;
+    OVER.fetch_add(usize::from(over), Ordering::Relaxed);
+    Ok(over)
+}
+
+/// Replaces `test` of windows of 16 bytes.
+#[allow(clippy::unnecessary_wraps, reason = "the shape of a hook")]
+fn replace_test(new: &mut NewWindow<'_>, (): &()) -> Result<(), String> {
+    if new.window().len() == 16 {
+        new.keep(*new.table);
+        new.table.test = counting_test;
+    }
+    Ok(())
+}
+
+/// The complaint that one call of a window could not be replaced for that window: what says whether
+/// an exposure is over.
+#[test]
+#[ignore = "a rank of test_is_replaced_for_one_window"]
+fn rank_replaces_test() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let hook = WindowHook {
+        name: "of this test",
+        created: replace_test,
+        ended: |_, ()| {},
+    };
+    job.add_window_hook(hook, ());
+    let row = Layout::contiguous(Datatype::Uint64, 1);
+    let other = 1 - job.rank() as usize;
+    for table in ["shm", "btl"] {
+        let info = Info::new().with("host_win_table", table).expect("a hint");
+        let made = |len| Window::allocate_with(&job, len, 8, &info).expect("a window");
+        let (replaced, left) = (made(16), made(8));
+        for (window, counts) in [(&replaced, true), (&left, false), (&replaced, true)] {
+            assert_eq!(window.table_name(), table);
+            let (asked, over) = (ASKED.load(Ordering::Relaxed), OVER.load(Ordering::Relaxed));
+            let mine = 7 + job.rank() as u64;
+            window.post(&[other], Assertion::empty()).expect("post");
+            window.start(&[other], Assertion::empty()).expect("start");
+            let target = Target {
+                rank: other,
+                displacement: 0,
+                layout: &row,
+            };
+            // SAFETY: the word lives until after the epoch.
+            unsafe { window.put((&raw const mine).cast(), &row, target) }.expect("put");
+            window.complete().expect("complete");
+            let mut tests = 1;
+            while !window.test().expect("test") {
+                tests += 1;
+            }
+            let mut found = [0; 8];
+            window.read_local(0, &mut found).expect("read");
+            assert_eq!(u64::from_ne_bytes(found), 7 + other as u64);
+            let asked = ASKED.load(Ordering::Relaxed) - asked;
+            let over = OVER.load(Ordering::Relaxed) - over;
+            assert_eq!((asked, over), if counts { (tests, 1) } else { (0, 0) });
+        }
+        replaced.free().expect("free");
+        left.free().expect("free");
+    }
+    println!("of one window alone");
     job.finalize().expect("finalize");
 }
 

@@ -18,18 +18,26 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Compiles an example, and runs it as a job of each number of ranks: over the C plugin, and over
 /// libfabric by a provider that knows this node's memory and by one that does not.
 fn example(name: &str, ranks: &[u32]) {
-    let out = compile(name);
+    everywhere(name, ranks, &compile(name, "../host-stub/c/examples"));
+}
+
+/// The same for a test's own program.
+fn program(name: &str, ranks: &[u32]) {
+    everywhere(name, ranks, &compile(name, "c"));
+}
+
+fn everywhere(name: &str, ranks: &[u32], out: &Path) {
     let ofi = ofi_plugin().to_str().unwrap();
     for count in ranks {
         passes(
             name,
             *count,
             &["--plugin", c_plugin("").to_str().unwrap()],
-            &out,
+            out,
         );
         for provider in ["shm", "tcp;ofi_rxm"] {
             let arguments = ["--plugin", ofi, "--provider", provider];
-            passes(name, *count, &arguments, &out);
+            passes(name, *count, &arguments, out);
         }
     }
 }
@@ -50,7 +58,9 @@ fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
     assert_eq!(passed, count as usize, "{name}, {count} ranks: {said}");
 }
 
-fn compile(name: &str) -> PathBuf {
+/// Compiles a program of a folder.
+fn compile(name: &str, folder: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c");
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("example-{name}"));
     let library = host_library().parent().unwrap();
@@ -58,7 +68,9 @@ fn compile(name: &str) -> PathBuf {
         .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
         .arg("-I")
         .arg(here.join("include"))
-        .arg(here.join(format!("examples/{name}.c")))
+        .arg("-I")
+        .arg(here.join("examples"))
+        .arg(source.join(format!("{name}.c")))
         .arg("-o")
         .arg(&out)
         .arg("-L")
@@ -82,10 +94,22 @@ fn communicators_collectives_and_an_overriding_layer() {
     example("collectives", &[2, 4]);
 }
 
+/// Each entry of a window's table, from the public call to the functions of two layers of C and on.
+#[test]
+fn every_entry_of_a_window() {
+    program("every_rma_entry", &[2, 3]);
+}
+
+/// The same for the collectives of a communicator.
+#[test]
+fn every_entry_of_a_communicator() {
+    program("every_coll_entry", &[1, 3]);
+}
+
 /// Over every provider, and a device that is pretended.
 #[test]
 fn windows_and_buffers_on_a_device() {
-    let program = compile("device");
+    let program = compile("device", "../host-stub/c/examples");
     for provider in PROVIDERS {
         let plugin = ofi_plugin().to_str().unwrap();
         let pretended = ["--mca", "host_pretended_devices", "1"];

@@ -9,7 +9,7 @@ use std::sync::atomic::{Ordering, fence as memory_fence};
 
 use plugin_api::{BtlAtomicOp, Endpoint, Handle, Module, OpFlags, Status};
 
-use super::passive::flush_all;
+use super::passive::{flush, flush_all};
 use crate::job::Job;
 use crate::win::control::{COMPLETED, Word};
 use crate::win::epoch::{Assertion, FencePlan};
@@ -164,8 +164,10 @@ pub(super) fn complete(window: &Window, group: &[usize]) -> WinResult<()> {
     let call = "complete";
     let mut outcome = Ok(());
     for rank in group {
-        outcome = outcome.and((window.table.flush)(window, call, *rank));
+        outcome = outcome.and(flush(window, call, *rank));
     }
+    // What was stored into memory that is mapped here comes before the notices.
+    memory_fence(Ordering::SeqCst);
     for rank in group {
         let peer = window.peer(call, *rank)?;
         outcome = outcome.and(notify(window, call, peer, COMPLETED));

@@ -1,5 +1,6 @@
-//! The transport's own functions, called by hand: one operation at a time, waited for by its
-//! callback. What a window over the transport is compared with.
+//! The transport's own functions, called by hand as a window over the transport calls them: each
+//! operation is posted with a callback that counts, and a flush makes progress until all have been
+//! counted.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -13,6 +14,7 @@ pub(super) struct Direct {
     peer: EndpointRef,
     remote: u64,
     handle: Vec<u64>,
+    posted: Cell<u64>,
     done: Cell<u64>,
     _registration: Registration,
 }
@@ -55,19 +57,31 @@ impl Direct {
             peer: job.endpoint(other as u32).map_err(|e| e.to_string())?,
             remote: words[0],
             handle: words[1..].to_vec(),
+            posted: Cell::new(0),
             done: Cell::new(0),
             _registration: registration,
         })
     }
 
-    /// Posts until the transport takes it, and waits until it is done.
+    /// Waits until all that was posted is done.
     #[inline(always)]
-    fn complete(&self, mut post: impl FnMut(*mut c_void) -> Status) -> Result<(), String> {
+    pub(super) fn flush(&self) -> Result<(), String> {
+        while self.done.get() < self.posted.get() {
+            self.transport.progress();
+        }
+        Ok(())
+    }
+
+    /// Posts until the transport takes it.
+    #[inline(always)]
+    fn post(&self, mut post: impl FnMut(*mut c_void) -> Status) -> Result<(), String> {
         let context = std::ptr::from_ref(&self.done).cast_mut().cast();
-        let before = self.done.get();
         loop {
             match post(context) {
-                Status::SUCCESS => break,
+                Status::SUCCESS => {
+                    self.posted.set(self.posted.get() + 1);
+                    return Ok(());
+                }
                 Status::COMPLETED => return Ok(()),
                 status if status.is_again() => {
                     self.transport.progress();
@@ -75,10 +89,6 @@ impl Direct {
                 status => return Err(format!("the transport answered {status}")),
             }
         }
-        while self.done.get() == before {
-            self.transport.progress();
-        }
-        Ok(())
     }
 
     #[inline(always)]
@@ -86,7 +96,7 @@ impl Direct {
         let none = std::ptr::null_mut();
         let handle = self.handle.as_ptr().cast();
         // SAFETY: the peer is connected, and both buffers live to the end of the process.
-        self.complete(|context| unsafe {
+        self.post(|context| unsafe {
             let peer = self.peer;
             self.transport.put(
                 peer,
@@ -107,7 +117,7 @@ impl Direct {
         let none = std::ptr::null_mut();
         let handle = self.handle.as_ptr().cast();
         // SAFETY: as in `put`.
-        self.complete(|context| unsafe {
+        self.post(|context| unsafe {
             let peer = self.peer;
             self.transport.get(
                 peer,
@@ -128,7 +138,7 @@ impl Direct {
         let none = std::ptr::null_mut();
         let handle = self.handle.as_ptr().cast();
         // SAFETY: as in `put`.
-        self.complete(|context| unsafe {
+        self.post(|context| unsafe {
             self.transport.atomic_fopv(
                 self.peer,
                 from,

@@ -255,8 +255,11 @@ fn measure(
                     flush(btl)
                 })
             }),
-            ("vtable put 8 B and wait", &mut || {
-                time(CALLS, || direct.put(from, 8))
+            ("vtable put 8 B and flush", &mut || {
+                time(CALLS, || {
+                    direct.put(from, 8)?;
+                    direct.flush()
+                })
             }),
         )?;
         in_turn(
@@ -270,12 +273,12 @@ fn measure(
                     flush(btl)
                 })
             }),
-            ("vtable 64 puts 8 B and wait", &mut || {
+            ("vtable 64 puts 8 B and flush", &mut || {
                 time(CALLS / 64, || {
                     for _ in 0..64 {
                         direct.put(from, 8)?;
                     }
-                    Ok(())
+                    direct.flush()
                 })
             }),
         )?;
@@ -288,8 +291,11 @@ fn measure(
                     flush(btl)
                 })
             }),
-            ("vtable get 8 B and wait", &mut || {
-                time(CALLS, || direct.get(into, 8))
+            ("vtable get 8 B and flush", &mut || {
+                time(CALLS, || {
+                    direct.get(into, 8)?;
+                    direct.flush()
+                })
             }),
         )?;
         in_turn(
@@ -301,19 +307,22 @@ fn measure(
                     flush(btl)
                 })
             }),
-            ("vtable fetch-add 8 B and wait", &mut || {
-                time(CALLS / 8, || direct.fetch_add(from, into))
+            ("vtable fetch-add 8 B and flush", &mut || {
+                time(CALLS / 8, || {
+                    direct.fetch_add(from, into)?;
+                    direct.flush()
+                })
             }),
         )?;
     }
     report.ratio("shm put 1 MiB", "memcpy 1 MiB");
     report.ratio("shm fetch-add 8 B", "bare fetch-add 8 B");
-    report.ratio("btl put 8 B and flush", "vtable put 8 B and wait");
-    report.ratio("btl 64 puts 8 B and flush", "vtable 64 puts 8 B and wait");
-    report.ratio("btl get 8 B and flush", "vtable get 8 B and wait");
+    report.ratio("btl put 8 B and flush", "vtable put 8 B and flush");
+    report.ratio("btl 64 puts 8 B and flush", "vtable 64 puts 8 B and flush");
+    report.ratio("btl get 8 B and flush", "vtable get 8 B and flush");
     report.ratio(
         "btl fetch-add 8 B and flush",
-        "vtable fetch-add 8 B and wait",
+        "vtable fetch-add 8 B and flush",
     );
 
     report.count("shm put 8 B", count::steps(|| put(shm, from, 0, 8)));
@@ -331,6 +340,7 @@ fn measure(
     report.count("btl put 8 B", count::steps(|| put(btl, from, 0, 8)));
     report.count("vtable put 8 B", count::steps(|| direct.put(from, 8)));
     report.count("btl flush", count::steps(|| flush(btl)));
+    report.count("vtable flush", count::steps(|| direct.flush()));
     report.count("nothing", count::steps(|| Ok(())));
     Ok(report)
 }

@@ -349,6 +349,18 @@ fn rank_disagrees() {
             } else {
                 expect(wrong, &["barrier at rank 2"]);
             }
+            // The two forms of one collective do not match either.
+            let wrong = if odd != nonblocking {
+                comm.ibcast(recv, 1, int, 0).and_then(CollRequest::wait)
+            } else {
+                comm.bcast(recv, 1, int, 0)
+            };
+            let (one, three) = if nonblocking {
+                ("bcast at rank 2", "ibcast at ranks 0, 1, 3")
+            } else {
+                ("ibcast at rank 2", "bcast at ranks 0, 1, 3")
+            };
+            expect(wrong, &["the call differs", one, three]);
             // One whose arguments cannot be says so to all, and knows better itself.
             let wrong = allreduce(2, if odd { Datatype::Float } else { int }, Op::Band);
             if odd {

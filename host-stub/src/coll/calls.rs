@@ -11,6 +11,7 @@
 use plugin_api::Datatype;
 
 use super::args::{CollArgs, Collective};
+use super::checking::Form;
 use super::defaults;
 use super::request::CollRequest;
 use crate::comm::{Comm, CommResult, Visit};
@@ -52,7 +53,12 @@ impl Comm {
         if self.job().comms().checked() {
             // The default compares in the same schedule.
             if checked.is_err() || table.blocking(collective).is_some() {
-                let ticket = defaults::start_agreement(collective, self, args, checked.is_err())?;
+                let ticket = defaults::start_agreement(
+                    collective,
+                    self,
+                    args,
+                    (Form::Blocking, checked.is_err()),
+                )?;
                 let engine = self.any_engine(collective.name())?;
                 let agreed = engine.wait(self.job(), ticket);
                 checked.and(agreed)?;
@@ -105,7 +111,8 @@ impl Comm {
         }
         if let Err(error) = checked {
             // The others are told; what this rank did wrong it knows better.
-            let ticket = defaults::start_agreement(collective, self, args, true)?;
+            let ticket =
+                defaults::start_agreement(collective, self, args, (Form::Nonblocking, true))?;
             self.any_engine(collective.name())?.detach(ticket);
             return Err(error);
         }
@@ -113,7 +120,7 @@ impl Comm {
             // SAFETY: as above.
             return unsafe { table.start(collective, self, args) };
         }
-        let ticket = defaults::start_agreement(collective, self, args, false)?;
+        let ticket = defaults::start_agreement(collective, self, args, (Form::Nonblocking, false))?;
         // SAFETY: as above.
         let request = unsafe { table.start(collective, self, args) }?;
         Ok(CollRequest::after(ticket, request))

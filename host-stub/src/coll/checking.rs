@@ -20,14 +20,30 @@ pub static CHECK: Declaration =
 /// Stands beside the call of a rank whose arguments cannot be.
 const REFUSED: u64 = 1 << 32;
 
+/// Stands beside a nonblocking call, which a blocking one does not match.
+const STARTED: u64 = 1 << 33;
+
+/// How a collective is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    Blocking,
+    Nonblocking,
+}
+
 /// What a rank is about to do; `refused` when it will not, for its own arguments' sake.
 pub(super) fn signature(
     collective: Collective,
     args: &CollArgs<'_>,
     size: usize,
-    refused: bool,
+    (form, refused): (Form, bool),
 ) -> Signature {
-    let call = (collective as u64 + 1) | if refused { REFUSED } else { 0 };
+    let call = (collective as u64 + 1)
+        | if refused { REFUSED } else { 0 }
+        | if form == Form::Nonblocking {
+            STARTED
+        } else {
+            0
+        };
     if collective == Collective::Barrier || refused {
         return Signature {
             call,
@@ -69,15 +85,16 @@ pub(super) fn describe(signature: &Signature, field: Field) -> String {
     let value = field.of(signature);
     match field {
         Field::Call => {
-            let index = (value & !REFUSED).wrapping_sub(1) as usize;
+            let index = (value & !(REFUSED | STARTED)).wrapping_sub(1) as usize;
             let name = Collective::ALL
                 .get(index)
                 .map_or("an unknown call", |c| c.name());
-            if value & REFUSED != 0 {
-                format!("{name} with wrong arguments")
-            } else {
-                name.to_owned()
-            }
+            let form = if value & STARTED != 0 { "i" } else { "" };
+            let wrong = match value & REFUSED {
+                0 => "",
+                _ => " with wrong arguments",
+            };
+            format!("{form}{name}{wrong}")
         }
         Field::Count if value >> 63 == 1 => format!("counts with the digest {value:#x}"),
         Field::Count => format!("{value} elements"),

@@ -3,7 +3,7 @@
 
 use super::algorithms;
 use super::args::{CollArgs, Collective};
-use super::checking::{describe, signature};
+use super::checking::{Form, describe, signature};
 use super::request::CollRequest;
 use super::table::{CollTable, Collectives};
 use crate::comm::{Comm, CommResult};
@@ -11,14 +11,19 @@ use crate::schedule::{Plane, Ticket};
 
 /// # Safety
 /// The buffers are good until the schedule is done.
-unsafe fn start(collective: Collective, comm: &Comm, args: &CollArgs<'_>) -> CommResult<Ticket> {
+unsafe fn start(
+    collective: Collective,
+    comm: &Comm,
+    args: &CollArgs<'_>,
+    form: Form,
+) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
     let checked = comm.job().comms().checked();
     // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
     unsafe {
         engine.start(collective.name(), comm.scope(), Plane::User, |plan| {
             if checked {
-                let mine = signature(collective, args, comm.size(), false);
+                let mine = signature(collective, args, comm.size(), (form, false));
                 plan.agree(mine, describe);
             }
             algorithms::build(plan, collective, args);
@@ -36,7 +41,7 @@ pub(super) unsafe fn blocking(
     args: &CollArgs<'_>,
 ) -> CommResult<()> {
     // SAFETY: the caller vouches for the buffers; the schedule is done when the wait is over.
-    let ticket = unsafe { start(collective, comm, args) }?;
+    let ticket = unsafe { start(collective, comm, args, Form::Blocking) }?;
     comm.any_engine(collective.name())?.wait(comm.job(), ticket)
 }
 
@@ -49,7 +54,7 @@ macro_rules! defaults {
                 args: &CollArgs<'_>,
             ) -> CommResult<CollRequest> {
                 // SAFETY: the caller vouches for the buffers until the request is done.
-                let ticket = unsafe { start(Collective::$collective, comm, args) }?;
+                let ticket = unsafe { start(Collective::$collective, comm, args, Form::Nonblocking) }?;
                 Ok(CollRequest::scheduled(comm, ticket))
             }
         )*
@@ -93,10 +98,10 @@ pub(super) fn start_agreement(
     collective: Collective,
     comm: &Comm,
     args: &CollArgs<'_>,
-    refused: bool,
+    (form, refused): (Form, bool),
 ) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
-    let mine = signature(collective, args, comm.size(), refused);
+    let mine = signature(collective, args, comm.size(), (form, refused));
     // SAFETY: the only buffers are scratch of the plan.
     unsafe {
         engine.start(collective.name(), comm.scope(), Plane::User, |plan| {

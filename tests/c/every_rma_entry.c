@@ -183,6 +183,16 @@ int main(void) {
     for (size_t entry = 0; entry < HOST_RMA_ENTRIES; entry++) {
         EXPECT(upper.calls[entry] > 0);
     }
+    /* Each counts by itself: ranks that have not registered as many make no window. */
+    host_win_t *none = NULL;
+    if (rank == 0) {
+        MUST(host_win_hook_remove(hooks[1]));
+    }
+    EXPECT(host_win_allocate(8, 8, &none) == HOST_ERR_JOB && none == NULL);
+    EXPECT(strstr(host_error_text(), "window hooks are registered") != NULL);
+    if (rank == 0) {
+        MUST(hooks[1] = host_win_hook_register(made, NULL, &lower));
+    }
     MUST(host_win_hook_remove(hooks[0]));
     MUST(host_win_hook_remove(hooks[1]));
     MUST(host_finalize());

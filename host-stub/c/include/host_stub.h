@@ -611,7 +611,7 @@ typedef int (*host_coll_start_fn)(void *data,
 /**
  * The collectives of a communicator, as host_comm_get_table copies them and host_comm_override takes
  * them. The functions lie at the places HOST_COLL_*. The layout grows at its end only, and `size` says
- * which one a program was compiled with.
+ * which one a program was compiled with; one that the host does not know is refused.
  */
 typedef struct host_coll_table_t {
     /**
@@ -804,7 +804,8 @@ typedef int (*host_rma_fn)(void *data,
 /**
  * The functions of one window, at the places HOST_RMA_*. None is NULL. As a hook gets it, each is
  * host_rma_previous, which stands for what is there; calls go past those that a hook leaves so. The
- * layout grows at its end only.
+ * layout grows at its end only, and `size` says which one a program was compiled with; one that the
+ * host does not know is refused.
  */
 typedef struct host_rma_table_t {
     /**
@@ -1251,7 +1252,8 @@ int host_coll_live_tables(void);
 int host_comm_world(struct host_comm_t **made);
 
 /**
- * A new communicator of this rank alone.
+ * A new communicator of this rank alone. Not collective, but the first call of a program for any
+ * communicator makes the world, which is.
  *
  * # Safety
  * `made` is writable.

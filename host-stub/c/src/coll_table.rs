@@ -99,7 +99,7 @@ pub type host_coll_start_fn = Option<
 
 /// The collectives of a communicator, as host_comm_get_table copies them and host_comm_override takes
 /// them. The functions lie at the places HOST_COLL_*. The layout grows at its end only, and `size` says
-/// which one a program was compiled with.
+/// which one a program was compiled with; one that the host does not know is refused.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_coll_table_t {
@@ -190,7 +190,7 @@ unsafe fn from_c<'a>(
     })
 }
 
-/// Refuses structures of another layout.
+/// Refuses structures of a layout that is not known. There has been one so far.
 pub(crate) fn sized(call: &str, found: usize, wanted: usize) -> Result {
     if found == wanted {
         return Ok(());

@@ -81,7 +81,8 @@ pub unsafe extern "C" fn host_comm_world(made: *mut *mut host_comm_t) -> c_int {
     guarded(|| unsafe { make(call, made, || Ok(Some(Comm::world(&job(call)?)?))) })
 }
 
-/// A new communicator of this rank alone.
+/// A new communicator of this rank alone. Not collective, but the first call of a program for any
+/// communicator makes the world, which is.
 ///
 /// # Safety
 /// `made` is writable.

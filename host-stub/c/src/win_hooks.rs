@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
-use host::win::{NewWindow, Window, WindowHook};
+use host::win::{HookId, NewWindow, Window, WindowHook};
 
 use crate::error::{Error, guarded, last_text};
 use crate::job::job;
@@ -62,14 +62,14 @@ unsafe impl Sync for Hook {}
 struct Hooks {
     list: Vec<Hook>,
     made: c_int,
-    /// Whether the job has the hook that calls these.
-    joined: bool,
+    /// The hook of the job that calls these, and stands for as many.
+    joined: Option<HookId>,
 }
 
 static HOOKS: Mutex<Hooks> = Mutex::new(Hooks {
     list: Vec::new(),
     made: 0,
-    joined: false,
+    joined: None,
 });
 
 fn hooks() -> std::sync::MutexGuard<'static, Hooks> {
@@ -80,7 +80,7 @@ fn hooks() -> std::sync::MutexGuard<'static, Hooks> {
 pub(crate) fn forget_all() {
     let mut hooks = hooks();
     hooks.list.clear();
-    hooks.joined = false;
+    hooks.joined = None;
 }
 
 /// Tells layers of the end, the highest first.
@@ -159,15 +159,14 @@ pub unsafe extern "C" fn host_win_hook_register(
         let created = created.ok_or_else(|| Error::argument(call, "the hook is NULL"))?;
         let job = job(call)?;
         let mut hooks = hooks();
-        if !hooks.joined {
+        let joined = *hooks.joined.get_or_insert_with(|| {
             let hook = WindowHook {
                 name: "of the program",
                 created: self::created,
                 ended: self::ended,
             };
-            job.add_window_hook(hook, ());
-            hooks.joined = true;
-        }
+            job.add_window_hook(hook, ())
+        });
         hooks.made += 1;
         id = hooks.made;
         hooks.list.push(Hook {
@@ -176,6 +175,7 @@ pub unsafe extern "C" fn host_win_hook_register(
             ended,
             param,
         });
+        job.weigh_window_hook(joined, hooks.list.len());
         Ok(())
     });
     if outcome == 0 { id } else { outcome }
@@ -191,6 +191,9 @@ pub extern "C" fn host_win_hook_remove(id: c_int) -> c_int {
         if hooks.list.len() == before {
             let call = "host_win_hook_remove";
             return Err(Error::argument(call, &format!("no hook has the id {id}")));
+        }
+        if let Some(joined) = hooks.joined {
+            job("host_win_hook_remove")?.weigh_window_hook(joined, hooks.list.len());
         }
         Ok(())
     })

@@ -114,7 +114,8 @@ pub type host_rma_fn = Option<
 
 /// The functions of one window, at the places HOST_RMA_*. None is NULL. As a hook gets it, each is
 /// host_rma_previous, which stands for what is there; calls go past those that a hook leaves so. The
-/// layout grows at its end only.
+/// layout grows at its end only, and `size` says which one a program was compiled with; one that the
+/// host does not know is refused.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_rma_table_t {

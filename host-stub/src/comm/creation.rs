@@ -33,7 +33,8 @@ impl Comm {
         })
     }
 
-    /// A communicator of this process alone. Not collective.
+    /// A communicator of this process alone. Not collective, but where the [`world`](Self::world) was
+    /// not made yet this makes it, which is.
     pub fn alone(job: &Arc<Job>) -> CommResult<Comm> {
         let world = Comm::world(job)?;
         let group = Group::of_members(&[job.rank()]);

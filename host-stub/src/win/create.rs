@@ -74,8 +74,12 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     let job = std::sync::Arc::clone(members.job());
     let _entered = job.runtime().enter("window creation")?;
     let mut link = Link::new(members);
+    // For a window in one segment. Here, because nobody would hear of a failure after the last round.
+    let mut unreached = None;
     let resolved = wanted.info.resolve(link.job.params()).and_then(|info| {
         check(wanted)?;
+        let plan = ControlPlan::new(link.size, 0, SLOTS);
+        unreached = Some(Control::unused(plan).map_err(|error| error.to_string())?);
         Ok(info)
     });
     let intent = resolved.map(|info| Intent {
@@ -119,7 +123,10 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     }
     let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
     let mut window = match joint {
-        Joint::Segment(shared) if one && in_segment => whole(link, wanted, &intents, shared)?,
+        Joint::Segment(shared) if one && in_segment => {
+            let control = unreached.ok_or_else(|| refused(link.rank, "it has no control block"))?;
+            whole(link, wanted, &intents, (shared, control))?
+        }
         joint => partly(link, wanted, &info, &intents, &classes, joint)?,
     };
     if intents.iter().any(|intent| intent.hooks > 0)
@@ -192,7 +199,12 @@ fn all_shared(kind: WindowKind, classes: &[usize], joint: &Joint) -> WinResult<(
 }
 
 /// A window whose ranks share one segment, synchronisation and all.
-fn whole(link: Link, wanted: &Wanted<'_>, intents: &[Intent], shared: Shared) -> WinResult<Window> {
+fn whole(
+    link: Link,
+    wanted: &Wanted<'_>,
+    intents: &[Intent],
+    (shared, control): (Shared, Control),
+) -> WinResult<Window> {
     // Peers need the look of a handle, should a layer pass one to the transport: it is refused.
     let handle = vec![0; link.transport.attributes().handle_size];
     let mut peers = Vec::with_capacity(link.size);
@@ -217,8 +229,6 @@ fn whole(link: Link, wanted: &Wanted<'_>, intents: &[Intent], shared: Shared) ->
         registration: None,
         memory: Memory::Elsewhere,
     };
-    let plan = ControlPlan::new(link.size, 0, SLOTS);
-    let control = Control::unused(plan).map_err(|error| refused(link.rank, error.to_string()))?;
     Ok(assemble(
         link,
         wanted.kind,

@@ -75,10 +75,17 @@ impl<P: Send + Sync> Hook for Registered<P> {
     }
 }
 
+struct Entry {
+    id: u64,
+    hook: Arc<dyn Hook>,
+    /// For how many it is compared among the ranks.
+    stands_for: usize,
+}
+
 /// The hooks of a job's windows, in the order of their registration.
 #[derive(Default)]
 pub struct WindowHooks {
-    list: Mutex<Vec<(u64, Arc<dyn Hook>)>>,
+    list: Mutex<Vec<Entry>>,
     registered: AtomicU64,
 }
 
@@ -87,7 +94,7 @@ pub struct WindowHooks {
 pub struct HookId(u64);
 
 impl WindowHooks {
-    fn lock(&self) -> MutexGuard<'_, Vec<(u64, Arc<dyn Hook>)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,16 +110,27 @@ impl Job {
         let hooks = self.window_hooks();
         let id = hooks.registered.fetch_add(1, Ordering::Relaxed);
         let registered = Arc::new(Registered { hook, parameter });
-        hooks.lock().push((id, registered));
+        hooks.lock().push(Entry {
+            id,
+            hook: registered,
+            stands_for: 1,
+        });
         HookId(id)
     }
 
     /// Ends a registration. Windows that were made under it keep what the hook made of them, and
     /// tell it when they end. Ending it again does nothing.
     pub fn remove_window_hook(&self, id: HookId) {
-        self.window_hooks()
-            .lock()
-            .retain(|(other, _)| *other != id.0);
+        self.window_hooks().lock().retain(|entry| entry.id != id.0);
+    }
+
+    /// Says how many hooks of its own a hook calls, 1 unless said. Windows are not made where ranks
+    /// have different numbers; a hook that stands for none may not be called.
+    pub fn weigh_window_hook(&self, id: HookId, stands_for: usize) {
+        let mut hooks = self.window_hooks().lock();
+        if let Some(entry) = hooks.iter_mut().find(|entry| entry.id == id.0) {
+            entry.stands_for = stands_for;
+        }
     }
 }
 
@@ -132,7 +150,7 @@ impl Layers {
             .window_hooks()
             .lock()
             .iter()
-            .map(|(_, hook)| Arc::clone(hook))
+            .map(|entry| Arc::clone(&entry.hook))
             .collect();
         let mut table = window.table;
         let mut layers = Layers::default();
@@ -162,9 +180,10 @@ impl Layers {
         }
     }
 
-    /// How many hooks a job has.
+    /// How many hooks a job has, with those that they stand for.
     pub(super) fn count(job: &Job) -> usize {
-        job.window_hooks().lock().len()
+        let hooks = job.window_hooks().lock();
+        hooks.iter().map(|entry| entry.stands_for).sum()
     }
 }
 

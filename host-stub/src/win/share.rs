@@ -120,14 +120,12 @@ fn too_much(lengths: &[usize]) -> NoSegment {
 }
 
 fn make(lengths: &[usize], contiguous: bool, huge: bool) -> Result<Segment, NoSegment> {
-    // With pages as large as there are, so that the smaller fit as well.
-    let page = if huge { 1 << 30 } else { 1 << 12 };
-    let plan = Plan::new(lengths, contiguous, page.min(LARGEST_HUGE)).ok_or(too_much(lengths))?;
-    Segment::make(plan.bytes, huge)
+    let plan = |page| Plan::new(lengths, contiguous, page).ok_or_else(|| too_much(lengths));
+    if huge && let Some(segment) = Segment::of_huge_pages(|page| Ok(plan(page)?.bytes)) {
+        return Ok(segment);
+    }
+    Segment::make(plan(1 << 12)?.bytes)
 }
-
-/// Huge pages that are asked for are of the system's default size, 2 MiB on most.
-const LARGEST_HUGE: usize = 2 << 20;
 
 /// Takes memory for this rank's part, and for the words if it is the first.
 fn take(

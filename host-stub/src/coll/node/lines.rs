@@ -132,8 +132,8 @@ mod tests {
     fn slots_do_not_overlap() {
         const { assert!(INLINE_SLOTS * 8 + 2 * INLINE <= 64) };
         const { assert!(DONE < INLINE_SLOTS) };
-        let mut lines = Lines::new(3, Segment::make(short_bytes(3), false).unwrap());
-        lines.long = Some(Segment::make(long_bytes(3), false).unwrap());
+        let mut lines = Lines::new(3, Segment::make(short_bytes(3)).unwrap());
+        lines.long = Some(Segment::make(long_bytes(3)).unwrap());
         for class in [Class::Inline, Class::Short, Class::Long] {
             let mut starts: Vec<usize> = (0..3)
                 .flat_map(|rank| [0, 1].map(|turn| lines.slot(class, rank, turn) as usize))

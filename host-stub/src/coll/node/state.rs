@@ -61,7 +61,7 @@ impl NodeState {
 fn share(comm: &Comm, bytes: usize) -> CommResult<Option<Segment>> {
     let leader = comm.rank() == 0;
     let made = leader.then(|| {
-        let segment = Segment::make(bytes, false).ok()?;
+        let segment = Segment::make(bytes).ok()?;
         segment.reserve(0, bytes).ok()?;
         Some(segment)
     });

@@ -52,6 +52,20 @@ fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
     flushed
 }
 
+/// Moves a transfer by the kernel's copy; false where the kernel refuses. A process that is known to
+/// be gone is not written to: another may have its id by now.
+unsafe fn copied<const PUT: bool>(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    pid: libc::pid_t,
+) -> WinResult<bool> {
+    window
+        .link
+        .check_lost(transfer.call, Some(transfer.target))?;
+    // SAFETY: passed on.
+    unsafe { cma::transfer::<PUT>(transfer, pid) }
+}
+
 unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer, whose target range was checked to lie in the
     // target's memory; that memory is mapped here as said, or known to the target's process.
@@ -61,7 +75,7 @@ unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
                 store(transfer, transfer.address.wrapping_add(shift) as *mut u8);
                 Ok(())
             }
-            Reach::Copied(pid) if cma::transfer::<true>(transfer, pid)? => Ok(()),
+            Reach::Copied(pid) if copied::<true>(window, transfer, pid)? => Ok(()),
             _ => rma::put(window, transfer),
         }
     }
@@ -75,7 +89,7 @@ unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
                 load(transfer, transfer.address.wrapping_add(shift) as *const u8);
                 Ok(())
             }
-            Reach::Copied(pid) if cma::transfer::<false>(transfer, pid)? => Ok(()),
+            Reach::Copied(pid) if copied::<false>(window, transfer, pid)? => Ok(()),
             _ => rma::get(window, transfer),
         }
     }
@@ -86,7 +100,7 @@ unsafe fn rput(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>
     unsafe {
         match transfer.peer.reach {
             Reach::Mapped(_) => put(window, transfer),
-            Reach::Copied(pid) if cma::transfer::<true>(transfer, pid)? => Ok(()),
+            Reach::Copied(pid) if copied::<true>(window, transfer, pid)? => Ok(()),
             _ => rma::rput(window, transfer, request),
         }
     }
@@ -97,7 +111,7 @@ unsafe fn rget(window: &Window, transfer: &Transfer<'_>, request: RequestRef<'_>
     unsafe {
         match transfer.peer.reach {
             Reach::Mapped(_) => get(window, transfer),
-            Reach::Copied(pid) if cma::transfer::<false>(transfer, pid)? => Ok(()),
+            Reach::Copied(pid) if copied::<false>(window, transfer, pid)? => Ok(()),
             _ => rma::rget(window, transfer, request),
         }
     }

@@ -47,18 +47,31 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    /// Makes a zeroed segment of huge pages, of the size that the system gives when none is named;
+    /// `bytes` says how long it is with pages of that size. None, with a word why, where there are not
+    /// as many.
+    pub(crate) fn of_huge_pages(
+        bytes: impl FnOnce(usize) -> Result<usize, NoSegment>,
+    ) -> Option<Segment> {
+        let page = room::huge_page_size();
+        let made = bytes(page).and_then(|bytes| {
+            room::check(bytes)?;
+            Self::of_pages(bytes, page)
+                .map_err(|error| NoSegment::Memory(format!("{bytes} B: {error}")))
+        });
+        made.inspect_err(|error| {
+            let (NoSegment::Memory(reason) | NoSegment::Apart(reason)) = error;
+            tracing::warn!(
+                "no huge pages of {page} B for a window ({reason}); it gets ordinary ones (huge pages \
+                 are reserved in /proc/sys/vm/nr_hugepages)"
+            );
+        })
+        .ok()
+    }
+
     /// Makes a zeroed segment of at least `bytes`.
-    pub(crate) fn make(bytes: usize, huge: bool) -> Result<Segment, NoSegment> {
+    pub(crate) fn make(bytes: usize) -> Result<Segment, NoSegment> {
         room::check(bytes)?;
-        if huge {
-            match Self::of_pages(bytes, room::huge_page_size()) {
-                Ok(segment) => return Ok(segment),
-                Err(error) => tracing::warn!(
-                    "no huge pages for a window of {bytes} B ({error}); it gets ordinary ones \
-                     (huge pages are reserved in /proc/sys/vm/nr_hugepages)"
-                ),
-            }
-        }
         Self::of_pages(bytes, 0).map_err(|error| {
             let reason = format!("{bytes} B of shared memory: {error}");
             match error.raw_os_error() {
@@ -224,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_one_writes_the_other_reads() {
-        let mut made = Segment::make(100_000, false).unwrap();
+        let mut made = Segment::make(100_000).unwrap();
         made.reserve(HEADER, 100_000 - HEADER).unwrap();
         let opened = Segment::open(made.card()).unwrap();
         assert!(opened.len() >= 100_000 && opened.len().is_multiple_of(opened.page()));
@@ -238,8 +251,8 @@ mod tests {
 
     #[test]
     fn another_file_is_not_taken_for_it() {
-        let one = Segment::make(4096, false).unwrap();
-        let two = Segment::make(4096, false).unwrap();
+        let one = Segment::make(4096).unwrap();
+        let two = Segment::make(4096).unwrap();
         let card = Card {
             number: two.card().number,
             ..*one.card()
@@ -255,14 +268,14 @@ mod tests {
     #[test]
     fn more_than_there_is_is_an_error() {
         for bytes in [1 << 50, usize::MAX, usize::MAX - 4096] {
-            let error = Segment::make(bytes, false).map(|_| ()).unwrap_err();
+            let error = Segment::make(bytes).map(|_| ()).unwrap_err();
             assert!(matches!(error, NoSegment::Memory(_)), "{error:?}");
         }
     }
 
     #[test]
     fn huge_pages_are_taken_or_left() {
-        let made = Segment::make(1 << 20, true).unwrap();
+        let made = Segment::of_huge_pages(Ok).unwrap_or_else(|| Segment::make(1 << 20).unwrap());
         made.reserve(0, 1 << 20).unwrap();
         assert!(made.len() >= 1 << 20);
         made.word((1 << 17) - 1).store(1, Ordering::Relaxed);

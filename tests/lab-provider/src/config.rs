@@ -21,6 +21,7 @@
 //! | `LAB_HMEM_DEVICE_ONLY` | 0: the flag FI_HMEM_DEVICE_ONLY is refused with FI_EINVAL | 1 |
 //! | `LAB_HMEM_OVERRIDE` | 1: the user's copy functions are taken (FI_SET_OPS_HMEM_OVERRIDE) | 0 |
 //! | `LAB_HMEM_SHIFT` | bytes from a device address to where its memory can be reached without an override, in place of a driver | no driver |
+//! | `LAB_PAGES` | 1: a region stands for the pages that it was made of, not for whatever is mapped there later; needs CAP_SYS_ADMIN | 0 |
 //! | `LAB_FAULTS` | see [`Faults`] | none |
 
 use std::collections::HashMap;
@@ -80,6 +81,7 @@ pub(crate) struct Config {
     pub(crate) hmem_device_only: bool,
     pub(crate) hmem_override: bool,
     pub(crate) hmem_shift: Option<i64>,
+    pub(crate) pages: bool,
     pub(crate) faults: Faults,
 }
 
@@ -209,6 +211,7 @@ impl Config {
             hmem_device_only: number("LAB_HMEM_DEVICE_ONLY", 1) != 0,
             hmem_override: number("LAB_HMEM_OVERRIDE", 0) != 0,
             hmem_shift: env::var("LAB_HMEM_SHIFT").ok().and_then(|v| v.parse().ok()),
+            pages: number("LAB_PAGES", 0) != 0,
             faults: Faults::from_environment(),
         }
     }

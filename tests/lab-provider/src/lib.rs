@@ -31,6 +31,7 @@ mod memory;
 mod missing;
 mod object;
 mod operation;
+mod pages;
 mod pending;
 mod queue;
 mod random;

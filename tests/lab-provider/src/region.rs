@@ -13,6 +13,7 @@ use crate::endpoint::EndpointObject;
 use crate::memory;
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
+use crate::pages;
 use crate::regions::{self, Exposed, Refused};
 use crate::report::{COUNTS, count, violation};
 
@@ -129,7 +130,11 @@ pub(crate) unsafe extern "C" fn register(
         access: attr.access,
         enabled: !config.bound_regions(),
         device: attr.iface != ffi::FI_HMEM_SYSTEM,
+        frames: [0; 2],
     };
+    if config.pages && is_host {
+        exposed.frames = pages::pinned(exposed.base, exposed.length);
+    }
     let mut memory = None;
     if exposed.device {
         match device::register(domain, attr, iov, flags, exposed.key) {

@@ -7,6 +7,7 @@ use libfabric_sys as ffi;
 
 use crate::address::Name;
 use crate::memory;
+use crate::pages::{self, Frames};
 
 /// Most regions of a process at a time.
 const SLOTS: usize = 4096;
@@ -26,6 +27,8 @@ struct Slot {
     enabled: AtomicU64,
     /// Whether it is memory of a device, which its owner alone reaches.
     device: AtomicU64,
+    /// The frames it was made of, or 0 where that is not looked at.
+    frames: [AtomicU64; 2],
 }
 
 const WORDS: usize = size_of::<Slot>() / 8;
@@ -48,6 +51,7 @@ static LIST: List = List {
             access: AtomicU64::new(0),
             enabled: AtomicU64::new(0),
             device: AtomicU64::new(0),
+            frames: [const { AtomicU64::new(0) }; 2],
         }
     }; SLOTS],
 };
@@ -69,6 +73,7 @@ pub(crate) struct Exposed {
     pub(crate) access: u64,
     pub(crate) enabled: bool,
     pub(crate) device: bool,
+    pub(crate) frames: Frames,
 }
 
 /// Why a region cannot be exposed.
@@ -104,6 +109,9 @@ pub(crate) fn expose(region: &Exposed, most: usize) -> Result<usize, Refused> {
         .store(u64::from(region.enabled), Ordering::Relaxed);
     slot.device
         .store(u64::from(region.device), Ordering::Relaxed);
+    for (kept, frame) in slot.frames.iter().zip(region.frames) {
+        kept.store(frame, Ordering::Relaxed);
+    }
     // Pairs with the acquiring load in `find`; other processes see x86's and the kernel's order.
     slot.domain.store(region.domain, Ordering::Release);
     if index == high {
@@ -177,7 +185,7 @@ pub(crate) fn find(name: &Name, access: &Access) -> Result<Place, (i32, String)>
     let mut slots = words.chunks_exact(WORDS);
     let found = slots.find(|s| s[0] == name.domain && s[1] == access.key);
     let rejected = |why: String| (ffi::FI_EKEYREJECTED as i32, why);
-    let Some(&[_, key, base, length, rights, enabled, device]) = found else {
+    let Some(&[_, key, base, length, rights, enabled, device, first, last]) = found else {
         return Err(rejected(format!("key {:#x} names no region", access.key)));
     };
     if enabled == 0 {
@@ -201,6 +209,11 @@ pub(crate) fn find(name: &Name, access: &Access) -> Result<Place, (i32, String)>
             ffi::FI_EACCES as i32,
             format!("the region of key {key:#x} does not allow this access"),
         ));
+    }
+    if [first, last] != [0; 2] && [first, last] != pages::seen(name.pid, base, length) {
+        return Err(rejected(format!(
+            "the memory of the region of key {key:#x} was given back since it was registered ({length} bytes at {base:#x})"
+        )));
     }
     Ok(Place {
         address: base + offset,

@@ -103,11 +103,57 @@ fn break_the_rules() {
     assert_eq!(close(mr), 0);
     b.close();
     limits(&mut n);
+    outlived(&mut n);
     registered(&mut n);
     buffers(&mut n);
     closed(&mut n);
     // Five objects are left open for the end of the process.
     let _open = Bench::open(&[]);
+}
+
+/// A registration that outlives its memory, under which other pages are mapped.
+fn outlived(n: &mut usize) {
+    const SIZE: usize = 3 << 16;
+    let mut context = ffi::fi_context2::default();
+    let c = (&raw mut context).cast::<c_void>();
+    let (source, kind) = (7u64, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: memory of our own.
+    let place = unsafe { libc::mmap(ptr::null_mut(), SIZE, access, kind, -1, 0) };
+    assert_ne!(place, libc::MAP_FAILED);
+    // SAFETY: just mapped, and used here only.
+    let memory = unsafe { std::slice::from_raw_parts(place.cast::<u64>(), SIZE / 8) };
+    for looks in ["0", "1"] {
+        let b = Bench::open(&[("LAB_PAGES", looks)]);
+        let mr = b.register(memory, 0);
+        if looks == "1"
+            && fs::read_to_string(env::var_os(REPORT).unwrap())
+                .is_ok_and(|t| t.contains("LAB_PAGES"))
+        {
+            println!("skipped: a look at the pages of a region takes CAP_SYS_ADMIN");
+            *n += 1;
+            assert_eq!(close(mr), 0);
+            b.close();
+            break;
+        }
+        assert_eq!(b.write(&source, 64, 0, c), 0);
+        assert!(b.ends());
+        // SAFETY: replaces our own memory, which only this function uses.
+        let anew = unsafe {
+            assert_eq!(libc::munmap(place, SIZE), 0);
+            libc::mmap(place, SIZE, access, kind | libc::MAP_FIXED, -1, 0)
+        };
+        assert_eq!(anew, place);
+        assert_eq!(b.write(&source, 64, 0, c), 0);
+        assert_eq!(b.ends(), looks == "0");
+        if looks == "1" {
+            reported(n, "was given back since it was registered");
+        }
+        assert_eq!(close(mr), 0);
+        b.close();
+    }
+    // SAFETY: nothing uses it any more.
+    unsafe { libc::munmap(place, SIZE) };
 }
 
 /// What passes the provider's limits.

@@ -13,16 +13,13 @@
 
 mod common;
 
-use std::ffi::c_void;
 use std::process::{Command, Stdio};
-use std::ptr;
 
-use plugin_api::{BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
+use btl_ofi::Transport;
+use plugin_api::{ModuleFlags, ThreadLevel};
 
-use common::pair::{Target, serve_if_target};
-use common::{insist, open};
-
-const ROUNDS: u64 = 200;
+use common::open;
+use common::pair::{DeviceWay, Target, serve_if_target};
 
 #[test]
 fn target_process() {
@@ -39,65 +36,27 @@ fn shows(provider: &str, passive: bool) {
         );
     }
     let mut target = Target::start(&t, provider, passive);
-    let (peer, h) = (target.peer, target.handle);
-    let base = h.base();
-    let none = ptr::null_mut();
-    let f = OpFlags::empty();
-    let mut data = vec![0u64; (8 * 1024).min(t.capabilities().put_limit / 8)];
-    for round in 1..=ROUNDS {
-        let words = if round % 20 == 0 { data.len() } else { 1 };
-        data[0] = round;
-        data[words - 1] = round;
-        let source = data.as_mut_ptr().cast::<c_void>();
-        // SAFETY: buffers live to the end of the test.
-        insist(&t, || unsafe {
-            t.put(peer, source, base, none, &h, words * 8, None)
-        });
-        assert_eq!(t.flush(None), Status::SUCCESS);
-        let seen = target.sees(0, words - 1);
-        assert_eq!(seen, (round, round), "{provider}: a put of {words} words");
-        if !passive {
-            let counter = base + 8 * 10_000;
-            // SAFETY: as above.
-            insist(&t, || unsafe {
-                t.atomic_op(peer, counter, &h, BtlAtomicOp::Add, 3, f, None)
-            });
-            assert_eq!(t.flush(None), Status::SUCCESS);
-            assert_eq!(
-                target.sees(10_000, 10_000).0,
-                3 * round,
-                "{provider}: an update"
-            );
-        }
-    }
-    if !passive {
-        // Many at once, of every kind.
-        let burst = base + 8 * 10_001;
-        let mut old = [0u64; 256];
-        let source = data.as_mut_ptr().cast::<c_void>();
-        for result in &mut old {
-            let out = (&raw mut *result).cast::<c_void>();
-            let (add, high) = (BtlAtomicOp::Add, 1 << 32);
-            // SAFETY: as above; each operation has its own place for its result.
-            unsafe {
-                insist(&t, || {
-                    t.atomic_fop(peer, out, burst, none, &h, add, 1, f, None)
-                });
-                insist(&t, || t.atomic_op(peer, burst, &h, add, high, f, None));
-                insist(&t, || t.put(peer, source, base, none, &h, 8, None));
-            }
-        }
-        assert_eq!(t.flush(None), Status::SUCCESS);
-        let mut seen: Vec<u32> = old.iter().map(|&v| v as u32).collect();
-        seen.sort_unstable();
-        let each = (0..256).collect::<Vec<u32>>();
-        assert_eq!(seen, each, "{provider}: each fetch saw its own value");
-        assert_eq!(target.sees(10_001, 10_001).0, 256 << 32 | 256);
-    }
+    let base = target.handle.base();
+    common::shows::shows(&t, &mut target, base, !passive, provider);
+    leave(&t, target);
+    t.close().unwrap();
+}
+
+/// The same with the target's window on a device that the provider does not reach.
+fn shows_on_device(provider: &str, way: DeviceWay) {
+    let t = open(provider, ThreadLevel::Single, &way.parameters());
+    let mut target = Target::start_on_device(&t, provider, way);
+    let base = target.window;
+    common::shows::shows(&t, &mut target, base, true, provider);
+    leave(&t, target);
+    t.close().unwrap();
+}
+
+fn leave(t: &Transport, target: Target<'_>) {
+    let peer = target.peer;
     target.end();
     // SAFETY: connected once.
     unsafe { t.disconnect(peer) };
-    t.close().unwrap();
 }
 
 #[test]
@@ -135,4 +94,25 @@ fn sockets() {
 #[test]
 fn udp_rxd() {
     shows("udp;ofi_rxd", false);
+}
+
+#[test]
+fn shm_on_a_device() {
+    shows_on_device("shm", DeviceWay::Progress);
+}
+
+#[test]
+fn tcp_rxm_on_a_device() {
+    shows_on_device("tcp;ofi_rxm", DeviceWay::Progress);
+}
+
+#[test]
+fn udp_rxd_on_a_device() {
+    shows_on_device("udp;ofi_rxd", DeviceWay::Progress);
+}
+
+/// The target makes no progress at all once the two have met: the provider does, and the thread.
+#[test]
+fn sockets_on_a_device_that_a_thread_serves() {
+    shows_on_device("sockets", DeviceWay::Thread);
 }

@@ -12,8 +12,11 @@ use plugin_api::{Access, AtomicOp, Datatype, Status};
 
 use super::arithmetic::combine;
 use super::copy::CopyError;
-use super::mailbox::{HEAD, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Task, seal_reply};
+use super::mailbox::{
+    HEAD, Holder, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Task, after, seal_reply,
+};
 use super::region::{DeviceRegion, DeviceRegions};
+use crate::liveness::State;
 
 /// Looks in vain after which the agent's thread sleeps between two.
 const PATIENCE: Duration = Duration::from_micros(200);
@@ -37,10 +40,22 @@ impl Drop for Pages {
     }
 }
 
+/// What the one who serves knows of a lane.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    /// The number of the last request served.
+    served: u64,
+    /// Who asked for it.
+    holder: Holder,
+    /// The owner word and the number at the last look for lanes of the dead.
+    before: (u64, u64),
+    /// Whether its holder was gone then.
+    suspect: bool,
+}
+
 /// What only the one who serves uses.
 struct Serving {
-    /// Requests served, per lane.
-    served: Vec<u64>,
+    lanes: Vec<Lane>,
     /// What was at the target of an atomic, and what goes there.
     old: Vec<u8>,
     new: Vec<u8>,
@@ -68,7 +83,7 @@ impl Agent {
             plan,
             regions,
             serving: Mutex::new(Serving {
-                served: vec![0; plan.lanes],
+                lanes: vec![Lane::default(); plan.lanes],
                 old: vec![0; plan.piece],
                 new: vec![0; plan.piece],
             }),
@@ -107,7 +122,7 @@ impl Agent {
         let mut done = 0;
         for lane in 0..self.plan.lanes {
             for _ in 0..SLOTS {
-                let number = serving.served[lane] + 1;
+                let number = after(serving.lanes[lane].served, 1);
                 let slot = (number as usize) % SLOTS;
                 let at = self.plan.request(lane, slot);
                 // Acquire pairs with whatever the provider uses to make the initiator's put visible:
@@ -128,11 +143,56 @@ impl Agent {
                     Err(status) => (status.0, 0),
                 };
                 self.reply(lane, slot, &seal_reply(number, status, result));
-                serving.served[lane] = number;
+                serving.lanes[lane].served = number;
+                serving.lanes[lane].holder = request.holder;
                 done += 1;
             }
         }
         done
+    }
+
+    /// Takes back lanes whose holders have died, so that others get them: those in which nothing
+    /// happened between two looks, at both of which the holder was gone. Whatever it put last is here
+    /// by then. `gone` tells of a holder that died before its first request, or says that it does not
+    /// know. Returns how many there were.
+    pub(super) fn release_lost(
+        &self,
+        node: u64,
+        gone: impl Fn(&dyn Fn(Holder) -> bool) -> bool,
+    ) -> usize {
+        let Ok(mut serving) = self.serving.try_lock() else {
+            return 0;
+        };
+        let mut released = 0;
+        for index in 0..self.plan.lanes {
+            let owner = self.word(self.plan.owner(index));
+            let word = owner.load(Ordering::Acquire);
+            let lane = &mut serving.lanes[index];
+            let now = (word, lane.served);
+            let idle = word & LOCKED != 0 && lane.before == now;
+            lane.before = now;
+            let holder = lane.holder;
+            let dead = idle
+                && match holder.has(word) && holder.node == node && node != 0 {
+                    true => holder.process.state() == State::Gone,
+                    false => gone(&|holder| holder.has(word)),
+                };
+            if !(dead && lane.suspect) {
+                lane.suspect = dead;
+                continue;
+            }
+            // Beyond the numbers of all requests that it may have put and that were not served.
+            lane.served = after(lane.served, SLOTS);
+            *lane = Lane {
+                served: lane.served,
+                ..Lane::default()
+            };
+            // Release pairs with the atomic that takes the lane. No other writes a word that is taken.
+            owner.store(lane.served, Ordering::Release);
+            tracing::info!("lane {index} for device memory: its holder is gone, it is free again");
+            released += 1;
+        }
+        released
     }
 
     fn reply(&self, lane: usize, slot: usize, reply: &[u64; REPLY]) {
@@ -228,13 +288,18 @@ impl Agent {
         }
     }
 
-    /// Serves until told to stop.
-    pub(super) fn run(&self) {
-        let mut quiet = Instant::now();
+    /// Serves until told to stop, on this node; looks for lanes of the dead now and then.
+    pub(super) fn run(&self, node: u64, interval: Duration) {
+        let (mut quiet, mut looked) = (Instant::now(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
             if self.serve() > 0 {
                 quiet = Instant::now();
             } else if quiet.elapsed() > PATIENCE {
+                if looked.elapsed() > interval {
+                    looked = Instant::now();
+                    // Who its peers are only their transport knows.
+                    self.release_lost(node, |_| false);
+                }
                 std::thread::sleep(NAP);
             } else {
                 std::thread::yield_now();
@@ -278,5 +343,104 @@ fn allowed(region: &DeviceRegion, task: Task) -> Result<(), Status> {
         Ok(())
     } else {
         Err(Status::PERM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::liveness::ProcessId;
+
+    const NODE: u64 = 77;
+
+    fn agent() -> Agent {
+        Agent::new(2, 1 << 20, Arc::default()).unwrap()
+    }
+
+    /// A process that has ended.
+    fn dead() -> Holder {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let process = ProcessId {
+            pid: child.id(),
+            started: 1,
+        };
+        Holder {
+            node: NODE,
+            process,
+        }
+    }
+
+    fn owner(agent: &Agent) -> &AtomicU64 {
+        agent.word(agent.plan.owner(0))
+    }
+
+    /// As an initiator would put it.
+    fn ask(agent: &Agent, holder: Holder, number: u64) {
+        let mut words = [0; REQUEST];
+        let request = Request {
+            number,
+            holder,
+            task: Task::Put,
+            region: 9,
+            address: 0,
+            size: 0,
+            compare: 0,
+            inline: true,
+        };
+        request.seal(&mut words);
+        let at = agent.plan.request(0, number as usize % SLOTS);
+        for (index, word) in words.iter().enumerate() {
+            agent.word(at + index * 8).store(*word, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_lane_of_a_dead_holder_is_free_again() {
+        let agent = agent();
+        let holder = dead();
+        owner(&agent).store(holder.taken(0), Ordering::Relaxed);
+        ask(&agent, holder, 1);
+        assert_eq!(agent.serve(), 1);
+        // Nothing happened since the last look; and gone at two of them.
+        let look = || agent.release_lost(NODE, |_| false);
+        assert_eq!((look(), look(), look(), look()), (0, 0, 1, 0));
+        let free = owner(&agent).load(Ordering::Relaxed);
+        assert_eq!(free, 1 + SLOTS as u64);
+        // What it had put beyond is nobody's request; the next one's is served.
+        ask(&agent, holder, 2);
+        assert_eq!(agent.serve(), 0);
+        ask(&agent, holder, free + 1);
+        assert_eq!(agent.serve(), 1);
+    }
+
+    #[test]
+    fn one_that_died_before_it_asked_is_known_by_its_mark() {
+        let agent = agent();
+        let holder = dead();
+        owner(&agent).store(holder.taken(0), Ordering::Relaxed);
+        let look = |gone: bool| agent.release_lost(NODE, |has| gone && has(holder));
+        assert_eq!((look(false), look(false), look(false)), (0, 0, 0));
+        assert_eq!((look(true), look(true)), (0, 1));
+    }
+
+    #[test]
+    fn lanes_of_the_living_and_of_other_nodes_stay() {
+        let living = Holder {
+            node: NODE,
+            process: ProcessId::own(),
+        };
+        let elsewhere = Holder { node: 78, ..dead() };
+        for holder in [living, elsewhere] {
+            let agent = agent();
+            let taken = holder.taken(0);
+            owner(&agent).store(taken, Ordering::Relaxed);
+            ask(&agent, holder, 1);
+            assert_eq!(agent.serve(), 1);
+            for _ in 0..4 {
+                assert_eq!(agent.release_lost(NODE, |_| false), 0);
+            }
+            assert_eq!(owner(&agent).load(Ordering::Relaxed), taken);
+        }
     }
 }

@@ -14,12 +14,16 @@ use plugin_api::Status;
 
 use self::jobs::Job;
 use super::bounce::Pool;
-use super::mailbox::{LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
+use super::mailbox::{Holder, LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
 use super::staged::Ops;
 use super::wire::{Stand, Start, best_piece, stand};
 use crate::address::Handle;
 use crate::endpoint::Endpoint;
 use crate::transport::Transport;
+
+/// Requests after which a lane is given back though more is to be asked: others may wait for one. They
+/// carry 16 MiB of data, beside which giving and taking does not show.
+const TURN: usize = 64;
 
 /// What the provider reads and writes for a channel: never moved, and freed after the provider.
 struct Buffers {
@@ -62,8 +66,12 @@ pub(super) struct Channel {
     piece: usize,
     state: State,
     lane: usize,
+    /// This process, as the owner is told.
+    holder: Holder,
     /// The owner word as it is believed to be, then the number of the last request.
     number: u64,
+    /// Requests that may yet be made before others get a chance to take the lane.
+    turn: usize,
     /// Operations of which pieces are to be begun.
     waiting: VecDeque<usize>,
     jobs: [Option<Job>; SLOTS],
@@ -76,7 +84,7 @@ pub(super) struct Channel {
 unsafe impl Send for Channel {}
 
 impl Channel {
-    pub(super) fn new(endpoint: NonNull<Endpoint>, mailbox: Handle, lane: usize) -> Channel {
+    pub(super) fn new(endpoint: NonNull<Endpoint>, mailbox: Handle, holder: Holder) -> Channel {
         let buffers = Box::new(Buffers {
             header: [0; 8],
             word: 0,
@@ -94,8 +102,11 @@ impl Channel {
             plan: Plan::new(1, 64),
             piece: 64,
             state: State::Unknown,
-            lane,
+            // Initiators start their search for a lane at different ones.
+            lane: holder.process.pid as usize,
+            holder,
             number: 0,
+            turn: 0,
             waiting: VecDeque::new(),
             jobs: Default::default(),
             polling: false,
@@ -155,7 +166,11 @@ impl Channel {
                 State::Taken => self.work(t, ops, pool, over),
                 State::Returning => match stand(self.flag()) {
                     Stand::Pending => 0,
-                    Stand::Done => self.to(State::Free),
+                    Stand::Done => {
+                        self.to(State::Free);
+                        // Not again at once: another may wait for it.
+                        return steps + 1;
+                    }
                     Stand::Failed(status) => self.to(State::Dead(status)),
                 },
                 State::Dead(status) => return steps + self.give_up(status, ops, pool, over),
@@ -241,7 +256,7 @@ impl Channel {
                 at,
                 &self.mailbox,
                 self.number,
-                self.number | LOCKED,
+                self.holder.taken(self.number),
                 self.flag(),
             )
         };
@@ -257,6 +272,7 @@ impl Channel {
         // SAFETY: the atomic is over.
         let found = unsafe { (*self.buffers.as_ptr()).word };
         if found == self.number {
+            self.turn = TURN;
             return self.to(State::Taken);
         }
         if found & LOCKED != 0 {

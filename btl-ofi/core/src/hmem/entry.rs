@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use libfabric_sys as ffi;
 use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, hmem_iface};
@@ -9,13 +10,11 @@ use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, hmem_iface};
 use super::agent::Agent;
 use super::copy::Copier;
 use super::cuda;
+use super::mailbox::LANES;
 use crate::address::Handle;
 use crate::error::{CallError, Error};
 use crate::registration::Region;
 use crate::transport::Transport;
-
-/// Most lanes of a mailbox: each is two megabytes.
-const MOST_LANES: usize = 8;
 
 impl Transport {
     /// Sets how device memory is reached by everything registered from now on; `None` goes back to
@@ -116,10 +115,11 @@ impl Transport {
         let limit = self.put_limit.min(self.get_limit);
         self.hmem.mailbox(
             || {
-                let peers = self.lock_peers().known.len();
-                let lanes = peers.clamp(1, MOST_LANES);
                 let regions = self.registrar.device_regions();
-                Some((Agent::new(lanes, limit, regions)?, self.hmem_thread))
+                let interval = Duration::from_millis(self.look_ms);
+                let thread = self.hmem_thread.then_some((self.node, interval));
+                // As many as there ever are: peers may come later.
+                Some((Agent::new(LANES, limit, regions)?, thread))
             },
             |agent| {
                 let all = Access::LOCAL_WRITE

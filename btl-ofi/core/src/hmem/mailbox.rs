@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! header: MAGIC, lanes, bytes of a slot's data
-//! lane:   owner word: LOCKED while taken, and the number of requests served
+//! lane:   owner word: LOCKED and who has it while taken, and the number of the last request
 //!         SLOTS replies of 4 words: number and status, result, hash
 //!         SLOTS requests of 32 words
 //!         SLOTS data buffers
@@ -20,8 +20,10 @@
 
 use plugin_api::{AtomicOp, Datatype};
 
+use crate::liveness::ProcessId;
+
 /// First word of the header; the digits change with the layout.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB01");
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB02");
 /// Bytes of the header.
 pub(super) const HEADER: usize = 64;
 /// Requests of one lane that may be under way.
@@ -37,8 +39,53 @@ pub(super) const HEAD: usize = 8;
 pub(super) const INLINE: usize = (REQUEST - HEAD) * 8;
 /// Words of a reply.
 pub(super) const REPLY: usize = 4;
+/// Lanes of a mailbox: so many initiators are served at a time.
+pub(super) const LANES: usize = 8;
 /// Set in the owner word while the lane is taken.
 pub(super) const LOCKED: u64 = 1 << 63;
+/// The low half of the owner word: numbers of requests count on in it.
+const NUMBER: u64 = 0xffff_ffff;
+
+/// The number of the request after one; slots go round with it.
+pub(super) fn after(number: u64, by: usize) -> u64 {
+    (number + by as u64) & NUMBER
+}
+
+/// The initiator of a request: its process, and the node that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    /// See [`crate::liveness::node`].
+    pub(super) node: u64,
+    pub(super) process: ProcessId,
+}
+
+impl Holder {
+    /// Stands for it in the owner word, which has room for 31 bits.
+    fn mark(self) -> u64 {
+        let ProcessId { pid, started } = self.process;
+        let process = u64::from(pid) << 32 | u64::from(started);
+        hash([self.node, process].iter()) >> 33 << 32
+    }
+
+    /// The owner word of a lane that it has taken.
+    pub(super) fn taken(self, number: u64) -> u64 {
+        LOCKED | self.mark() | number & NUMBER
+    }
+
+    /// Whether an owner word says that it has the lane.
+    pub(super) fn has(self, word: u64) -> bool {
+        word & LOCKED != 0 && word & !LOCKED & !NUMBER == self.mark()
+    }
+}
+
+impl Default for Holder {
+    fn default() -> Holder {
+        Holder {
+            node: 0,
+            process: ProcessId { pid: 0, started: 0 },
+        }
+    }
+}
 
 const REPLIES: usize = 64;
 const REQUESTS: usize = 512;
@@ -122,8 +169,10 @@ pub(super) enum Task {
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// Its number in the lane, from 1.
+    /// Its number in the lane, from 1; see [`after`].
     pub(super) number: u64,
+    /// Who asks.
+    pub(super) holder: Holder,
     pub(super) task: Task,
     /// The region, by the generation in its handle.
     pub(super) region: u32,
@@ -162,12 +211,17 @@ impl Request {
             } => (3 + u64::from(fetch), datatype as u64, op as u64),
         };
         words[0] = self.number;
-        words[1] = kind | datatype << 8 | op << 16 | u64::from(self.inline) << 24;
-        words[2] = u64::from(self.region);
+        let ProcessId { pid, started } = self.holder.process;
+        words[1] = kind
+            | datatype << 8
+            | op << 16
+            | u64::from(self.inline) << 24
+            | u64::from(started) << 32;
+        words[2] = u64::from(self.region) | u64::from(pid) << 32;
         words[3] = self.address;
         words[4] = self.size;
         words[5] = self.compare;
-        words[6] = 0;
+        words[6] = self.holder.node;
         let used = HEAD + self.inline_words();
         words[7] = hash(words[..7].iter().chain(&words[HEAD..used]));
         used * 8
@@ -191,8 +245,15 @@ impl Request {
         };
         let request = Request {
             number,
+            holder: Holder {
+                node: words[6],
+                process: ProcessId {
+                    pid: (words[2] >> 32) as u32,
+                    started: (words[1] >> 32) as u32,
+                },
+            },
             task,
-            region: u32::try_from(words[2]).ok()?,
+            region: words[2] as u32,
             address: words[3],
             size: words[4],
             compare: words[5],
@@ -236,6 +297,13 @@ mod tests {
     fn request(task: Task, inline: bool) -> Request {
         Request {
             number: 7,
+            holder: Holder {
+                node: 1 << 60 | 5,
+                process: ProcessId {
+                    pid: 4_000_000,
+                    started: u32::MAX,
+                },
+            },
             task,
             region: 3,
             address: 0x1000,
@@ -273,6 +341,20 @@ mod tests {
             words[late] = words[late].wrapping_sub(1);
             assert_eq!(Request::open(7, &words), None, "word {late}");
         }
+    }
+
+    #[test]
+    fn an_owner_word_says_who_has_the_lane() {
+        let holder = request(Task::Put, true).holder;
+        let word = holder.taken(after(u64::from(u32::MAX), 3));
+        assert_eq!(word & NUMBER, 2);
+        assert!(holder.has(word));
+        assert!(!holder.has(word & !LOCKED));
+        let process = ProcessId {
+            pid: 4_000_001,
+            ..holder.process
+        };
+        assert!(!Holder { process, ..holder }.has(word));
     }
 
     #[test]

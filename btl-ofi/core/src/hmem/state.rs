@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use plugin_api::Status;
 
@@ -13,10 +14,12 @@ use super::bounce::Pool;
 use super::channel::Channel;
 use super::copy::Copier;
 use super::local::Local;
+use super::mailbox::Holder;
 use super::offer::Offer;
 use super::staged::{Op, Ops};
 use crate::address::Handle;
 use crate::endpoint::Endpoint;
+use crate::liveness::State;
 use crate::registration::Region;
 use crate::transport::Transport;
 
@@ -35,6 +38,10 @@ pub(crate) struct Hmem {
     /// The user's functions as the provider has them.
     pub(super) offer: Mutex<Offer>,
     serving: Mutex<Option<Serving>>,
+    /// Times that the agent had nothing to do.
+    idle: AtomicU32,
+    /// When lanes of the dead were looked for, in milliseconds since the transport was opened.
+    looked: AtomicU64,
 }
 
 /// The agent, with what keeps it going.
@@ -66,6 +73,13 @@ impl Hmem {
         self.awake.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether to look at the clock: not each time that there is nothing to do.
+    fn looks_again(&self) -> bool {
+        let idle = self.idle.load(Ordering::Relaxed).wrapping_add(1);
+        self.idle.store(idle, Ordering::Relaxed);
+        idle.is_multiple_of(64)
+    }
+
     /// Operations that are counted as outstanding without the provider having them.
     pub(crate) fn held(&self) -> u32 {
         self.held.load(Ordering::Relaxed)
@@ -83,7 +97,7 @@ impl Hmem {
     /// The mailbox in which peers ask for work on staged regions; made when first wanted.
     pub(super) fn mailbox(
         &self,
-        make: impl FnOnce() -> Option<(Agent, bool)>,
+        make: impl FnOnce() -> Option<(Agent, Option<(u64, Duration)>)>,
         register: impl FnOnce(&Agent) -> Result<Region, crate::error::Error>,
     ) -> Result<Handle, crate::error::Error> {
         let mut serving = lock(&self.serving);
@@ -91,14 +105,14 @@ impl Hmem {
             return Ok(serving.mailbox.handle());
         }
         let no_memory = || crate::error::Error::OutOfMemory("the mailbox for device memory");
-        let (agent, threaded) = make().ok_or_else(no_memory)?;
+        let (agent, thread) = make().ok_or_else(no_memory)?;
         let mailbox = register(&agent)?;
         let handle = mailbox.handle();
         let agent = Arc::new(agent);
-        let thread = if threaded {
+        let thread = if let Some((node, interval)) = thread {
             let agent = Arc::clone(&agent);
             let named = std::thread::Builder::new().name(String::from("btl-ofi-hmem"));
-            let spawned = named.spawn(move || agent.run());
+            let spawned = named.spawn(move || agent.run(node, interval));
             spawned
                 .inspect_err(|e| tracing::warn!("no thread for device memory: {e}"))
                 .ok()
@@ -149,7 +163,7 @@ impl Hmem {
 
 impl Driver {
     /// Sorts an operation in.
-    fn accept(&mut self, op: Box<Op>, own: u32) {
+    fn accept(&mut self, op: Box<Op>, own: Holder) {
         let (endpoint, remote) = (op.endpoint, op.remote);
         let index = self.ops.insert(op);
         if !remote.is_staged() {
@@ -165,9 +179,7 @@ impl Driver {
         match known {
             Some(channel) => channel.push(index),
             None => {
-                // Initiators start their search for a lane at different ones.
-                let lane = own as usize % 61;
-                let mut channel = Channel::new(endpoint, mailbox, lane);
+                let mut channel = Channel::new(endpoint, mailbox, own);
                 channel.push(index);
                 self.channels.push(channel);
             }
@@ -215,7 +227,13 @@ impl Transport {
             Ok(serving) => serving.as_ref().map(|s| Arc::clone(&s.agent)),
             Err(_) => None,
         };
-        let mut steps = agent.map_or(0, |agent| agent.serve());
+        let mut steps = agent.map_or(0, |agent| {
+            let served = agent.serve();
+            if served == 0 && self.hmem.looks_again() {
+                self.look_after_lanes(&agent);
+            }
+            served
+        });
         let mut driver = match self.hmem.driver.try_lock() {
             Ok(driver) => driver,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -225,10 +243,14 @@ impl Transport {
         // operations on device memory, or wait for some.
         let context = self.context();
         let nested = context.delivering.swap(true, Ordering::Relaxed);
+        let own = Holder {
+            node: self.node,
+            process: self.own,
+        };
         loop {
             let op = lock(&self.hmem.incoming).pop_front();
             let Some(op) = op else { break };
-            driver.accept(op, self.own.pid);
+            driver.accept(op, own);
         }
         steps += driver.advance(self);
         let Driver { over, ops, .. } = &mut *driver;
@@ -245,6 +267,28 @@ impl Transport {
             steps += 1;
         }
         steps
+    }
+
+    /// Looks for lanes of the dead, at most once an interval.
+    #[cold]
+    fn look_after_lanes(&self, agent: &Agent) {
+        let now = self.opened.elapsed().as_millis() as u64;
+        let last = self.hmem.looked.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) < self.look_ms {
+            return;
+        }
+        self.hmem.looked.store(now, Ordering::Relaxed);
+        agent.release_lost(self.node, |has| {
+            let peers = self.lock_peers();
+            let mut near = peers.known.iter_near();
+            near.any(|peer| {
+                peer.process().is_some_and(|process| {
+                    let node = self.node;
+                    let failed = || peer.failure().is_some() || process.state() == State::Gone;
+                    has(Holder { node, process }) && failed()
+                })
+            })
+        });
     }
 
     /// Reports an operation that is over.

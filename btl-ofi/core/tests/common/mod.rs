@@ -5,6 +5,7 @@
 pub(crate) mod device;
 pub(crate) mod pair;
 pub(crate) mod reference;
+pub(crate) mod shows;
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};

@@ -8,7 +8,7 @@ use plugin_api::{AtomicOp, Status};
 
 use super::{Channel, State};
 use crate::hmem::bounce::{Bounce, Pool};
-use crate::hmem::mailbox::{HEAD, INLINE, PIECE, Request, SLOTS, Task};
+use crate::hmem::mailbox::{HEAD, INLINE, PIECE, Request, SLOTS, Task, after};
 use crate::hmem::staged::{Action, Op, Ops, Side};
 use crate::hmem::wire::{Stand, Start, stand};
 use crate::transport::Transport;
@@ -74,7 +74,8 @@ impl Channel {
             }
         }
         steps += self.begin(t, ops, pool, over);
-        if self.waiting.is_empty() && !self.polling && self.jobs.iter().all(Option::is_none) {
+        let over = self.waiting.is_empty() || self.turn == 0;
+        if over && !self.polling && self.jobs.iter().all(Option::is_none) {
             let at = self.at(self.plan.owner(self.lane));
             // SAFETY: the buffers stay; the owner word is one of the mailbox, and this initiator's.
             let start = unsafe {
@@ -103,7 +104,9 @@ impl Channel {
         over: &mut Vec<usize>,
     ) -> usize {
         let mut steps = 0;
-        while let Some(&index) = self.waiting.front() {
+        while self.turn > 0
+            && let Some(&index) = self.waiting.front()
+        {
             let Some(op) = ops.at(index) else {
                 self.waiting.pop_front();
                 continue;
@@ -126,7 +129,8 @@ impl Channel {
                 }
                 break;
             };
-            self.number += 1;
+            self.number = job.number;
+            self.turn -= 1;
             op.next += job.len;
             op.live += 1;
             steps += 1;
@@ -203,7 +207,8 @@ impl Channel {
             bounce = Some(pool.lend()?);
         }
         let request = Request {
-            number: self.number + 1,
+            number: after(self.number, 1),
+            holder: self.holder,
             task,
             region: op.remote.generation(),
             address: op.address.wrapping_add(op.next as u64),
@@ -243,12 +248,20 @@ impl Channel {
             if !posted {
                 match self.post(t, op, job, slot) {
                     Start::Later => return Ok(false),
-                    Start::Failed(status) => return Err(status),
+                    Start::Failed(status) => match self.give_up_data(op, job, slot, status) {
+                        Some(over) if over => return Ok(true),
+                        Some(_) => continue,
+                        None => return Err(status),
+                    },
                     Start::Started => {}
                 }
             }
             match (stand(flag), &mut job.stage) {
-                (Stand::Failed(status), _) => return Err(status),
+                (Stand::Failed(status), _) => match self.give_up_data(op, job, slot, status) {
+                    Some(over) if over => return Ok(true),
+                    Some(_) => continue,
+                    None => return Err(status),
+                },
                 (Stand::Pending, Stage::Data { posted })
                 | (Stand::Pending, Stage::Request { posted })
                 | (Stand::Pending, Stage::Fetch { posted }) => {
@@ -272,6 +285,50 @@ impl Channel {
                 }
                 (_, Stage::Reply) => {}
             }
+        }
+    }
+
+    /// A transfer between the caller's buffer and the slot failed, for which the buffer may be to
+    /// blame: the operation fails, and the lane goes on. Whether the job is over; `None` for a transfer
+    /// of the channel's own.
+    fn give_up_data(
+        &self,
+        op: &mut Op,
+        job: &mut Job,
+        slot: usize,
+        status: Status,
+    ) -> Option<bool> {
+        // SAFETY: endpoints live as long as the transport.
+        if unsafe { self.endpoint.as_ref() }.failure().is_some() {
+            return None;
+        }
+        let what = || format!("the transfer of its data failed with {status}");
+        match job.stage {
+            Stage::Data { .. } => {
+                op.fail(status, what);
+                // The owner takes requests in the order of their numbers, so this one is made, for
+                // nothing.
+                let nothing = Request {
+                    number: job.number,
+                    holder: self.holder,
+                    task: Task::Put,
+                    region: op.remote.generation(),
+                    address: op.address,
+                    size: 0,
+                    compare: 0,
+                    inline: true,
+                };
+                // SAFETY: the slot is this job's, and its request is not posted.
+                let words = unsafe { &mut (*self.buffers.as_ptr()).requests[slot] };
+                job.bytes = nothing.seal(words);
+                job.stage = Stage::Request { posted: false };
+                Some(false)
+            }
+            Stage::Fetch { .. } => {
+                op.fail(status, what);
+                Some(true)
+            }
+            Stage::Request { .. } | Stage::Reply => None,
         }
     }
 
@@ -308,7 +365,7 @@ impl Channel {
     }
 
     fn next_slot(&self) -> usize {
-        (self.number + 1) as usize % SLOTS
+        after(self.number, 1) as usize % SLOTS
     }
 
     /// Whether another piece of this operation would only push those under way out of the cache.

@@ -35,6 +35,10 @@ impl Channel {
             });
             return Some(true);
         }
+        if !op.status.is_ok() {
+            // It failed meanwhile, and what it asked for may not have been done.
+            return Some(true);
+        }
         let fetches = matches!(op.action, Action::Get | Action::Atomic { fetch: true, .. });
         if !fetches {
             return Some(true);

@@ -1,0 +1,192 @@
+//! Initiators that die with a lane of a target's mailbox: more of them than there are lanes, after which
+//! another still gets one.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use btl_ofi::{Completion, Handle, Transport};
+use plugin_api::{Access, Module, OverrideOps, Status, ThreadLevel, hmem_iface};
+
+use common::pair::{hex, unhex};
+use common::{PATIENCE, device, insist, open};
+
+const PROVIDER: &str = "BTL_OFI_TEST_LANES_PROVIDER";
+const OWNER: &str = "BTL_OFI_TEST_LANES_OWNER";
+const LAST: &str = "BTL_OFI_TEST_LANES_LAST";
+
+/// Bytes of the window, and of a put.
+const BYTES: usize = 64 << 10;
+/// Initiators that are killed: with eight lanes, each of which the next ones would find taken.
+const VICTIMS: usize = 16;
+/// Puts that a victim has under way at any time, so that it never gives its lane back by itself.
+const UNDER_WAY: u32 = 32;
+
+static DONE: AtomicU32 = AtomicU32::new(0);
+
+unsafe extern "C" fn completed(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    _: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    assert_eq!(status, 0);
+    DONE.fetch_add(1, Ordering::Relaxed);
+}
+
+/// An initiator, if this process was started as one; it does not return then.
+#[test]
+fn initiator_process() {
+    let Ok(provider) = std::env::var(PROVIDER) else {
+        return;
+    };
+    let owner = std::env::var(OWNER).unwrap();
+    let parts: Vec<&str> = owner.split(' ').collect();
+    let t = open(&provider, ThreadLevel::Single, &[]);
+    let peer = t.connect(&unhex(parts[0]), 0).unwrap();
+    let bytes: [u8; 32] = unhex(parts[1]).try_into().unwrap();
+    // SAFETY: a handle is 32 plain bytes.
+    let handle = unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) };
+    let window: u64 = parts[2].parse().unwrap();
+    let mut source = vec![7u8; BYTES];
+    let from = source.as_mut_ptr().cast::<c_void>();
+    let none = ptr::null_mut();
+    let say = |what: &str| {
+        println!("@{what}");
+        std::io::stdout().flush().unwrap();
+    };
+    if std::env::var_os(LAST).is_some() {
+        // SAFETY: the buffer lives to the end of the process.
+        insist(&t, || unsafe {
+            t.put(peer, from, window, none, &handle, BYTES, None)
+        });
+        say(&format!("{:?}", t.flush(None)));
+        std::process::exit(0);
+    }
+    let with = Some(Completion {
+        function: completed,
+        context: none.cast(),
+        data: none.cast(),
+    });
+    let mut posted = 0u32;
+    loop {
+        if posted - DONE.load(Ordering::Relaxed) < UNDER_WAY {
+            // SAFETY: as above.
+            insist(&t, || unsafe {
+                t.put(peer, from, window, none, &handle, BYTES, with)
+            });
+            posted += 1;
+            if posted == 2 * UNDER_WAY {
+                say("going");
+            }
+        }
+        t.progress();
+    }
+}
+
+/// A child, ended with the test.
+struct Initiator {
+    child: Child,
+    hear: mpsc::Receiver<String>,
+}
+
+impl Initiator {
+    fn start(provider: &str, owner: &str, last: bool) -> Initiator {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "initiator_process", "--nocapture"])
+            .env(PROVIDER, provider)
+            .env(OWNER, owner)
+            .stdout(Stdio::piped());
+        if last {
+            command.env(LAST, "1");
+        }
+        let mut child = command.spawn().unwrap();
+        let from = child.stdout.take().unwrap();
+        let (tell, hear) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                if let Some((_, said)) = line.split_once('@') {
+                    let _ = tell.send(said.to_owned());
+                }
+            }
+        });
+        Initiator { child, hear }
+    }
+
+    /// What it says next, while the owner makes progress.
+    fn says(&self, t: &Transport) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Ok(said) = self.hear.try_recv() {
+                return said;
+            }
+            t.progress();
+            assert!(Instant::now() < deadline, "the initiator waits for ever");
+        }
+    }
+}
+
+impl Drop for Initiator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn outlives(provider: &str) {
+    let t = open(provider, ThreadLevel::Single, &[]);
+    let mut window = vec![0u8; BYTES];
+    let base = device::address(window.as_mut_ptr().cast());
+    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+    t.set_overrides(Some(&copies));
+    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+    // Before any peer is known.
+    // SAFETY: the window lives until the region is closed.
+    let region = unsafe { t.register_hmem(base, BYTES, access, hmem_iface::CUDA, 0) }.unwrap();
+    // SAFETY: a handle is 32 plain bytes.
+    let handle: [u8; 32] = unsafe { std::mem::transmute(region.handle()) };
+    let owner = format!("{} {} {}", hex(t.address()), hex(&handle), base.addr());
+    for _ in 0..VICTIMS {
+        let mut victim = Initiator::start(provider, &owner, false);
+        assert_eq!(victim.says(&t), "going");
+        victim.child.kill().unwrap();
+        victim.child.wait().unwrap();
+    }
+    let last = Initiator::start(provider, &owner, true);
+    assert_eq!(
+        last.says(&t),
+        format!("{:?}", Status::SUCCESS),
+        "{provider}"
+    );
+    assert!(window.iter().all(|byte| *byte == 7));
+    drop(last);
+    drop(region);
+    t.close().unwrap();
+}
+
+#[test]
+fn shm() {
+    outlives("shm");
+}
+
+#[test]
+fn tcp_rxm() {
+    outlives("tcp;ofi_rxm");
+}

@@ -106,7 +106,8 @@ run5() {
 
 program5() {
     local provider=$1 ranks=$2 program=$3 out
-    out=$(run5 "$provider" "$ranks" --mca btl_ofi_verbose 1 "/opt/bin/$program") || { printf '%s\n' "$out"; return 1; }
+    shift 3
+    out=$(run5 "$provider" "$ranks" --mca btl_ofi_verbose 1 "/opt/bin/$program" "$@") || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aEq ' [1-9][0-9]* operations posted' <<<"$out"
 }
@@ -217,6 +218,11 @@ main() {
     inside sh -ec 'mkdir -p /opt/bin; for p in hello_window transfers atomics window_life threads passive_target \
             killed_peer no_room; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
+    # Uses inner headers, which include those of PMIx, and some that the package leaves out.
+    cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"
+    inside sh -ec 'I=; for d in $(mpicc --showme:incdirs); do I="$I -I$d -I$d/openmpi"; done
+        for d in /usr/lib/*/pmix2/include; do I="$I -I$d -I$d/pmix"; done
+        mpicc -std=gnu11 -O2 -w $I -idirafter /opt/stand_in_50 -o /opt/bin/table /opt/tests/table.c -lopen-pal'
     openmpi_check "5.0: ompi_info names the component" shows_itself5
     if [ "$here" = 4.1 ]; then
         openmpi_compile tests/openmpi/hello_window.c
@@ -231,10 +237,13 @@ main() {
                 openmpi_check "5.0: $program, $ranks ranks, $provider" program5 "$provider" "$ranks" "$program"
             done
         done
+        openmpi_check "5.0: the table called by hand, $provider" program5 "$provider" 2 table "$openmpi_name"
         openmpi_check "5.0: a peer killed in an epoch, $provider" survives_kill5 "$provider"
         openmpi_check "5.0: a peer killed, mpirun looking away, $provider" ends_job5 "$provider"
     done
     openmpi_check "5.0: passive_target, 2 ranks, shm" program5 shm 2 passive_target
+    openmpi_check "5.0: memory given back is not reached through old registrations" \
+        lab_program5 2 window_life LAB_PAGES=1 LAB_FAULTS=seed=5,again=50
     openmpi_check "5.0: no room for registrations" lab_program5 2 no_room LAB_REGIONS=6
     for program in transfers atomics window_life; do
         openmpi_check "5.0: $program, operations turned away" lab_program5 2 "$program" \

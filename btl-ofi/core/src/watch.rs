@@ -99,10 +99,12 @@ impl Transport {
                 _ => (None, Some(peers.known.iter())),
             };
             for peer in near.into_iter().flatten().chain(all.into_iter().flatten()) {
-                if peer.failure().is_some() || peer.process() == Some(self.own) {
+                if peer.failure().is_some() {
                     continue;
                 }
-                let state = peer.process().map(ProcessId::state);
+                // This process runs; but the provider may still complete nothing of what it sends itself.
+                let others = peer.process().filter(|process| *process != self.own);
+                let state = others.map(ProcessId::state);
                 let due = idle_too || peer.tally.outstanding() > 0;
                 if let (Some(State::Gone), Some(process)) = (state, peer.process())
                     && due

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Transport};
@@ -69,11 +69,21 @@ unsafe extern "C" fn note(
     outcome.calls.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Operations without callback that the error function reported as failed.
+/// What the error function reported.
 #[derive(Default)]
-pub(crate) struct Losses(AtomicU64);
+pub(crate) struct Losses {
+    /// Operations without callback that failed.
+    bare: AtomicU64,
+    /// Whether the transport is cut off from the provider.
+    cut_off: AtomicBool,
+}
 
 impl Losses {
+    /// Whether the transport is cut off from the provider, and so of no use any more.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Relaxed)
+    }
+
     /// The function to give to the transport.
     pub(crate) fn report(&self) -> ErrorReport {
         unsafe extern "C" fn hear(
@@ -89,7 +99,10 @@ impl Losses {
             let (text, losses) = unsafe { (CStr::from_ptr(text), &*context.cast::<Losses>()) };
             let text = text.to_string_lossy();
             if let Some((n, _)) = text.split_once(" operation(s) to process") {
-                losses.0.fetch_add(n.parse().unwrap(), Ordering::Relaxed);
+                losses.bare.fetch_add(n.parse().unwrap(), Ordering::Relaxed);
+            }
+            if text.contains("the module can no longer be used") {
+                losses.cut_off.store(true, Ordering::Relaxed);
             }
         }
         ErrorReport {
@@ -205,7 +218,7 @@ impl Judge<'_> {
         }
         for _ in 0..count {
             let mut issued = Vec::new();
-            let before = self.losses.0.load(Ordering::Relaxed);
+            let before = self.losses.bare.load(Ordering::Relaxed);
             for slot in self.slots.clone() {
                 if self.dice.below(8) != 0 {
                     let operation = self.issue(slot);
@@ -391,7 +404,7 @@ impl Judge<'_> {
         if self.gone {
             self.settle();
         }
-        let reported = self.losses.0.load(Ordering::Relaxed) - losses_before;
+        let reported = self.losses.bare.load(Ordering::Relaxed) - losses_before;
         let mut undone = 0;
         for o in issued {
             self.tally.checked += 1;
@@ -458,12 +471,12 @@ impl Judge<'_> {
     }
 
     /// A peer that was given up may still change what operations outstanding at it name: waits until
-    /// the provider holds none.
+    /// the provider holds none, or touches nothing any more.
     fn settle(&self) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let stats = self.t.stats();
-            if stats.posted == stats.completed + stats.failed {
+            if self.losses.is_cut_off() || stats.posted == stats.completed + stats.failed {
                 return;
             }
             assert!(Instant::now() < deadline, "operations never end: {stats:?}");

@@ -91,6 +91,8 @@ struct btl_component {
     struct module *module;
     uint64_t queue_depth;
     uint64_t delay; /* nanoseconds from an operation to its callback: CMA_DELAY_US, for measuring waits */
+    uint64_t breaking; /* CMA_BREAKING_BYTES: progress fails from an operation of this size on */
+    _Atomic bool broken;
     _Atomic uint32_t calls; /* of progress, to look for ended peers now and then */
 };
 

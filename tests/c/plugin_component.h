@@ -76,6 +76,8 @@ static btl_status component_open(const btl_host_vtable *host, btl_component **ou
     component->host = host;
     const char *delay = getenv("CMA_DELAY_US");
     component->delay = delay == NULL ? 0 : strtoull(delay, NULL, 10) * 1000;
+    const char *breaking = getenv("CMA_BREAKING_BYTES");
+    component->breaking = breaking == NULL ? 0 : strtoull(breaking, NULL, 10);
     status = read_queue_depth(host, &component->queue_depth);
     if (status != BTL_SUCCESS)
         free(component);
@@ -125,6 +127,8 @@ static int32_t progress(btl_component *component)
         return BTL_BAD_PARAM;
     if (component->module == NULL)
         return 0;
+    if (atomic_load(&component->broken))
+        return BTL_ERROR;
     if (atomic_fetch_add(&component->calls, 1) % 256 == 0)
         look_for_ended_peers(component->module);
     while (ran < 16 && run_one(component->module))

@@ -21,6 +21,8 @@ static btl_status copy(btl_module *public, btl_endpoint *endpoint, void *local_a
     if (status != BTL_SUCCESS)
         return status;
     status = peer_copy(&endpoint->peer, local_address, remote_address, size, to_peer);
+    if (module->component->breaking != 0 && size == module->component->breaking)
+        atomic_store(&module->component->broken, true);
     return settle(module, completion, status);
 }
 

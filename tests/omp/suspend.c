@@ -4,6 +4,7 @@
  *
  *   suspend         over a transport that may answer before a task waits
  *   suspend slow    over one that takes its time: tasks have to be suspended, and all at once
+ *   suspend refused    without a progress thread, which nobody could be resumed by
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -156,12 +157,17 @@ static void run(task_t *tasks) {
 }
 
 int main(int argc, char **argv) {
-    slow = argc > 1 && strcmp(argv[1], "slow") == 0;
+    slow = is_asked(argc, argv, "slow");
     static task_t tasks[TASKS];
     int provided;
     MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
     CHECK(provided == HOST_TASK_MULTIPLE, "level %d", provided);
     crt_hooks_t hooks = {sizeof hooks, CRT_CAN_SUSPEND, running, suspend, resume, NULL};
+    if (is_asked(argc, argv, "refused")) {
+        CHECK(crt_set_hooks(&hooks) == HOST_ERR_HOOKS, "hooks that only suspend were taken");
+        CHECK(strstr(host_error_text(), "host_progress_thread") != NULL, "%s", host_error_text());
+        return done("suspend");
+    }
     MUST(crt_set_hooks(&hooks));
     rank = host_rank();
     size = host_size();

@@ -169,6 +169,13 @@ impl Completion {
         }
     }
 
+    /// Has a future that waits look again.
+    pub(crate) fn look_again(&self) {
+        if self.word.load(Ordering::Relaxed) == WAKER {
+            self.waker.wake();
+        }
+    }
+
     /// Forgets the waker of a future that is gone or done.
     pub(crate) fn detach_waker(&self) {
         let waited =

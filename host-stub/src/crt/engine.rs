@@ -1,8 +1,8 @@
 //! What makes a job's progress: the transport's, and that of everything else that moves by itself
 //! ([`Source`]). How calls wait for it is told in `waits`.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use super::level::{Checker, Entered, LevelError};
 use super::line::Line;
@@ -35,6 +35,12 @@ pub trait Source: Send + Sync {
     /// Does what can be done now; true when something moved. Any thread calls, and may call while
     /// another does.
     fn progress(&self) -> bool;
+}
+
+/// Somebody besides the line who waits and makes no progress, such as the futures of a window's requests.
+pub(crate) trait Told: Send + Sync {
+    /// Has all of them look again at what they wait for.
+    fn look_again(&self);
 }
 
 /// How many sources have something under way; each counts itself in and out. As long as it is zero
@@ -73,6 +79,10 @@ pub struct Engine {
     pub(super) spin: AtomicU32,
     sources: RwLock<Vec<Arc<dyn Source>>>,
     busy: Busy,
+    /// Who is told when the progress thread meets trouble.
+    told: Mutex<Vec<Weak<dyn Told>>>,
+    /// What the progress thread's last visit failed with; 0 as long as they succeed.
+    trouble: AtomicI32,
     /// As the runtime's, for waits that know no job.
     checker: Option<Arc<Checker>>,
 }
@@ -93,6 +103,8 @@ impl Engine {
             spin: AtomicU32::new(SPIN_MIN),
             sources: RwLock::default(),
             busy: Busy::default(),
+            told: Mutex::default(),
+            trouble: AtomicI32::new(0),
             checker,
         }
     }
@@ -124,6 +136,53 @@ impl Engine {
     pub fn add_source(&self, source: Arc<dyn Source>) {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         sources.push(source);
+    }
+
+    /// Adds somebody who is told of trouble, as long as he lives.
+    pub(crate) fn add_told(&self, told: Weak<dyn Told>) {
+        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|told| told.strong_count() > 0);
+        all.push(told);
+    }
+
+    /// What the progress thread's last visit failed with: who waits without making progress himself ends
+    /// with it, as he would with a failure of his own visit.
+    #[inline]
+    pub(crate) fn trouble(&self) -> Option<i32> {
+        match self.trouble.load(Ordering::Relaxed) {
+            0 => None,
+            code => Some(code),
+        }
+    }
+
+    /// Notes how a visit of the progress thread went.
+    pub(super) fn visited(&self, completed: i32) {
+        let code = completed.min(0);
+        if self.trouble.load(Ordering::Relaxed) != code {
+            self.trouble.store(code, Ordering::Relaxed);
+        }
+    }
+
+    /// Has all that wait for the progress thread look at its trouble.
+    #[cold]
+    pub(super) fn tell_trouble(&self) {
+        self.line.wake_all();
+        let told = self
+            .told
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for told in told.iter().filter_map(Weak::upgrade) {
+            told.look_again();
+        }
+    }
+
+    /// Looks at the progress and at what is waited for, for one that has others make progress.
+    pub(super) fn look<B: Blocking>(&self, what: &B) -> Result<(), B::Error> {
+        match self.trouble() {
+            Some(code) => Err(what.progress_failed(code)),
+            None => what.look(),
+        }
     }
 
     /// The count of sources with something under way.

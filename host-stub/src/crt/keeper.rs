@@ -107,10 +107,14 @@ fn keep(engine: &Engine, stop: &AtomicBool) {
 /// Drives until nothing is under way, or one that spins wants to drive by itself.
 fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) {
     let mut pace = Pace::default();
-    let mut idle = 0;
+    let mut idle = 0u32;
     engine.line.take_wanted();
     while !stop.load(Ordering::Acquire) {
         let completed = engine.drive();
+        engine.visited(completed);
+        if completed < 0 && idle.is_multiple_of(ASK) {
+            engine.tell_trouble();
+        }
         if engine.line.take_wanted() {
             // It calls when it goes to sleep, or leaves somebody waiting.
             return;

@@ -87,7 +87,7 @@ impl Engine {
         while !sleeper.is_over() {
             tasks.suspend(task);
             if !sleeper.cond.take_nudge(sleeper.signal) {
-                what.look()?;
+                self.look(what)?;
             }
         }
         Ok(())

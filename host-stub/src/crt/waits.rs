@@ -30,6 +30,9 @@ const GLANCES_CROWDED: u32 = 2;
 /// Looks at shared memory between two calls for progress.
 const PROGRESS: u32 = 32;
 
+/// Time between two tries of a wait for a signal while the transport fails.
+const AGAIN: Duration = Duration::from_millis(1);
+
 thread_local! {
     /// Whether this thread is inside of a function of a layer that says whether a wait is over.
     static WATCHED: Cell<bool> = const { Cell::new(false) };
@@ -260,7 +263,7 @@ impl Engine {
             sleeper,
             Some(LOOK),
             || self.drive_until(what, || sleeper.is_over()),
-            || what.look(),
+            || self.look(what),
         )
     }
 
@@ -328,24 +331,29 @@ impl Engine {
             signal,
             watch: None,
         };
-        let outcome = match (self.mode, task) {
-            _ if watched => self.drive_alone(&what),
-            (_, Some((tasks, task))) => {
-                cond.name_task(signal, task);
-                self.suspend_in_line(&what, &sleeper, &tasks, task)
+        if let Some((_, task)) = &task {
+            cond.name_task(signal, *task);
+        }
+        // A transport that failed makes no progress, but it may again, and others may still signal: the wait
+        // goes on.
+        while !what.is_done() {
+            let outcome = match (self.mode, &task) {
+                _ if watched => self.drive_alone(&what),
+                (_, Some((tasks, task))) => self.suspend_in_line(&what, &sleeper, tasks, *task),
+                (Mode::Master, None) => self.drive_until(&what, || what.is_done()),
+                (Mode::Task, None)
+                    if running_task().is_some_and(|(tasks, _)| tasks.can_yield()) =>
+                {
+                    self.wait_as_task(&what, None)
+                }
+                _ => match self.spin(&what) {
+                    Ok(false) => self.sleep_in_line(&what, &sleeper),
+                    over => over.map(drop),
+                },
+            };
+            if outcome.is_err() && task.is_none() {
+                cond.sleep(signal, Some(AGAIN));
             }
-            (Mode::Master, None) => self.drive_until(&what, || what.is_done()),
-            (Mode::Task, None) if running_task().is_some_and(|(tasks, _)| tasks.can_yield()) => {
-                self.wait_as_task(&what, None)
-            }
-            _ => match self.spin(&what) {
-                Ok(false) => self.sleep_in_line(&what, &sleeper),
-                over => over.map(drop),
-            },
-        };
-        // A transport that failed makes no progress, but others may still signal.
-        if outcome.is_err() {
-            while !cond.sleep(signal, None) {}
         }
         cond.settle();
         Ok(())

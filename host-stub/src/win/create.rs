@@ -400,7 +400,7 @@ fn assemble(
             attached: Attached::default(),
             peers: peers.into(),
             slots: Slots::new(),
-            requests: RequestPool::default(),
+            requests: RequestPool::new(link.engine()),
             sync: SyncState::default(),
         })),
         whole: true,

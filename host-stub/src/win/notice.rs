@@ -134,7 +134,7 @@ impl<'w> Request<'w> {
 }
 
 /// A request as a future: ready when the operation is complete. With a progress thread the waker is
-/// signalled by it; without, each poll makes progress and asks to be polled again. No executor is
+/// signalled by it, also when it fails at its progress, which is then the outcome; without, each poll makes progress and asks to be polled again. No executor is
 /// needed in particular.
 impl Future for Request<'_> {
     type Output = WinResult<()>;
@@ -153,7 +153,13 @@ impl Future for Request<'_> {
         });
         match attached {
             Ok(Attached::Complete) => return Poll::Ready(self.end_complete()),
-            Ok(Attached::Later) if keeper => self.link().engine().awaited(),
+            Ok(Attached::Later) if keeper => {
+                // Its last visit failed: does this one?
+                if self.link().engine().trouble().is_some() {
+                    self.poll_progress()?;
+                }
+                self.link().engine().awaited();
+            }
             // Nobody else makes progress, or the end is told to somebody else.
             _ => context.waker().wake_by_ref(),
         }

@@ -5,14 +5,14 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plugin_api::Status;
 
 use super::error::{WinError, WinResult};
 use super::link::Link;
 use super::window::Window;
-use crate::crt::Completion;
+use crate::crt::{Completion, Engine, Told};
 
 /// What the callbacks of one request count. Its address is their `data`.
 #[derive(Default)]
@@ -67,38 +67,70 @@ impl RequestState {
 
 const CHUNK: usize = 64;
 
+/// Where the states lie. Apart from the pool, for the progress thread, which has their futures look again
+/// when it meets trouble.
 #[derive(Default)]
-struct Free {
-    states: Vec<NonNull<RequestState>>,
-    chunks: Vec<NonNull<[RequestState; CHUNK]>>,
+struct Chunks(Mutex<Vec<NonNull<[RequestState; CHUNK]>>>);
+
+// SAFETY: the states are atomics, and the list of pointers to them is behind the mutex.
+unsafe impl Send for Chunks {}
+// SAFETY: as for Send.
+unsafe impl Sync for Chunks {}
+
+impl Told for Chunks {
+    fn look_again(&self) {
+        let chunks = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for chunk in chunks {
+            // SAFETY: chunks stay as long as this.
+            for state in unsafe { chunk.as_ref() } {
+                state.end.look_again();
+            }
+        }
+    }
+}
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        let chunks = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for chunk in chunks.drain(..) {
+            // SAFETY: leaked from a Box by `take`, freed once. The window drops its pool only
+            // when none of its operations is under way.
+            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
+        }
+    }
 }
 
 /// The request states of a window.
-#[derive(Default)]
 pub(super) struct RequestPool {
-    free: Mutex<Free>,
+    /// Those that no request uses.
+    free: Mutex<Vec<NonNull<RequestState>>>,
+    chunks: Arc<Chunks>,
 }
 
-// SAFETY: the states are atomics, and the lists of pointers to them are behind the mutex.
+// SAFETY: the states are atomics, and the list of pointers to them is behind the mutex.
 unsafe impl Send for RequestPool {}
 // SAFETY: as for Send.
 unsafe impl Sync for RequestPool {}
 
 impl RequestPool {
+    pub(super) fn new(engine: &Engine) -> RequestPool {
+        let chunks = Arc::new(Chunks::default());
+        let told: Arc<dyn Told> = chunks.clone();
+        engine.add_told(Arc::downgrade(&told));
+        RequestPool {
+            free: Mutex::default(),
+            chunks,
+        }
+    }
+
     /// A state with no failure, that counts the issuer.
     fn take(&self) -> NonNull<RequestState> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = free.states.pop().unwrap_or_else(|| {
-            let chunk: Box<[RequestState; CHUNK]> =
-                Box::new(std::array::from_fn(|_| RequestState::default()));
-            let chunk = NonNull::from(Box::leak(chunk));
-            free.chunks.push(chunk);
-            let first = chunk.cast::<RequestState>();
-            // SAFETY: the offsets stay inside the chunk's CHUNK states.
-            free.states
-                .extend((1..CHUNK).map(|index| unsafe { first.add(index) }));
-            first
-        });
+        let state = free.pop().unwrap_or_else(|| self.grow(&mut free));
         // SAFETY: the state lies in a chunk of this pool, which keeps them until it is dropped.
         let fields = unsafe { state.as_ref() };
         fields.failed.store(0, Ordering::Relaxed);
@@ -107,20 +139,23 @@ impl RequestPool {
         state
     }
 
+    /// One of a chunk's new states; the others are free.
+    #[cold]
+    fn grow(&self, free: &mut Vec<NonNull<RequestState>>) -> NonNull<RequestState> {
+        let chunk: Box<[RequestState; CHUNK]> =
+            Box::new(std::array::from_fn(|_| RequestState::default()));
+        let chunk = NonNull::from(Box::leak(chunk));
+        let mut chunks = self.chunks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        chunks.push(chunk);
+        let first = chunk.cast::<RequestState>();
+        // SAFETY: the offsets stay inside the chunk's CHUNK states.
+        free.extend((1..CHUNK).map(|index| unsafe { first.add(index) }));
+        first
+    }
+
     fn give_back(&self, state: NonNull<RequestState>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.states.push(state);
-    }
-}
-
-impl Drop for RequestPool {
-    fn drop(&mut self) {
-        let free = self.free.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for chunk in free.chunks.drain(..) {
-            // SAFETY: leaked from a Box by `take`, freed once. The window drops its pool only
-            // when none of its operations is under way.
-            drop(unsafe { Box::from_raw(chunk.as_ptr()) });
-        }
+        free.push(state);
     }
 }
 

@@ -1,0 +1,24 @@
+/*
+ * omp_set_external before init is above the environment; afterwards, and with a value that names no mode,
+ * it has no effect.
+ *
+ *   external MODE LEVEL    sets the mode of this number, and expects this thread level for it
+ */
+#include "common.h"
+
+int main(int argc, char **argv) {
+    int wanted = argc > 1 ? atoi(argv[1]) : 0, level = argc > 2 ? atoi(argv[2]) : 0, provided;
+    int before = omp_get_external();
+    CHECK(before != wanted, "the environment names the mode that is to be set");
+    omp_set_external(3);
+    omp_set_external(-1);
+    CHECK(omp_get_external() == before, "a value that names no mode changed it to %d", omp_get_external());
+    omp_set_external((wanted + 1) % 3);
+    omp_set_external(wanted);
+    CHECK(omp_get_external() == wanted, "%d instead of %d", omp_get_external(), wanted);
+    MUST(host_init_thread(HOST_THREAD_SINGLE, &provided));
+    CHECK(provided == level, "level %d for mode %d", provided, wanted);
+    omp_set_external(before);
+    CHECK(omp_get_external() == wanted, "the mode changed after host_init");
+    return done("external");
+}

@@ -42,6 +42,7 @@ mod region_cache;
 mod regions;
 mod remains;
 mod request;
+mod request_calls;
 mod share;
 pub(crate) mod shm;
 mod slots;

@@ -46,6 +46,8 @@ enum Part {
     Tasks,
     /// Prints nanoseconds of one outstanding request, and pages more after all of them.
     One,
+    /// Prints nanoseconds from signal to wake inside of a job, and of a bare futex wake.
+    Wake,
 }
 
 type Failure = Box<dyn std::error::Error>;
@@ -97,6 +99,14 @@ fn ping_pong<T: Sync>(pair: &[T; 2], wait: impl Fn(&T) + Sync, wake: impl Fn(&T)
         }
         start.elapsed().as_nanos() as f64 / f64::from(2 * TURNS)
     })
+}
+
+/// Nanoseconds of a hand-over by conditions, and by bare futexes.
+fn hand_overs() -> (f64, f64) {
+    let conds = [Cond::new(), Cond::new()];
+    let words = [AtomicU32::new(0), AtomicU32::new(0)];
+    let cond = ping_pong(&conds, wait_for, wake);
+    (cond, ping_pong(&words, futex_wait, futex_wake))
 }
 
 /// Nanoseconds of a wait whose signal came before.
@@ -213,6 +223,10 @@ fn measure(plugin: PathBuf, part: Part) -> Result<(), Failure> {
             let each = start.elapsed().as_nanos() as f64 / f64::from(WAITS);
             println!("{each} {}", resident().saturating_sub(before));
         }
+        Part::Wake => {
+            let (cond, futex) = hand_overs();
+            println!("{cond} {futex}");
+        }
     }
     window.unlock_all()?;
     window.free()?;
@@ -271,12 +285,9 @@ fn judge(targets: &mut Vec<Wanted>, what: &str, values: Vec<f64>, most: f64, uni
 }
 
 fn conditions(rounds: usize, targets: &mut Vec<Wanted>) {
-    let conds = [Cond::new(), Cond::new()];
-    let words = [AtomicU32::new(0), AtomicU32::new(0)];
     let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        let cond = ping_pong(&conds, wait_for, wake);
-        let futex = ping_pong(&words, futex_wait, futex_wake);
+        let (cond, futex) = hand_overs();
         ours.push(cond);
         bare.push(futex);
         ratios.push(cond / futex);
@@ -310,6 +321,18 @@ fn main() -> Result<(), Failure> {
         );
         let what = format!("{TASKS} waits of 1 ms in task mode, {with} a progress thread");
         judge(&mut targets, &what, tasks, 1.2, "ms");
+    }
+    for (keeper, with) in [("0", "without"), ("1", "with")] {
+        let (mut ours, mut ratios) = (Vec::new(), Vec::new());
+        for _ in 0..arguments.rounds {
+            let [cond, futex] = part(plugin, "wake", "thread", keeper)?;
+            ours.push(cond);
+            ratios.push(cond / futex);
+        }
+        let what = format!("signal to wake in a job, {with} a progress thread");
+        row(&what, format!("{:.0} ns", median(ours)), "");
+        let what = format!("the same over a bare futex wake, {with} a progress thread");
+        row(&what, format!("{:.2} times", median(ratios)), "");
     }
     let modes = ["master", "thread", "task"];
     let mut times: [Vec<f64>; 3] = Default::default();

@@ -329,7 +329,13 @@ fn a_busy_thread_does_not_hide_a_dead_peer() {
             t.flush(Some(unsafe { mine.0.as_ref() }));
         });
         let seen = Seen::default();
-        let posted = fetch(&t, &target, &mut out, &seen);
+        // The other thread's operations may leave no room for a while.
+        let deadline = Instant::now() + PATIENCE;
+        let mut posted = 0;
+        while posted == 0 {
+            assert!(Instant::now() < deadline, "nothing is taken");
+            posted = fetch(&t, &target, &mut out, &seen);
+        }
         while done.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }

@@ -1,10 +1,11 @@
 //! How the transport grows: peers to a million, outstanding operations to a million, regions to a
-//! hundred thousand, threads to eight.
+//! hundred thousand, registered and attached to a window, threads to eight.
 //!
 //! Bytes are those that this program's allocator gave, with what the C library adds to each piece: the
 //! transport is linked into it, while libfabric and its providers, the lab provider too, have memory
 //! of their own. Times are medians of rounds in which the small and the large case take turns.
 
+mod attached;
 mod memory;
 mod outstanding;
 mod peers;
@@ -26,7 +27,7 @@ struct Arguments {
     /// Fewer sizes and shorter times; the largest sizes stay.
     #[arg(long)]
     short: bool,
-    /// Only these parts: peers, outstanding, regions, threads.
+    /// Only these parts: peers, outstanding, regions, attached, threads.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Writes the results as JSON.
@@ -52,6 +53,9 @@ fn grow(arguments: &Arguments) -> Result<(), String> {
     }
     if wanted("regions") {
         regions::measure(&mut report, arguments.short)?;
+    }
+    if wanted("attached") {
+        attached::measure(&mut report, arguments.short)?;
     }
     if wanted("threads") {
         threads::measure(&mut report, arguments.short)?;

@@ -178,6 +178,14 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
     // Every peer reached, in no order: each operation finds its peer's memory cold.
     let few = add("lab", 2, true)?;
     let mut many = add("lab", MOST, true)?;
+    report.target(
+        format!("lab: bytes of ours per peer at {MOST} peers, all on this node"),
+        many.bytes as f64 / MOST as f64,
+        Bound::Most,
+        BYTES,
+        "B",
+        None,
+    );
     let mut state = 1u64;
     for last in (1..many.peers.len()).rev() {
         state = state

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use benches::statistics::{median, spread};
+use benches::statistics::{Figure, median};
 use benches::target::Bound;
 use plugin_api::ThreadLevel;
 
@@ -84,23 +84,30 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
                 of(3)
             ));
         }
-        // As many contexts as threads, against as many of both as there are cores.
+        // As many contexts as threads, against as many of both as there are cores; and more threads on some contexts,
+        // against as many as there are cores on the same.
         let fit = COUNTS.iter().rposition(|&n| n <= cores).unwrap_or(0);
-        for at in fit + 1..COUNTS.len() {
-            let ratios = rates[at][at].iter().zip(&rates[fit][fit]);
-            let mut ratios: Vec<f64> = ratios.map(|(more, fit)| more / fit).collect();
-            let around = spread(&mut ratios);
-            report.target(
-                format!(
-                    "{provider}: rate of {0} threads on {0} contexts over that of {1} on {1}, {cores} cores",
-                    COUNTS[at], COUNTS[fit]
-                ),
-                median(ratios),
-                Bound::Least,
-                0.95,
-                "times",
-                Some(around),
-            );
+        for threads in fit + 1..COUNTS.len() {
+            for contexts in 0..=threads {
+                let (of_contexts, of_threads) = match contexts == threads {
+                    true => (fit, fit),
+                    false => (contexts, fit),
+                };
+                let ratios = rates[contexts][threads].iter();
+                let ratios = ratios.zip(&rates[of_contexts][of_threads]);
+                let ratio = Figure::of(ratios.map(|(more, fit)| more / fit).collect());
+                report.target(
+                    format!(
+                        "{provider}: rate of {} threads on {} contexts over that of {} on {}, {cores} cores",
+                        COUNTS[threads], COUNTS[contexts], COUNTS[of_threads], COUNTS[of_contexts]
+                    ),
+                    ratio.median,
+                    Bound::Least,
+                    0.95,
+                    "times",
+                    Some(ratio.spread()),
+                );
+            }
         }
         for local in locals {
             local.close()?;

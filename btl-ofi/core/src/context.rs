@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use libfabric_sys as ffi;
 
@@ -208,6 +208,9 @@ pub(crate) struct Context {
     /// Set while callbacks of this context run, so that operations they issue do not recurse into
     /// delivering more.
     pub(crate) delivering: AtomicBool,
+    /// How often its threads polled it, and how often they looked at another context. Only with several.
+    pub(crate) polls: AtomicU32,
+    pub(crate) looks: AtomicU32,
 }
 
 // SAFETY: the endpoint and queue are only called while `state` is locked.
@@ -225,6 +228,7 @@ impl Context {
         cq: *mut ffi::fid_cq,
         provider: &str,
         threaded: bool,
+        claimed: bool,
     ) -> Result<Context, Error> {
         macro_rules! entry {
             ($table:expr, $entry:ident, $name:literal) => {{
@@ -251,7 +255,7 @@ impl Context {
             compare: entry!(atomic, compwrite, "fi_compare_atomic"),
         };
         let state = State {
-            pool: Pool::new(),
+            pool: Pool::new(claimed),
             message: Message::new(),
             read: entry!(queue, read, "fi_cq_read"),
             ready: Vec::new(),
@@ -273,6 +277,8 @@ impl Context {
             tally: Tally::new(),
             direct: AtomicU64::new(0),
             delivering: AtomicBool::new(false),
+            polls: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
             state: Lock::new(state, threaded),
         })
     }

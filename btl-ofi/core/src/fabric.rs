@@ -180,6 +180,12 @@ impl<'a> InfoRef<'a> {
         unsafe { &*self.info.tx_attr }
     }
 
+    /// Whether the provider writes to the contexts of operations, wherever it says so.
+    pub(crate) fn claims_contexts(self) -> bool {
+        let claims = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
+        (self.info.mode | self.domain_attr().mode | self.tx_attr().mode) & claims != 0
+    }
+
     /// Provider, as `fi_info` prints it.
     pub(crate) fn provider(self) -> String {
         text(self.fabric_attr().prov_name)

@@ -15,6 +15,7 @@
 mod address;
 mod atomic_table;
 mod atomics;
+mod capabilities;
 mod channel;
 mod context;
 mod device;
@@ -57,6 +58,7 @@ mod watch;
 mod words;
 
 pub use address::{HANDLE_SIZE, Handle};
+pub use capabilities::{Capabilities, ErrorReport};
 pub use endpoint::Endpoint;
 pub use error::{CallError, Error};
 pub use params::{DEFAULT_EXCLUDE, Options};
@@ -64,4 +66,4 @@ pub use post::branch;
 pub use record::Completion;
 pub use registration::Region;
 pub use select::{Candidate, survey};
-pub use transport::{Capabilities, ErrorReport, Transport};
+pub use transport::Transport;

@@ -87,12 +87,8 @@ impl Posting<'_> {
     /// The operation has a record.
     #[inline(always)]
     pub(crate) unsafe fn operand(&self, value: u64) -> *mut c_void {
-        let record = self.pointer.cast::<Record>();
         // SAFETY: the operation's own, as the caller vouches.
-        unsafe {
-            (*record).operand = value;
-            (&raw mut (*record).operand).cast()
-        }
+        unsafe { Record::operand(self.pointer.cast(), value) }
     }
 
     /// Leaves a value to compare with there; gives its place.
@@ -101,12 +97,8 @@ impl Posting<'_> {
     /// As for [`operand`](Self::operand).
     #[inline(always)]
     pub(crate) unsafe fn compare(&self, value: u64) -> *mut c_void {
-        let record = self.pointer.cast::<Record>();
         // SAFETY: likewise.
-        unsafe {
-            (*record).compare = value;
-            (&raw mut (*record).compare).cast()
-        }
+        unsafe { Record::compare(self.pointer.cast(), value) }
     }
 }
 
@@ -202,7 +194,7 @@ impl Transport {
         };
         let tag = Tag::new(endpoint, context.tally.raise(T), peer.tally.raise(T));
         // SAFETY: just taken from the pool, so nobody else has it.
-        unsafe { &mut *taken.as_ptr() }.fill(tag, completion, local_address, ptr::null_mut());
+        unsafe { Record::fill(taken, tag, completion, local_address, ptr::null_mut()) };
         Some(Posting {
             context,
             state,
@@ -269,18 +261,21 @@ impl Transport {
             peer.tally.raise(self.threaded),
         );
         let pointer = if needs.record || caller.completion.is_some() || self.quick.records {
-            let Some(mut taken) = state.pool.take() else {
+            let Some(taken) = state.pool.take() else {
                 drop(state);
                 self.lower(context, tag, 1);
                 return Status::OUT_OF_RESOURCE;
             };
             // SAFETY: just taken from the pool, so nobody else has it.
-            unsafe { taken.as_mut() }.fill(
-                tag,
-                caller.completion,
-                caller.local_address,
-                caller.local_handle,
-            );
+            unsafe {
+                Record::fill(
+                    taken,
+                    tag,
+                    caller.completion,
+                    caller.local_address,
+                    caller.local_handle,
+                );
+            }
             taken.as_ptr().cast()
         } else {
             tag.bare()

@@ -19,9 +19,13 @@ use crate::transport::Transport;
 /// nothing, and often enough for a host that sleeps some 50 us between polls.
 const IDLE_CHECK: u32 = 1 << 10;
 
+/// Polls of a context that finds something each time, after which another one is looked at too. Fewer take the others'
+/// locks and cache lines from their threads.
+const BUSY_POLLS: u32 = 8;
+
 impl Transport {
-    /// Completes what is complete: reads this thread's context and, in turn, one of the others, so
-    /// that what a thread left behind is completed by those that stay. Runs callbacks. May be called
+    /// Completes what is complete: reads this thread's context and, if that had nothing or now and then, one of
+    /// the others in turn, so that what a thread left behind is completed by those that stay. Runs callbacks. May be called
     /// from callbacks. Returns the number of operations completed.
     #[inline(always)]
     pub fn progress(&self) -> usize {
@@ -51,11 +55,20 @@ impl Transport {
     #[inline(never)]
     fn poll_two(&self) -> usize {
         let (own, n) = (self.own_index(), self.contexts.len());
-        let done = self.poll(&self.contexts[own]);
-        let other = self.turn.fetch_add(1, Ordering::Relaxed) as usize % n;
-        if other == own {
+        let context = &self.contexts[own];
+        let done = self.poll(context);
+        // Loads and stores rather than locked instructions: of two threads on one context, one may count in vain.
+        let polls = context.polls.load(Ordering::Relaxed).wrapping_add(1);
+        context.polls.store(polls, Ordering::Relaxed);
+        if done > 0 && !polls.is_multiple_of(BUSY_POLLS) {
             return done;
         }
+        let looks = context.looks.load(Ordering::Relaxed);
+        context
+            .looks
+            .store(looks.wrapping_add(1), Ordering::Relaxed);
+        // Any but its own.
+        let other = (own + 1 + looks as usize % (n - 1)) % n;
         done + self.poll(&self.contexts[other])
     }
 

@@ -1,10 +1,16 @@
 //! Completion records: what an operation needs to remember until its completion arrives.
 //!
-//! A record lends the provider its `fi_context2` and keeps the operand of an atomic alive. Records
+//! A record keeps the operand of an atomic alive, and lends the provider a context if it claims one. Records
 //! come from chunks that are never moved or freed while the context lives, so a pointer that the
 //! provider holds stays good; the free list makes taking and giving back two moves each.
+//!
+//! The provider is given the record's address, where the context that it may claim (FI_CONTEXT, FI_CONTEXT2) lies;
+//! what we keep lies behind it. Where the provider claims none, it never looks there, and the records overlap: each
+//! one's context is what the one before keeps. So an outstanding operation takes half the memory and one cache line, by
+//! the same instructions. What is referred to is therefore the kept part alone, never a whole record.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use libfabric_sys::fi_context2;
@@ -28,15 +34,21 @@ pub struct Completion {
     pub data: *mut c_void,
 }
 
-/// One outstanding operation: 128 bytes, of which 64 are the provider's.
+/// One outstanding operation.
 #[repr(C, align(64))]
 pub(crate) struct Record {
-    /// First, so that the provider's context pointer is the record's address.
-    context: fi_context2,
+    /// The provider's, if it claims one.
+    context: MaybeUninit<fi_context2>,
+    kept: Kept,
+}
+
+/// What is kept of an operation.
+#[repr(C, align(64))]
+struct Kept {
     /// Operand of an atomic, read by the provider until completion.
-    pub(crate) operand: u64,
+    operand: u64,
     /// Compare value of an atomic, likewise.
-    pub(crate) compare: u64,
+    compare: u64,
     function: Option<CompletionFn>,
     callback_context: *mut c_void,
     data: *mut c_void,
@@ -48,8 +60,8 @@ pub(crate) struct Record {
 }
 
 const _: () = assert!(
-    size_of::<Record>() == 128,
-    "NOTES promises 128 bytes per operation"
+    size_of::<Kept>() == 64 && size_of::<Record>() == 128,
+    "NOTES promises 64 bytes per operation, and as many for a provider that claims a context"
 );
 const _: () = assert!(
     align_of::<Record>() == 64,
@@ -120,19 +132,27 @@ pub(crate) struct Finished {
 /// Records of one context. Guarded by the context's lock.
 pub(crate) struct Pool {
     free: *mut Record,
-    chunks: Vec<Box<[Record]>>,
+    chunks: Vec<Box<[Place]>>,
+    /// Places from one record to the next: 2 where the provider claims contexts, otherwise 1.
+    stride: usize,
 }
+
+/// Memory of what is kept of a record, or of a context. A chunk has one more than its records need, so that
+/// the first has a place before it too.
+type Place = MaybeUninit<Kept>;
 
 // SAFETY: the pool owns its records; the pointers in them are data for whoever issued the operation
 // and are not followed here.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool with its first chunk in place, so that the first operations allocate nothing.
-    pub(crate) fn new() -> Self {
+    /// A pool with its first chunk in place, so that the first operations allocate nothing. `claimed` says
+    /// whether the provider writes to the contexts of operations.
+    pub(crate) fn new(claimed: bool) -> Self {
         let mut pool = Pool {
             free: ptr::null_mut(),
             chunks: Vec::new(),
+            stride: 1 + usize::from(claimed),
         };
         pool.grow();
         pool
@@ -141,20 +161,40 @@ impl Pool {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        let count = (FIRST_CHUNK << self.chunks.len().min(16)).min(LARGEST_CHUNK);
-        let mut chunk: Vec<Record> = Vec::new();
+        let records = (FIRST_CHUNK << self.chunks.len().min(16)).min(LARGEST_CHUNK);
+        let places = records * self.stride + 1;
+        let mut chunk: Vec<Place> = Vec::new();
         // A failed reservation leaves the pool empty, and the operation is answered with
         // OUT_OF_RESOURCE.
-        if chunk.try_reserve_exact(count).is_err() || self.chunks.try_reserve(1).is_err() {
+        if chunk.try_reserve_exact(places).is_err() || self.chunks.try_reserve(1).is_err() {
             return;
         }
-        chunk.resize_with(count, Record::vacant);
+        chunk.resize_with(places, || MaybeUninit::new(Kept::vacant()));
         let mut chunk = chunk.into_boxed_slice();
-        for record in chunk.iter_mut().rev() {
-            record.data = self.free.cast();
-            self.free = record;
+        let first = chunk.as_mut_ptr().cast::<Record>();
+        for number in (0..records).rev() {
+            // SAFETY: inside the chunk, with both places of the record.
+            unsafe {
+                let record = first
+                    .cast::<Place>()
+                    .add(number * self.stride)
+                    .cast::<Record>();
+                (*record).kept.data = self.free.cast();
+                self.free = record;
+            }
         }
         self.chunks.push(chunk);
+    }
+
+    /// Every record, in use or not.
+    fn all(&self) -> impl Iterator<Item = NonNull<Record>> {
+        self.chunks.iter().flat_map(move |chunk| {
+            let first = NonNull::from(&**chunk).cast::<Place>();
+            (0..chunk.len() - 1)
+                .step_by(self.stride)
+                // SAFETY: inside the chunk.
+                .map(move |at| unsafe { first.add(at) }.cast())
+        })
     }
 
     /// A record, or `None` when memory is exhausted. It stays taken until
@@ -166,7 +206,7 @@ impl Pool {
         }
         let record = NonNull::new(self.free)?;
         // SAFETY: the free list holds only records of our chunks that no operation uses.
-        self.free = unsafe { record.as_ref().data.cast() };
+        self.free = unsafe { (*record.as_ptr()).kept.data.cast() };
         Some(record)
     }
 
@@ -175,7 +215,7 @@ impl Pool {
     pub(crate) fn take_ready(&mut self) -> Option<NonNull<Record>> {
         let record = NonNull::new(self.free)?;
         // SAFETY: as in `take`.
-        self.free = unsafe { record.as_ref().data.cast() };
+        self.free = unsafe { (*record.as_ptr()).kept.data.cast() };
         Some(record)
     }
 
@@ -186,7 +226,7 @@ impl Pool {
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, record: NonNull<Record>) -> Finished {
         // SAFETY: the caller vouches that the record is one of ours and in use.
-        let r = unsafe { &mut *record.as_ptr() };
+        let r = unsafe { &mut (*record.as_ptr()).kept };
         let finished = Finished {
             tag: Tag(r.tag),
             function: r.function,
@@ -209,7 +249,7 @@ impl Pool {
     /// As for [`give_back`](Self::give_back).
     pub(crate) unsafe fn silence(&mut self, record: NonNull<Record>) -> Option<Finished> {
         // SAFETY: the caller vouches that the record is one of ours and in use.
-        let r = unsafe { &mut *record.as_ptr() };
+        let r = unsafe { &mut (*record.as_ptr()).kept };
         let function = r.function?;
         r.function = Some(reported);
         Some(Finished {
@@ -226,23 +266,24 @@ impl Pool {
     /// believed on the hot path, and checked with this wherever an error is reported.
     pub(crate) fn owns(&self, pointer: *mut c_void) -> Option<NonNull<Record>> {
         let record = NonNull::new(pointer.cast::<Record>())?;
+        let size = self.stride * size_of::<Place>();
         let inside = self.chunks.iter().any(|chunk| {
-            let range = chunk.as_ptr_range();
-            range.contains(&record.as_ptr().cast_const())
-                && (pointer as usize - range.start as usize).is_multiple_of(size_of::<Record>())
+            let distance = (pointer as usize).wrapping_sub(chunk.as_ptr() as usize);
+            let last = size_of_val(&**chunk) - size_of::<Place>();
+            distance < last && distance.is_multiple_of(size)
         });
-        // SAFETY: the pointer is the start of a record in one of our chunks.
-        (inside && unsafe { record.as_ref().tag } != 0).then_some(record)
+        // SAFETY: the pointer is a record in one of our chunks.
+        (inside && unsafe { (*record.as_ptr()).kept.tag } != 0).then_some(record)
     }
 
     /// The records in use, optionally only those to one peer.
     pub(crate) fn in_use(&self, endpoint: Option<NonNull<Endpoint>>) -> Vec<NonNull<Record>> {
-        self.chunks
-            .iter()
-            .flat_map(|chunk| chunk.iter())
-            .filter(|r| r.tag != 0 && endpoint.is_none_or(|e| Tag(r.tag).endpoint() == e.as_ptr()))
-            .map(NonNull::from)
-            .collect()
+        let wanted = |record: &NonNull<Record>| {
+            // SAFETY: a record of this pool, under the context's lock.
+            let tag = unsafe { (*record.as_ptr()).kept.tag };
+            tag != 0 && endpoint.is_none_or(|e| Tag(tag).endpoint() == e.as_ptr())
+        };
+        self.all().filter(wanted).collect()
     }
 }
 
@@ -258,10 +299,9 @@ unsafe extern "C" fn reported(
 ) {
 }
 
-impl Record {
-    fn vacant() -> Record {
-        Record {
-            context: fi_context2::default(),
+impl Kept {
+    fn vacant() -> Kept {
+        Kept {
             operand: 0,
             compare: 0,
             function: None,
@@ -272,26 +312,59 @@ impl Record {
             tag: 0,
         }
     }
+}
 
-    /// Fills a record just taken.
+impl Record {
+    /// Fills a record.
+    ///
+    /// # Safety
+    /// It was just taken from its pool.
     #[inline]
-    pub(crate) fn fill(
-        &mut self,
+    pub(crate) unsafe fn fill(
+        record: NonNull<Record>,
         tag: Tag,
         completion: Option<Completion>,
         local_address: *mut c_void,
         local_handle: *mut Handle,
     ) {
-        self.tag = tag.0;
+        // SAFETY: the caller's alone, as it vouches.
+        let kept = unsafe { &mut (*record.as_ptr()).kept };
+        kept.tag = tag.0;
         match completion {
             Some(c) => {
-                self.function = Some(c.function);
-                self.callback_context = c.context;
-                self.data = c.data;
-                self.local_address = local_address;
-                self.local_handle = local_handle;
+                kept.function = Some(c.function);
+                kept.callback_context = c.context;
+                kept.data = c.data;
+                kept.local_address = local_address;
+                kept.local_handle = local_handle;
             }
-            None => self.function = None,
+            None => kept.function = None,
+        }
+    }
+
+    /// Leaves an operand in a record; gives its place.
+    ///
+    /// # Safety
+    /// The record was taken, and its operation is not yet handed to the provider.
+    #[inline(always)]
+    pub(crate) unsafe fn operand(record: *mut Record, value: u64) -> *mut c_void {
+        // SAFETY: the caller's alone, as it vouches.
+        unsafe {
+            (*record).kept.operand = value;
+            (&raw mut (*record).kept.operand).cast()
+        }
+    }
+
+    /// Leaves a value to compare with there; gives its place.
+    ///
+    /// # Safety
+    /// As for [`operand`](Self::operand).
+    #[inline(always)]
+    pub(crate) unsafe fn compare(record: *mut Record, value: u64) -> *mut c_void {
+        // SAFETY: likewise.
+        unsafe {
+            (*record).kept.compare = value;
+            (&raw mut (*record).kept.compare).cast()
         }
     }
 }
@@ -317,24 +390,65 @@ mod tests {
 
     #[test]
     fn records_are_reused_and_told_apart() {
-        let mut pool = Pool::new();
-        let tag = Tag::new(endpoint(), 0, 1);
-        let mut taken = Vec::new();
-        for _ in 0..FIRST_CHUNK + 10 {
-            let mut r = pool.take().unwrap();
-            // SAFETY: just taken.
-            unsafe { r.as_mut() }.fill(tag, None, ptr::null_mut(), ptr::null_mut());
-            assert!(pool.owns(r.as_ptr().cast()).is_some());
-            taken.push(r);
+        for claimed in [false, true] {
+            let mut pool = Pool::new(claimed);
+            let tag = Tag::new(endpoint(), 0, 1);
+            let mut taken = Vec::new();
+            for _ in 0..FIRST_CHUNK + 10 {
+                let r = pool.take().unwrap();
+                // SAFETY: just taken.
+                unsafe { Record::fill(r, tag, None, ptr::null_mut(), ptr::null_mut()) };
+                assert_eq!(pool.owns(r.as_ptr().cast()), Some(r));
+                taken.push(r);
+            }
+            assert_eq!(pool.in_use(Some(endpoint())).len(), FIRST_CHUNK + 10);
+            for r in taken {
+                // SAFETY: taken above and not given back since.
+                unsafe { pool.give_back(r) };
+                assert!(pool.owns(r.as_ptr().cast()).is_none());
+            }
+            assert!(pool.in_use(None).is_empty());
+            let mut stray = 0u64;
+            assert!(pool.owns(ptr::from_mut(&mut stray).cast()).is_none());
+            assert!(pool.owns(ptr::null_mut()).is_none());
         }
-        assert_eq!(pool.in_use(Some(endpoint())).len(), FIRST_CHUNK + 10);
-        for r in taken {
+    }
+
+    /// A provider that claims contexts may write to all of one, at any time until completion.
+    #[test]
+    fn a_claimed_context_is_nobody_elses() {
+        let mut pool = Pool::new(true);
+        let tag = Tag::new(endpoint(), 1, 0);
+        let taken: Vec<_> = (0..3 * FIRST_CHUNK as u64)
+            .map(|number| {
+                let r = pool.take().unwrap();
+                // SAFETY: just taken, with its context.
+                unsafe {
+                    Record::fill(r, tag, None, ptr::null_mut(), ptr::null_mut());
+                    Record::operand(r.as_ptr(), number);
+                    r.cast::<u8>().write_bytes(0xff, size_of::<fi_context2>());
+                }
+                r
+            })
+            .collect();
+        assert_eq!(pool.in_use(None).len(), taken.len());
+        for (number, r) in taken.into_iter().enumerate() {
             // SAFETY: taken above and not given back since.
-            unsafe { pool.give_back(r) };
-            assert!(pool.owns(r.as_ptr().cast()).is_none());
+            unsafe {
+                assert_eq!((*r.as_ptr()).kept.operand, number as u64);
+                assert_eq!(pool.give_back(r).tag.endpoint(), endpoint().as_ptr());
+            }
         }
-        assert!(pool.in_use(None).is_empty());
-        let mut stray = 0u64;
-        assert!(pool.owns(ptr::from_mut(&mut stray).cast()).is_none());
+    }
+
+    #[test]
+    fn an_operation_takes_what_is_promised() {
+        for (claimed, bytes) in [(false, 64), (true, 128)] {
+            let mut pool = Pool::new(claimed);
+            pool.grow();
+            let places: usize = pool.chunks.iter().map(|chunk| size_of_val(&**chunk)).sum();
+            let spare = pool.chunks.len() * size_of::<Place>();
+            assert_eq!((places - spare) / pool.all().count(), bytes);
+        }
     }
 }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use plugin_api::{
-    Access, AtomicFlags, AtomicKind, AtomicOp, Datatype, ErrorFn, Module, ModuleFlags, Stats,
-    Status, ThreadLevel,
+    Access, AtomicKind, AtomicOp, Datatype, Module, ModuleFlags, Stats, Status, ThreadLevel,
 };
 
 use crate::atomic_table::AtomicTable;
+use crate::capabilities::{Capabilities, ErrorReport};
 use crate::channel::{self, Channel};
 use crate::context::Context;
 use crate::device::Device;
@@ -32,49 +32,6 @@ use crate::words::Words;
 
 /// How long releasing peers and closing wait for operations that are still outstanding.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
-
-/// What a module offers; constant for its life.
-#[derive(Clone, Debug)]
-pub struct Capabilities {
-    /// Abilities, after the user's mask.
-    pub flags: ModuleFlags,
-    /// Atomics, as the BTL counts them.
-    pub atomic_flags: AtomicFlags,
-    /// Largest put, bytes.
-    pub put_limit: usize,
-    /// Largest get, bytes.
-    pub get_limit: usize,
-    /// Preference among transports.
-    pub exclusivity: u32,
-    /// Microseconds.
-    pub latency: u32,
-    /// Mbit/s; 0 when unknown.
-    pub bandwidth: u32,
-    /// Transmit contexts.
-    pub contexts: usize,
-    /// Provider, as `fi_info` prints it.
-    pub provider: CString,
-    /// Domain (device).
-    pub domain: CString,
-    /// How completions come to be visible at the target.
-    pub completion: CString,
-    /// Providers that were passed over on the way, with reasons.
-    pub passed_over: Vec<(String, String)>,
-}
-
-/// The function that learns of failures no callback reports.
-#[derive(Clone, Copy)]
-pub struct ErrorReport {
-    /// The function.
-    pub function: ErrorFn,
-    /// Its last argument.
-    pub context: *mut c_void,
-}
-
-// SAFETY: the host passes the pointer for its own function, which it allows on any progressing thread.
-unsafe impl Send for ErrorReport {}
-// SAFETY: as for Send.
-unsafe impl Sync for ErrorReport {}
 
 /// Memory that is only ever written.
 pub(crate) struct Scratch(*mut [u64]);
@@ -122,7 +79,7 @@ pub struct Transport {
     pub(crate) num_cq_read: usize,
     /// Passed back to callbacks as their module.
     pub(crate) owner: AtomicPtr<Module>,
-    pub(crate) turn: AtomicU32,
+
     /// Operations without callback that failed since the last flush of all.
     pub(crate) lost: AtomicU32,
     /// Set once a peer failed: from then on a flush of all asks each living peer.
@@ -203,10 +160,11 @@ impl Transport {
         if segment.is_some() {
             chosen.atomics.limit_to_channel(channel::LARGEST);
         }
+        let claimed = info.claims_contexts();
         let mut contexts = Vec::new();
         for (tx, cq) in device.lanes() {
             // SAFETY: the lanes are live as long as the device, which this transport holds.
-            contexts.push(unsafe { Context::new(tx, cq, &provider, threaded)? });
+            contexts.push(unsafe { Context::new(tx, cq, &provider, threaded, claimed)? });
         }
         if let (Some(segment), [context]) = (segment, &contexts[..]) {
             context.state.lock().channel = Some(Box::new(Channel::new(segment)));
@@ -283,7 +241,6 @@ impl Transport {
             progress_threshold: options.progress_threshold,
             num_cq_read: options.num_cq_read,
             owner: AtomicPtr::new(std::ptr::null_mut()),
-            turn: AtomicU32::new(0),
             lost: AtomicU32::new(0),
             degraded: AtomicBool::new(false),
             broken: AtomicBool::new(false),

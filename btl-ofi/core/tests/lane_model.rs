@@ -113,7 +113,7 @@ struct Lane {
 impl Lane {
     fn new() -> Lane {
         let state = State {
-            pool: Pool::new(),
+            pool: Pool::new(true),
             posted: Vec::new(),
             entered: UnsafeCell::new(0),
         };
@@ -137,7 +137,7 @@ impl Lane {
         // SAFETY: loom checks that the lock gives this to one thread at a time.
         state.entered.with_mut(|e| unsafe { *e += 1 });
         let slot = self.tally.raise(true);
-        let mut taken = state.pool.take().expect("a record");
+        let taken = state.pool.take().expect("a record");
         let completion = Completion {
             function: never_called,
             context: ptr::without_provenance_mut(number),
@@ -145,7 +145,15 @@ impl Lane {
         };
         let tag = Tag::new(NonNull::from(&PEER), slot, 0);
         // SAFETY: just taken.
-        unsafe { taken.as_mut() }.fill(tag, Some(completion), ptr::null_mut(), ptr::null_mut());
+        unsafe {
+            Record::fill(
+                taken,
+                tag,
+                Some(completion),
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
         hand(&mut state, taken.as_ptr().cast());
     }
 

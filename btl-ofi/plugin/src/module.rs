@@ -1,8 +1,9 @@
 //! The module's table: each function converts, calls the transport, converts back.
 
-mod atomics;
 mod hmem;
 mod rma;
+mod vectors;
+mod words;
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -37,34 +38,34 @@ const fn table<const T: bool, const K: bool>() -> ModuleVtable {
         put: Some(rma::put::<T, K>),
         get: Some(rma::get::<T, K>),
         atomic_op: Some(if K {
-            atomics::any_atomic_op
+            words::any_atomic_op
         } else {
-            atomics::atomic_op::<T>
+            words::atomic_op::<T>
         }),
         atomic_fop: Some(if K {
-            atomics::any_atomic_fop
+            words::any_atomic_fop
         } else {
-            atomics::atomic_fop::<T>
+            words::atomic_fop::<T>
         }),
         atomic_cswap: Some(if K {
-            atomics::any_atomic_cswap
+            words::any_atomic_cswap
         } else {
-            atomics::atomic_cswap::<T>
+            words::atomic_cswap::<T>
         }),
         flush: Some(flush),
         register_error: Some(register_error),
-        atomic_query: Some(atomics::atomic_query),
+        atomic_query: Some(vectors::atomic_query),
         atomic_opv: Some(if K {
-            atomics::any_atomic_opv
+            vectors::any_atomic_opv
         } else {
-            atomics::atomic_opv::<T>
+            vectors::atomic_opv::<T>
         }),
         atomic_fopv: Some(if K {
-            atomics::any_atomic_fopv
+            vectors::any_atomic_fopv
         } else {
-            atomics::atomic_fopv::<T>
+            vectors::atomic_fopv::<T>
         }),
-        atomic_cswapv: Some(atomics::atomic_cswapv),
+        atomic_cswapv: Some(vectors::atomic_cswapv),
         stats: Some(stats),
         finalize: Some(finalize),
         set_overrides: Some(hmem::set_overrides),

@@ -1,4 +1,8 @@
 //! Disjoint ranges of addresses with a value each: found by what they cover, given up by age.
+//!
+//! The order of use is kept lazily: finding a range only notes when, and whoever looks for the oldest puts each that
+//! was found since in its place. So finding allocates nothing, and giving up costs a logarithm for each time that
+//! something was found.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,12 +12,16 @@ struct Held<T> {
     end: usize,
     /// When it was last found.
     used: u64,
+    /// Its place in the order of use: when that was last put right, so no later than `used`.
+    queued: u64,
     value: Arc<T>,
 }
 
 /// The map. A value that nobody else holds is idle.
 pub(super) struct Ranges<T> {
     by_start: BTreeMap<usize, Held<T>>,
+    /// Where the range starts that has this place.
+    by_use: BTreeMap<u64, usize>,
     bytes: usize,
     clock: u64,
 }
@@ -22,6 +30,7 @@ impl<T> Default for Ranges<T> {
     fn default() -> Self {
         Ranges {
             by_start: BTreeMap::new(),
+            by_use: BTreeMap::new(),
             bytes: 0,
             clock: 0,
         }
@@ -76,16 +85,31 @@ impl<T> Ranges<T> {
         }
     }
 
-    /// Takes out the idle range that was not found for longest.
+    /// Takes out the idle range that was not found for longest. One in use is counted as found now, so that it is
+    /// not looked at again soon.
     pub(super) fn take_oldest_idle(&mut self) -> Option<(Range<usize>, Arc<T>)> {
-        let idle = |held: &&Held<T>| Arc::strong_count(&held.value) == 1;
-        let candidates = self.by_start.iter().filter(|(_, held)| idle(held));
-        let start = *candidates.min_by_key(|(_, held)| held.used)?.0;
-        self.take(start)
+        let mut in_use = 0;
+        while in_use < self.by_start.len() {
+            let (queued, start) = self.by_use.pop_first()?;
+            let held = self.by_start.get_mut(&start)?;
+            let idle = Arc::strong_count(&held.value) == 1;
+            if idle && held.used == queued {
+                return self.take(start);
+            }
+            if !idle {
+                in_use += 1;
+                self.clock += 1;
+                held.used = self.clock;
+            }
+            held.queued = held.used;
+            self.by_use.insert(held.used, start);
+        }
+        None
     }
 
     fn take(&mut self, start: usize) -> Option<(Range<usize>, Arc<T>)> {
         let held = self.by_start.remove(&start)?;
+        self.by_use.remove(&held.queued);
         self.bytes -= held.end - start;
         Some((start..held.end, held.value))
     }
@@ -97,8 +121,10 @@ impl<T> Ranges<T> {
         let held = Held {
             end: range.end,
             used: self.clock,
+            queued: self.clock,
             value,
         };
+        self.by_use.insert(self.clock, range.start);
         self.by_start.insert(range.start, held);
     }
 }
@@ -164,5 +190,45 @@ mod tests {
         assert_eq!(next(), None);
         drop(held);
         assert_eq!(next(), Some(2));
+    }
+
+    /// Beside a list of starts in the order of use, over a few thousand steps of all kinds.
+    #[test]
+    fn the_order_of_use_is_kept() {
+        let mut ranges = Ranges::default();
+        let mut order: Vec<usize> = Vec::new();
+        let mut state = 1u64;
+        let mut random = |below: usize| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..5000 {
+            let start = random(64) * 10;
+            let known = order.iter().position(|other| *other == start);
+            match (random(8), known) {
+                (0, _) => {
+                    let oldest = ranges.take_oldest_idle().map(|(range, _)| range.start);
+                    let expected = (!order.is_empty()).then(|| order.remove(0));
+                    assert_eq!(oldest, expected);
+                }
+                (1, Some(at)) => {
+                    ranges.take_overlapping(&(start..start + 1), &mut Vec::new());
+                    order.remove(at);
+                }
+                (_, Some(at)) => {
+                    assert!(ranges.covering(&(start..start + 10)).is_some());
+                    order.remove(at);
+                    order.push(start);
+                }
+                (_, None) => {
+                    ranges.insert(start..start + 10, Arc::new(()));
+                    order.push(start);
+                }
+            }
+            assert_eq!(ranges.len(), order.len());
+            assert_eq!(ranges.by_use.len(), order.len());
+        }
     }
 }

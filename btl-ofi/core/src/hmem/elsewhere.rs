@@ -12,7 +12,7 @@ use super::staged::{Action, Ask, Op, Side};
 use crate::address::Handle;
 use crate::endpoint::Endpoint;
 use crate::post::{Caller, Needs};
-use crate::record::Tag;
+use crate::record::{Record, Tag};
 use crate::transport::Transport;
 
 impl Transport {
@@ -163,7 +163,7 @@ impl Transport {
             if let Some(status) = peer.failure() {
                 return status;
             }
-            let Some(mut record) = state.pool.take() else {
+            let Some(record) = state.pool.take() else {
                 return Status::OUT_OF_RESOURCE;
             };
             let tag = Tag::new(
@@ -172,12 +172,15 @@ impl Transport {
                 peer.tally.raise(self.threaded),
             );
             // SAFETY: just taken from the pool, so nobody else has it.
-            unsafe { record.as_mut() }.fill(
-                tag,
-                caller.completion,
-                caller.local_address,
-                caller.local_handle,
-            );
+            unsafe {
+                Record::fill(
+                    record,
+                    tag,
+                    caller.completion,
+                    caller.local_address,
+                    caller.local_handle,
+                );
+            }
             state.posted += 1;
             record
         };

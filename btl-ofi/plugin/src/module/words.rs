@@ -1,0 +1,302 @@
+//! Atomics of the BTL's single words.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use plugin_api::{BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, Status};
+
+use transport::branch;
+
+use super::{completion, known, peer, remote};
+use crate::guard::{guarded, kept, need};
+
+pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    remote_address: u64,
+    remote_handle: *const Handle,
+    op: u32,
+    operand: u64,
+    flags: u32,
+    order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let tried = (|| {
+        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
+        // constant is that of the module's table.
+        unsafe {
+            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            module.transport.try_atomic_op::<T>(
+                peer,
+                remote_address,
+                remote,
+                (op, flags),
+                operand,
+                completion(callback, context, data),
+            )
+        }
+    })();
+    if let Some(status) = tried {
+        return status;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        any_atomic_op(
+            module,
+            endpoint,
+            remote_address,
+            remote_handle,
+            op,
+            operand,
+            flags,
+            order,
+            callback,
+            context,
+            data,
+        )
+    }
+}
+
+/// Any atomic_op.
+#[inline(never)]
+pub(super) unsafe extern "C" fn any_atomic_op(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    remote_address: u64,
+    remote_handle: *const Handle,
+    op: u32,
+    operand: u64,
+    flags: u32,
+    order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    kept(order);
+    guarded("atomic_op", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, op, flags) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            BtlAtomicOp::try_from(op).ok(),
+            OpFlags::from_bits(flags)
+        );
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live.
+        unsafe {
+            module
+                .transport
+                .atomic_op(peer, remote_address, remote, op, operand, flags, completion)
+        }
+    })
+}
+
+pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    op: u32,
+    operand: u64,
+    flags: u32,
+    order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let tried = (|| {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
+        // constant is that of the module's table.
+        unsafe {
+            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            module.transport.try_atomic_fop::<T>(
+                peer,
+                local_address,
+                remote_address,
+                remote,
+                (op, flags),
+                operand,
+                completion(callback, context, data),
+            )
+        }
+    })();
+    if let Some(status) = tried {
+        return status;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        any_atomic_fop(
+            module,
+            endpoint,
+            local_address,
+            remote_address,
+            local_handle,
+            remote_handle,
+            op,
+            operand,
+            flags,
+            order,
+            callback,
+            context,
+            data,
+        )
+    }
+}
+
+/// Any atomic_fop.
+#[inline(never)]
+pub(super) unsafe extern "C" fn any_atomic_fop(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    op: u32,
+    operand: u64,
+    flags: u32,
+    order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    kept(order);
+    guarded("atomic_fop", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, local, op, flags) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            NonNull::new(local_address),
+            BtlAtomicOp::try_from(op).ok(),
+            OpFlags::from_bits(flags)
+        );
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        unsafe {
+            module.transport.atomic_fop(
+                peer,
+                local.as_ptr(),
+                remote_address,
+                local_handle,
+                remote,
+                op,
+                operand,
+                flags,
+                completion,
+            )
+        }
+    })
+}
+
+pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    compare: u64,
+    value: u64,
+    flags: u32,
+    order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    let tried = (|| {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
+        // constant is that of the module's table.
+        unsafe {
+            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            module.transport.try_atomic_cswap::<T>(
+                peer,
+                local_address,
+                remote_address,
+                remote,
+                (compare, value),
+                flags,
+                completion(callback, context, data),
+            )
+        }
+    })();
+    if let Some(status) = tried {
+        return status;
+    }
+    // SAFETY: as for this function.
+    unsafe {
+        any_atomic_cswap(
+            module,
+            endpoint,
+            local_address,
+            remote_address,
+            local_handle,
+            remote_handle,
+            compare,
+            value,
+            flags,
+            order,
+            callback,
+            context,
+            data,
+        )
+    }
+}
+
+/// Any atomic_cswap.
+#[inline(never)]
+pub(super) unsafe extern "C" fn any_atomic_cswap(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    compare: u64,
+    value: u64,
+    flags: u32,
+    order: i32,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    kept(order);
+    guarded("atomic_cswap", || {
+        // SAFETY: by contract.
+        let (module, peer, remote, local, flags) = need!(
+            unsafe { known(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            NonNull::new(local_address),
+            OpFlags::from_bits(flags)
+        );
+        let completion = completion(callback, context, data);
+        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        unsafe {
+            module.transport.atomic_cswap(
+                peer,
+                local.as_ptr(),
+                remote_address,
+                local_handle,
+                remote,
+                compare,
+                value,
+                flags,
+                completion,
+            )
+        }
+    })
+}

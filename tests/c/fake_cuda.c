@@ -12,7 +12,8 @@
  * - A context left current, a host range left pinned, or an allocation left, is said at exit; then the
  *   process ends with status 90.
  *
- * FAKE_CUDA_DEVICES is the number of devices, 1 without it.
+ * FAKE_CUDA_DEVICES is the number of devices, 1 without it; FAKE_CUDA_CAPABILITY their compute
+ * capability, 7 without it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -156,8 +157,11 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
     if (device < 0 || device >= devices())
         return CUDA_ERROR_INVALID_DEVICE;
+    const char *major = getenv("FAKE_CUDA_CAPABILITY");
     *value = attribute == CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY ||
              attribute == CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING;
+    if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
+        *value = major ? atoi(major) : 7;
     return CUDA_SUCCESS;
 }
 
@@ -468,55 +472,4 @@ CUresult cuStreamSynchronize(CUstream stream)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemHostRegister_v2(void *base, size_t size, unsigned flags)
-{
-    CUresult result = CUDA_SUCCESS;
-    if (!current())
-        return CUDA_ERROR_INVALID_CONTEXT;
-    struct pinned *pin = calloc(1, sizeof *pin);
-    if (!pin)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    *pin = (struct pinned){NULL, base, size, (flags & CU_MEMHOSTREGISTER_DEVICEMAP) != 0};
-    pthread_mutex_lock(&lock);
-    for (struct pinned *p = pins; p; p = p->next)
-        if (pin->base < p->base + p->size && p->base < pin->base + size)
-            result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    if (result == CUDA_SUCCESS) {
-        pin->next = pins;
-        pins = pin;
-        pin = NULL;
-        counts[2]++;
-    }
-    pthread_mutex_unlock(&lock);
-    free(pin);
-    return result;
-}
-
-CUresult cuMemHostUnregister(void *base)
-{
-    if (!current())
-        return CUDA_ERROR_INVALID_CONTEXT;
-    pthread_mutex_lock(&lock);
-    struct pinned **link = &pins, *pin;
-    while ((pin = *link) && pin->base != base)
-        link = &pin->next;
-    if (pin)
-        *link = pin->next;
-    pthread_mutex_unlock(&lock);
-    free(pin);
-    return pin ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-}
-
-CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *at, void *base, unsigned flags)
-{
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (!current())
-        return CUDA_ERROR_INVALID_CONTEXT;
-    pthread_mutex_lock(&lock);
-    for (struct pinned *p = pins; p; p = p->next)
-        if (p->mapped && (char *)base >= p->base && (char *)base < p->base + p->size)
-            result = CUDA_SUCCESS;
-    pthread_mutex_unlock(&lock);
-    *at = (CUdeviceptr)base;
-    return flags ? CUDA_ERROR_INVALID_VALUE : result;
-}
+#include "fake_cuda_pinned.h"

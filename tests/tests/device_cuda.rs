@@ -95,6 +95,21 @@ fn info_names_the_devices_and_the_level() {
     }
 }
 
+/// The kernel's side of the ring needs compute capability 7.0; without it there is level 2.
+#[test]
+fn an_old_device_starts_nothing() {
+    let mut command = Command::new(host_stub());
+    command.args(["info", "--provider", "shm", "--plugin"]);
+    command.arg(ofi_plugin()).env("LD_LIBRARY_PATH", place());
+    command.env("FAKE_CUDA_DEVICES", "1");
+    let outcome = run(command.env("FAKE_CUDA_CAPABILITY", "6"), LIMIT);
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    for line in ["level 2", "its compute capability is 6.0"] {
+        assert!(outcome.stdout.contains(line), "no {line}: {said}");
+    }
+}
+
 /// A driver without a device, and a device that is not wanted, are as no driver.
 #[test]
 fn without_a_device_there_is_level_1() {

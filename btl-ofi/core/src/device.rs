@@ -7,6 +7,7 @@ use libfabric_sys as ffi;
 
 use crate::error::{CallError, Doing, Error};
 use crate::fabric::{Info, InfoRef, Owned};
+use crate::hmem::Offer;
 use crate::liveness::{self, ProcessId};
 use crate::params::Options;
 use crate::remains;
@@ -27,6 +28,8 @@ pub(crate) struct Device {
     domain: Owned<ffi::fid_domain>,
     fabric: Owned<ffi::fid_fabric>,
     info: Info,
+    /// The user's copy functions as the domain has them: as long as it does.
+    pub(crate) offer: Mutex<Offer>,
 }
 
 /// What operations are posted to. Closed before everything else, and alone by
@@ -108,6 +111,7 @@ impl Device {
             domain,
             fabric,
             info,
+            offer: Mutex::default(),
         };
         if scalable {
             device.open_scalable(options.contexts.min(most), &doing)?;
@@ -293,6 +297,7 @@ impl Device {
             domain,
             fabric,
             info,
+            offer,
         } = self;
         let name = info.get().provider();
         let mut first = Ok(());
@@ -312,6 +317,7 @@ impl Device {
         note("the address vector", av.close());
         note("the domain", domain.close());
         note("the fabric", fabric.close());
+        drop(offer);
         first
     }
 }

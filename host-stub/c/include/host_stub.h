@@ -1415,8 +1415,9 @@ int crt_refuse_hooks(void);
 int host_device_count(void);
 
 /**
- * What the host can do about devices: 1 it starts operations on host memory, 2 also on device memory,
- * 3 devices also start operations on device memory, 4 and on host memory; or a negative HOST_ERR_* code.
+ * What a C program can do about devices: 1 it starts operations on host memory, 2 also on device memory;
+ * or a negative HOST_ERR_* code. Levels 3 and 4, at which devices start operations too, need the ring and
+ * its proxy, which only programs in Rust can make.
  */
 int host_device_level(void);
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use host::device::{DeviceBuffer, DeviceError, Devices, HOST, Location};
+use host::device::{DeviceBuffer, DeviceError, Devices, HOST, Level, Location};
 use plugin_api::{IoVec, hmem_iface};
 
 use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
@@ -47,14 +47,15 @@ pub extern "C" fn host_device_count() -> c_int {
     if code < 0 { code } else { count }
 }
 
-/// What the host can do about devices: 1 it starts operations on host memory, 2 also on device memory,
-/// 3 devices also start operations on device memory, 4 and on host memory; or a negative HOST_ERR_* code.
+/// What a C program can do about devices: 1 it starts operations on host memory, 2 also on device memory;
+/// or a negative HOST_ERR_* code. Levels 3 and 4, at which devices start operations too, need the ring and
+/// its proxy, which only programs in Rust can make.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_level() -> c_int {
     let mut level = 0;
     let code = guarded(|| {
         let support = job("host_device_level")?.device_support();
-        level = c_int::from(support.level.number());
+        level = c_int::from(support.level.min(Level::HostOnBoth).number());
         Ok(())
     });
     if code < 0 { code } else { level }

@@ -214,28 +214,55 @@ mod driver {
         name.to_string_lossy().into_owned()
     }
 
+    fn attribute(device: i32, what: CUdevice_attribute) -> Result<i32, String> {
+        let mut value = 0;
+        // SAFETY: receives an answer.
+        let asked = unsafe { sys::cuDeviceGetAttribute(&mut value, what, device) };
+        done("cuDeviceGetAttribute", asked).map(|()| value)
+    }
+
+    /// Whether kernels of a device can use a ring: else why not.
+    fn starts(device: i32) -> Result<(), String> {
+        let maps = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY;
+        if attribute(device, maps)? == 0 {
+            return Err(String::from("it cannot map host memory"));
+        }
+        let major = attribute(
+            device,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+        )?;
+        let minor = attribute(
+            device,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        )?;
+        // For the loads and stores of host_stub_device.cuh.
+        if major < 7 {
+            return Err(format!(
+                "its compute capability is {major}.{minor}, and starting operations needs 7.0"
+            ));
+        }
+        Ok(())
+    }
+
     impl Devices {
         /// Adds the CUDA devices of this machine, in the driver's order; returns how many there are.
         pub fn add_cuda(&self) -> Result<usize, DeviceError> {
             let count = count();
             let mut first = None;
             for ordinal in 0..count {
-                let (mut handle, mut maps) = (0, 0);
-                // SAFETY: both receive an answer.
-                let starts = unsafe {
-                    sys::cuDeviceGet(&mut handle, ordinal) == CUresult::CUDA_SUCCESS
-                        && sys::cuDeviceGetAttribute(
-                            &mut maps,
-                            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY,
-                            handle,
-                        ) == CUresult::CUDA_SUCCESS
-                        && maps != 0
+                let mut handle = 0;
+                // SAFETY: receives an answer.
+                let found = unsafe { sys::cuDeviceGet(&mut handle, ordinal) };
+                let why = match done("cuDeviceGet", found) {
+                    Ok(()) => starts(handle).err(),
+                    Err(why) => Some(why),
                 };
                 let device = Device {
                     name: name(handle),
                     iface: hmem_iface::CUDA,
                     number: ordinal as u64,
-                    starts,
+                    starts: why.is_none(),
+                    why: why.map_or(String::new(), |why| format!("CUDA device {ordinal}: {why}")),
                 };
                 // A context costs memory of its device: made when something is wanted there.
                 let primary = std::sync::OnceLock::<Result<Arc<Primary>, String>>::new();

@@ -77,8 +77,10 @@ impl Support {
         } else if devices.is_empty() {
             (Level::HostOnHost, "no device is known")
         } else if !devices.iter().any(|device| device.starts) {
-            let why = "no device can write commands into host memory";
-            (Level::HostOnBoth, why)
+            let mut whys = devices.iter().map(|d| d.why.as_str());
+            let why = whys.find(|why| !why.is_empty());
+            let none = "no device can write commands into host memory";
+            (Level::HostOnBoth, why.unwrap_or(none))
         } else {
             (Level::DeviceOnBoth, "")
         };
@@ -103,6 +105,7 @@ mod tests {
             iface: 1,
             number: 0,
             starts,
+            why: String::new(),
         }
     }
 
@@ -121,5 +124,16 @@ mod tests {
             assert_eq!(support.level.number(), level);
             assert_eq!(support.why.is_empty(), level == 4, "{support:?}");
         }
+    }
+
+    #[test]
+    fn a_device_says_why_it_starts_nothing() {
+        let old = Device {
+            why: String::from("its compute capability is 6.1"),
+            ..device(false)
+        };
+        let support = Support::of(true, &[device(false), old], Level::DeviceOnBoth);
+        assert_eq!(support.level, Level::HostOnBoth);
+        assert_eq!(support.why, "its compute capability is 6.1");
     }
 }

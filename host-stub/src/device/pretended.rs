@@ -255,6 +255,7 @@ impl Devices {
                 iface: hmem_iface::CUDA,
                 number,
                 starts: true,
+                why: String::new(),
             },
             Some(Box::new(|len| {
                 PretendedMemory::new(len)

@@ -3,7 +3,7 @@
 use plugin_api::{Datatype, Status};
 
 use super::level::Level;
-use super::location::{HOST, decode_location};
+use super::location::HOST;
 use super::registry::Devices;
 use super::ring::{Command, CommandKind, Completion, Ring};
 use crate::win::{Layout, Op, Target, WinError, WinResult, Window};
@@ -85,6 +85,13 @@ impl<'a> Proxy<'a> {
             window.flush(rank)?;
             return Ok(0);
         }
+        if self.level < Level::DeviceOnBoth && !window.is_on_device(rank) {
+            return Err(bad(format!(
+                "rank {rank} of window {} is not known to be of a device; devices may use host memory \
+                 from level 4 on",
+                command.window
+            )));
+        }
         let datatype = Datatype::try_from(command.datatype).map_err(|e| bad(e.to_string()))?;
         let op = || {
             let op = Op::ALL.get(command.op as usize).copied();
@@ -141,13 +148,8 @@ impl<'a> Proxy<'a> {
             call: "a device's command",
             reason,
         };
-        let location = match decode_location(value) {
-            Some(location) => location,
-            None => self
-                .devices
-                .locate(value, len)
-                .map_err(|e| bad(e.to_string()))?,
-        };
+        let located = self.devices.locate(value, len);
+        let location = located.map_err(|e| bad(e.to_string()))?;
         if location.device == HOST && self.level < Level::DeviceOnBoth {
             return Err(bad(String::from(
                 "its buffer is host memory, which devices may use from level 4 on",

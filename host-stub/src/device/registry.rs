@@ -21,8 +21,10 @@ pub struct Device {
     pub iface: u32,
     /// Its number among those of its kind.
     pub number: u64,
-    /// Whether it can write commands into host memory, and so start operations itself.
+    /// Whether it can write commands into host memory, and so start operations itself ...
     pub starts: bool,
+    /// ... and if not, why.
+    pub why: String,
 }
 
 /// Finds out about pointers that the host was not told of.

@@ -300,6 +300,7 @@ mod tests {
                     iface: 1,
                     number,
                     starts: false,
+                    why: String::new(),
                 },
                 allocate: None,
             });

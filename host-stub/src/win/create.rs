@@ -238,6 +238,7 @@ fn whole(
             control,
             shared: Some(shared),
             peers,
+            devices: devices(intents),
         },
     ))
 }
@@ -330,6 +331,7 @@ fn partly(
             control,
             shared: None,
             peers,
+            devices: devices(intents),
         },
     ))
 }
@@ -372,6 +374,12 @@ struct Pieces {
     control: Control,
     shared: Option<Shared>,
     peers: Vec<Peer>,
+    devices: Box<[i32]>,
+}
+
+/// The device of each rank's memory.
+fn devices(intents: &[Intent]) -> Box<[i32]> {
+    intents.iter().map(|intent| intent.device).collect()
 }
 
 fn assemble(
@@ -385,6 +393,7 @@ fn assemble(
         control,
         shared,
         peers,
+        devices,
     } = pieces;
     Window {
         kind,
@@ -399,6 +408,7 @@ fn assemble(
             shared,
             attached: Attached::default(),
             peers: peers.into(),
+            devices,
             slots: Slots::new(),
             requests: RequestPool::new(link.engine()),
             sync: SyncState::default(),

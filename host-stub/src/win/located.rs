@@ -12,11 +12,11 @@ use super::checked::Target;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::ops::Op;
-use super::peer::Reach;
+use super::peer::{Reach, WindowKind};
 use super::pieces::Cursor;
 use super::request::Request;
 use super::window::Window;
-use crate::device::Found;
+use crate::device::{Found, HOST};
 
 /// Runs handed to a copy function at once.
 const RUNS: usize = 256;
@@ -48,6 +48,13 @@ pub(super) enum Way<'a> {
 }
 
 impl Window {
+    /// Whether a rank's memory is known to be of a device; what a rank attached to a dynamic window is
+    /// its own affair.
+    pub(crate) fn is_on_device(&self, rank: usize) -> bool {
+        let device = self.parts.devices.get(rank);
+        device.is_some_and(|device| *device != HOST) && self.kind() != WindowKind::Dynamic
+    }
+
     fn where_is(
         &self,
         call: &'static str,

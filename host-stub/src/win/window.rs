@@ -90,6 +90,8 @@ pub(super) struct Parts {
     pub(super) shared: Option<Shared>,
     pub(super) attached: Attached,
     pub(super) peers: Box<[Peer]>,
+    /// The device of each rank's memory, as its info says.
+    pub(super) devices: Box<[i32]>,
     pub(super) slots: Slots,
     pub(super) requests: RequestPool,
     pub(super) sync: SyncState,

@@ -30,11 +30,17 @@ pub(crate) struct CopyError {
     answer: isize,
 }
 
+/// The error that an answer is, if it is one: any number may come from a user's function.
+fn errno(answer: isize) -> Option<i32> {
+    let code = i32::try_from(answer.checked_neg()?).ok()?;
+    (code > 0).then_some(code)
+}
+
 impl CopyError {
     /// What the operation that needed the copy gets.
     pub(crate) fn status(&self) -> Status {
-        match i32::try_from(-self.answer).map(status_of) {
-            Ok(status) if self.answer < 0 && !status.is_ok() && !status.is_again() => status,
+        match errno(self.answer).map(status_of) {
+            Some(status) if !status.is_ok() && !status.is_again() => status,
             _ => Status::ERROR,
         }
     }
@@ -53,9 +59,9 @@ impl fmt::Display for CopyError {
             f,
             "{function} of {size} bytes at {address:#x}, interface {iface}, returned {answer}"
         )?;
-        match i32::try_from(-answer) {
-            Ok(code) if code > 0 => write!(f, " ({})", describe(code)),
-            _ => write!(f, " bytes"),
+        match errno(answer) {
+            Some(code) => write!(f, " ({})", describe(code)),
+            None => write!(f, " bytes"),
         }
     }
 }
@@ -72,6 +78,11 @@ impl Copier {
     /// Whether the user gave any function.
     pub(crate) fn is_overridden(&self) -> bool {
         self.from.is_some() || self.to.is_some()
+    }
+
+    /// Whether the user gave both.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.from.is_some() && self.to.is_some()
     }
 
     /// Whether memory of a kind can be reached at all, as far as can be known before trying.
@@ -345,9 +356,10 @@ mod tests {
 
     #[test]
     fn fewer_and_more_bytes_are_errors() {
-        for answer in [3, 5, 0] {
+        for answer in [3, 5, 0, isize::MIN, isize::MAX] {
             let error = judge("copy_to_hmem_iov", 1, 0, 4, answer).unwrap_err();
             assert_eq!(error.status(), Status::ERROR);
+            assert!(error.to_string().contains(&answer.to_string()));
         }
         assert!(judge("copy_to_hmem_iov", 1, 0, 4, 4).is_ok());
         // What would read as back-pressure must not be tried again for ever.

@@ -9,6 +9,7 @@
 #[cfg(feature = "cuda")]
 mod driver {
     use std::ffi::c_void;
+    use std::marker::PhantomData;
     use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
     use cudarc::driver::sys::{self, CUcontext, CUpointer_attribute, CUresult, CUstream};
@@ -180,14 +181,15 @@ mod driver {
     }
 
     /// A context that is current on this thread as long as this lives.
-    struct Current;
+    /// Belongs to its thread, as contexts are current on threads.
+    struct Current(PhantomData<*const ()>);
 
     impl Current {
         fn make(context: CUcontext) -> Option<Current> {
             // SAFETY: a context of the driver's.
             let result = unsafe { sys::cuCtxPushCurrent_v2(context) };
             // Not `then_some`: one that was never put on must not be taken off.
-            done("cuCtxPushCurrent", result).then(|| Current)
+            done("cuCtxPushCurrent", result).then(|| Current(PhantomData))
         }
     }
 

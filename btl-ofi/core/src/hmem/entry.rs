@@ -18,8 +18,8 @@ use crate::transport::Transport;
 
 impl Transport {
     /// Sets how device memory is reached by everything registered from now on; `None` goes back to
-    /// our own functions. The provider is offered them first; where it does not take them, they are
-    /// used here all the same, and by it not at all.
+    /// our own functions. The provider is offered them first, if both are there; where it does not take
+    /// them, they are used here all the same, and by it not at all.
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);
         *self
@@ -28,11 +28,13 @@ impl Transport {
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = copier;
         let mut offer = self
-            .hmem
+            .device
             .offer
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if ops.is_none() && !offer.is_taken() {
+        // The provider wants both functions (man fi_domain). With one of them ours would take the place
+        // of its own, which knows its devices better; once it has the pair, there is no way back.
+        if !copier.is_complete() && !offer.is_taken() {
             return;
         }
         // SAFETY: the device, and so its domain, lives as long as the transport.
@@ -146,11 +148,17 @@ impl Transport {
         );
     }
 
+    /// Whether the provider has taken the user's functions.
+    fn is_offered(&self) -> bool {
+        let offer = self.device.offer.lock();
+        offer.unwrap_or_else(PoisonError::into_inner).is_taken()
+    }
+
     /// What is made of a kind of memory.
     pub fn hmem_info(&self, iface: u32) -> HmemInfo {
         let mut info = HmemInfo::new();
         info.provider = u32::from(self.hmem_provider);
-        info.overrides = match (self.hmem.copier().is_overridden(), self.hmem.is_offered()) {
+        info.overrides = match (self.hmem.copier().is_overridden(), self.is_offered()) {
             (false, _) => HmemInfo::NONE,
             (true, false) => HmemInfo::TRANSPORT,
             (true, true) => HmemInfo::PROVIDER,

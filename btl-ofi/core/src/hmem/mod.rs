@@ -28,6 +28,7 @@ mod wire;
 
 pub(crate) use copy::Copier;
 pub(crate) use cuda::devices as cuda_devices;
+pub(crate) use offer::Offer;
 pub(crate) use region::{Descriptor, DeviceRegion, DeviceRegions};
 pub(crate) use staged::{Action, Ask, NOWHERE};
 pub(crate) use state::Hmem;

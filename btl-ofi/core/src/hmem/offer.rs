@@ -5,7 +5,7 @@
 //! overrides.
 
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys as ffi;
 use plugin_api::IoVec;
@@ -19,9 +19,24 @@ const PAIRS: usize = 4;
 
 static TAKEN: [Mutex<Option<Copier>>; PAIRS] = [const { Mutex::new(None) }; PAIRS];
 
+fn lock(pair: usize) -> MutexGuard<'static, Option<Copier>> {
+    TAKEN[pair].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn copier(pair: usize) -> Copier {
-    let copier = TAKEN[pair].lock().unwrap_or_else(PoisonError::into_inner);
-    copier.unwrap_or_default()
+    lock(pair).unwrap_or_default()
+}
+
+/// Takes a free pair: found and taken under one lock, so that two domains never have the same.
+fn take(copier: Copier) -> Option<usize> {
+    (0..PAIRS).find(|pair| {
+        let mut slot = lock(*pair);
+        let free = slot.is_none();
+        if free {
+            *slot = Some(copier);
+        }
+        free
+    })
 }
 
 /// `struct fi_hmem_override_ops`, as every release that has it has it.
@@ -84,9 +99,9 @@ const fn ops<const PAIR: usize>() -> ProviderOps {
 
 static OPS: [ProviderOps; PAIRS] = [ops::<0>(), ops::<1>(), ops::<2>(), ops::<3>()];
 
-/// A pair that a provider may have.
+/// A pair that a provider may have, until its domain is closed.
 #[derive(Default)]
-pub(super) struct Offer {
+pub(crate) struct Offer {
     pair: Option<usize>,
     taken: bool,
 }
@@ -101,20 +116,11 @@ impl Offer {
     /// # Safety
     /// `domain` is live.
     pub(super) unsafe fn make(&mut self, domain: *mut ffi::fid_domain, copier: Copier) -> c_int {
-        let pair = match self.pair {
-            Some(pair) => pair,
-            None => {
-                let free = TAKEN
-                    .iter()
-                    .position(|t| t.lock().unwrap_or_else(PoisonError::into_inner).is_none());
-                let Some(pair) = free else {
-                    return -(ffi::FI_ENOSYS as c_int);
-                };
-                self.pair = Some(pair);
-                pair
-            }
+        let Some(pair) = self.pair.or_else(|| take(copier)) else {
+            return -(ffi::FI_ENOSYS as c_int);
         };
-        *TAKEN[pair].lock().unwrap_or_else(PoisonError::into_inner) = Some(copier);
+        self.pair = Some(pair);
+        *lock(pair) = Some(copier);
         if self.taken {
             // The provider has the pair already, which now means the new functions.
             return 0;
@@ -131,14 +137,50 @@ impl Offer {
             )
         };
         self.taken = rc == 0;
+        if !self.taken {
+            self.release();
+        }
         rc
+    }
+}
+
+impl Offer {
+    fn release(&mut self) {
+        if let Some(pair) = self.pair.take() {
+            *lock(pair) = None;
+        }
     }
 }
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        if let Some(pair) = self.pair {
-            *TAKEN[pair].lock().unwrap_or_else(PoisonError::into_inner) = None;
-        }
+        self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_taken_once_and_come_back() {
+        let taken: Vec<Offer> = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..PAIRS)
+                .map(|_| scope.spawn(|| take(Copier::default())))
+                .collect();
+            let pairs = all.into_iter().map(|thread| thread.join().unwrap());
+            pairs.map(|pair| Offer { pair, taken: false }).collect()
+        });
+        let mut pairs: Vec<usize> = taken.iter().map(|offer| offer.pair.unwrap()).collect();
+        pairs.sort_unstable();
+        assert_eq!(pairs, [0, 1, 2, 3]);
+        assert_eq!(take(Copier::default()), None);
+        drop(taken);
+        let again = take(Copier::default());
+        assert!(again.is_some());
+        drop(Offer {
+            pair: again,
+            taken: false,
+        });
     }
 }

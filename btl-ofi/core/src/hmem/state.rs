@@ -15,7 +15,6 @@ use super::channel::Channel;
 use super::copy::Copier;
 use super::local::Local;
 use super::mailbox::Holder;
-use super::offer::Offer;
 use super::staged::{Op, Ops};
 use crate::address::Handle;
 use crate::endpoint::Endpoint;
@@ -35,8 +34,6 @@ pub(crate) struct Hmem {
     incoming: Mutex<VecDeque<Box<Op>>>,
     driver: Mutex<Driver>,
     pub(super) copier: Mutex<Copier>,
-    /// The user's functions as the provider has them.
-    pub(super) offer: Mutex<Offer>,
     serving: Mutex<Option<Serving>>,
     /// Times that the agent had nothing to do.
     idle: AtomicU32,
@@ -87,11 +84,6 @@ impl Hmem {
 
     pub(super) fn copier(&self) -> Copier {
         *lock(&self.copier)
-    }
-
-    /// Whether the provider has taken the user's functions.
-    pub(super) fn is_offered(&self) -> bool {
-        lock(&self.offer).is_taken()
     }
 
     /// The mailbox in which peers ask for work on staged regions; made when first wanted.

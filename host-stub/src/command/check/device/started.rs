@@ -7,7 +7,7 @@ use plugin_api::Datatype;
 use super::DeviceBuffer;
 use crate::command::check::case::{Context, Outcome, ensure, same};
 use crate::device::{Command, CommandKind, Level, Proxy, Ring};
-use crate::win::Assertion;
+use crate::win::{Assertion, Window};
 
 /// A thread in the place of a device writes commands, which the host does.
 pub(super) fn started(context: &Context<'_>) -> Outcome {
@@ -122,6 +122,34 @@ pub(super) fn started(context: &Context<'_>) -> Outcome {
     ensure(ring.wait(ticket).status < 0, || {
         String::from("host memory was used at level 3")
     })?;
+    // The targets too: this window is on the device, another on the host.
+    let host = Window::allocate(context.job, 256, 8)?;
+    host.lock_all(Assertion::empty())?;
+    let both = [&window, &host];
+    window.lock_all(Assertion::empty())?;
+    let mut proxy = Proxy::new(&ring, devices, &both, Level::DeviceOnDevice)?;
+    proxy.skip(10);
+    for kind in [
+        CommandKind::Put,
+        CommandKind::FetchOp,
+        CommandKind::CompareSwap,
+    ] {
+        for (index, taken) in [(0, true), (1, false)] {
+            let ticket = ring.submit(&Command {
+                window: index,
+                ..command(kind, 4, device_words, 1)
+            });
+            proxy.serve();
+            let status = ring.wait(ticket).status;
+            ensure((status == 0) == taken, || {
+                format!("{kind:?} on window {index} answered {status} at level 3")
+            })?;
+        }
+    }
+    window.unlock_all()?;
+    host.unlock_all()?;
+    context.meet()?;
+    host.free()?;
     let low = Proxy::new(&ring, devices, &windows, Level::HostOnBoth);
     ensure(low.is_err(), || String::from("a device started at level 2"))?;
     context.meet()?;

@@ -3,7 +3,7 @@
 
 soak_usage() {
     cat <<'TEXT'
-usage: ./dev soak [--minutes N] [--seed S] [--one core|check|failure]
+usage: ./dev soak [--minutes N] [--seed S] [--one core|check|short|failure]
 
 Runs thousands of random shapes and faults of the lab provider (tests/lab-provider) against their models, and
 ranks that are killed or stopped, for N minutes [default: 10]. The first seed is S [default: from the clock];
@@ -11,6 +11,7 @@ the same seed makes the same faults. Ends with 1 at the first seed that fails, a
 
   --one core      one seed through the transport alone
   --one check     one seed through `host-stub check`
+  --one short     one seed through a few tests of it
   --one failure   one seed of ranks killed and stopped
 TEXT
 }
@@ -42,6 +43,7 @@ soak_run() {
     case $1 in
     core) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_faults hundreds_of_seeds ;;
     check) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported ;;
+    short) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported_in_short_runs ;;
     failure)
         CHAOS_FIRST_SEED=$2 CHAOS_SEEDS=$3 soak_test process_failure killed_ranks &&
             CHAOS_FIRST_SEED=$2 CHAOS_SEEDS=$3 soak_test process_failure stopped_ranks
@@ -58,9 +60,11 @@ soak_total() {
             if ($i == "faults" && $(i + 1) == "injected,") faults += $(i - 1)
             if ($i == "operations" && $(i + 1) == "checked") operations += $(i - 1)
             if ($i == "lost:") lost += $(i + 1)
+            if ($i == "signals,") signals += $(i - 1)
         }
     } END {
-        printf "%d combinations run, %d faults injected, %d operations checked, lost: %d\n", runs, faults, operations, lost
+        printf "%d combinations run, %d faults injected, %d operations checked, %d ranks struck, lost: %d\n", runs, faults,
+            operations, signals, lost
     }' "$LAB_SUMMARY"
 }
 
@@ -81,7 +85,7 @@ soak_command() {
         *) soak_usage >&2; exit 2 ;;
         esac
     done
-    if [[ ! $minutes =~ ^[0-9]+$ || ! ${seed:-1} =~ ^[0-9]+$ || ! ${one:-core} =~ ^(core|check|failure)$ ]]; then
+    if [[ ! $minutes =~ ^[0-9]+$ || ! ${seed:-1} =~ ^[0-9]+$ || ! ${one:-core} =~ ^(core|check|short|failure)$ ]]; then
         soak_usage >&2
         exit 2
     fi
@@ -102,11 +106,12 @@ soak_command() {
     printf 'soak: %s minutes from seed %s\n' "$minutes" "$seed"
     end=$((SECONDS + minutes * 60)) next=$seed
     while [[ $SECONDS -lt $end ]]; do
-        for kind in core check failure; do
+        for kind in core check short failure; do
             # What one kind takes a round: some ten seconds each on two processors.
             case $kind in
             core) count=300 ;;
-            check) count=16 ;;
+            check) count=12 ;;
+            short) count=40 ;;
             failure) count=1 ;;
             esac
             # Ranks killed and stopped take longest, and are not this provider's.

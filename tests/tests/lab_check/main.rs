@@ -24,8 +24,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use run::{Seen, run};
 use script::{Script, modes};
 
-/// Seeds of an ordinary run.
+/// Seeds of an ordinary run: over the whole check, and over a few tests of it each.
 const SEEDS: u64 = 10;
+const SHORT_SEEDS: u64 = 60;
 /// Runs at a time: each has several processes.
 const AT_A_TIME: usize = 2;
 
@@ -79,6 +80,15 @@ fn every_fault_is_reported() {
     let seeds = number("LAB_SEEDS").unwrap_or(SEEDS);
     let scripts: Vec<_> = (first..first + seeds).map(Script::of).collect();
     let name = format!("check with faults, {seeds} seeds from {first}");
+    assert_eq!(all(&scripts, &name).runs, seeds);
+}
+
+#[test]
+fn every_fault_is_reported_in_short_runs() {
+    let first = number("LAB_SEED").unwrap_or(1);
+    let seeds = number("LAB_SEEDS").unwrap_or(SHORT_SEEDS);
+    let scripts: Vec<_> = (first..first + seeds).map(Script::short).collect();
+    let name = format!("short checks with faults, {seeds} seeds from {first}");
     assert_eq!(all(&scripts, &name).runs, seeds);
 }
 

@@ -20,6 +20,27 @@ const PEER_TIMEOUT: u64 = 2000;
 /// For a run.
 const LIMIT: Duration = Duration::from_secs(150);
 
+/// How a rank says that a call reported a failure: a test of the check that one ended, a window that was
+/// not made, a wait out of band that a failure ended, a job that was not left in order.
+const REPORTS: [&str; 7] = [
+    "ended with a failure that was reported",
+    "window creation failed on rank",
+    "transport: ",
+    "a notification to another rank was lost",
+    "is gone:",
+    "the module can no longer be used",
+    "flush before leaving the job returned",
+];
+/// What a rank leaves that did not end by a report.
+const CRASHES: [&str; 6] = [
+    "SIGSEGV",
+    "SIGABRT",
+    "SIGBUS",
+    "SIGILL",
+    "SIGFPE",
+    "panicked at",
+];
+
 /// What runs came to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -65,7 +86,7 @@ impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} combinations run, 0 refused, {} faults injected, {} operations checked ({} done, {} failed, {} \
+            "{} combinations run, {} faults injected, {} operations checked ({} done, {} failed, {} \
              outstanding when a reported failure ended their run; {} tests passed, {} runs ended by a reported \
              failure, {} runs wrong), lost: {}",
             self.runs,
@@ -158,7 +179,12 @@ pub(crate) fn run(script: &Script) -> Seen {
         Err(why) => {
             seen.lost = outstanding;
             seen.wrong.push(format!(
-                "{why}\nagain with: ./dev soak --one check --seed {}\n{script:?}\n{}",
+                "{why}\nagain with: ./dev soak --one {} --seed {}\n{script:?}\n{}",
+                if script.only.is_empty() {
+                    "check"
+                } else {
+                    "short"
+                },
                 script.seed,
                 outcome.transcript()
             ));
@@ -204,11 +230,18 @@ fn judge(
         }
         // 5: the failure was met while the other ranks were waited for out of band.
         Some(5 | 6) if script.fails => {
-            if !outcome.stderr.contains("transport") {
+            let text = &outcome.stderr;
+            if !REPORTS.iter().any(|report| text.contains(report)) {
                 return Err("it ended without naming a failure".to_owned());
             }
-            // A process that leaves at once leaves its objects.
-            match report.iter().find(|line| !line.contains("never closed")) {
+            // Whatever else was reported, no rank may fall over by itself.
+            if let Some(crash) = CRASHES.iter().find(|crash| text.contains(*crash)) {
+                return Err(format!("a rank ended by itself: {crash}"));
+            }
+            // A process that leaves at once leaves its objects, and its regions end before others know.
+            let follows =
+                |line: &String| line.contains("never closed") || line.contains("names no region");
+            match report.iter().find(|line| !follows(line)) {
                 Some(line) => broken(line),
                 None => Ok(End::Reported),
             }

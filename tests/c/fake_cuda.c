@@ -82,6 +82,7 @@ static struct CUctx_st contexts[DEVICES_MOST];
 static struct allocation *allocations;
 static struct pinned *pins;
 static unsigned long long ids;
+static size_t largest; /* bytes of a pinned range */
 static unsigned long long counts[3]; /* allocations, copies, pinned ranges */
 static __thread struct CUctx_st *stack[STACK_MOST];
 static __thread int depth;
@@ -113,8 +114,9 @@ __attribute__((destructor)) static void look(void)
         : pins ? "host memory is still pinned"
         : allocations ? "memory of a device was not freed" : NULL;
     if (initialised && getenv("FAKE_CUDA_SAY"))
-        fprintf(stderr, "fake CUDA: %llu allocations, %llu copies, %llu pinned ranges, %d streams\n",
-                counts[0], counts[1], counts[2], streams);
+        fprintf(stderr, "fake CUDA: %llu allocations, %llu copies, %llu pinned ranges, "
+                        "the largest of %zu KiB, %d streams\n",
+                counts[0], counts[1], counts[2], largest >> 10, streams);
     if (wrong) {
         fprintf(stderr, "fake CUDA: at the end %s\n", wrong);
         _exit(90);

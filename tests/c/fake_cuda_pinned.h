@@ -19,6 +19,8 @@ CUresult cuMemHostRegister_v2(void *base, size_t size, unsigned flags)
         pins = pin;
         pin = NULL;
         counts[2]++;
+        if (size > largest)
+            largest = size;
     }
     pthread_mutex_unlock(&lock);
     free(pin);

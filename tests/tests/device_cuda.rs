@@ -71,7 +71,15 @@ fn was_used(stderr: &str, pinned: bool) {
 #[test]
 fn device_tests_over_each_provider() {
     for provider in ["shm", "tcp;ofi_rxm", "sockets"] {
-        was_used(&suite(provider, "2", &["--only", "device/"]), true);
+        let said = suite(provider, "2", &["--only", "device/"]);
+        was_used(&said, true);
+        // A mailbox, eight lanes of two megabytes: what peers put is copied from there.
+        let pinned = said.lines().filter_map(|line| {
+            let (_, rest) = line.split_once("the largest of ")?;
+            rest.split_once(" KiB")?.0.parse::<usize>().ok()
+        });
+        let mailboxes = pinned.filter(|kib| *kib >= 16 << 10).count();
+        assert_eq!(mailboxes, 2, "{said}");
     }
 }
 

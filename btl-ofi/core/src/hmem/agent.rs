@@ -12,6 +12,7 @@ use plugin_api::{Access, AtomicOp, Datatype, Status};
 
 use super::arithmetic::combine;
 use super::copy::CopyError;
+use super::cuda;
 use super::mailbox::{
     HEAD, Holder, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Task, after, seal_reply,
 };
@@ -26,6 +27,8 @@ const NAP: Duration = Duration::from_micros(50);
 struct Pages {
     base: NonNull<u8>,
     layout: Layout,
+    /// For the copies of a CUDA device, which then run at the bus's speed.
+    pinned: bool,
 }
 
 // SAFETY: reached through raw pointers and atomics only.
@@ -35,6 +38,9 @@ unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
     fn drop(&mut self) {
+        if self.pinned && !cuda::unpin(self.base.as_ptr()) {
+            return;
+        }
         // SAFETY: allocated with this layout, and freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
@@ -79,7 +85,11 @@ impl Agent {
         // SAFETY: the layout has at least the header's bytes.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let agent = Agent {
-            pages: Pages { base, layout },
+            pages: Pages {
+                base,
+                layout,
+                pinned: cuda::pin(base.as_ptr(), layout.size()),
+            },
             plan,
             regions,
             serving: Mutex::new(Serving {

@@ -15,7 +15,8 @@ use std::time::Duration;
 use integration_tests::fixtures::{c_plugin, host_library, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 
-const LIMIT: Duration = Duration::from_secs(60);
+/// Four ranks of three threads each take seconds, and many of them where others want the processors too.
+const LIMIT: Duration = Duration::from_secs(180);
 const MODES: [&str; 3] = ["master", "thread", "task"];
 
 #[derive(Clone, Copy)]

@@ -279,6 +279,9 @@ impl Channel {
             // Another initiator has it; the next lane may be free.
             self.lane = (self.lane + 1) % self.plan.lanes;
             self.number = 0;
+            // Numbers are a lane's own: the replies of this one would answer requests in the next.
+            // SAFETY: no lane is taken, so no get of the replies is under way.
+            unsafe { (*self.buffers.as_ptr()).replies = [0; SLOTS * REPLY] };
             self.state = State::Free;
             // Not at once: its owner may need this processor.
             return 0;

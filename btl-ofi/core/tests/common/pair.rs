@@ -143,6 +143,8 @@ pub(crate) struct Target<'a> {
     to: Option<ChildStdin>,
     hear: mpsc::Receiver<String>,
     pub(crate) peer: NonNull<Endpoint>,
+    /// What it published, for other transports to connect to.
+    pub(crate) address: Vec<u8>,
     pub(crate) handle: Handle,
     /// Where its window begins: on a device, what the handle holds is not that.
     pub(crate) window: u64,
@@ -214,6 +216,7 @@ impl<'a> Target<'a> {
             to,
             hear,
             peer: NonNull::dangling(),
+            address: Vec::new(),
             handle: Handle::vacant(),
             window: 0,
         };
@@ -222,7 +225,8 @@ impl<'a> Target<'a> {
         let (address, rest) = hello.split_once(' ').unwrap();
         let (handle, window) = rest.split_once(' ').unwrap();
         target.window = window.parse().unwrap();
-        target.peer = t.connect(&unhex(address), proc).unwrap();
+        target.address = unhex(address);
+        target.peer = t.connect(&target.address, proc).unwrap();
         let bytes: [u8; 32] = unhex(handle).try_into().unwrap();
         // SAFETY: a handle is 32 plain bytes.
         target.handle = unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) };

@@ -104,19 +104,22 @@ impl Channel {
         over: &mut Vec<usize>,
     ) -> usize {
         let mut steps = 0;
-        while self.turn > 0
-            && let Some(&index) = self.waiting.front()
-        {
+        while let Some(&index) = self.waiting.front() {
             let Some(op) = ops.at(index) else {
                 self.waiting.pop_front();
                 continue;
             };
+            // Whatever the turn: once it is over, its number may be another operation's, which would
+            // begin here, before those that were asked for earlier.
             if op.next >= op.size {
                 self.waiting.pop_front();
                 if op.is_over() {
                     over.push(index);
                 }
                 continue;
+            }
+            if self.turn == 0 {
+                break;
             }
             let slot = self.next_slot();
             if self.jobs[slot].is_some() || self.is_full(op) {

@@ -1,0 +1,250 @@
+//! Several initiators at a target's mailbox for device memory, and an initiator that gives its lane back
+//! in the midst of its work: each sees its operations in their order, and gets its turn.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use plugin_api::{BtlAtomicOp, Module, OpFlags, ThreadLevel};
+
+use common::pair::{DeviceWay, Target, serve_if_target};
+use common::{PATIENCE, insist, open};
+
+/// Requests after which the transport gives a lane back though it has more to ask.
+const TURN: u32 = 64;
+/// Lanes of a mailbox.
+const LANES: usize = 8;
+/// Operations that a busy initiator has under way.
+const UNDER_WAY: u32 = 32;
+/// A word of the window that tells of the order, and one to keep lanes busy with.
+const ORDERED: u64 = 0;
+const BUSY: u64 = 8;
+
+#[test]
+fn target_process() {
+    serve_if_target();
+}
+
+unsafe extern "C" fn completed(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    count: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    assert_eq!(status, 0);
+    // SAFETY: the counter outlives the operations that name it.
+    unsafe { &*count.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+}
+
+/// One initiator. Those of a process begin their search for a lane at the same one.
+struct Initiator<'a> {
+    t: &'a Transport,
+    peer: NonNull<Endpoint>,
+    handle: Handle,
+    window: u64,
+    posted: u32,
+    over: Box<AtomicU32>,
+    /// Where values go that nobody asks for.
+    any: Box<u64>,
+}
+
+impl<'a> Initiator<'a> {
+    fn new(t: &'a Transport, peer: NonNull<Endpoint>, target: &Target<'_>) -> Initiator<'a> {
+        Initiator {
+            t,
+            peer,
+            handle: target.handle,
+            window: target.window,
+            posted: 0,
+            over: Box::default(),
+            any: Box::default(),
+        }
+    }
+
+    /// Adds one to a word; what was there goes to `old`, or nowhere.
+    fn add(&mut self, word: u64, old: Option<&mut u64>) {
+        let none = ptr::null_mut();
+        let with = Some(Completion {
+            function: completed,
+            context: ptr::from_ref(&*self.over).cast_mut().cast(),
+            data: ptr::null_mut(),
+        });
+        let old = ptr::from_mut(old.unwrap_or(&mut self.any)).cast::<c_void>();
+        let (at, add, flags) = (self.window + word, BtlAtomicOp::Add, OpFlags::empty());
+        let (t, peer, h) = (self.t, self.peer, &self.handle);
+        // SAFETY: the result's place lives until the operation is over.
+        insist(t, || unsafe {
+            t.atomic_fop(peer, old, at, none, h, add, 1, flags, with)
+        });
+        self.posted += 1;
+    }
+
+    fn over(&self) -> u32 {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Makes progress until so many operations are over.
+    fn reach(&self, over: u32) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.over() < over {
+            self.t.progress();
+            assert!(
+                Instant::now() < deadline,
+                "{} of {over} operations",
+                self.over()
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    fn finish(&self) {
+        self.reach(self.posted);
+        // The lane goes back after its last operation, and nothing says when.
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {
+            self.t.progress();
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Operations that come when a turn is used up do not pass `waiting` earlier ones, nor each other.
+fn turns(provider: &str, waiting: u32) {
+    let t = open(
+        provider,
+        ThreadLevel::Single,
+        &DeviceWay::Progress.parameters(),
+    );
+    let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
+    let mut initiator = Initiator::new(&t, target.peer, &target);
+    let mut seen = vec![u64::MAX; 4 * TURN as usize];
+    let (first, later) = seen.split_at_mut((TURN + waiting) as usize);
+    for old in first {
+        initiator.add(ORDERED, Some(old));
+    }
+    // The lane is given back here, and the others wait until it is taken again.
+    initiator.reach(TURN);
+    for old in later {
+        initiator.add(ORDERED, Some(old));
+    }
+    initiator.finish();
+    let order: Vec<u64> = (0..seen.len() as u64).collect();
+    assert_eq!(seen, order, "{provider}");
+    end(&t, target);
+}
+
+/// Opens another transport to the same target.
+fn another<'a>(t: &'a Transport, target: &Target<'_>) -> Initiator<'a> {
+    let peer = t.connect(&target.address, 0).unwrap();
+    Initiator::new(t, peer, target)
+}
+
+fn end(t: &Transport, target: Target<'_>) {
+    let peer = target.peer;
+    target.end();
+    // SAFETY: connected once.
+    unsafe { t.disconnect(peer) };
+}
+
+/// An initiator that finds its lane taken goes to the next one, of which the requests have the numbers
+/// that were answered in the first one.
+fn moves(provider: &str) {
+    let wanted = DeviceWay::Progress.parameters();
+    let t = open(provider, ThreadLevel::Single, &wanted);
+    let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
+    let mut first = Initiator::new(&t, target.peer, &target);
+    let other = open(provider, ThreadLevel::Single, &wanted);
+    let mut holder = another(&other, &target);
+    let mut seen = [u64::MAX; 12];
+    let (before, after) = seen.split_at_mut(4);
+    for old in before {
+        first.add(ORDERED, Some(old));
+    }
+    first.finish();
+    // Has the lane, and keeps it as long as it makes no progress.
+    for _ in 0..4 * TURN {
+        holder.add(BUSY, None);
+    }
+    holder.reach(1);
+    assert!(holder.over() < TURN, "{provider}");
+    for old in after {
+        first.add(ORDERED, Some(old));
+    }
+    first.finish();
+    holder.finish();
+    assert_eq!(seen, std::array::from_fn(|i| i as u64), "{provider}");
+    drop(holder);
+    end(&t, target);
+}
+
+/// With every lane taken by an initiator that always has more to ask, another still gets its turn.
+fn shares(provider: &str) {
+    let wanted = DeviceWay::Progress.parameters();
+    let t = open(provider, ThreadLevel::Single, &wanted);
+    let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
+    let others: Vec<Transport> = (0..LANES)
+        .map(|_| open(provider, ThreadLevel::Single, &wanted))
+        .collect();
+    let mut busy: Vec<Initiator<'_>> = others.iter().map(|t| another(t, &target)).collect();
+    let work = |busy: &mut [Initiator<'_>]| {
+        for initiator in busy {
+            while initiator.posted - initiator.over() < UNDER_WAY {
+                initiator.add(BUSY, None);
+            }
+            initiator.t.progress();
+        }
+    };
+    let deadline = Instant::now() + 3 * PATIENCE;
+    while busy.iter().any(|initiator| initiator.over() == 0) {
+        work(&mut busy);
+        assert!(Instant::now() < deadline, "{provider}: no lane for each");
+    }
+    let mut late = Initiator::new(&t, target.peer, &target);
+    late.add(ORDERED, None);
+    while late.over() == 0 {
+        work(&mut busy);
+        t.progress();
+        assert!(Instant::now() < deadline, "{provider}: never its turn");
+    }
+    for initiator in &busy {
+        initiator.reach(initiator.posted);
+    }
+    drop(busy);
+    end(&t, target);
+}
+
+#[test]
+fn turns_keep_the_order() {
+    for provider in ["shm", "tcp;ofi_rxm", "sockets"] {
+        turns(provider, 8);
+        turns(provider, 0);
+    }
+}
+
+#[test]
+fn lanes_have_numbers_of_their_own() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        moves(provider);
+    }
+}
+
+#[test]
+fn more_initiators_than_lanes() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        shares(provider);
+    }
+}

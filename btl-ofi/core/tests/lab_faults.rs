@@ -22,7 +22,8 @@ use plugin_api::{Access, Module, Status, ThreadLevel};
 
 use common::open;
 use common::pair::{Target, serve_if_target};
-use lab::judge::{Dice, Judge, Losses, SLOT};
+use lab::judge::{Dice, Judge, SLOT};
+use lab::said::{Kept, Losses};
 use lab::{Tally, child, descriptors, role, shape, violations};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -148,6 +149,7 @@ fn run(script: &Script, seed: u64) -> Tally {
         run: 1,
         ..Tally::default()
     };
+    let mut kept = Vec::new();
     let share = SLOTS / script.threads;
     std::thread::scope(|s| {
         let (t, losses) = (&t, &losses);
@@ -168,6 +170,7 @@ fn run(script: &Script, seed: u64) -> Tally {
                     losses,
                     tally: Tally::default(),
                     model: HashMap::new(),
+                    kept: Kept::default(),
                 };
                 judge.epochs(4);
                 // Memory comes and goes meanwhile.
@@ -176,11 +179,13 @@ fn run(script: &Script, seed: u64) -> Tally {
                     drop(register(t, &mut memory));
                 }
                 judge.epochs(2);
-                judge.tally
+                (judge.tally, judge.kept)
             })
         });
         for worker in workers.collect::<Vec<_>>() {
-            tally += worker.join().unwrap();
+            let (told, outcomes) = worker.join().unwrap();
+            tally += told;
+            kept.push(outcomes);
         }
     });
     region.close().unwrap();
@@ -190,6 +195,9 @@ fn run(script: &Script, seed: u64) -> Tally {
     }
     assert_eq!((stats.registrations, stats.endpoints), (0, 3));
     t.close().unwrap();
+    for outcomes in kept {
+        outcomes.check(&mut tally);
+    }
     tally
 }
 

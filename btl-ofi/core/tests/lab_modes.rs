@@ -21,7 +21,8 @@ use plugin_api::{Access, BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel}
 
 use common::pair::{Target, serve_if_target};
 use common::{insist, open, options};
-use lab::judge::{Dice, Judge, Losses, SLOT};
+use lab::judge::{Dice, Judge, SLOT};
+use lab::said::{Kept, Losses};
 use lab::{Tally, child, role, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);
@@ -30,15 +31,21 @@ const ALL: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 
-/// Every supported combination: the two words of old, and all sums of today's four.
+/// Every supported combination: the two words of old, and all sums of today's four. What collective
+/// operations need asks nothing of a transport without them: it is there alone and beside all others.
 fn supported() -> Vec<String> {
     let bits = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
     let sums = (0..1 << bits.len()).map(|set: u32| {
         let chosen = bits.iter().enumerate().filter(|(i, _)| set & (1 << i) != 0);
         chosen.map(|(_, b)| *b).collect::<Vec<_>>().join(",")
     });
-    let old = ["BASIC", "SCALABLE"].map(String::from);
-    sums.chain(old).collect()
+    let collective = [
+        "COLLECTIVE",
+        "COLLECTIVE,VIRT_ADDR,ALLOCATED,PROV_KEY,ENDPOINT",
+    ];
+    let old = ["BASIC", "SCALABLE"];
+    let others = collective.into_iter().chain(old);
+    sums.chain(others.map(String::from)).collect()
 }
 
 #[test]
@@ -69,6 +76,7 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
         ..Tally::default()
     };
     let peers = peers.map(|p| p.as_ptr() as usize);
+    let mut kept = Vec::new();
     let share = SLOTS / threads;
     std::thread::scope(|s| {
         let (t, losses) = (&t, &losses);
@@ -88,13 +96,16 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
                     losses,
                     tally: Tally::default(),
                     model: HashMap::new(),
+                    kept: Kept::default(),
                 };
                 judge.epochs(4);
-                judge.tally
+                (judge.tally, judge.kept)
             })
         });
         for worker in workers.collect::<Vec<_>>() {
-            tally += worker.join().unwrap();
+            let (told, outcomes) = worker.join().unwrap();
+            tally += told;
+            kept.push(outcomes);
         }
     });
     region.close().unwrap();
@@ -106,6 +117,9 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
     let stats = t.stats();
     assert_eq!((stats.posted, stats.failed), (stats.completed, 0));
     t.close().unwrap();
+    for outcomes in kept {
+        outcomes.check(&mut tally);
+    }
     tally
 }
 
@@ -174,7 +188,7 @@ fn every_supported_mode() {
     total.summary("modes");
     // Contexts, context modes and threads, with four kinds of keys where the provider chooses them
     // and three where it does not.
-    assert_eq!(total.run, 3 * 4 * 2 * (9 * 4 + 9 * 3));
+    assert_eq!(total.run, 3 * 4 * 2 * (10 * 4 + 10 * 3));
 }
 
 /// The refusal of the present shape.
@@ -227,7 +241,7 @@ fn refused_shapes() {
 fn every_unsupported_mode() {
     let tally = child("refused_shapes", "refused", LIMIT);
     tally.summary("refusals");
-    assert_eq!(tally.refused, 5 * 16 + 3);
+    assert_eq!(tally.refused, 5 * 18 + 3);
 }
 
 /// Keys of one byte run out after 256, and one that is given back serves again.
@@ -337,7 +351,7 @@ fn two_processes_in_every_mode() {
         total += child("one_pair", &mode, LIMIT);
     }
     total.summary("modes between two processes");
-    assert_eq!(total.run, 36);
+    assert_eq!(total.run, 40);
 }
 
 /// Atomics from one origin take effect in the order of their posts where that was granted, though
@@ -390,5 +404,5 @@ fn one_order() {
 fn order_in_every_mode() {
     let tally = child("one_order", "order", LIMIT);
     tally.summary("order of atomics");
-    assert_eq!(tally.run, 36);
+    assert_eq!(tally.run, 40);
 }

@@ -6,15 +6,16 @@
 //! is not must have.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Transport};
-use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status};
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use super::Tally;
+use super::said::{Kept, Losses, Outcome, note};
 use crate::common::PATIENCE;
 
 /// Words of a slot.
@@ -44,71 +45,6 @@ impl Dice {
 
     fn words(&mut self) -> Words {
         std::array::from_fn(|_| self.next())
-    }
-}
-
-/// What a callback said.
-#[derive(Default)]
-struct Outcome {
-    calls: AtomicU32,
-    status: AtomicI32,
-}
-
-unsafe extern "C" fn note(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the judge passes an outcome that outlives the transport's use of it.
-    let outcome = unsafe { &*context.cast::<Outcome>() };
-    outcome.status.store(status, Ordering::Relaxed);
-    outcome.calls.fetch_add(1, Ordering::Relaxed);
-}
-
-/// What the error function reported.
-#[derive(Default)]
-pub(crate) struct Losses {
-    /// Operations without callback that failed.
-    bare: AtomicU64,
-    /// Whether the transport is cut off from the provider.
-    cut_off: AtomicBool,
-}
-
-impl Losses {
-    /// Whether the transport is cut off from the provider, and so of no use any more.
-    pub(crate) fn is_cut_off(&self) -> bool {
-        self.cut_off.load(Ordering::Relaxed)
-    }
-
-    /// The function to give to the transport.
-    pub(crate) fn report(&self) -> ErrorReport {
-        unsafe extern "C" fn hear(
-            _: *mut Module,
-            _: u32,
-            _: *mut plugin_api::Endpoint,
-            _: u64,
-            _: i32,
-            text: *const c_char,
-            context: *mut c_void,
-        ) {
-            // SAFETY: a string, and the counter that outlives the transport.
-            let (text, losses) = unsafe { (CStr::from_ptr(text), &*context.cast::<Losses>()) };
-            let text = text.to_string_lossy();
-            if let Some((n, _)) = text.split_once(" operation(s) to process") {
-                losses.bare.fetch_add(n.parse().unwrap(), Ordering::Relaxed);
-            }
-            if text.contains("the module can no longer be used") {
-                losses.cut_off.store(true, Ordering::Relaxed);
-            }
-        }
-        ErrorReport {
-            function: hear,
-            context: ptr::from_ref(self).cast_mut().cast(),
-        }
     }
 }
 
@@ -145,6 +81,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) losses: &'a Losses,
     pub(crate) tally: Tally,
     pub(crate) model: HashMap<usize, Words>,
+    /// What callbacks may still write to; to be checked once the transport is closed.
+    pub(crate) kept: Kept,
 }
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -231,6 +169,12 @@ impl Judge<'_> {
             let status = self.flush();
             let lost = self.tally.lost;
             self.judge(&issued, status, before);
+            for o in &mut issued {
+                if let Some(outcome) = o.outcome.take() {
+                    let taken = o.refused.is_none();
+                    self.kept.keep(&o.what, outcome, taken);
+                }
+            }
             if self.tally.lost > lost {
                 // One without a callback may still be under way, to these buffers.
                 std::mem::forget(issued);

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod judge;
+pub(crate) mod said;
 
 use std::collections::HashMap;
 use std::io::Read;

@@ -1,0 +1,113 @@
+//! What callbacks and the error function said of operations.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use btl_ofi::ErrorReport;
+use plugin_api::Module;
+
+use super::Tally;
+
+/// What a callback said.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) calls: AtomicU32,
+    pub(super) status: AtomicI32,
+}
+
+/// The callback of every operation that has one.
+pub(super) unsafe extern "C" fn note(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the judge passes an outcome that outlives the transport's use of it.
+    let outcome = unsafe { &*context.cast::<Outcome>() };
+    outcome.status.store(status, Ordering::Relaxed);
+    outcome.calls.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Outcomes of operations that were judged. They are kept until the transport is closed, since one that
+/// is called back twice may be so at any time before.
+#[derive(Default)]
+pub(crate) struct Kept(Vec<Judged>);
+
+struct Judged {
+    what: String,
+    outcome: Box<Outcome>,
+    /// Callbacks that were counted, for good or bad, when the operation was judged.
+    calls: u32,
+}
+
+impl Kept {
+    /// Keeps an outcome; `taken` is whether the post was.
+    pub(super) fn keep(&mut self, what: &str, outcome: Box<Outcome>, taken: bool) {
+        let calls = outcome.calls.load(Ordering::Relaxed);
+        self.0.push(Judged {
+            what: what.to_owned(),
+            outcome,
+            // Whoever refuses an operation calls nobody back; that is nowhere else looked at.
+            calls: if taken { calls } else { 0 },
+        });
+    }
+
+    /// With the transport closed: whoever was called back since its operation was judged is lost.
+    pub(crate) fn check(self, tally: &mut Tally) {
+        for o in self.0 {
+            let calls = o.outcome.calls.load(Ordering::Relaxed);
+            if calls != o.calls {
+                let (what, judged) = (o.what, o.calls);
+                println!("@lost 1: {what}: {calls} callbacks, {judged} when it was judged");
+                tally.lost += 1;
+            }
+        }
+    }
+}
+
+/// What the error function reported.
+#[derive(Default)]
+pub(crate) struct Losses {
+    /// Operations without callback that failed.
+    pub(super) bare: AtomicU64,
+    /// Whether the transport is cut off from the provider.
+    cut_off: AtomicBool,
+}
+
+impl Losses {
+    /// Whether the transport is cut off from the provider, and so of no use any more.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.cut_off.load(Ordering::Relaxed)
+    }
+
+    /// The function to give to the transport.
+    pub(crate) fn report(&self) -> ErrorReport {
+        unsafe extern "C" fn hear(
+            _: *mut Module,
+            _: u32,
+            _: *mut plugin_api::Endpoint,
+            _: u64,
+            _: i32,
+            text: *const c_char,
+            context: *mut c_void,
+        ) {
+            // SAFETY: a string, and the counter that outlives the transport.
+            let (text, losses) = unsafe { (CStr::from_ptr(text), &*context.cast::<Losses>()) };
+            let text = text.to_string_lossy();
+            if let Some((n, _)) = text.split_once(" operation(s) to process") {
+                losses.bare.fetch_add(n.parse().unwrap(), Ordering::Relaxed);
+            }
+            if text.contains("the module can no longer be used") {
+                losses.cut_off.store(true, Ordering::Relaxed);
+            }
+        }
+        ErrorReport {
+            function: hear,
+            context: ptr::from_ref(self).cast_mut().cast(),
+        }
+    }
+}

@@ -103,3 +103,25 @@ fn build() -> Vec<PathBuf> {
         .filter_map(|file| file.as_str().map(PathBuf::from))
         .collect()
 }
+
+/// What to put before a program so that valgrind fails it (99) for an invalid access or something lost:
+/// its name and arguments. None, and a line that says so, where valgrind is not installed.
+pub fn valgrind() -> Option<Vec<String>> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("skipped: valgrind is not installed");
+        return None;
+    }
+    let suppressions = concat!(env!("CARGO_MANIFEST_DIR"), "/valgrind.supp");
+    let fixed = [
+        "valgrind",
+        "--quiet",
+        "--keep-debuginfo=yes",
+        "--error-exitcode=99",
+        "--leak-check=full",
+        "--show-leak-kinds=definite",
+        "--errors-for-leak-kinds=definite",
+    ];
+    let mut words = fixed.map(String::from).to_vec();
+    words.push(format!("--suppressions={suppressions}"));
+    Some(words)
+}

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{PROVIDERS, c_plugin, host_library, host_stub, ofi_plugin};
+use integration_tests::fixtures::{
+    PROVIDERS, c_plugin, host_library, host_stub, ofi_plugin, valgrind,
+};
 use integration_tests::process::run;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -92,6 +94,29 @@ fn windows_of_two_tables_side_by_side_and_a_hook() {
 #[test]
 fn communicators_collectives_and_an_overriding_layer() {
     example("collectives", &[2, 4]);
+}
+
+/// The C face itself under valgrind, as both ranks of windows and of communicators: no invalid access,
+/// nothing lost. Our plugin lies below; the C plugin cannot (see `c_programs.rs`).
+#[test]
+fn examples_under_valgrind() {
+    let Some(valgrind) = valgrind() else { return };
+    for name in ["windows", "collectives"] {
+        let program = compile(name, "../host-stub/c/examples");
+        let outcome = run(
+            Command::new(host_stub())
+                .args(["launch", "-n", "2", "--provider", "shm", "--plugin"])
+                .arg(ofi_plugin())
+                .arg("--")
+                .args(&valgrind)
+                .arg(program),
+            LIMIT,
+        );
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{name}: {said}");
+        assert_eq!(outcome.stdout.matches("passed\n").count(), 2, "{said}");
+        assert!(!said.contains("definitely lost"), "{name}: {said}");
+    }
 }
 
 /// Each entry of a window's table, from the public call to the functions of two layers of C and on.

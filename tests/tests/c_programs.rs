@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{PROVIDERS, c_plugin, c_program, host_stub, ofi_plugin};
+use integration_tests::fixtures::{
+    PROVIDERS, c_plugin, c_program, host_stub, ofi_plugin, valgrind,
+};
 use integration_tests::process::{Outcome, run};
 
 /// Longer than the host's own limit, whose message is the better one.
@@ -109,16 +111,10 @@ fn newer_and_older_sides_work_together() {
 /// which valgrind 3.19 does not know.)
 #[test]
 fn c_host_under_valgrind() {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("skipped: valgrind is not installed");
-        return;
-    }
-    let suppressions = concat!(env!("CARGO_MANIFEST_DIR"), "/valgrind.supp");
+    let Some(valgrind) = valgrind() else { return };
     let outcome = run(
-        Command::new("valgrind")
-            .args(["--quiet", "--keep-debuginfo=yes", "--error-exitcode=99"])
-            .args(["--leak-check=full", "--errors-for-leak-kinds=definite"])
-            .arg(format!("--suppressions={suppressions}"))
+        Command::new(&valgrind[0])
+            .args(&valgrind[1..])
             .arg(c_program("host"))
             .arg(ofi_plugin())
             .arg("btl_ofi_provider_include=shm"),

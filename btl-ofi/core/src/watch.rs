@@ -32,8 +32,9 @@ struct Watched {
     backlog: Backlog,
     /// Milliseconds in which operations were outstanding and none completed.
     silent: u64,
-    /// Milliseconds in which its process was stopped or gone.
-    away: u64,
+    /// Milliseconds since a look first found its process stopped or gone; what passed between the look
+    /// before and that one may have been none of it.
+    away: Option<u64>,
 }
 
 /// What was seen at the last look.
@@ -121,7 +122,7 @@ impl Transport {
                         mark: peer.tally.mark(),
                         backlog: peer.tally.backlog(),
                         silent: 0,
-                        away: 0,
+                        away: is_away(state).then_some(0),
                     };
                     peers.watches.peers.insert(peer.proc, watched);
                     continue;
@@ -146,6 +147,10 @@ impl Transport {
     }
 }
 
+fn is_away(state: Option<State>) -> bool {
+    matches!(state, Some(State::Stopped | State::Gone))
+}
+
 impl Watched {
     fn see(&mut self, peer: &Endpoint, state: Option<State>, passed: u64) {
         if peer.tally.settle(self.mark) {
@@ -158,17 +163,13 @@ impl Watched {
             self.silent += passed;
         }
         self.backlog = peer.tally.backlog();
-        match state {
-            Some(State::Stopped | State::Gone) => self.away += passed,
-            _ => self.away = 0,
-        }
+        self.away = is_away(state).then(|| self.away.map_or(0, |before| before + passed));
     }
 
     fn verdict(&self, limit: u64) -> Option<String> {
-        if self.away >= limit {
+        if let Some(away) = self.away.filter(|away| *away >= limit) {
             return Some(format!(
-                "its process on this node has been stopped or gone for {} ms (btl_ofi_peer_timeout {limit})",
-                self.away
+                "its process on this node has been stopped or gone for {away} ms (btl_ofi_peer_timeout {limit})"
             ));
         }
         (self.silent >= limit).then(|| {

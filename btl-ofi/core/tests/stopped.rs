@@ -25,6 +25,8 @@ use common::{PATIENCE, insist, open};
 
 /// The time given to a peer, milliseconds.
 const LIMIT: u64 = 400;
+/// Work beyond the time given, for all that is not waiting.
+const SLACK: Duration = Duration::from_millis(500);
 /// What words hold that nothing was fetched to.
 const UNTOUCHED: u64 = 0x5555_5555_5555_5555;
 const WORDS: usize = 64;
@@ -231,6 +233,56 @@ fn given_up(provider: &str) {
     );
     drop(target);
     t.close().unwrap();
+}
+
+/// What this thread has worked.
+fn worked() -> Duration {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// A peer is given up when its time has passed, not before, and about as soon as it has: at most a look
+/// at the peers (250 ms by default, or a quarter of the time) later. What this thread gets of a
+/// processor, and it never sleeps, is all the time that a busy machine lets it count.
+fn given_up_in_time(provider: &str) {
+    for limit in [300, 1500] {
+        let timeout = ("btl_ofi_peer_timeout", Value::Unsigned(limit));
+        let t = open(provider, ThreadLevel::Single, &[timeout]);
+        let target = Target::start(&t, provider, false);
+        let mut out = vec![0u64; WORDS];
+        let seen = Seen::default();
+        acquaint(&t, &target, &mut out);
+        let (struck, before) = (Instant::now(), worked());
+        signal(target.child.id(), libc::SIGSTOP);
+        let posted = fetch(&t, &target, &mut out, &seen);
+        assert!(posted > 0, "{provider}");
+        while seen.failed.load(Ordering::Relaxed) == 0 {
+            t.progress();
+            assert!(struck.elapsed() < PATIENCE, "{provider}: not given up");
+        }
+        let (passed, worked) = (struck.elapsed(), worked() - before);
+        let limit = Duration::from_millis(limit);
+        assert!(passed >= limit, "{provider}, {limit:?}: after {passed:?}");
+        let latest = limit + Duration::from_millis(250) + SLACK;
+        assert!(
+            worked <= latest,
+            "{provider}, {limit:?}: {worked:?} of work"
+        );
+        drop(target);
+        t.close().unwrap();
+    }
+}
+
+#[test]
+fn the_time_given_is_kept() {
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        given_up_in_time(provider);
+    }
 }
 
 #[test]

@@ -70,6 +70,10 @@ impl Seen {
 /// The lines that ranks say, and what is known from them.
 struct Watch {
     lines: Receiver<String>,
+    /// Process id of the launcher, with which the job's name begins.
+    launcher: u32,
+    /// What was in `/dev/shm` before.
+    files: Vec<String>,
     log: Vec<String>,
     pids: HashMap<usize, i32>,
     signalled: Option<u64>,
@@ -185,6 +189,7 @@ pub(crate) fn run(case: &Case) -> Seen {
         Fate::Killed => "0",
         Fate::Stopped => TIMEOUT,
     };
+    let files = shared_memory_files();
     let mut child = Command::new(host_stub())
         .args(["launch", "-n", &RANKS.to_string(), "--enable-recovery"])
         .arg("--plugin")
@@ -211,6 +216,8 @@ pub(crate) fn run(case: &Case) -> Seen {
     relay(child.stderr.take().unwrap(), sender);
     let mut watch = Watch {
         lines,
+        launcher: child.id(),
+        files,
         log: Vec::new(),
         pids: HashMap::new(),
         signalled: None,
@@ -310,20 +317,33 @@ fn left_behind(watch: &Watch, place: &Path) -> Vec<String> {
     for (rank, open) in watch.left.iter().filter(|(_, open)| !open.is_empty()) {
         found.push(format!("rank {rank} has still open: {}", open.join(", ")));
     }
-    let files = shared_memory_files();
+    // What other programs left before may bear the same number.
+    let mut files = shared_memory_files();
+    files.retain(|file| !watch.files.contains(file));
+    let job = format!("host-stub-{}-", watch.launcher);
+    let windows = files.iter().filter(|name| name.starts_with(&job));
+    found.extend(windows.map(|file| format!("/dev/shm/{file}")));
     for (rank, pid) in &watch.pids {
         // A zombie has an entry too.
         if Path::new(&format!("/proc/{pid}")).exists() {
             found.push(format!("process {pid} of rank {rank} is still there"));
         }
-        // The names say to whom files belong; what other programs leave may bear the same number.
-        let named = |name: &&String| {
-            name.starts_with("btl_ofi.") && name.split('.').nth(2) == Some(pid.to_string().as_str())
-        };
+        let named = |name: &&String| is_of(name, *pid);
         found.extend(files.iter().filter(named).map(|f| format!("/dev/shm/{f}")));
     }
     for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
         found.push(entry.path().display().to_string());
     }
     found
+}
+
+/// Whether a file in `/dev/shm` is of a process, by its name: `btl_ofi.NODE.PID.STARTED...` for an
+/// endpoint that was given one, `PID:DOMAIN:ENDPOINT...` as the shm provider makes them up.
+fn is_of(name: &str, pid: i32) -> bool {
+    let number = if name.starts_with("btl_ofi.") {
+        name.split('.').nth(2)
+    } else {
+        name.split_once(':').map(|(number, _)| number)
+    };
+    number == Some(pid.to_string().as_str())
 }

@@ -147,6 +147,21 @@ fn windows_and_buffers_on_a_device() {
     }
 }
 
+/// Over every provider, and a device of the program's own, by copy functions in C.
+#[test]
+fn a_device_of_the_programs_own() {
+    let program = compile("own_device", "c");
+    for provider in PROVIDERS {
+        let arguments = [
+            "--plugin",
+            ofi_plugin().to_str().unwrap(),
+            "--provider",
+            provider,
+        ];
+        passes("own_device", 2, &arguments, &program);
+    }
+}
+
 /// The same in Rust.
 #[test]
 fn the_device_window_example() {

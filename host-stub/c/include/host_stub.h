@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/uio.h>
 /* A new condition. */
 #define CRT_COND_INIT { 0, 0, NULL }
 
@@ -216,6 +217,26 @@
  * The runtime can run another task meanwhile: `running`, `yield_now`.
  */
 #define CRT_CAN_YIELD 2
+
+/**
+ * Kinds of device memory, by libfabric's numbers (enum fi_hmem_iface): host memory.
+ */
+#define HOST_HMEM_SYSTEM 0
+
+/**
+ * CUDA.
+ */
+#define HOST_HMEM_CUDA 1
+
+/**
+ * ROCm.
+ */
+#define HOST_HMEM_ROCR 2
+
+/**
+ * Level Zero.
+ */
+#define HOST_HMEM_ZE 3
 
 /**
  * No conflicting lock is held, or the matching post or start is known to have been called.
@@ -685,6 +706,29 @@ typedef struct crt_hooks_t {
      */
     void (*yield_now)(void);
 } crt_hooks_t;
+
+/**
+ * Copies to `size` flat bytes at `dest` what lies `offset` bytes into the `count` runs of `iov`, each of
+ * the kind (HOST_HMEM_*) that `iface` says; kinds may be mixed. Returns when it is done, with the bytes
+ * copied or a negative libfabric errno: -FI_ENOSYS (-38) for a kind that it does not know. Any thread of
+ * the process may call it, several at once; it calls nothing of the host.
+ */
+typedef ptrdiff_t (*host_copy_from_hmem_fn)(void *dest,
+                                            size_t size,
+                                            const struct iovec *iov,
+                                            const uint32_t *iface,
+                                            size_t count,
+                                            uint64_t offset);
+
+/**
+ * Copies `size` flat bytes at `src` to device memory; otherwise as host_copy_from_hmem_fn.
+ */
+typedef ptrdiff_t (*host_copy_to_hmem_fn)(const struct iovec *iov,
+                                          const uint32_t *iface,
+                                          size_t count,
+                                          uint64_t offset,
+                                          const void *src,
+                                          size_t size);
 
 /**
  * What host_request_detach calls when the operation is complete, with a status of 0 or a negative
@@ -1506,6 +1550,42 @@ int host_encode_location(const void *pointer_,
                          void **encoded);
 
 /**
+ * Sets how device memory is reached that windows and buffers use from now on: for all kinds. In the
+ * place of a function that is NULL comes the transport's own, which knows CUDA only. The provider is
+ * offered both together, and where it takes them it uses them too.
+ *
+ * # Safety
+ * The functions do what their types say, until host_finalize has returned.
+ */
+int host_set_overrides(host_copy_from_hmem_fn copy_from,
+                       host_copy_to_hmem_fn copy_to);
+
+/**
+ * Tells the host of a device of a kind, and of its number among those of its kind. `device` becomes its
+ * number in calls and in "device_num". The host gives out no memory of it: see host_device_add_memory.
+ * Devices stay until host_finalize.
+ *
+ * # Safety
+ * `name` is a string, `device` is writable.
+ */
+int host_device_add(const char *name,
+                    uint32_t iface,
+                    uint64_t number,
+                    int *device);
+
+/**
+ * Tells the host of `size` bytes of memory on a device, which buffers and windows may lie in until
+ * host_device_forget_memory. The host reaches for it by the copy functions only.
+ */
+int host_device_add_memory(int device, const void *memory, size_t size);
+
+/**
+ * Takes back what host_device_add_memory said of the memory that begins at `memory`. No operation and
+ * no window uses it any more.
+ */
+int host_device_forget_memory(const void *memory);
+
+/**
  * As host_win_fence, with HOST_MODE_*.
  *
  * # Safety
@@ -1989,12 +2069,15 @@ int host_info_create(struct host_info_t **info);
 
 /**
  * Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
- * auto, shm, mixed, cma or btl, and host_ranks_per_node a number. Other keys are ignored.
+ * auto, shm, mixed, cma or btl, host_ranks_per_node is a number, and device_num that of the device of
+ * this rank's memory, -1 for the host. Other keys are ignored.
  *
  * # Safety
  * `key` and `value` are NULL or texts.
  */
-int host_info_set(struct host_info_t *info, const char *key, const char *value);
+int host_info_set(struct host_info_t *info,
+                  const char *key,
+                  const char *value);
 
 /**
  * Ends hints, and sets the handle to NULL. Windows made with them stay as they are.

@@ -18,6 +18,7 @@ pub mod comm;
 pub mod comm_hooks;
 pub mod crt;
 pub mod device;
+pub mod device_own;
 pub mod epochs;
 pub mod error;
 mod handles;

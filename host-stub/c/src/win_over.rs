@@ -19,7 +19,7 @@ static INFOS: Handles<Info> = Handles::new("info");
 
 /// # Safety
 /// NULL or a text that ends with a zero byte.
-unsafe fn text<'t>(call: &str, what: &str, text: *const c_char) -> Result<&'t str> {
+pub(crate) unsafe fn text<'t>(call: &str, what: &str, text: *const c_char) -> Result<&'t str> {
     if text.is_null() {
         return Err(Error::argument(call, &format!("the {what} is NULL")));
     }
@@ -43,7 +43,8 @@ pub unsafe extern "C" fn host_info_create(info: *mut *mut host_info_t) -> c_int 
 }
 
 /// Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
-/// auto, shm, mixed, cma or btl, and host_ranks_per_node a number. Other keys are ignored.
+/// auto, shm, mixed, cma or btl, host_ranks_per_node is a number, and device_num that of the device of
+/// this rank's memory, -1 for the host. Other keys are ignored.
 ///
 /// # Safety
 /// `key` and `value` are NULL or texts.

@@ -1,0 +1,144 @@
+//! Devices of the program's own: how their memory is reached, and what memory they have.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use host::device::Device;
+use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps};
+
+use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
+use crate::job::job;
+use crate::win_over::text;
+
+/// Kinds of device memory, by libfabric's numbers (enum fi_hmem_iface): host memory.
+pub const HOST_HMEM_SYSTEM: u32 = 0;
+/// CUDA.
+pub const HOST_HMEM_CUDA: u32 = 1;
+/// ROCm.
+pub const HOST_HMEM_ROCR: u32 = 2;
+/// Level Zero.
+pub const HOST_HMEM_ZE: u32 = 3;
+
+/// Copies to `size` flat bytes at `dest` what lies `offset` bytes into the `count` runs of `iov`, each of
+/// the kind (HOST_HMEM_*) that `iface` says; kinds may be mixed. Returns when it is done, with the bytes
+/// copied or a negative libfabric errno: -FI_ENOSYS (-38) for a kind that it does not know. Any thread of
+/// the process may call it, several at once; it calls nothing of the host.
+pub type host_copy_from_hmem_fn = Option<
+    unsafe extern "C" fn(
+        dest: *mut c_void,
+        size: usize,
+        iov: *const IoVec,
+        iface: *const u32,
+        count: usize,
+        offset: u64,
+    ) -> isize,
+>;
+
+/// Copies `size` flat bytes at `src` to device memory; otherwise as host_copy_from_hmem_fn.
+pub type host_copy_to_hmem_fn = Option<
+    unsafe extern "C" fn(
+        iov: *const IoVec,
+        iface: *const u32,
+        count: usize,
+        offset: u64,
+        src: *const c_void,
+        size: usize,
+    ) -> isize,
+>;
+
+/// Sets how device memory is reached that windows and buffers use from now on: for all kinds. In the
+/// place of a function that is NULL comes the transport's own, which knows CUDA only. The provider is
+/// offered both together, and where it takes them it uses them too.
+///
+/// # Safety
+/// The functions do what their types say, until host_finalize has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_set_overrides(
+    copy_from: host_copy_from_hmem_fn,
+    copy_to: host_copy_to_hmem_fn,
+) -> c_int {
+    guarded(|| {
+        let call = "host_set_overrides";
+        let job = job(call)?;
+        let (from, to): (Option<CopyFromFn>, Option<CopyToFn>) = (copy_from, copy_to);
+        let both = OverrideOps::new(from, to);
+        let ops = (from.is_some() || to.is_some()).then_some(&both);
+        // SAFETY: the caller vouches for the functions.
+        match unsafe { job.devices().set_overrides(ops) } {
+            status if status.is_ok() => Ok(()),
+            status => Err(Error::new(
+                HOST_ERR_TRANSPORT,
+                format!("{call}: the transport takes no copy functions: {status}"),
+            )),
+        }
+    })
+}
+
+/// Tells the host of a device of a kind, and of its number among those of its kind. `device` becomes its
+/// number in calls and in "device_num". The host gives out no memory of it: see host_device_add_memory.
+/// Devices stay until host_finalize.
+///
+/// # Safety
+/// `name` is a string, `device` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_device_add(
+    name: *const c_char,
+    iface: u32,
+    number: u64,
+    device: *mut c_int,
+) -> c_int {
+    guarded(|| {
+        let call = "host_device_add";
+        if device.is_null() {
+            return Err(Error::argument(call, "device is NULL"));
+        }
+        // SAFETY: the caller vouches for the string.
+        let name = unsafe { text(call, "name", name) }?;
+        if iface == HOST_HMEM_SYSTEM {
+            return Err(Error::argument(call, "HOST_HMEM_SYSTEM is host memory"));
+        }
+        let added = job(call)?.devices().add(Device {
+            name: String::from(name),
+            iface,
+            number,
+            starts: false,
+            why: String::from("the program did not say that its device can start operations"),
+        })?;
+        // SAFETY: not NULL; the caller vouches for it.
+        unsafe { *device = added };
+        Ok(())
+    })
+}
+
+fn base_of(call: &str, memory: *const c_void) -> Result<u64> {
+    match memory.is_null() {
+        true => Err(Error::argument(call, "memory is NULL")),
+        false => Ok(memory as u64),
+    }
+}
+
+/// Tells the host of `size` bytes of memory on a device, which buffers and windows may lie in until
+/// host_device_forget_memory. The host reaches for it by the copy functions only.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_device_add_memory(
+    device: c_int,
+    memory: *const c_void,
+    size: usize,
+) -> c_int {
+    guarded(|| {
+        let call = "host_device_add_memory";
+        let base = base_of(call, memory)?;
+        Ok(job(call)?.devices().add_memory(device, base, size)?)
+    })
+}
+
+/// Takes back what host_device_add_memory said of the memory that begins at `memory`. No operation and
+/// no window uses it any more.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_device_forget_memory(memory: *const c_void) -> c_int {
+    guarded(|| {
+        let call = "host_device_forget_memory";
+        let base = base_of(call, memory)?;
+        job(call)?.devices().forget_memory(base);
+        Ok(())
+    })
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A device of the program's own: its memory may not be touched at the address that the host and the
+ * transport get, and is reached through a second mapping by the copy functions given to
+ * host_set_overrides. Windows and buffers lie there; whatever reaches for it otherwise faults.
+ */
+#define _GNU_SOURCE
+#include "example.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define BYTES 65536
+#define WORDS (BYTES / 8)
+/* ROCm's number, of which the transport knows nothing by itself. */
+#define KIND HOST_HMEM_ROCR
+
+/* The same pages: as the device has them, and as the copy functions do. */
+static char *memory, *shadow;
+static atomic_int copies_from, copies_to, failing;
+
+/* Where `size` bytes at an address can be reached; NULL for nothing of ours. */
+static char *reach(uint32_t kind, char *at, size_t size) {
+    if (kind == HOST_HMEM_SYSTEM)
+        return at;
+    if (kind != KIND || at < memory || at + size > memory + 2 * BYTES)
+        return NULL;
+    return shadow + (at - memory);
+}
+
+/* Copies between runs and flat bytes, to the runs or from them. */
+static ptrdiff_t walk(const struct iovec *iov, const uint32_t *iface, size_t count, uint64_t offset,
+                      char *flat, size_t size, int to) {
+    size_t done = 0;
+    if (atomic_load(&failing))
+        return -EIO;
+    for (size_t i = 0; i < count && done < size; i++) {
+        if (offset >= iov[i].iov_len) {
+            offset -= iov[i].iov_len;
+            continue;
+        }
+        size_t n = iov[i].iov_len - offset;
+        if (n > size - done)
+            n = size - done;
+        char *here = reach(iface[i], (char *)iov[i].iov_base + offset, n);
+        if (here == NULL)
+            return iface[i] == KIND ? -EFAULT : -ENOSYS;
+        if (to)
+            memcpy(here, flat + done, n);
+        else
+            memcpy(flat + done, here, n);
+        done += n;
+        offset = 0;
+    }
+    return (ptrdiff_t)done;
+}
+
+static ptrdiff_t copy_from(void *dest, size_t size, const struct iovec *iov, const uint32_t *iface,
+                           size_t count, uint64_t offset) {
+    atomic_fetch_add(&copies_from, 1);
+    return walk(iov, iface, count, offset, dest, size, 0);
+}
+
+static ptrdiff_t copy_to(const struct iovec *iov, const uint32_t *iface, size_t count, uint64_t offset,
+                         const void *src, size_t size) {
+    atomic_fetch_add(&copies_to, 1);
+    return walk(iov, iface, count, offset, (char *)src, size, 1);
+}
+
+static void map_device(void) {
+    int fd = memfd_create("own-device", MFD_CLOEXEC);
+    EXPECT(fd >= 0 && ftruncate(fd, 2 * BYTES) == 0);
+    memory = mmap(NULL, 2 * BYTES, PROT_NONE, MAP_SHARED, fd, 0);
+    shadow = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    EXPECT(memory != MAP_FAILED && shadow != MAP_FAILED);
+    close(fd);
+}
+
+static host_win_t *window_at(host_comm_t *world, void *base, int device, int works) {
+    host_info_t *info = NULL;
+    host_win_t *win = NULL;
+    char number[16];
+    snprintf(number, sizeof number, "%d", device);
+    MUST(host_info_create(&info));
+    MUST(host_info_set(info, "device_num", number));
+    int code = host_win_create_over(world, base, BYTES, 8, info, &win);
+    MUST(host_info_free(&info));
+    if (works)
+        MUST(code);
+    else
+        EXPECT(code < 0 && win == NULL);
+    return win;
+}
+
+/* What is refused when the host is told of it. */
+static void mistakes(int device) {
+    int other = -5;
+    EXPECT(host_device_add(NULL, KIND, 0, &other) < 0);
+    EXPECT(host_device_add("own", HOST_HMEM_SYSTEM, 0, &other) < 0);
+    EXPECT(host_device_add("own", KIND, 0, NULL) < 0 && other == -5);
+    EXPECT(host_device_add_memory(device + 1, memory, BYTES) < 0);
+    EXPECT(host_device_add_memory(device, NULL, BYTES) < 0);
+    EXPECT(host_device_add_memory(device, memory, 0) < 0);
+    EXPECT(host_device_forget_memory(NULL) < 0);
+    void *none = NULL;
+    EXPECT(host_device_alloc(device, 64, &none) < 0 && none == NULL);
+}
+
+int main(void) {
+    MUST(host_init());
+    int rank = host_rank(), size = host_size(), device = -1, found = -1;
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    host_comm_t *world = NULL;
+    MUST(host_comm_world(&world));
+    map_device();
+
+    int known = host_device_count();
+    MUST(host_set_overrides(copy_from, copy_to));
+    MUST(host_device_add("own", KIND, 0, &device));
+    EXPECT(device == known && host_device_count() == known + 1 && host_device_level() == 2);
+    mistakes(device);
+    MUST(host_device_add_memory(device, memory, 2 * BYTES));
+    EXPECT(host_device_add_memory(device, memory + BYTES, 2 * BYTES) < 0);
+    void *address = NULL;
+    MUST(host_target_location(memory + 8, &found, &address));
+    EXPECT(found == device && address == memory + 8);
+
+    /* The first half is the window, the second one is for buffers. */
+    uint64_t *buffer = (uint64_t *)(void *)(memory + BYTES), *mine = (uint64_t *)(void *)shadow;
+    uint64_t *bytes = (uint64_t *)(void *)(shadow + BYTES), host = 7, got = 0;
+    for (int i = 0; i < WORDS; i++)
+        bytes[i] = (uint64_t)(1000000 * rank + i);
+    host_win_t *win = window_at(world, memory, device, 1);
+    MUST(host_win_fence(win));
+    MUST(host_put(buffer, BYTES / 2, next, 0, win));
+    MUST(host_win_fence(win));
+    for (int i = 0; i < WORDS / 2; i++)
+        EXPECT(mine[i] == (uint64_t)(1000000 * before + i));
+    EXPECT(atomic_load(&copies_from) > 0 && atomic_load(&copies_to) > 0);
+
+    /* HOST_ON_DEVICE: taken of device memory, and refused of host memory, of which nothing is sent. */
+    const int type = HOST_UINT64 | HOST_ON_DEVICE;
+    MUST(host_accumulate(buffer, 4, type, HOST_SUM, next, WORDS / 2, win));
+    EXPECT(host_accumulate(&host, 1, type, HOST_SUM, next, WORDS / 2, win) < 0);
+    EXPECT(strstr(host_error_text(), "accumulate") != NULL);
+    MUST(host_win_fence(win));
+    for (int i = 0; i < 4; i++)
+        EXPECT(mine[WORDS / 2 + i] == (uint64_t)(1000000 * before + i));
+    MUST(host_get_accumulate(buffer, buffer + 8, 1, type, HOST_REPLACE, next, WORDS / 2 + 1, win));
+    EXPECT(host_get_accumulate(buffer, &got, 1, type, HOST_SUM, next, WORDS / 2, win) < 0 && got == 0);
+    MUST(host_win_fence(win));
+    EXPECT(bytes[8] == (uint64_t)(1000000 * rank + 1));
+    EXPECT(mine[WORDS / 2] == (uint64_t)(1000000 * before) && mine[WORDS / 2 + 1] == mine[0]);
+    /* Collectives take the mark too. */
+    bytes[0] = 5;
+    EXPECT(host_allreduce(&host, &got, 1, type, HOST_SUM, world) < 0);
+    MUST(host_allreduce(buffer, buffer + 1, 1, type, HOST_SUM, world));
+    EXPECT(bytes[1] == (uint64_t)(5 * size));
+    MUST(host_win_fence_end(win));
+
+    /* Copies of this process that fail: its put does, and the next one does not. */
+    MUST(host_comm_barrier(world));
+    MUST(host_win_lock_all(win));
+    atomic_store(&failing, 1);
+    int put = host_put(buffer, 4096, rank, 0, win);
+    int over = host_win_flush(rank, win);
+    atomic_store(&failing, 0);
+    EXPECT(put < 0 || over < 0);
+    MUST(host_put(buffer, 4096, rank, 0, win));
+    MUST(host_win_unlock_all(win));
+    EXPECT(mine[0] == 5);
+    MUST(host_comm_barrier(world));
+
+    /* One function alone: the other way is the transport's, which does not know this kind. What the
+     * earlier window was registered with stays. */
+    MUST(host_set_overrides(copy_from, NULL));
+    EXPECT(host_device_read(&got, buffer, 8) == 0 && got == 5);
+    EXPECT(host_device_write(buffer, &host, 8) < 0 && bytes[0] == 5);
+    MUST(host_set_overrides(NULL, copy_to));
+    EXPECT(host_device_read(&got, buffer, 8) < 0);
+    EXPECT(host_device_write(buffer, &host, 8) == 0 && bytes[0] == host);
+    MUST(host_win_fence(win));
+    MUST(host_put(buffer, 8, next, 1, win));
+    MUST(host_win_fence_end(win));
+    EXPECT(mine[1] == host);
+    MUST(host_win_free(&win));
+    MUST(host_device_forget_memory(memory));
+
+    /* Without them nothing reaches it. */
+    MUST(host_set_overrides(NULL, NULL));
+    MUST(host_device_add_memory(device, memory, 2 * BYTES));
+    EXPECT(window_at(world, memory, device, 0) == NULL);
+    MUST(host_device_forget_memory(memory));
+    MUST(host_finalize());
+    printf("passed\n");
+    return 0;
+}

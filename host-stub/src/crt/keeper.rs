@@ -1,5 +1,6 @@
 //! The progress thread: the one that always stands ready to hold the baton. It sleeps when nothing
-//! is under way that it should see to, and is woken on demand.
+//! is under way that it should see to, and is woken on demand. Also then it visits now and then, since
+//! others may ask something of this process.
 //!
 //! Waking a thread costs more than many an operation takes, so it is done only for those who sleep
 //! or want to be told. What was merely issued is *mentioned*: the thread finds it when it comes by,
@@ -27,6 +28,9 @@ const DOZE: Duration = Duration::from_micros(1);
 const NAP: Duration = Duration::from_micros(100);
 /// Time without anything issued after which it sleeps until it is called.
 const AWAKE: Duration = Duration::from_millis(2);
+/// Time between two visits of one that sleeps so: what other processes ask of this one, which may be computing
+/// or asleep, is answered by progress alone with some providers, and nobody calls for that.
+const SERVE: Duration = Duration::from_millis(2);
 /// Time between two nudges of those that wait, so that each looks at the job.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -157,7 +161,11 @@ fn rest(engine: &Engine, cond: &Cond) {
                 return;
             }
         } else if since.elapsed() >= AWAKE && engine.line.fall_asleep() {
-            while !cond.sleep(signal, None) {}
+            while !cond.sleep(signal, Some(SERVE)) {
+                if let Some(_baton) = engine.line.try_take() {
+                    engine.visited(engine.drive());
+                }
+            }
             engine.line.wake_up();
             return;
         }

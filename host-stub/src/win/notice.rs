@@ -125,6 +125,7 @@ impl<'w> Request<'w> {
             Ok(entered) => entered,
             Err(error) => return Some((first, Err(error))),
         };
+        requests.get(first)?.visit();
         let waited = link.wait_until("wait_any", || done(requests).is_some());
         match done(requests) {
             Some(index) => Some((index, requests.get_mut(index)?.end_complete())),
@@ -134,8 +135,8 @@ impl<'w> Request<'w> {
 }
 
 /// A request as a future: ready when the operation is complete. With a progress thread the waker is
-/// signalled by it, also when it fails at its progress, which is then the outcome; without, each poll makes progress and asks to be polled again. No executor is
-/// needed in particular.
+/// signalled by it, also when it fails at its progress, which is then the outcome; without, each poll
+/// makes progress and asks to be polled again. No executor is needed in particular.
 impl Future for Request<'_> {
     type Output = WinResult<()>;
 
@@ -152,7 +153,10 @@ impl Future for Request<'_> {
             end.attach_waker(context.waker())
         });
         match attached {
-            Ok(Attached::Complete) => return Poll::Ready(self.end_complete()),
+            Ok(Attached::Complete) => {
+                self.visit();
+                return Poll::Ready(self.end_complete());
+            }
             Ok(Attached::Later) if keeper => {
                 // Its last visit failed: does this one?
                 if self.link().engine().trouble().is_some() {

@@ -272,8 +272,21 @@ impl<'w> Request<'w> {
             if !fields.is_done() {
                 return Ok(false);
             }
+        } else {
+            self.visit();
         }
         self.end(state).map(|()| true)
+    }
+
+    /// Progresses now and then. Where operations end at once, waits for them would never make progress,
+    /// and who polls by them would never answer others.
+    #[inline]
+    pub(super) fn visit(&self) {
+        let link = self.link();
+        if !link.is_quiet() {
+            // A failure is for a call that needs the progress.
+            let _ = link.engine().progress();
+        }
     }
 
     /// Gives the state of a complete request back, and says what came of it.
@@ -302,6 +315,7 @@ impl<'w> Request<'w> {
     /// [`WinError::Level`].
     pub fn settle(&mut self) -> WinResult<()> {
         let _entered = self.window.link.enter("wait")?;
+        self.visit();
         self.finish()
     }
 

@@ -16,6 +16,7 @@ use crate::win::{Assertion, Info, Layout, Request, TableChoice, Target, Window};
 
 mod collectives;
 mod executor;
+mod serving;
 mod stencil;
 
 use executor::{block_on, run_all};
@@ -36,6 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("crt/signals", signals),
     ];
     cases.extend(collectives::cases());
+    cases.extend(serving::cases());
     cases
 }
 

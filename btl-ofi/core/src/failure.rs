@@ -1,10 +1,11 @@
 //! When operations or peers fail: each outstanding operation is reported once, and nobody waits for
 //! what will not come.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::ptr::NonNull;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 
 use libfabric_sys as ffi;
 use plugin_api::{ErrorFlags, Status};
@@ -22,6 +23,30 @@ enum Cause {
     Lost,
     /// It may come back.
     Silent,
+}
+
+thread_local! {
+    /// Reports under way that this thread is making itself.
+    static TELLING: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A thread reports the operations of a peer that is given up.
+struct Telling<'a>(&'a Transport);
+
+impl<'a> Telling<'a> {
+    fn begin(transport: &'a Transport) -> Telling<'a> {
+        TELLING.set(TELLING.get() + 1);
+        transport.telling.fetch_add(1, Ordering::Relaxed);
+        Telling(transport)
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        TELLING.set(TELLING.get() - 1);
+        // Pairs with `wait_until_told`: what callbacks did is seen by whose flush comes back.
+        self.0.telling.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// Stands in for the provider's reading of a queue that must do nothing more.
@@ -90,9 +115,12 @@ impl Transport {
     fn fail(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
+        // Before anybody can see that the peer failed. Release, here and wherever a peer or the module is
+        // marked so: pairs with the fence in `wait_until_told`.
+        let _telling = Telling::begin(self);
         let first = peer
             .failed
-            .compare_exchange(0, status.0, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(0, status.0, Ordering::Release, Ordering::Relaxed)
             .is_ok();
         if !first {
             return;
@@ -101,7 +129,7 @@ impl Transport {
             // Nobody else may be left to do it: under mpirun no launcher of ours looks after it.
             remains::remove(self.node, process);
         }
-        self.degraded.store(true, Ordering::Relaxed);
+        self.degraded.store(true, Ordering::Release);
         self.last_failure.store(status.0, Ordering::Relaxed);
         let others = match cause {
             Cause::Silent if peer.uses_provider() => self.cut_off(peer),
@@ -164,7 +192,7 @@ impl Transport {
         let reached_so = peers.known.iter().filter(|p| p.uses_provider());
         let others = reached_so.filter(|p| {
             p.failed
-                .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
+                .compare_exchange(0, Status::FATAL.0, Ordering::Release, Ordering::Relaxed)
                 .is_ok()
         });
         let others = others.map(NonNull::from).collect();
@@ -186,7 +214,7 @@ impl Transport {
             let reached_so = peers.known.iter().filter(|p| p.uses_provider());
             let living = reached_so.filter(|p| {
                 p.failed
-                    .compare_exchange(0, Status::FATAL.0, Ordering::Relaxed, Ordering::Relaxed)
+                    .compare_exchange(0, Status::FATAL.0, Ordering::Release, Ordering::Relaxed)
                     .is_ok()
             });
             living.map(NonNull::from).collect()
@@ -205,6 +233,16 @@ impl Transport {
         }
         self.last_failure.store(Status::FATAL.0, Ordering::Relaxed);
         self.report_module(Status::FATAL, &what);
+    }
+
+    /// For a flush that saw a peer fail: until the callbacks that another thread makes for that have run.
+    /// Whoever is inside such a callback itself does not wait for its own end.
+    #[cold]
+    pub(crate) fn wait_until_told(&self) {
+        fence(Ordering::Acquire);
+        while self.telling.load(Ordering::Acquire) > 0 && TELLING.get() == 0 {
+            std::thread::yield_now();
+        }
     }
 
     /// Runs a callback without counting the operation as done: the provider still holds it.

@@ -92,6 +92,7 @@ impl Transport {
                 self.wait(&peer.tally, deadline, || peer.failure());
             }
         }
+        self.wait_until_told();
         match self.last_failure.swap(0, Ordering::Relaxed) {
             0 if self.broken.load(Ordering::Relaxed) => Status::FATAL,
             0 => Status::SUCCESS,
@@ -119,6 +120,7 @@ impl Transport {
                 return Status::SUCCESS;
             }
             if let Some(status) = give_up() {
+                self.wait_until_told();
                 return status;
             }
             turns = turns.wrapping_add(1);

@@ -84,6 +84,8 @@ pub struct Transport {
     pub(crate) lost: AtomicU32,
     /// Set once a peer failed: from then on a flush of all asks each living peer.
     pub(crate) degraded: AtomicBool,
+    /// Threads that are reporting the operations of peers given up.
+    pub(crate) telling: AtomicU32,
     /// Set once no operation can complete any more.
     pub(crate) broken: AtomicBool,
     /// The last failure of a peer, for the next flush of all.
@@ -243,6 +245,7 @@ impl Transport {
             owner: AtomicPtr::new(std::ptr::null_mut()),
             lost: AtomicU32::new(0),
             degraded: AtomicBool::new(false),
+            telling: AtomicU32::new(0),
             broken: AtomicBool::new(false),
             last_failure: AtomicI32::new(0),
             last_check: AtomicU64::new(0),

@@ -70,6 +70,30 @@ fn a_provider_that_takes_registrations() {
     }
 }
 
+/// Copies that fail are told with the operation, the function and its answer.
+#[test]
+fn failed_copies_are_named() {
+    let outcome = suite("shm", Some("device/copies-that-fail"), &[]);
+    for (operation, function) in [("put", "copy_from_hmem_iov"), ("get", "copy_to_hmem_iov")] {
+        for (answer, status) in [
+            ("65 bytes", "ERROR"),
+            ("63 bytes", "ERROR"),
+            ("-5 ", "ERROR"),
+            ("-38 ", "NOT_SUPPORTED"),
+        ] {
+            let is_said = outcome.stderr.lines().any(|line| {
+                let begins = format!("a {operation} on 64 bytes of device memory, process ");
+                let copy = format!("{function} of 64 bytes");
+                line.contains(&begins)
+                    && line.contains(&copy)
+                    && line.contains(&format!("returned {answer}"))
+                    && line.contains(&format!("[{status} "))
+            });
+            assert!(is_said, "{operation}, {answer}: {}", outcome.transcript());
+        }
+    }
+}
+
 /// With a thread of its own an owner serves without entering the library, where the provider makes
 /// progress by itself; the test of the same name finds the contrary without one.
 #[test]

@@ -1,5 +1,5 @@
 //! Windows on a device over the lab provider: reached by it directly, and by copies when a transfer
-//! fails.
+//! fails; and copy functions of which one is absent.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,11 +14,11 @@ mod lab;
 use std::ptr;
 use std::time::Duration;
 
-use plugin_api::ThreadLevel;
+use plugin_api::{HmemInfo, IoVec, OverrideOps, ThreadLevel, hmem_iface};
 
 use common::pair::{DeviceWay, Target, serve_if_target};
 use common::shows::shows;
-use common::{insist, open};
+use common::{device, insist, open};
 use lab::{Tally, child, role, shape};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -81,6 +81,66 @@ fn failing() {
         ..Tally::default()
     }
     .tell();
+}
+
+/// Tables of copy functions with one absent: never offered to the provider, which has functions of its
+/// own; in the absent one's place comes ours, which knows nothing of this memory. A provider that has
+/// the pair keeps it.
+#[test]
+fn one_function() {
+    if role().is_none() {
+        return child("one_function", "one", LIMIT).insist("tables of one function");
+    }
+    for taken in ["1", "0"] {
+        shape(&[("HMEM", "1"), ("HMEM_OVERRIDE", taken)]);
+        let t = open("lab", ThreadLevel::Single, &DeviceWay::Direct.parameters());
+        let both = match taken {
+            "1" => HmemInfo::PROVIDER,
+            _ => HmemInfo::TRANSPORT,
+        };
+        let (from, to) = (Some(device::copy_from as _), Some(device::copy_to as _));
+        for (from, to, overrides) in [
+            (None, None, HmemInfo::NONE),
+            (from, None, HmemInfo::TRANSPORT),
+            (None, to, HmemInfo::TRANSPORT),
+            (from, to, both),
+            (from, None, both),
+            (None, to, both),
+            (None, None, HmemInfo::NONE),
+        ] {
+            t.set_overrides(Some(&OverrideOps::new(from, to)));
+            let info = t.hmem_info(hmem_iface::CUDA);
+            let what = (taken, from.is_some(), to.is_some());
+            assert_eq!(info.overrides, overrides, "{what:?}");
+            copies(&t, (from.is_some(), to.is_some()));
+        }
+        t.set_overrides(None);
+        assert_eq!(t.hmem_info(hmem_iface::CUDA).overrides, HmemInfo::NONE);
+        t.close().unwrap();
+    }
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
+/// Copies with what is in force, of which the user's functions alone reach the device.
+fn copies(t: &btl_ofi::Transport, (from, to): (bool, bool)) {
+    let (mut memory, mut flat) = ([1u64, 2], [0u64, 0]);
+    let runs = [IoVec {
+        base: device::address(memory.as_mut_ptr().cast()),
+        len: 16,
+    }];
+    let (kind, at) = (&hmem_iface::CUDA, flat.as_mut_ptr().cast());
+    // SAFETY: one run, 16 bytes on each side.
+    let read = unsafe { t.copy_from_hmem(at, 16, runs.as_ptr(), kind, 1, 0) };
+    assert_eq!((read == 16, flat == [1, 2]), (from, from), "{read}");
+    let new = [8u64, 9];
+    // SAFETY: as above.
+    let written = unsafe { t.copy_to_hmem(runs.as_ptr(), kind, 1, 0, new.as_ptr().cast(), 16) };
+    assert_eq!((written == 16, memory == new), (to, to), "{written}");
+    assert!((from || read < 0) && (to || written < 0));
 }
 
 fn end(t: &btl_ofi::Transport, target: Target<'_>) {

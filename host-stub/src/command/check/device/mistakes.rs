@@ -1,12 +1,12 @@
 //! Mistakes about device memory, and copies that fail: each fails its own call, and the others go on.
 
-use plugin_api::{HmemInfo, hmem_iface};
+use plugin_api::{Datatype, HmemInfo, Status, hmem_iface};
 
 use super::cases::{at, bytes, say, target};
 use super::{DEVICE, DeviceBuffer};
 use crate::command::check::case::{Context, Outcome, ensure, same};
 use crate::device::{HOST, PretendedMemory};
-use crate::win::{Assertion, Info, WinError, Window};
+use crate::win::{Assertion, Info, Layout, Op, WinError, Window};
 
 /// Windows whose info says something else than their memory is.
 pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
@@ -80,7 +80,81 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A copy function that answers fewer bytes, more bytes or an error fails its operation alone.
+/// What is asked of a copy function that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Put,
+    Get,
+    Accumulate,
+    GetAccumulate,
+    FetchAndOp,
+}
+
+impl Call {
+    const ALL: [(Call, &'static str); 5] = [
+        (Call::Put, "put"),
+        (Call::Get, "get"),
+        (Call::Accumulate, "accumulate"),
+        (Call::GetAccumulate, "get_accumulate"),
+        (Call::FetchAndOp, "fetch_and_op"),
+    ];
+
+    /// Makes the call from one buffer on the device, into another, and completes it.
+    ///
+    /// # Safety
+    /// Each has 64 bytes, and lives.
+    unsafe fn run(
+        self,
+        window: &Window,
+        (from, into): (*mut u8, *mut u8),
+        rank: usize,
+    ) -> Result<(), WinError> {
+        let layout = Layout::contiguous(Datatype::Uint64, 8);
+        let to = target(rank, 0, &layout);
+        // SAFETY: the buffers live until the flush.
+        unsafe {
+            match self {
+                Call::Put => window.put(from, &layout, to),
+                Call::Get => window.get(into, &layout, to),
+                Call::Accumulate => window.accumulate(from, &layout, to, Op::Replace),
+                Call::GetAccumulate => {
+                    window.get_accumulate(from, &layout, into, &layout, to, Op::Replace)
+                }
+                Call::FetchAndOp => {
+                    window.fetch_and_op(from, into, Datatype::Uint64, rank, 0, Op::Replace)
+                }
+            }
+        }?;
+        window.flush(rank)
+    }
+}
+
+/// Whether an error is what a copy function's answer comes to, by the way that the call took.
+fn tells(error: &WinError, name: &str, rank: usize, lie: i64, size: i64) -> bool {
+    let text = error.to_string();
+    match error {
+        // Copied by the host: the call, the function and its answer.
+        WinError::DeviceCopy { call, answer, .. } => {
+            let wanted = if lie < -1 { lie } else { size + lie };
+            *call == name && *answer == wanted && text.contains("_hmem_iov")
+        }
+        // By the transport, at completion: which operation it was, and why, is in its log.
+        WinError::Transport {
+            call,
+            rank: at,
+            status,
+        } => {
+            let unknown = lie == -i64::from(libc::ENOSYS);
+            let wanted = (*status == Status::NOT_SUPPORTED) == unknown;
+            let named = text.contains(&format!("{call} to rank {rank}"));
+            [name, "flush"].contains(call) && *at == rank && wanted && named
+        }
+        _ => false,
+    }
+}
+
+/// A copy function that answers fewer bytes, more bytes or an error fails its operation alone: others
+/// that are under way, and the next ones, do not fail with it.
 pub(super) fn failing(context: &Context<'_>) -> Outcome {
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
     if info.is_some_and(|info| info.overrides == HmemInfo::NONE) {
@@ -90,31 +164,67 @@ pub(super) fn failing(context: &Context<'_>) -> Outcome {
         );
         return Ok(());
     }
-    let window = context.allocate(256, 1)?;
+    let window = context.allocate(512, 1)?;
     let buffer = DeviceBuffer::new(context.job.devices(), 256, 0)?;
-    let layout = bytes(64);
-    let own = target(context.rank, 0, &layout);
     buffer.write(0, &[7; 64])?;
-    window.lock_all(Assertion::empty())?;
-    for lie in [1, -1, i64::from(-libc::EIO), i64::from(-libc::ENOSYS)] {
-        PretendedMemory::misbehave(lie);
-        // SAFETY: the buffer lives until the flush.
-        let put = unsafe { window.put(buffer.pointer(0)?, &layout, own) };
-        let done = put.and_then(|()| window.flush(context.rank));
-        PretendedMemory::misbehave(0);
-        ensure(done.is_err(), || {
-            format!("a put succeeded with a copy function that answers {lie} off")
-        })?;
-        // SAFETY: likewise.
-        unsafe { window.put(buffer.pointer(0)?, &layout, own) }?;
-        window.flush(context.rank)?;
+    context.meet()?;
+    // One rank after the other: one with failing copies cannot serve the others.
+    for turn in 0..context.size {
+        if turn == context.rank {
+            window.lock_all(Assertion::empty())?;
+            for rank in [context.rank, (context.rank + 1) % context.size] {
+                for (call, name) in Call::ALL {
+                    fails(&window, &buffer, rank, call, name)?;
+                }
+            }
+            window.unlock_all()?;
+        }
+        context.meet()?;
     }
-    window.unlock_all()?;
     let mut found = [0; 64];
     window.read_local(0, &mut found)?;
     same("after the failures", &found, &[7; 64])?;
     context.meet()?;
     Ok(window.free()?)
+}
+
+/// One call, with each wrong answer and then without.
+fn fails(window: &Window, buffer: &DeviceBuffer, rank: usize, call: Call, name: &str) -> Outcome {
+    let size = if call == Call::FetchAndOp { 8 } else { 64 };
+    let layout = bytes(64);
+    let buffers = (buffer.pointer(0)?, buffer.pointer(128)?);
+    for (turn, lie) in [1, -1, -i64::from(libc::EIO), -i64::from(libc::ENOSYS)]
+        .into_iter()
+        .enumerate()
+    {
+        let other = [turn as u8 + 1; 64];
+        // To a rank that copies rightly, from host memory.
+        let beside = if rank == window.rank() {
+            None
+        } else {
+            // SAFETY: the buffer lives until the wait.
+            Some(unsafe { window.rput(other.as_ptr(), &layout, target(rank, 128, &layout)) }?)
+        };
+        PretendedMemory::misbehave(lie);
+        // SAFETY: the buffer lives.
+        let done = unsafe { call.run(window, buffers, rank) };
+        PretendedMemory::misbehave(0);
+        let told = matches!(&done, Err(error) if tells(error, name, rank, lie, size));
+        ensure(told, || {
+            format!("{name} to rank {rank} with a copy function that answers {lie}: {done:?}")
+        })?;
+        if let Some(beside) = beside {
+            beside.wait()?;
+            let mut found = [0; 64];
+            // SAFETY: the buffer lives until the flush.
+            unsafe { window.get(found.as_mut_ptr(), &layout, target(rank, 128, &layout)) }?;
+            window.flush(rank)?;
+            same("put while another failed", &found, &other)?;
+        }
+    }
+    // SAFETY: the buffer lives.
+    unsafe { call.run(window, buffers, rank) }?;
+    Ok(())
 }
 
 /// Memory that went while a window had it: operations on it fail, others go on.

@@ -169,17 +169,32 @@ unsafe fn update(
         origin_handle: handle(&origin_key),
         result_handle: handle(&result_key),
     };
-    let issued = Pieces::new(
-        transfer.origin_layout,
-        transfer.result_layout,
-        transfer.target_layout,
-        limit.saturating_mul(datatype.size()),
-    )
-    .try_for_each(|piece| {
-        // SAFETY: the piece lies inside all layouts; the handles cover the buffers or are not
-        // wanted.
-        unsafe { native.issue(piece) }
-    });
+    let limit = limit.saturating_mul(datatype.size());
+    let bytes = transfer.target_layout.bytes();
+    let in_one_piece = transfer.is_contiguous()
+        && transfer.result_layout.is_none_or(Layout::is_contiguous)
+        && (1..=limit).contains(&bytes);
+    let issued = if in_one_piece {
+        let whole = Piece {
+            origin: 0,
+            result: 0,
+            target: 0,
+            len: bytes,
+        };
+        // SAFETY: the layouts are of this length; the handles cover the buffers or are not wanted.
+        unsafe { native.issue(whole) }
+    } else {
+        let Transfer {
+            origin_layout,
+            result_layout,
+            target_layout,
+            ..
+        } = transfer;
+        Pieces::new(origin_layout, *result_layout, target_layout, limit).try_for_each(|piece| {
+            // SAFETY: the piece lies inside all layouts; the handles as above.
+            unsafe { native.issue(piece) }
+        })
+    };
     hold(window, peer, call, origin_key)?;
     hold(window, peer, call, result_key)?;
     issued

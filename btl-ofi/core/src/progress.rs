@@ -12,7 +12,7 @@ use crate::context::{Context, State};
 use crate::error::{describe, peer_is_gone, status_of};
 use crate::lock::Guard;
 use crate::params::MAX_CQ_READ;
-use crate::record::{Finished, Record, Tag};
+use crate::record::{Finished, Pool, Record, Tag};
 use crate::transport::Transport;
 
 /// Polls of a context without completion, in a row or not, after which the clock is looked at: rare enough to cost
@@ -127,10 +127,15 @@ impl Transport {
             self.lower(context, tag, 1);
             return 1;
         }
-        // A completion without context belongs to no operation of ours.
+        // A completion without context belongs to no operation of ours, and one of a record that is free to
+        // an operation that was reported as failed.
         let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
             return 0;
         };
+        // SAFETY: as in `complete`.
+        if unsafe { Pool::is_free(record) } {
+            return 0;
+        }
         state.completed += 1;
         // SAFETY: as in `complete`.
         let finished = unsafe { state.pool.give_back(record) };
@@ -167,8 +172,12 @@ impl Transport {
                 stray += 1;
                 continue;
             };
-            // SAFETY: a non-NULL context that is no tag is a record we posted and the provider just
-            // finished with.
+            // SAFETY: a non-NULL context that is no tag is a record we posted.
+            if unsafe { Pool::is_free(record) } {
+                stray += 1;
+                continue;
+            }
+            // SAFETY: likewise, and it is in use.
             finished[recorded].write(unsafe { pool.give_back(record) });
             recorded += 1;
         }
@@ -315,13 +324,19 @@ impl Transport {
             s if s.is_ok() || s.is_again() => Status::ERROR,
             s => s,
         };
-        state.failed += 1;
         let tag = Tag::from_bare(entry.op_context);
         let finished = match (tag, state.pool.owns(entry.op_context)) {
             // SAFETY: `owns` found it in use.
             (None, Some(record)) => Some(unsafe { state.pool.give_back(record) }),
             _ => None,
         };
+        if tag.is_none() && finished.is_none() && self.policy.reports_for_others {
+            drop(state);
+            tracing::warn!("what a peer began here failed: {}", describe(code));
+            self.check_peers();
+            return 0;
+        }
+        state.failed += 1;
         if tag.is_none() && finished.is_none() {
             state.unattributed += 1;
             drop(state);

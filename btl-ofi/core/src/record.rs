@@ -241,6 +241,17 @@ impl Pool {
         finished
     }
 
+    /// Whether a record was given back: its operation was reported as failed without having a name, and was
+    /// not the one that had failed.
+    ///
+    /// # Safety
+    /// `record` came from [`take`](Self::take) of a pool that lives.
+    #[inline(always)]
+    pub(crate) unsafe fn is_free(record: NonNull<Record>) -> bool {
+        // SAFETY: records stay as long as their pool, which is locked or used by one thread.
+        unsafe { (*record.as_ptr()).kept.tag == 0 }
+    }
+
     /// Takes the callback out of a record that stays in use: its operation has been reported as
     /// failed, and a late completion must not report it again, neither to the callback nor as an
     /// operation that has none. `None` if it has no callback.

@@ -53,7 +53,13 @@ impl Watchdog {
     }
 
     /// The last test has ended.
-    pub(super) fn stop(mut self) {
+    pub(super) fn stop(self) {}
+}
+
+impl Drop for Watchdog {
+    /// Also when the check ends by an error: left alone, the thread would let go of the job while the process
+    /// ends, and close its transport when libfabric has unloaded the provider.
+    fn drop(&mut self) {
         self.tests = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -18,7 +18,7 @@ const PATIENCE: u64 = 40;
 /// Milliseconds of silence, long enough for a busy machine.
 const PEER_TIMEOUT: u64 = 2000;
 /// For a run.
-const LIMIT: Duration = Duration::from_secs(150);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// How a rank says that a call reported a failure: a test of the check that one ended, a window that was
 /// not made, a wait out of band that a failure ended, a job that was not left in order.

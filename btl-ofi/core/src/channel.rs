@@ -1,4 +1,5 @@
-//! Atomics between processes of one node, without the provider.
+//! Atomics between processes of one node, without the provider. Small puts and gets may go the same way
+//! (`small`).
 //!
 //! shm's own atomics go through a command queue that is answered in order, over all peers: one that is
 //! outstanding at a dead process holds up every later one. They cost about a microsecond, and updates
@@ -42,11 +43,9 @@ use crate::outbound::{Done, Operands, Outbound};
 use crate::post::Caller;
 use crate::record::{Finished, Tag};
 use crate::ring::Command;
-use crate::segment::{PAYLOAD, Place, Segment};
+use crate::segment::{Place, Segment};
 use crate::transport::Transport;
 
-/// Most bytes of one vector: a payload holds some of them.
-pub(crate) const LARGEST: usize = PAYLOAD / 4;
 /// Rings whose answers are looked for in one poll.
 const SWEEP: usize = 16;
 /// Polls of which one goes to the provider, whatever there is to do here.
@@ -124,9 +123,14 @@ impl Channel {
         {
             return Err(outbound);
         }
-        let outbound = NonNull::from(Box::leak(Box::new(outbound)));
-        self.outbounds.push(outbound);
-        Ok(outbound)
+        let outbound = Box::leak(Box::new(outbound));
+        let ring = NonNull::from(&mut *outbound);
+        self.outbounds.push(ring);
+        if !outbound.is_empty() {
+            // What was revoked before has to be passed over, or there may be no room.
+            self.list(outbound);
+        }
+        Ok(ring)
     }
 
     fn of(&self, endpoint: NonNull<Endpoint>) -> Option<NonNull<Outbound>> {
@@ -154,6 +158,15 @@ impl Channel {
         abandoned
     }
 
+    /// Has the answers of a ring that was just posted to looked for.
+    #[inline]
+    pub(crate) fn list(&mut self, outbound: &mut Outbound) {
+        if !outbound.listed {
+            outbound.listed = true;
+            self.active.push(NonNull::from(outbound));
+        }
+    }
+
     /// Forgets a peer's ring unless operations are outstanding. It may serve another process then, if
     /// the peer answered everything.
     pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>, failed: bool) {
@@ -161,7 +174,7 @@ impl Channel {
             return;
         };
         // SAFETY: as in `of`.
-        if !unsafe { outbound.as_ref() }.is_empty() {
+        if unsafe { outbound.as_ref() }.outstanding() > 0 {
             return;
         }
         self.outbounds.retain(|o| *o != outbound);
@@ -178,7 +191,7 @@ impl Drop for Channel {
         for outbound in self.outbounds.drain(..) {
             // SAFETY: made by `add`, and listed nowhere now.
             let outbound = unsafe { Box::from_raw(outbound.as_ptr()) };
-            let unanswered = !outbound.is_empty();
+            let unanswered = outbound.outstanding() > 0;
             outbound.give_back(unanswered);
         }
     }
@@ -262,10 +275,7 @@ impl Transport {
         let finished = caller.finished(tag);
         // SAFETY: the caller vouches for the buffers.
         unsafe { outbound.post(command, order.operands, room, order.result, finished) };
-        if !outbound.listed {
-            outbound.listed = true;
-            channel.active.push(NonNull::from(outbound));
-        }
+        channel.list(outbound);
         *posted += 1;
         drop(state);
         self.poll_if_many(context);
@@ -336,7 +346,7 @@ impl Transport {
     /// Settles which way atomics to a peer go.
     #[cold]
     #[inline(never)]
-    fn introduce(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
+    pub(crate) fn introduce(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
         // SAFETY: the caller of the operation vouched for the endpoint.
         let peer = unsafe { endpoint.as_ref() };
         let place = Place {
@@ -349,8 +359,8 @@ impl Transport {
         if peer.way() != Way::Unclaimed {
             // Another thread was first.
             if let Ok(claim) = claimed {
-                let next = claim.position;
-                claim.give_back(next);
+                let (next, spent) = (claim.position, claim.spent);
+                claim.give_back(next, spent);
             }
             return Ok(());
         }
@@ -437,11 +447,19 @@ impl Transport {
 
     #[cold]
     fn deliver_refused(&self, context: &Context, f: Finished, status: Status) {
+        let gone = status == Status::UNREACH;
+        let what = if gone {
+            "its process no longer runs"
+        } else {
+            "the target refused it: its handle names no region there that allows it"
+        };
         if f.function.is_none() {
-            let what = "the target refused it: its handle names no region there that allows it";
             self.lose(f.tag, 1, status, what);
         }
         self.deliver(context, &[f], status);
+        if gone && let Some(endpoint) = NonNull::new(f.tag.endpoint()) {
+            self.fail_peer(endpoint, status, what);
+        }
     }
 
     /// Reports every operation in the ring of a peer that was given up.
@@ -488,7 +506,7 @@ impl Transport {
         // SAFETY: rings live as long as they are listed; the lock is held.
         let rings = channel.active.iter().map(|o| unsafe { o.as_ref() });
         rings
-            .filter(|o| o.is_closed())
+            .filter(|o| o.outstanding() > 0 && o.is_closed())
             .map(|o| o.endpoint)
             .collect()
     }

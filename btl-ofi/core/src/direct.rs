@@ -7,10 +7,25 @@
 use std::ffi::c_void;
 
 use libc::{iovec, pid_t};
+use plugin_api::Status;
+
+use crate::error::status_of;
 
 /// Why a copy was not made, as an `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) i32);
+
+impl Refused {
+    /// What it means to the caller of an operation.
+    pub(crate) fn status(self) -> Status {
+        match self.0 {
+            libc::ESRCH => Status::UNREACH,
+            // The region's memory is no longer mapped there.
+            libc::EFAULT => Status::PERM,
+            errno => status_of(errno),
+        }
+    }
+}
 
 type Call = unsafe extern "C" fn(
     pid_t,

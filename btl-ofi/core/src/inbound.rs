@@ -1,4 +1,5 @@
-//! The target's side of direct atomics: finds commands in this process's segment and executes them.
+//! The target's side of direct atomics and small transfers: finds commands in this process's segment and
+//! executes them.
 //!
 //! Runs under the lock of the context that also holds the provider, so one thread executes at a time
 //! and never beside the provider. Nothing that arrives is believed: a command names its region by key
@@ -20,7 +21,11 @@ const STALE: u32 = 1024;
 /// Commands executed for one ring before the next has its turn.
 const BATCH: u32 = 32;
 
-/// What a command's `what` says.
+/// What a transfer's `what` says, instead of an atomic's.
+pub(crate) const PUT: u32 = 3 << 16;
+pub(crate) const GET: u32 = 4 << 16;
+
+/// What an atomic's `what` says.
 #[inline]
 pub(crate) fn what(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> u32 {
     (kind as u32) << 16 | (datatype as u32) << 8 | op as u32
@@ -161,7 +166,19 @@ impl Inbound {
             if !entry.is_published(next) {
                 break;
             }
-            let answer = match execute(&regions, &mut self.last, ring, &entry.command()) {
+            let command = entry.command();
+            let put = command.what == PUT;
+            let done = if put || command.what == GET {
+                if entry.take(next) {
+                    transfer(&regions, &mut self.last, ring, &command, put)
+                } else {
+                    // Its initiator has revoked it, and wants the entry back.
+                    Ok(0)
+                }
+            } else {
+                execute(&regions, &mut self.last, ring, &command)
+            };
+            let answer = match done {
                 Ok(value) => Answer { status: 0, value },
                 Err(status) => Answer {
                     status: status.0,
@@ -225,6 +242,61 @@ fn execute(regions: &Regions, last: &mut Last, ring: &Ring, c: &Command) -> Resu
     // hold them; the regions are locked, since the caller lends them.
     unsafe { perform(&known, kind, &elements) }?;
     Ok(value)
+}
+
+/// Makes a transfer; gives what was read, if it is a word at most.
+#[inline]
+fn transfer(
+    regions: &Regions,
+    last: &mut Last,
+    ring: &Ring,
+    c: &Command,
+    put: bool,
+) -> Result<u64, Status> {
+    let known = last.find(regions, c.key, c.mark).ok_or(Status::PERM)?;
+    let needed = if put {
+        Access::REMOTE_WRITE
+    } else {
+        Access::REMOTE_READ
+    };
+    if !known.access.contains(needed) {
+        return Err(Status::PERM);
+    }
+    let size = c.count as usize;
+    known.handle.covers(c.address, size as u64)?;
+    let mut value = c.value;
+    let here: *mut u8 = if size <= size_of_val(&value) {
+        (&raw mut value).cast()
+    } else {
+        ring.payload(c.payload, size).ok_or(Status::BAD_PARAM)?
+    };
+    let there: *mut u8 = std::ptr::with_exposed_provenance_mut(c.address as usize);
+    let (from, to) = if put { (here, there) } else { (there, here) };
+    // SAFETY: `there` lies in a region that is registered, and so mapped, while the lock is held; `here` is
+    // the word on the stack, or a part of the payload that was checked to hold as much.
+    unsafe { copy(from, to, size) };
+    Ok(value)
+}
+
+/// Copies bytes; an aligned word at once, as whoever waits for it expects.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `size` bytes.
+#[inline]
+unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
+    // SAFETY: as the caller vouches; aligned where that is asked for. Others may read and write the word
+    // meanwhile, in this process and its peers, which a volatile access allows for as the kernel's does.
+    unsafe {
+        match size {
+            8 if (from as usize | to as usize).is_multiple_of(8) => {
+                to.cast::<u64>().write_volatile(from.cast::<u64>().read_volatile());
+            }
+            4 if (from as usize | to as usize).is_multiple_of(4) => {
+                to.cast::<u32>().write_volatile(from.cast::<u32>().read_volatile());
+            }
+            _ => std::ptr::copy(from, to, size),
+        }
+    }
 }
 
 /// Executes on a region of this process, if it allows that.

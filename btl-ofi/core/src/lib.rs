@@ -50,6 +50,7 @@ mod ring;
 mod rma;
 mod segment;
 mod select;
+mod small;
 mod sync;
 mod tally;
 mod transport;

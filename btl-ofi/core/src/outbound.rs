@@ -1,22 +1,38 @@
-//! The initiator's side of direct atomics: one ring at one peer, and what is outstanding in it.
+//! The initiator's side of direct atomics and small transfers: one ring at one peer, and what is
+//! outstanding in it.
 //!
-//! Whom to tell and where results go stays in memory of this process, out of the target's reach. Runs
-//! under the lock of the context.
+//! Whom to tell and where results go stays in memory of this process, out of the target's reach. What is
+//! read back from the ring (the place at the target, for a transfer that was revoked) only ever names
+//! memory of that target. Runs under the lock of the context.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
+use std::time::{Duration, Instant};
 
 use plugin_api::Status;
 
+use crate::direct;
 use crate::endpoint::Endpoint;
 use crate::params::MAX_CQ_READ;
-use crate::record::Finished;
+use crate::record::{Finished, Tag};
 use crate::ring::Command;
-use crate::segment::{Claim, ENTRIES, PAYLOAD};
+use crate::segment::{Claim, ENTRIES, LARGEST, PAYLOAD};
 
 /// Parts of the payload start at cache lines.
 const LINE: usize = 64;
+
+/// What an entry of the ring is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// An operation that the target alone can execute.
+    Atomic,
+    /// One that the kernel can make as well.
+    Put,
+    Get,
+    /// One that was revoked and is over. The target has yet to pass over it.
+    Spent,
+}
 
 /// An operation whose answer is outstanding.
 #[derive(Clone, Copy)]
@@ -24,13 +40,34 @@ struct Pending {
     finished: Finished,
     /// Where what was there before goes, or NULL.
     result: *mut c_void,
-    /// Bytes of operands, and of results.
-    size: u32,
-    /// Where they lie in the payload, if they do not fit in the entry.
+    /// Where operands and results lie in the payload, if they do not fit in the entry.
     payload: u32,
+    /// Bytes of operands, and of results.
+    size: u16,
+    used: Use,
 }
 
-const _: () = assert!(size_of::<Pending>() == 64);
+const _: () = assert!(size_of::<Pending>() == 64 && LARGEST <= u16::MAX as usize);
+
+/// How long a transfer waits for the target, about as long as the kernel takes for it.
+const PATIENCE: Duration = Duration::from_micros(2);
+/// Looks for an answer between two at the clock.
+const LOOK: u32 = 8;
+/// Transfers that the kernel makes after the target was too slow for one, and at most if it is so again and again.
+const SHUN: u32 = 16;
+const SHUN_MOST: u32 = 4096;
+
+/// How a transfer fares that the target may be too slow for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trust {
+    /// Transfers for the kernel, before the target is tried again.
+    shunned: u32,
+    /// How many it was the last time.
+    penalty: u32,
+    /// Looks without an answer, and when the first of them was.
+    looks: u32,
+    since: Option<Instant>,
+}
 
 /// A vector's bytes, or one word.
 #[derive(Clone, Copy)]
@@ -49,11 +86,18 @@ pub(crate) struct Room {
     at: *mut u8,
 }
 
+/// What the target is to do with the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Put,
+    Get,
+}
+
 /// Completed operations, gathered under the lock and delivered after it.
 pub(crate) struct Done {
     finished: [MaybeUninit<Finished>; MAX_CQ_READ],
     count: usize,
-    /// One that the target refused, after those in `finished`; nothing is gathered after it.
+    /// One that failed, after those in `finished`; nothing is gathered after it.
     pub(crate) refused: Option<(Finished, Status)>,
 }
 
@@ -70,6 +114,11 @@ impl Done {
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.count < MAX_CQ_READ && self.refused.is_none()
+    }
+
+    fn push(&mut self, finished: Finished) {
+        self.finished[self.count].write(finished);
+        self.count += 1;
     }
 
     pub(crate) fn finished(&self) -> &[Finished] {
@@ -91,13 +140,37 @@ pub(crate) struct Outbound {
     has_payload: bool,
     /// Whether it is among the channel's active ones.
     pub(crate) listed: bool,
+    /// Entries in use by transfers, and by what is spent.
+    transfers: u32,
+    spent: u32,
+    trust: Trust,
     pending: Box<[MaybeUninit<Pending>]>,
 }
 
 impl Outbound {
     pub(crate) fn new(claim: Claim, endpoint: NonNull<Endpoint>) -> Outbound {
+        let spent = claim.spent.min(ENTRIES);
+        let head = claim.position.wrapping_sub(spent);
+        let mut pending = Box::new_uninit_slice(ENTRIES as usize);
+        let nobodys = Finished {
+            tag: Tag::new(endpoint, 0, 0),
+            function: None,
+            context: ptr::null_mut(),
+            data: ptr::null_mut(),
+            local_address: ptr::null_mut(),
+            local_handle: ptr::null_mut(),
+        };
+        for before in 0..spent {
+            pending[(head.wrapping_add(before) % ENTRIES) as usize].write(Pending {
+                finished: nobodys,
+                result: ptr::null_mut(),
+                payload: 0,
+                size: 0,
+                used: Use::Spent,
+            });
+        }
         Outbound {
-            head: claim.position,
+            head,
             tail: claim.position,
             claim,
             endpoint,
@@ -105,17 +178,26 @@ impl Outbound {
             used_to: 0,
             has_payload: false,
             listed: false,
-            pending: Box::new_uninit_slice(ENTRIES as usize),
+            transfers: 0,
+            spent,
+            trust: Trust::default(),
+            pending,
         }
     }
 
+    /// Whether no entry is in use.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head == self.tail
     }
 
-    pub(crate) fn outstanding(&self) -> u32 {
+    fn in_use(&self) -> u32 {
         self.tail.wrapping_sub(self.head)
+    }
+
+    /// Operations without answer.
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.in_use() - self.spent
     }
 
     /// Whether the target will execute nothing more.
@@ -126,7 +208,7 @@ impl Outbound {
     /// Makes room for an operation with `size` bytes of operands.
     #[inline]
     pub(crate) fn reserve(&mut self, size: usize) -> Result<Room, Status> {
-        if self.outstanding() >= ENTRIES {
+        if self.in_use() >= ENTRIES {
             return Err(Status::TEMP_OUT_OF_RESOURCE);
         }
         if size <= size_of::<u64>() {
@@ -174,7 +256,17 @@ impl Outbound {
         self.fitting(from, size) + size.next_multiple_of(LINE) as u64
     }
 
-    /// Posts a command for which `room` was just [made](Self::reserve), and adds its operands.
+    /// Whether a transfer is to be tried with the target, rather than left to the kernel.
+    #[inline]
+    pub(crate) fn is_trusted(&mut self) -> bool {
+        if self.trust.shunned > 0 {
+            self.trust.shunned -= 1;
+            return false;
+        }
+        true
+    }
+
+    /// Posts an atomic for which `room` was just [made](Self::reserve), and adds its operands.
     ///
     /// # Safety
     /// `operands` is readable for the room's size, and `result` NULL or writable for as many until the
@@ -182,6 +274,43 @@ impl Outbound {
     #[inline]
     pub(crate) unsafe fn post(
         &mut self,
+        command: Command,
+        operands: Operands,
+        room: Room,
+        result: *mut c_void,
+        finished: Finished,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.post_as(Use::Atomic, command, operands, room, result, finished) };
+    }
+
+    /// Posts a put from `local`, or a get to it, for which `room` was just [made](Self::reserve).
+    ///
+    /// # Safety
+    /// `local` is readable, or writable, for the room's size; for a get until the operation is done.
+    #[inline]
+    pub(crate) unsafe fn transfer(
+        &mut self,
+        direction: Direction,
+        command: Command,
+        local: *mut c_void,
+        room: Room,
+        finished: Finished,
+    ) {
+        let none = ptr::null_mut();
+        let (used, from, to) = match direction {
+            Direction::Put => (Use::Put, local, none),
+            Direction::Get => (Use::Get, none, local),
+        };
+        self.transfers += 1;
+        // SAFETY: as the caller vouches.
+        unsafe { self.post_as(used, command, Operands::Buffer(from), room, to, finished) };
+    }
+
+    #[inline(always)]
+    unsafe fn post_as(
+        &mut self,
+        used: Use,
         mut command: Command,
         operands: Operands,
         room: Room,
@@ -211,8 +340,9 @@ impl Outbound {
         self.pending[(self.tail % ENTRIES) as usize].write(Pending {
             finished,
             result,
-            size: size as u32,
             payload,
+            size: size as u16,
+            used,
         });
         self.claim
             .ring()
@@ -222,14 +352,29 @@ impl Outbound {
         self.claim.announce();
     }
 
-    /// Takes answers, in order, as far as there are any and `done` has room.
+    /// Takes answers, in order, as far as there are any and `done` has room, and revokes transfers that have
+    /// waited too long for one.
     #[inline]
     pub(crate) fn collect(&mut self, done: &mut Done) {
+        if !self.take_answers(done) && self.transfers > 0 {
+            self.consider_revoking(done);
+        }
+    }
+
+    /// Whether there was an answer.
+    #[inline]
+    fn take_answers(&mut self, done: &mut Done) -> bool {
+        let first = self.head;
         while self.head != self.tail && done.has_room() {
             let Some(answer) = self.claim.ring().entry(self.head).answered(self.head) else {
-                return;
+                break;
             };
             let pending = self.take();
+            match pending.used {
+                Use::Spent => continue,
+                Use::Atomic => self.trust.since = None,
+                Use::Put | Use::Get => self.trust = Trust::default(),
+            }
             if answer.status != 0 {
                 // The target's word for it is not believed to mean "again".
                 let status = match Status(answer.status) {
@@ -237,9 +382,9 @@ impl Outbound {
                     s => s,
                 };
                 done.refused = Some((pending.finished, status));
-                return;
+                break;
             }
-            let size = pending.size as usize;
+            let size = usize::from(pending.size);
             if !pending.result.is_null() {
                 let from: *const u8 = if size <= size_of::<u64>() {
                     (&raw const answer.value).cast()
@@ -247,40 +392,130 @@ impl Outbound {
                     at
                 } else {
                     done.refused = Some((pending.finished, Status::ERROR));
-                    return;
+                    break;
                 };
                 // SAFETY: `post`'s caller vouched for the result; the other side holds as much.
                 unsafe { ptr::copy_nonoverlapping(from, pending.result.cast::<u8>(), size) };
             }
-            done.finished[done.count].write(pending.finished);
-            done.count += 1;
+            done.push(pending.finished);
+        }
+        self.head != first
+    }
+
+    /// Revokes all transfers if there was no answer for too long.
+    fn consider_revoking(&mut self, done: &mut Done) {
+        self.trust.looks += 1;
+        if !self.trust.looks.is_multiple_of(LOOK) {
+            return;
+        }
+        let since = *self.trust.since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= PATIENCE {
+            self.revoke(done);
         }
     }
 
-    /// Takes the oldest operation out; there is one. Its part of the payload is free once the next
+    /// Has the kernel make the transfers that the target did not begin, as far as `done` has room.
+    #[cold]
+    #[inline(never)]
+    fn revoke(&mut self, done: &mut Done) {
+        let penalty = self.trust.penalty.saturating_mul(2);
+        self.trust.penalty = penalty.clamp(SHUN, SHUN_MOST);
+        self.trust.shunned = self.trust.penalty;
+        let mut position = self.head;
+        while position != self.tail && done.has_room() {
+            if let Some(outcome) = self.make(position) {
+                match outcome {
+                    (finished, Ok(())) => done.push(finished),
+                    (finished, Err(status)) => done.refused = Some((finished, status)),
+                }
+            }
+            position = position.wrapping_add(1);
+        }
+        // What did not fit comes next time.
+        if position == self.tail {
+            self.trust.since = None;
+        }
+    }
+
+    /// Has the kernel make the transfer at this position, if there is one that the target has not begun.
+    fn make(&mut self, position: u32) -> Option<(Finished, Result<(), Status>)> {
+        // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
+        let pending = unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() };
+        let entry = self.claim.ring().entry(position);
+        let put = match pending.used {
+            Use::Atomic | Use::Spent => return None,
+            Use::Put => true,
+            Use::Get => false,
+        };
+        if !entry.revoke(position) {
+            return None;
+        }
+        pending.used = Use::Spent;
+        self.transfers -= 1;
+        self.spent += 1;
+        let (size, mut command) = (usize::from(pending.size), entry.command());
+        let local = if !put {
+            pending.result
+        } else if size <= size_of::<u64>() {
+            (&raw mut command.value).cast()
+        } else {
+            match self.claim.ring().payload(pending.payload, size) {
+                Some(at) => at.cast(),
+                // There was room when it was posted.
+                None => return Some((pending.finished, Err(Status::ERROR))),
+            }
+        };
+        // SAFETY: endpoints outlive their rings.
+        let pid = unsafe { self.endpoint.as_ref() }.pid();
+        // SAFETY: the bytes of a put lie in the command or the payload, which the target does not touch now
+        // that the command is revoked; `transfer`'s caller vouched for where those of a get go. What the
+        // address names is the target's, which is checked to be mapped.
+        let copied = unsafe {
+            if put {
+                direct::write(pid, local, command.address, size)
+            } else {
+                direct::read(pid, local, command.address, size)
+            }
+        };
+        Some((pending.finished, copied.map_err(|e| e.status())))
+    }
+
+    /// Takes the oldest entry out; there is one. Its part of the payload is free once the next
     /// command is posted.
     #[inline]
     fn take(&mut self) -> Pending {
-        // SAFETY: positions from `head` to `tail` were written by `post`.
+        // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
         let pending = unsafe { self.pending[(self.head % ENTRIES) as usize].assume_init() };
         self.head = self.head.wrapping_add(1);
-        if pending.size as usize > size_of::<u64>() {
-            self.used_from = self.end(self.used_from, pending.size as usize);
+        match pending.used {
+            Use::Atomic => {}
+            Use::Put | Use::Get => self.transfers -= 1,
+            Use::Spent => self.spent -= 1,
+        }
+        let size = usize::from(pending.size);
+        if size > size_of::<u64>() {
+            self.used_from = self.end(self.used_from, size);
         }
         pending
     }
 
     /// The oldest operation without answer, given up.
     pub(crate) fn abandon(&mut self) -> Option<Finished> {
-        (!self.is_empty()).then(|| self.take().finished)
+        while !self.is_empty() {
+            let pending = self.take();
+            if pending.used != Use::Spent {
+                return Some(pending.finished);
+            }
+        }
+        None
     }
 
     /// Lets another process have the ring. Kept from it, and from everyone, while the target might
     /// still execute commands of it.
     pub(crate) fn give_back(self, unanswered: bool) {
         if !unanswered {
-            let next = self.tail;
-            self.claim.give_back(next);
+            let (next, spent) = (self.tail, self.spent);
+            self.claim.give_back(next, spent);
         }
     }
 }

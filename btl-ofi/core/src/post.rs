@@ -32,6 +32,8 @@ pub(crate) struct Quick {
     pub(crate) delivered: u64,
     /// Operations outstanding on a context from which on a post first makes progress, or finds no room.
     pub(crate) crowd: u32,
+    /// Most bytes of a transfer that the target may be asked to make (`small`); 0 where none is.
+    pub(crate) small: usize,
     /// Whether there are more contexts than the first.
     pub(crate) several: bool,
     /// Whether operations without callback need a record too.

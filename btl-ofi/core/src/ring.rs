@@ -1,5 +1,5 @@
-//! The protocol between an initiator of atomics and the process that executes them: who may write
-//! which word when, and how neither sleeps through what the other did.
+//! The protocol between an initiator of atomics and small transfers and the process that executes them:
+//! who may write which word when, and how neither sleeps through what the other did.
 //!
 //! A ring has one initiator and one target. Commands take consecutive positions; position `p` uses
 //! entry `p % n`, and the entry's state says which position it is at and how far it is:
@@ -12,6 +12,11 @@
 //!
 //! Both sides go through the positions in order, so a ring is first in, first out, and no state is
 //! mistaken for another lap's. One cache line holds command and answer.
+//!
+//! A *transfer* is a command that the initiator could carry out itself, and will when the target is slow.
+//! Both then want the entry, and the one whose compare-and-swap finds `published(p)` has it: the target
+//! executes what it made `taken(p)`, the initiator what it made `revoked(p)`. A revoked command is passed
+//! over by the target, which answers it like any other, since only then the entry is free for `p + n`.
 //!
 //! The target learns of a command in one of two ways. It *watches* the few rings that were used last,
 //! by reading the state of their next entries; all others ring its *bell*, a bit for each ring, which
@@ -41,7 +46,7 @@ const WORDS: usize = RINGS / WORD;
 pub(crate) struct Command {
     /// Operation, type and kind.
     pub(crate) what: u32,
-    /// Elements.
+    /// Elements, of a transfer bytes.
     pub(crate) count: u32,
     /// Where operands and results lie in the ring's payload, unless they fit in `value`.
     pub(crate) payload: u32,
@@ -61,7 +66,7 @@ pub(crate) struct Command {
 pub(crate) struct Answer {
     /// A `Status`.
     pub(crate) status: i32,
-    /// What was there before, unless it lies in the payload.
+    /// What was there before, or was read, unless it lies in the payload.
     pub(crate) value: u64,
 }
 
@@ -83,12 +88,22 @@ pub(crate) struct Entry {
 
 #[inline]
 fn published(position: u32) -> u32 {
-    position.wrapping_mul(2).wrapping_add(1)
+    position.wrapping_mul(4).wrapping_add(1)
+}
+
+#[inline]
+fn revoked(position: u32) -> u32 {
+    position.wrapping_mul(4).wrapping_add(2)
+}
+
+#[inline]
+fn taken(position: u32) -> u32 {
+    position.wrapping_mul(4).wrapping_add(3)
 }
 
 #[inline]
 fn answered(position: u32) -> u32 {
-    position.wrapping_mul(2).wrapping_add(2)
+    position.wrapping_mul(4).wrapping_add(4)
 }
 
 impl Entry {
@@ -124,14 +139,36 @@ impl Entry {
         self.state.store(published(position), Ordering::Release);
     }
 
-    /// Target: whether there is a command at this position.
+    /// Target: whether there is a command at this position, be it one that was revoked.
     #[inline]
     pub(crate) fn is_published(&self, position: u32) -> bool {
-        self.state.load(Ordering::Acquire) == published(position)
+        let state = self.state.load(Ordering::Acquire);
+        state.wrapping_sub(published(position)) <= 1
     }
 
-    /// Target: the command, after [`is_published`](Self::is_published) said so. Each word is read
-    /// once, so what is checked is what is used.
+    /// Target: takes the transfer at this position; no if it was revoked, and is to be answered unexecuted.
+    #[inline]
+    pub(crate) fn take(&self, position: u32) -> bool {
+        self.turn(published(position), taken(position))
+    }
+
+    /// Initiator: revokes the transfer at this position; no if the target has it, or had it.
+    #[inline]
+    pub(crate) fn revoke(&self, position: u32) -> bool {
+        self.turn(published(position), revoked(position))
+    }
+
+    #[inline]
+    fn turn(&self, from: u32, to: u32) -> bool {
+        // Whoever is first has the command to itself. The target's Acquire is that of `is_published`; no
+        // words of the entry are handed over by this.
+        self.state
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The command: for the target after [`is_published`](Self::is_published) said that there is one, for the
+    /// initiator until it is answered. Each word is read once, so what is checked is what is used.
     #[inline]
     pub(crate) fn command(&self) -> Command {
         Command {
@@ -261,7 +298,7 @@ mod tests {
     fn no_lap_is_mistaken_for_another() {
         model(|| {
             let entry = Entry::new();
-            for position in [0, 128, u32::MAX / 2 - 127, u32::MAX - 127, 0] {
+            for position in [0, 128, u32::MAX / 4 - 127, u32::MAX / 2 - 127, u32::MAX - 127, 0] {
                 assert!(!entry.is_published(position));
                 let command = Command {
                     address: u64::from(position),
@@ -285,7 +322,30 @@ mod tests {
                 entry.answer(position, answer);
                 assert!(!entry.is_published(position), "executed once");
                 assert_eq!(entry.answered(position), Some(answer));
+                assert!(!entry.take(position) && !entry.revoke(position));
             }
+        });
+    }
+
+    #[test]
+    fn a_transfer_is_one_sides() {
+        model(|| {
+            let (entry, answer) = (
+                Entry::new(),
+                Answer {
+                    status: 0,
+                    value: 0,
+                },
+            );
+            entry.publish(7, &Command::default());
+            assert!(entry.take(7) && !entry.revoke(7) && !entry.is_published(7));
+            entry.answer(7, answer);
+            entry.publish(135, &Command::default());
+            assert!(entry.revoke(135) && !entry.take(135) && !entry.revoke(135));
+            assert!(entry.is_published(135), "there is something to pass over");
+            assert_eq!(entry.answered(135), None);
+            entry.answer(135, answer);
+            assert_eq!(entry.answered(135), Some(answer));
         });
     }
 

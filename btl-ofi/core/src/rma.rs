@@ -9,10 +9,11 @@ use plugin_api::Status;
 use crate::address::{Handle, Target};
 use crate::direct::{self, Refused};
 use crate::endpoint::{Copies, Endpoint};
-use crate::error::status_of;
 use crate::hmem::{Action, Ask};
+use crate::outbound::Direction;
 use crate::post::{Caller, Needs, branch, guarded};
 use crate::record::Completion;
+use crate::small::Small;
 use crate::transport::Transport;
 
 impl Transport {
@@ -43,6 +44,13 @@ impl Transport {
         // context is locked.
         unsafe {
             if K {
+                if size <= self.quick.small {
+                    let put = Small::new(Direction::Put, local, target, remote, size);
+                    let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &put);
+                    if handed.is_some() {
+                        return handed;
+                    }
+                }
                 self.may_copy::<T>(peer, completion)?;
                 let copied = direct::write(peer.pid(), local, remote_address, size);
                 return Some(self.copied::<T>(endpoint, completion, copied));
@@ -83,6 +91,13 @@ impl Transport {
         // at the target.
         unsafe {
             if K {
+                if size <= self.quick.small {
+                    let get = Small::new(Direction::Get, local, target, remote, size);
+                    let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &get);
+                    if handed.is_some() {
+                        return handed;
+                    }
+                }
                 self.may_copy::<T>(peer, completion)?;
                 let copied = direct::read(peer.pid(), local, remote_address, size);
                 return Some(self.copied::<T>(endpoint, completion, copied));
@@ -156,8 +171,8 @@ impl Transport {
         completion: Option<Completion>,
         copied: Result<(), Refused>,
     ) -> Status {
-        if let Err(Refused(errno)) = copied {
-            return self.not_copied_quickly(endpoint, errno);
+        if let Err(refused) = copied {
+            return self.not_copied_quickly(endpoint, refused);
         }
         let count = &self.context_as::<T>().direct;
         if T {
@@ -312,6 +327,21 @@ impl Transport {
                 if let Some(status) = peer.failure() {
                     return Err(status);
                 }
+                if size <= self.quick.small {
+                    let direction = if put { Direction::Put } else { Direction::Get };
+                    let small = Small::new(direction, local, target, remote, size);
+                    let Caller {
+                        completion,
+                        local_handle,
+                        ..
+                    } = *caller;
+                    // SAFETY: as the caller vouches.
+                    let handed =
+                        unsafe { self.hand_over(endpoint, completion, local_handle, &small) };
+                    if let Some(status) = handed {
+                        return Err(status);
+                    }
+                }
                 // SAFETY: the caller vouches for the buffer; the target's region lets itself be used.
                 let copied = unsafe {
                     if put {
@@ -320,8 +350,8 @@ impl Transport {
                         direct::read(peer.pid(), local, remote_address, size)
                     }
                 };
-                if let Err(Refused(errno)) = copied {
-                    return Err(self.not_copied(endpoint, errno));
+                if let Err(refused) = copied {
+                    return Err(self.not_copied(endpoint, refused));
                 }
                 self.count_direct();
                 if self.answers_at_once && caller.completion.is_some() {
@@ -377,23 +407,18 @@ impl Transport {
 
     #[cold]
     #[inline(never)]
-    fn not_copied_quickly(&self, endpoint: NonNull<Endpoint>, errno: i32) -> Status {
-        guarded(|| self.not_copied(endpoint, errno))
+    fn not_copied_quickly(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Status {
+        guarded(|| self.not_copied(endpoint, refused))
     }
 
     #[cold]
     #[inline(never)]
-    fn not_copied(&self, endpoint: NonNull<Endpoint>, errno: i32) -> Status {
-        match errno {
-            libc::ESRCH => {
-                let why = "its process no longer runs";
-                self.fail_peer(endpoint, Status::UNREACH, why);
-                Status::UNREACH
-            }
-            // The region's memory is no longer mapped there.
-            libc::EFAULT => Status::PERM,
-            errno => status_of(errno),
+    fn not_copied(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Status {
+        let status = refused.status();
+        if status == Status::UNREACH {
+            self.fail_peer(endpoint, status, "its process no longer runs");
         }
+        status
     }
 }
 

@@ -1,4 +1,5 @@
-//! The memory in which peers on this node leave atomics for a process: laid out, made, found, claimed.
+//! The memory in which peers on this node leave atomics and small transfers for a process: laid out, made,
+//! found, claimed.
 //!
 //! Each process makes one segment, holding its bells and a ring for each initiator, and executes what
 //! arrives there. That the rings lie with the target, and not with the initiators, means that only the
@@ -32,14 +33,18 @@ use crate::ring::{Bells, Entry, RINGS, Watch};
 
 /// Commands that one initiator may have outstanding.
 pub(crate) const ENTRIES: u32 = 128;
-/// Bytes for operands and results of one ring's vectors.
+/// Bytes for operands and results of one ring's vectors, and for transfers of more than a word.
 pub(crate) const PAYLOAD: usize = 64 * 1024;
+/// Most bytes of one of them: a payload holds some.
+pub(crate) const LARGEST: usize = PAYLOAD / 4;
 
 const PAGE: usize = 4096;
 /// Says which layout this is; a process with another is not understood.
-const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO1");
-/// In a claim: the ring is taken. The low half is the position at which whoever has it next goes on.
+const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO2");
+/// In a claim: the ring is taken. The low half is the position at which whoever has it next goes on, and what
+/// is above this bit the number of entries before that position that the target has yet to pass over.
 const TAKEN: u64 = 1 << 32;
+const SPENT: u32 = 33;
 
 /// What all initiators share.
 #[repr(C, align(4096))]
@@ -286,6 +291,7 @@ impl Place {
                 index,
                 place: self,
                 position: found as u32,
+                spent: (found >> SPENT) as u32,
             });
         }
         Err(io::Error::other("all rings are taken"))
@@ -300,6 +306,8 @@ pub(crate) struct Claim {
     place: Place,
     /// The position of the first command.
     pub(crate) position: u32,
+    /// Entries before it that hold revoked commands, which the target may yet have to pass over.
+    pub(crate) spent: u32,
 }
 
 impl Claim {
@@ -327,10 +335,12 @@ impl Claim {
         allocate(file.as_raw_fd(), ring + offset_of!(Ring, payload), PAYLOAD)
     }
 
-    /// Lets another process have the ring, whose last command was answered.
-    pub(crate) fn give_back(self, next: u32) {
+    /// Lets another process have the ring. The last `spent` commands before `next` were revoked, all
+    /// others answered.
+    pub(crate) fn give_back(self, next: u32, spent: u32) {
+        let word = u64::from(next) | u64::from(spent) << SPENT;
         // Release pairs with the Acquire in `claim`.
-        self.front.claims[self.index].store(u64::from(next), Ordering::Release);
+        self.front.claims[self.index].store(word, Ordering::Release);
     }
 }
 
@@ -369,9 +379,12 @@ mod tests {
         entry.answer(0, answer);
         assert_eq!(second.ring().entry(0).answered(0), Some(answer));
         first.allocate_payload().unwrap();
-        second.give_back(1);
+        second.give_back(1, 0);
         let again = place(&segment, 42).claim().unwrap();
-        assert_eq!((again.index, again.position), (1, 1));
+        assert_eq!((again.index, again.position, again.spent), (1, 1, 0));
+        again.give_back(u32::MAX, 128);
+        let again = place(&segment, 42).claim().unwrap();
+        assert_eq!((again.position, again.spent), (u32::MAX, 128));
         assert!(!again.is_closed());
         drop(segment);
         assert!(again.is_closed(), "the mapping outlives the owner");

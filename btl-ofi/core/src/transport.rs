@@ -12,7 +12,7 @@ use plugin_api::{
 
 use crate::atomic_table::AtomicTable;
 use crate::capabilities::{Capabilities, ErrorReport};
-use crate::channel::{self, Channel};
+use crate::channel::Channel;
 use crate::context::Context;
 use crate::device::Device;
 use crate::endpoint::Endpoint;
@@ -25,8 +25,9 @@ use crate::peers::Peers;
 use crate::policy::{self, Policy};
 use crate::post::Quick;
 use crate::registration::{Region, Registrar};
-use crate::segment::Segment;
+use crate::segment::{self, Segment};
 use crate::select::{self, Calling};
+use crate::small;
 use crate::vectors::Vectors;
 use crate::words::Words;
 
@@ -160,7 +161,7 @@ impl Transport {
         let segment = make_segment(&policy, device.lanes().len(), *probe);
         let descriptor = segment.as_ref().map(Segment::descriptor);
         if segment.is_some() {
-            chosen.atomics.limit_to_channel(channel::LARGEST);
+            chosen.atomics.limit_to_channel(segment::LARGEST);
         }
         let claimed = info.claims_contexts();
         let mut contexts = Vec::new();
@@ -265,6 +266,7 @@ impl Transport {
             vectors: Vectors::new(&chosen.atomics, &policy),
             quick: Quick {
                 first: contexts.as_ptr(),
+                small: descriptor.map_or(0, |_| small::MOST),
                 several: contexts.len() > 1,
                 delivered: policy.delivered,
                 crowd: policy.depth.min(options.progress_threshold),

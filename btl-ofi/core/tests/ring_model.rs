@@ -107,6 +107,32 @@ impl Shared {
         }
     }
 
+    /// Executes or passes over what is there from `next` on, all of it transfers.
+    fn serve_transfers(&self, next: &mut u32) {
+        while self.entry(*next).is_published(*next) {
+            let command = self.entry(*next).command();
+            assert_eq!(command.value, u64::from(*next), "out of order");
+            if self.entry(*next).take(*next) {
+                self.make(*next, 100);
+            }
+            let answer = Answer {
+                status: 0,
+                value: command.value + 1000,
+            };
+            self.entry(*next).answer(*next, answer);
+            *next += 1;
+        }
+    }
+
+    /// Makes the transfer at this position, by `by`.
+    fn make(&self, position: u32, by: u64) {
+        // SAFETY: loom checks it.
+        self.payload(position).with_mut(|p| unsafe {
+            assert_eq!(*p, u64::from(position) + 10, "made twice");
+            *p += by;
+        });
+    }
+
     fn collect(&self, position: u32) -> bool {
         let Some(answer) = self.entry(position).answered(position) else {
             return false;
@@ -179,6 +205,49 @@ fn ceasing_to_watch_loses_no_command() {
             thread::yield_now();
         }
         initiator.join().unwrap();
+    });
+}
+
+/// The initiator revokes what it posted while the target takes it, in the same entries twice over: each
+/// transfer is made by one of them, and the target's progress never ends.
+#[test]
+fn a_transfer_is_made_once() {
+    check(|| {
+        let shared = Shared::new();
+        shared.watch.begin();
+        let target = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut next = 0;
+                while next < 3 {
+                    shared.serve_transfers(&mut next);
+                    thread::yield_now();
+                }
+            })
+        };
+        let mut mine = [false; 3];
+        for (head, tail) in [(0, 2), (2, 3)] {
+            for position in head..tail {
+                shared.post(position);
+            }
+            for position in (head..tail).rev() {
+                if shared.entry(position).revoke(position) {
+                    shared.make(position, 200);
+                    mine[position as usize] = true;
+                }
+            }
+            for position in head..tail {
+                while shared.entry(position).answered(position).is_none() {
+                    thread::yield_now();
+                }
+                let by = if mine[position as usize] { 210 } else { 110 };
+                // SAFETY: loom checks it.
+                shared
+                    .payload(position)
+                    .with(|p| assert_eq!(unsafe { *p }, u64::from(position) + by));
+            }
+        }
+        target.join().unwrap();
     });
 }
 

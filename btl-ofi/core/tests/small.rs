@@ -1,0 +1,501 @@
+//! Small puts and gets over shm: made by the target while it makes progress, by the kernel when it does
+//! not, once each, and reported.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
+use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+
+use common::pair::{Target, serve_if_target};
+use common::reference::Numbers;
+use common::{PATIENCE, insist, open};
+
+#[test]
+fn target_process() {
+    serve_if_target();
+}
+
+fn register(t: &Transport, window: &mut [u64], access: Access) -> Region {
+    let base = window.as_mut_ptr().cast();
+    // SAFETY: the tests keep windows until their regions are closed.
+    unsafe { t.register(base, size_of_val(window), access) }.unwrap()
+}
+
+unsafe extern "C" fn tell(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the tests pass numbers that outlive the operation.
+    unsafe {
+        (*context.cast::<AtomicI32>()).store(status, Ordering::Relaxed);
+        (*data.cast::<AtomicU32>()).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What a callback was told, and how often it ran.
+#[derive(Default)]
+struct Told {
+    status: AtomicI32,
+    times: AtomicU32,
+}
+
+impl Told {
+    fn completion(&self) -> Option<Completion> {
+        Some(Completion {
+            function: tell,
+            context: ptr::from_ref(&self.status).cast_mut().cast(),
+            data: ptr::from_ref(&self.times).cast_mut().cast(),
+        })
+    }
+
+    fn times(&self) -> u32 {
+        self.times.load(Ordering::Relaxed)
+    }
+}
+
+/// Puts `size` bytes at `from`, `at` bytes into the region.
+fn put(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    at: u64,
+    from: *const u8,
+    size: usize,
+    completion: Option<Completion>,
+) -> Status {
+    let (local, none) = (from.cast_mut().cast(), ptr::null_mut());
+    // SAFETY: the tests keep what they pass until it is done.
+    unsafe { t.put(peer, local, h.base() + at, none, h, size, completion) }
+}
+
+/// Gets `size` bytes to `to`, from `at` bytes into the region.
+fn get(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    at: u64,
+    to: *mut u8,
+    size: usize,
+    completion: Option<Completion>,
+) -> Status {
+    let none = ptr::null_mut();
+    // SAFETY: the tests keep what they pass until it is done.
+    unsafe { t.get(peer, to.cast(), h.base() + at, none, h, size, completion) }
+}
+
+fn put_word(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, word: &u64) -> Status {
+    put(t, peer, h, 0, ptr::from_ref(word).cast(), 8, None)
+}
+
+/// Fetch-adds 1 to the first word.
+fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, out: *mut u64) -> Status {
+    let (none, f, op) = (ptr::null_mut(), OpFlags::empty(), BtlAtomicOp::Add);
+    // SAFETY: the tests keep what they pass until it is done.
+    unsafe { t.atomic_fop(peer, out.cast(), h.base(), none, h, op, 1, f, None) }
+}
+
+/// The first word, which the transports of this process change too.
+fn seen(window: &[u64]) -> u64 {
+    // SAFETY: a word of the test's.
+    unsafe { window.as_ptr().read_volatile() }
+}
+
+fn pair() -> (Transport, Transport) {
+    let open = || open("shm", ThreadLevel::Single, &[]);
+    (open(), open())
+}
+
+/// Lets `t` make progress in a thread of its own meanwhile; every now and then, if `pausing`, not.
+fn attended<T>(t: &Transport, pausing: bool, run: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    thread::scope(|s| {
+        s.spawn(|| {
+            let mut numbers = Numbers(1);
+            while !stop.load(Ordering::Relaxed) {
+                t.progress();
+                if pausing && numbers.below(64) == 0 {
+                    thread::sleep(Duration::from_micros(numbers.below(200) as u64));
+                } else {
+                    thread::yield_now();
+                }
+            }
+        });
+        // Also when the test fails, or the scope would wait for ever.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|e| std::panic::resume_unwind(e))
+    })
+}
+
+/// Which side makes a transfer, step by step.
+#[test]
+fn the_target_makes_it_or_the_kernel() {
+    let (a, b) = pair();
+    let mut window = vec![0u64; 4];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let peer = a.connect(b.address(), 0).unwrap();
+    let words: Vec<u64> = (0..64).collect();
+    // The first finds the ring, and is made at once.
+    assert_eq!(put_word(&a, peer, &h, &words[1]), Status::SUCCESS);
+    assert_eq!(seen(&window), 1);
+    // The next one waits for the target ...
+    assert_eq!(put_word(&a, peer, &h, &words[2]), Status::SUCCESS);
+    assert_eq!(seen(&window), 1);
+    b.progress();
+    assert_eq!(seen(&window), 2);
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    // ... but not for ever.
+    assert_eq!(put_word(&a, peer, &h, &words[3]), Status::SUCCESS);
+    assert_eq!(seen(&window), 2);
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    assert_eq!(seen(&window), 3);
+    // For a while no other does.
+    for word in &words[4..20] {
+        assert_eq!(put_word(&a, peer, &h, word), Status::SUCCESS);
+        assert_eq!(seen(&window), *word);
+    }
+    // What was revoked is not made again, and what is behind it is.
+    assert_eq!(put_word(&a, peer, &h, &words[20]), Status::SUCCESS);
+    assert_eq!(seen(&window), 19);
+    b.progress();
+    assert_eq!(seen(&window), 20);
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    // Likewise gets.
+    let mut got = [u64::MAX; 4];
+    let out: *mut u8 = got.as_mut_ptr().cast();
+    assert_eq!(get(&a, peer, &h, 0, out, 8, None), Status::SUCCESS);
+    assert_eq!(seen(&got), u64::MAX);
+    b.progress();
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    assert_eq!(seen(&got), 20);
+    assert_eq!(get(&a, peer, &h, 0, out, 32, None), Status::SUCCESS);
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    assert_eq!(got, [20, 0, 0, 0]);
+    assert_eq!(a.stats().posted, a.stats().completed);
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// A full ring is no reason to wait: more transfers than it has entries, to a target that does nothing, and
+/// atomics among them that only it can execute.
+#[test]
+fn a_full_ring_leaves_them_to_the_kernel() {
+    let (a, b) = pair();
+    let mut window = vec![0u64; 512];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let peer = a.connect(b.address(), 0).unwrap();
+    let told = Told::default();
+    let data: Vec<u64> = (1..=512).collect();
+    let mut old = [u64::MAX; 2];
+    insist(&a, || add(&a, peer, &h, &raw mut old[0]));
+    for (i, word) in data.iter().enumerate().skip(1) {
+        let (at, from) = (8 * i as u64, ptr::from_ref(word).cast());
+        let status = put(&a, peer, &h, at, from, 8, told.completion());
+        assert_eq!(status, Status::SUCCESS);
+    }
+    insist(&a, || {
+        b.progress();
+        add(&a, peer, &h, &raw mut old[1])
+    });
+    let deadline = Instant::now() + PATIENCE;
+    while told.times() < 511 {
+        a.progress();
+        assert!(Instant::now() < deadline, "a put waits for the target");
+    }
+    attended(&b, false, || assert_eq!(a.flush(None), Status::SUCCESS));
+    assert_eq!((told.times(), old), (511, [0, 1]));
+    assert_eq!((window[0], &window[1..]), (2, &data[1..]));
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// A ring that is given back with revoked commands in it serves whoever has it next.
+#[test]
+fn a_ring_with_revoked_commands_is_given_back() {
+    let b = open("shm", ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; 1];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let word = 7u64;
+    // Rings once round and more, without the target ever looking.
+    for _ in 0..200 {
+        let a = open("shm", ThreadLevel::Single, &[]);
+        let peer = a.connect(b.address(), 0).unwrap();
+        for _ in 0..2 {
+            assert_eq!(put_word(&a, peer, &h, &word), Status::SUCCESS);
+            assert_eq!(a.flush(None), Status::SUCCESS);
+        }
+        // SAFETY: connected once.
+        assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+        a.close().unwrap();
+    }
+    let a = open("shm", ThreadLevel::Single, &[]);
+    let peer = a.connect(b.address(), 0).unwrap();
+    let mut old = vec![0u64; 300];
+    attended(&b, false, || {
+        for out in &mut old {
+            insist(&a, || add(&a, peer, &h, out));
+        }
+        assert_eq!(a.flush(None), Status::SUCCESS);
+    });
+    assert_eq!(old, (7..307).collect::<Vec<_>>());
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// What the target does not allow is told, and nothing is changed.
+#[test]
+fn refusals_are_told() {
+    let (a, b) = pair();
+    let (mut gone, mut readable, mut writable) = ([0u64; 2], [5u64; 2], [6u64; 2]);
+    let closed = register(&b, &mut gone, Access::all());
+    let stale = closed.handle();
+    let reads = register(&b, &mut readable, Access::REMOTE_READ);
+    let writes = register(&b, &mut writable, Access::REMOTE_WRITE);
+    let peer = a.connect(b.address(), 0).unwrap();
+    let (word, mut out) = (9u64, 1u64);
+    let from = ptr::from_ref(&word).cast::<u8>();
+    attended(&b, false, || {
+        // So that the target is asked from now on.
+        assert_eq!(put_word(&a, peer, &writes.handle(), &6), Status::SUCCESS);
+    });
+    closed.close().unwrap();
+    let told = Told::default();
+    let mut refused = 0;
+    for h in [stale, reads.handle()] {
+        assert_eq!(put(&a, peer, &h, 8, from, 8, told.completion()), Status::SUCCESS);
+        refused += 1;
+        b.progress();
+        assert_eq!(a.flush(None), Status::SUCCESS);
+        assert_eq!(told.times(), refused);
+        assert_eq!(Status(told.status.load(Ordering::Relaxed)), Status::PERM);
+        assert_eq!(put(&a, peer, &h, 0, from, 8, None), Status::SUCCESS);
+        b.progress();
+        assert_eq!(a.flush(None), Status::ERROR, "something was lost");
+    }
+    let h = writes.handle();
+    let to = (&raw mut out).cast();
+    assert_eq!(get(&a, peer, &h, 8, to, 8, told.completion()), Status::SUCCESS);
+    b.progress();
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    assert_eq!((told.times(), out), (3, 1));
+    assert_eq!(Status(told.status.load(Ordering::Relaxed)), Status::PERM);
+    // Beyond the region it is refused at once.
+    let beyond = put(&a, peer, &h, 12, from, 8, None);
+    assert_eq!(beyond, Status::VALUE_OUT_OF_BOUNDS);
+    assert_eq!((gone, readable, writable), ([0; 2], [5; 2], [6; 2]));
+    reads.close().unwrap();
+    writes.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// One thread's share: puts, gets and additions on its own part of the window, beside a model.
+fn matches_the_model(
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    (first, bytes): (usize, usize),
+    seed: u64,
+    rounds: usize,
+) -> u64 {
+    let mut numbers = Numbers(seed);
+    let mut model = vec![0u8; bytes];
+    let told = Told::default();
+    let (mut due, mut added) = (0, 0);
+    for _ in 0..rounds {
+        // Parts that no other operation of the round has.
+        let mut at = 0;
+        let mut puts: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut gets: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut sums = Vec::new();
+        while puts.len() + gets.len() < 150 {
+            let size = match numbers.below(4) {
+                0 => 8,
+                1 => 1 + numbers.below(16),
+                2 => 1 + numbers.below(200),
+                _ => 1 + numbers.below(1400),
+            };
+            at += numbers.below(9);
+            if at + size > bytes {
+                break;
+            }
+            if numbers.below(2) == 0 {
+                let data = (0..size).map(|_| numbers.below(256) as u8).collect();
+                puts.push((at, data));
+            } else {
+                gets.push((at, vec![0xee; size]));
+            }
+            at += size;
+        }
+        let mut completion = || {
+            let with = numbers.below(2) == 0;
+            due += u32::from(with);
+            with.then(|| told.completion()).flatten()
+        };
+        for (at, data) in &puts {
+            let with = completion();
+            insist(t, || put(t, peer, h, (first + at) as u64, data.as_ptr(), data.len(), with));
+        }
+        for (at, data) in &mut gets {
+            let (with, size) = (completion(), data.len());
+            insist(t, || get(t, peer, h, (first + *at) as u64, data.as_mut_ptr(), size, with));
+        }
+        sums.resize(numbers.below(4), 0u64);
+        for out in &mut sums {
+            insist(t, || add(t, peer, h, out));
+            added += 1;
+        }
+        // SAFETY: the endpoint lives.
+        assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+        assert_eq!(told.times(), due, "seed {seed}: each told once");
+        assert_eq!(told.status.load(Ordering::Relaxed), 0);
+        for (at, data) in gets {
+            assert!(data == model[at..at + data.len()], "seed {seed}: a get");
+        }
+        for (at, data) in puts {
+            model[at..at + data.len()].copy_from_slice(&data);
+        }
+    }
+    let mut all = vec![0u8; bytes];
+    insist(t, || get(t, peer, h, first as u64, all.as_mut_ptr(), bytes, None));
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert!(all == model, "seed {seed}: what is there in the end");
+    added
+}
+
+/// Sizes, alignments, with and without callbacks, among atomics: a target that makes progress, one that
+/// pauses again and again, and one that never does.
+#[test]
+fn random_transfers() {
+    for (seed, pausing) in [(1, false), (2, true), (3, true)] {
+        let (a, b) = pair();
+        let mut window = vec![0u64; 4096];
+        let region = register(&b, &mut window, Access::all());
+        let h = region.handle();
+        let peer = a.connect(b.address(), 0).unwrap();
+        let added = attended(&b, pausing, || {
+            matches_the_model(&a, peer, &h, (8, 32 * 1024 - 8), seed, 100)
+        });
+        assert_eq!(window[0], added);
+        assert_eq!(a.stats().posted, a.stats().completed);
+        region.close().unwrap();
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// Threads that share a context at one end, and make progress together at the other.
+#[test]
+fn threads() {
+    const EACH: usize = 16 * 1024;
+    let open = || open("shm", ThreadLevel::Multiple, &[]);
+    let (a, b) = (open(), open());
+    let mut window = vec![0u64; 1 + 3 * EACH / 8];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let peer = a.connect(b.address(), 0).unwrap().as_ptr() as usize;
+    let added = AtomicU64::new(0);
+    attended(&b, true, || {
+        attended(&b, false, || {
+            thread::scope(|s| {
+                for thread in 0..3 {
+                    let (a, h, added) = (&a, &h, &added);
+                    s.spawn(move || {
+                        let peer = NonNull::new(peer as *mut Endpoint).unwrap();
+                        let share = (8 + thread * EACH, EACH);
+                        let n = matches_the_model(a, peer, h, share, thread as u64, 60);
+                        added.fetch_add(n, Ordering::Relaxed);
+                    });
+                }
+            });
+        });
+    });
+    assert_eq!(window[0], added.load(Ordering::Relaxed));
+    assert_eq!(a.stats().posted, a.stats().completed);
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// A target that is stopped is written to and read all the same; one that is killed fails what was handed
+/// over to it, once, and nothing else.
+#[test]
+fn stopped_and_killed_targets() {
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let mut targets: Vec<Target<'_>> = (0..2)
+        .map(|proc| Target::start_as(proc, &t, "shm", false))
+        .collect();
+    let signal = |target: &Target<'_>, signal| {
+        // SAFETY: our own child, not yet waited for.
+        assert_eq!(unsafe { libc::kill(target.child.id() as libc::pid_t, signal) }, 0);
+    };
+    let words: Vec<u64> = (0..64).collect();
+    for target in &targets {
+        assert_eq!(put_word(&t, target.peer, &target.handle, &words[1]), Status::SUCCESS);
+        assert_eq!(t.flush(None), Status::SUCCESS);
+    }
+    signal(&targets[0], libc::SIGSTOP);
+    let (peer, h) = (targets[0].peer, targets[0].handle);
+    let mut got = 0u64;
+    for word in &words[2..40] {
+        assert_eq!(put_word(&t, peer, &h, word), Status::SUCCESS);
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        let out = (&raw mut got).cast();
+        assert_eq!(get(&t, peer, &h, 0, out, 8, None), Status::SUCCESS);
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!(got, *word);
+    }
+    signal(&targets[0], libc::SIGCONT);
+    assert_eq!(targets[0].sees(0, 0).0, 39);
+    // Handed over once more, if it makes progress in time; killed with as much as there is.
+    let told = Told::default();
+    let mut posted = 0;
+    signal(&targets[0], libc::SIGSTOP);
+    for round in 0..100 {
+        let from = ptr::from_ref(&words[round % 64]).cast();
+        let status = put(&t, peer, &h, 0, from, 8, told.completion());
+        assert_eq!(status, Status::SUCCESS);
+        posted += 1;
+    }
+    targets[0].child.kill().unwrap();
+    targets[0].child.wait().unwrap();
+    // SAFETY: endpoints live as long as the transport.
+    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
+    assert!([Status::SUCCESS, Status::UNREACH].contains(&flushed), "{flushed}");
+    assert_eq!(told.times(), posted, "each once");
+    let after = put_word(&t, peer, &h, &words[1]);
+    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
+    assert_eq!(after.ok().map_or(after, |_| flushed), Status::UNREACH);
+    let _ = t.flush(None);
+    let other = &targets[1];
+    assert_eq!(put_word(&t, other.peer, &other.handle, &words[9]), Status::SUCCESS);
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert_eq!(targets[1].sees(0, 0).0, 9);
+    targets.remove(1).end();
+    drop(targets);
+    t.close().unwrap();
+}

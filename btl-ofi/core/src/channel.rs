@@ -113,7 +113,7 @@ impl Channel {
     }
 
     /// Adds a ring; gives it back when memory is exhausted.
-    fn add(&mut self, outbound: Outbound) -> Result<NonNull<Outbound>, Outbound> {
+    fn add(&mut self, outbound: Box<Outbound>) -> Result<NonNull<Outbound>, Box<Outbound>> {
         let room = self.outbounds.len() + 1;
         if self.outbounds.try_reserve(1).is_err()
             || self
@@ -123,7 +123,7 @@ impl Channel {
         {
             return Err(outbound);
         }
-        let outbound = Box::leak(Box::new(outbound));
+        let outbound = Box::leak(outbound);
         let ring = NonNull::from(&mut *outbound);
         self.outbounds.push(ring);
         if !outbound.is_empty() {
@@ -365,13 +365,15 @@ impl Transport {
             return Ok(());
         }
         match (claimed, &mut state.channel) {
-            (Ok(claim), Some(channel)) => match channel.add(Outbound::new(claim, endpoint)) {
-                Ok(ring) => peer.go(Way::Ring, ring.as_ptr().expose_provenance() as u64),
-                Err(outbound) => {
-                    outbound.give_back(false);
-                    return Err(Status::OUT_OF_RESOURCE);
+            (Ok(claim), Some(channel)) => {
+                match channel.add(Box::new(Outbound::new(claim, endpoint))) {
+                    Ok(ring) => peer.go(Way::Ring, ring.as_ptr().expose_provenance() as u64),
+                    Err(outbound) => {
+                        outbound.give_back(false);
+                        return Err(Status::OUT_OF_RESOURCE);
+                    }
                 }
-            },
+            }
             (Err(e), _) => {
                 let gone = peer.process().map(ProcessId::state) == Some(liveness::State::Gone);
                 let lost = if gone {

@@ -289,10 +289,12 @@ unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
     unsafe {
         match size {
             8 if (from as usize | to as usize).is_multiple_of(8) => {
-                to.cast::<u64>().write_volatile(from.cast::<u64>().read_volatile());
+                to.cast::<u64>()
+                    .write_volatile(from.cast::<u64>().read_volatile());
             }
             4 if (from as usize | to as usize).is_multiple_of(4) => {
-                to.cast::<u32>().write_volatile(from.cast::<u32>().read_volatile());
+                to.cast::<u32>()
+                    .write_volatile(from.cast::<u32>().read_volatile());
             }
             _ => std::ptr::copy(from, to, size),
         }

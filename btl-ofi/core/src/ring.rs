@@ -298,7 +298,14 @@ mod tests {
     fn no_lap_is_mistaken_for_another() {
         model(|| {
             let entry = Entry::new();
-            for position in [0, 128, u32::MAX / 4 - 127, u32::MAX / 2 - 127, u32::MAX - 127, 0] {
+            for position in [
+                0,
+                128,
+                u32::MAX / 4 - 127,
+                u32::MAX / 2 - 127,
+                u32::MAX - 127,
+                0,
+            ] {
                 assert!(!entry.is_published(position));
                 let command = Command {
                     address: u64::from(position),

@@ -33,7 +33,7 @@ use crate::ring::Command;
 use crate::transport::Transport;
 
 /// Most bytes that are handed over: with more, copying them twice costs what the call costs.
-pub(crate) const MOST: usize = 1024;
+pub(crate) const MOST: usize = 8 * 1024;
 
 /// A small transfer, checked against its handle.
 #[derive(Clone, Copy)]

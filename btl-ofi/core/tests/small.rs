@@ -286,7 +286,10 @@ fn refusals_are_told() {
     let told = Told::default();
     let mut refused = 0;
     for h in [stale, reads.handle()] {
-        assert_eq!(put(&a, peer, &h, 8, from, 8, told.completion()), Status::SUCCESS);
+        assert_eq!(
+            put(&a, peer, &h, 8, from, 8, told.completion()),
+            Status::SUCCESS
+        );
         refused += 1;
         b.progress();
         assert_eq!(a.flush(None), Status::SUCCESS);
@@ -298,7 +301,10 @@ fn refusals_are_told() {
     }
     let h = writes.handle();
     let to = (&raw mut out).cast();
-    assert_eq!(get(&a, peer, &h, 8, to, 8, told.completion()), Status::SUCCESS);
+    assert_eq!(
+        get(&a, peer, &h, 8, to, 8, told.completion()),
+        Status::SUCCESS
+    );
     b.progress();
     assert_eq!(a.flush(None), Status::SUCCESS);
     assert_eq!((told.times(), out), (3, 1));
@@ -358,11 +364,31 @@ fn matches_the_model(
         };
         for (at, data) in &puts {
             let with = completion();
-            insist(t, || put(t, peer, h, (first + at) as u64, data.as_ptr(), data.len(), with));
+            insist(t, || {
+                put(
+                    t,
+                    peer,
+                    h,
+                    (first + at) as u64,
+                    data.as_ptr(),
+                    data.len(),
+                    with,
+                )
+            });
         }
         for (at, data) in &mut gets {
             let (with, size) = (completion(), data.len());
-            insist(t, || get(t, peer, h, (first + *at) as u64, data.as_mut_ptr(), size, with));
+            insist(t, || {
+                get(
+                    t,
+                    peer,
+                    h,
+                    (first + *at) as u64,
+                    data.as_mut_ptr(),
+                    size,
+                    with,
+                )
+            });
         }
         sums.resize(numbers.below(4), 0u64);
         for out in &mut sums {
@@ -381,7 +407,9 @@ fn matches_the_model(
         }
     }
     let mut all = vec![0u8; bytes];
-    insist(t, || get(t, peer, h, first as u64, all.as_mut_ptr(), bytes, None));
+    insist(t, || {
+        get(t, peer, h, first as u64, all.as_mut_ptr(), bytes, None)
+    });
     assert_eq!(t.flush(None), Status::SUCCESS);
     assert!(all == model, "seed {seed}: what is there in the end");
     added
@@ -451,11 +479,17 @@ fn stopped_and_killed_targets() {
         .collect();
     let signal = |target: &Target<'_>, signal| {
         // SAFETY: our own child, not yet waited for.
-        assert_eq!(unsafe { libc::kill(target.child.id() as libc::pid_t, signal) }, 0);
+        assert_eq!(
+            unsafe { libc::kill(target.child.id() as libc::pid_t, signal) },
+            0
+        );
     };
     let words: Vec<u64> = (0..64).collect();
     for target in &targets {
-        assert_eq!(put_word(&t, target.peer, &target.handle, &words[1]), Status::SUCCESS);
+        assert_eq!(
+            put_word(&t, target.peer, &target.handle, &words[1]),
+            Status::SUCCESS
+        );
         assert_eq!(t.flush(None), Status::SUCCESS);
     }
     signal(&targets[0], libc::SIGSTOP);
@@ -485,14 +519,20 @@ fn stopped_and_killed_targets() {
     targets[0].child.wait().unwrap();
     // SAFETY: endpoints live as long as the transport.
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
-    assert!([Status::SUCCESS, Status::UNREACH].contains(&flushed), "{flushed}");
+    assert!(
+        [Status::SUCCESS, Status::UNREACH].contains(&flushed),
+        "{flushed}"
+    );
     assert_eq!(told.times(), posted, "each once");
     let after = put_word(&t, peer, &h, &words[1]);
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
     assert_eq!(after.ok().map_or(after, |_| flushed), Status::UNREACH);
     let _ = t.flush(None);
     let other = &targets[1];
-    assert_eq!(put_word(&t, other.peer, &other.handle, &words[9]), Status::SUCCESS);
+    assert_eq!(
+        put_word(&t, other.peer, &other.handle, &words[9]),
+        Status::SUCCESS
+    );
     assert_eq!(t.flush(None), Status::SUCCESS);
     assert_eq!(targets[1].sees(0, 0).0, 9);
     targets.remove(1).end();

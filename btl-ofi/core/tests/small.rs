@@ -478,11 +478,10 @@ fn stopped_and_killed_targets() {
         .map(|proc| Target::start_as(proc, &t, "shm", false))
         .collect();
     let signal = |target: &Target<'_>, signal| {
+        let pid = target.child.id() as libc::pid_t;
         // SAFETY: our own child, not yet waited for.
-        assert_eq!(
-            unsafe { libc::kill(target.child.id() as libc::pid_t, signal) },
-            0
-        );
+        let sent = unsafe { libc::kill(pid, signal) };
+        assert_eq!(sent, 0);
     };
     let words: Vec<u64> = (0..64).collect();
     for target in &targets {
@@ -525,6 +524,7 @@ fn stopped_and_killed_targets() {
     );
     assert_eq!(told.times(), posted, "each once");
     let after = put_word(&t, peer, &h, &words[1]);
+    // SAFETY: as above.
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
     assert_eq!(after.ok().map_or(after, |_| flushed), Status::UNREACH);
     let _ = t.flush(None);

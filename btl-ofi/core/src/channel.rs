@@ -42,6 +42,7 @@ use crate::lock::Guard;
 use crate::outbound::{Done, Operands, Outbound};
 use crate::post::Caller;
 use crate::record::{Finished, Tag};
+use crate::registration::Registrar;
 use crate::ring::Command;
 use crate::segment::{Place, Segment};
 use crate::transport::Transport;
@@ -156,6 +157,12 @@ impl Channel {
             self.active.retain(|o| *o != ring);
         }
         abandoned
+    }
+
+    /// Executes what has arrived.
+    #[inline]
+    pub(crate) fn attend(&mut self, registrar: &Registrar) {
+        self.inbound.attend(registrar);
     }
 
     /// Has the answers of a ring that was just posted to looked for.
@@ -419,7 +426,7 @@ impl Transport {
         let Some(channel) = &mut state.channel else {
             return Err(state);
         };
-        channel.inbound.attend(&self.registrar);
+        channel.attend(&self.registrar);
         channel.polls = channel.polls.wrapping_add(1);
         if channel.polls.is_multiple_of(LEAN) {
             return Err(state);

@@ -8,16 +8,19 @@
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
-use std::time::{Duration, Instant};
 
 use plugin_api::Status;
 
-use crate::direct;
 use crate::endpoint::Endpoint;
 use crate::params::MAX_CQ_READ;
 use crate::record::{Finished, Tag};
 use crate::ring::Command;
 use crate::segment::{Claim, ENTRIES, LARGEST, PAYLOAD};
+
+mod transfers;
+
+pub(crate) use transfers::Direction;
+use transfers::Trust;
 
 /// Parts of the payload start at cache lines.
 const LINE: usize = 64;
@@ -30,7 +33,9 @@ enum Use {
     /// One that the kernel can make as well.
     Put,
     Get,
-    /// One that was revoked and is over. The target has yet to pass over it.
+    /// A part of one that waits for it.
+    Piece,
+    /// One that is over without an answer, which the target has yet to give or to pass over.
     Spent,
 }
 
@@ -49,26 +54,6 @@ struct Pending {
 
 const _: () = assert!(size_of::<Pending>() == 64 && LARGEST <= u16::MAX as usize);
 
-/// How long a transfer waits for the target, about as long as the kernel takes for it.
-const PATIENCE: Duration = Duration::from_micros(2);
-/// Looks for an answer between two at the clock.
-const LOOK: u32 = 8;
-/// Transfers that the kernel makes after the target was too slow for one, and at most if it is so again and again.
-const SHUN: u32 = 16;
-const SHUN_MOST: u32 = 4096;
-
-/// How a transfer fares that the target may be too slow for.
-#[derive(Clone, Copy, Debug, Default)]
-struct Trust {
-    /// Transfers for the kernel, before the target is tried again.
-    shunned: u32,
-    /// How many it was the last time.
-    penalty: u32,
-    /// Looks without an answer, and when the first of them was.
-    looks: u32,
-    since: Option<Instant>,
-}
-
 /// A vector's bytes, or one word.
 #[derive(Clone, Copy)]
 pub(crate) enum Operands {
@@ -86,11 +71,16 @@ pub(crate) struct Room {
     at: *mut u8,
 }
 
-/// What the target is to do with the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Put,
-    Get,
+/// What stands with an entry that is no operation.
+fn nobodys(endpoint: NonNull<Endpoint>) -> Finished {
+    Finished {
+        tag: Tag::new(endpoint, 0, 0),
+        function: None,
+        context: ptr::null_mut(),
+        data: ptr::null_mut(),
+        local_address: ptr::null_mut(),
+        local_handle: ptr::null_mut(),
+    }
 }
 
 /// Completed operations, gathered under the lock and delivered after it.
@@ -155,6 +145,8 @@ pub(crate) struct Outbound {
     used_from: u64,
     used_to: u64,
     has_payload: bool,
+    /// Whether there was no memory for it once.
+    lacks_payload: bool,
     /// Whether it is among the channel's active ones.
     pub(crate) listed: bool,
     /// Entries in use by transfers, and by what is spent.
@@ -169,17 +161,9 @@ impl Outbound {
         let spent = claim.spent.min(ENTRIES);
         let head = claim.position.wrapping_sub(spent);
         let mut pending = Box::new_uninit_slice(ENTRIES as usize);
-        let nobodys = Finished {
-            tag: Tag::new(endpoint, 0, 0),
-            function: None,
-            context: ptr::null_mut(),
-            data: ptr::null_mut(),
-            local_address: ptr::null_mut(),
-            local_handle: ptr::null_mut(),
-        };
         for before in 0..spent {
             pending[(head.wrapping_add(before) % ENTRIES) as usize].write(Pending {
-                finished: nobodys,
+                finished: nobodys(endpoint),
                 result: ptr::null_mut(),
                 payload: 0,
                 size: 0,
@@ -194,6 +178,7 @@ impl Outbound {
             used_from: 0,
             used_to: 0,
             has_payload: false,
+            lacks_payload: false,
             listed: false,
             transfers: 0,
             spent,
@@ -240,9 +225,9 @@ impl Outbound {
 
     fn reserve_payload(&mut self, size: usize) -> Result<Room, Status> {
         if !self.has_payload {
-            self.claim
-                .allocate_payload()
-                .map_err(|_| Status::OUT_OF_RESOURCE)?;
+            let allocated = self.claim.allocate_payload();
+            self.lacks_payload = allocated.is_err();
+            allocated.map_err(|_| Status::OUT_OF_RESOURCE)?;
             self.has_payload = true;
         }
         let start = self.fitting(self.used_to, size);
@@ -273,16 +258,6 @@ impl Outbound {
         self.fitting(from, size) + size.next_multiple_of(LINE) as u64
     }
 
-    /// Whether a transfer is to be tried with the target, rather than left to the kernel.
-    #[inline]
-    pub(crate) fn is_trusted(&mut self) -> bool {
-        if self.trust.shunned > 0 {
-            self.trust.shunned -= 1;
-            return false;
-        }
-        true
-    }
-
     /// Posts an atomic for which `room` was just [made](Self::reserve), and adds its operands.
     ///
     /// # Safety
@@ -299,29 +274,6 @@ impl Outbound {
     ) {
         // SAFETY: as the caller vouches.
         unsafe { self.post_as(Use::Atomic, command, operands, room, result, finished) };
-    }
-
-    /// Posts a put from `local`, or a get to it, for which `room` was just [made](Self::reserve).
-    ///
-    /// # Safety
-    /// `local` is readable, or writable, for the room's size; for a get until the operation is done.
-    #[inline]
-    pub(crate) unsafe fn transfer(
-        &mut self,
-        direction: Direction,
-        command: Command,
-        local: *mut c_void,
-        room: Room,
-        finished: Finished,
-    ) {
-        let none = ptr::null_mut();
-        let (used, from, to) = match direction {
-            Direction::Put => (Use::Put, local, none),
-            Direction::Get => (Use::Get, none, local),
-        };
-        self.transfers += 1;
-        // SAFETY: as the caller vouches.
-        unsafe { self.post_as(used, command, Operands::Buffer(from), room, to, finished) };
     }
 
     #[inline(always)]
@@ -388,7 +340,7 @@ impl Outbound {
             };
             let pending = self.take();
             match pending.used {
-                Use::Spent => continue,
+                Use::Piece | Use::Spent => continue,
                 Use::Atomic => self.trust.since = None,
                 Use::Put | Use::Get => self.trust = Trust::default(),
             }
@@ -419,84 +371,6 @@ impl Outbound {
         self.head != first
     }
 
-    /// Revokes all transfers if there was no answer for too long.
-    fn consider_revoking(&mut self, done: &mut Done) {
-        self.trust.looks += 1;
-        if !self.trust.looks.is_multiple_of(LOOK) {
-            return;
-        }
-        let since = *self.trust.since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= PATIENCE {
-            self.revoke(done);
-        }
-    }
-
-    /// Has the kernel make the transfers that the target did not begin, as far as `done` has room.
-    #[cold]
-    #[inline(never)]
-    fn revoke(&mut self, done: &mut Done) {
-        let penalty = self.trust.penalty.saturating_mul(2);
-        self.trust.penalty = penalty.clamp(SHUN, SHUN_MOST);
-        self.trust.shunned = self.trust.penalty;
-        let mut position = self.head;
-        while position != self.tail && done.has_room() {
-            if let Some(outcome) = self.make(position) {
-                match outcome {
-                    (finished, Ok(())) => done.push(finished),
-                    (finished, Err(status)) => done.refused = Some((finished, status)),
-                }
-            }
-            position = position.wrapping_add(1);
-        }
-        // What did not fit comes next time.
-        if position == self.tail {
-            self.trust.since = None;
-        }
-    }
-
-    /// Has the kernel make the transfer at this position, if there is one that the target has not begun.
-    fn make(&mut self, position: u32) -> Option<(Finished, Result<(), Status>)> {
-        // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
-        let pending = unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() };
-        let entry = self.claim.ring().entry(position);
-        let put = match pending.used {
-            Use::Atomic | Use::Spent => return None,
-            Use::Put => true,
-            Use::Get => false,
-        };
-        if !entry.revoke(position) {
-            return None;
-        }
-        pending.used = Use::Spent;
-        self.transfers -= 1;
-        self.spent += 1;
-        let (size, mut command) = (usize::from(pending.size), entry.command());
-        let local = if !put {
-            pending.result
-        } else if size <= size_of::<u64>() {
-            (&raw mut command.value).cast()
-        } else {
-            match self.claim.ring().payload(pending.payload, size) {
-                Some(at) => at.cast(),
-                // There was room when it was posted.
-                None => return Some((pending.finished, Err(Status::ERROR))),
-            }
-        };
-        // SAFETY: endpoints outlive their rings.
-        let pid = unsafe { self.endpoint.as_ref() }.pid();
-        // SAFETY: the bytes of a put lie in the command or the payload, which the target does not touch now
-        // that the command is revoked; `transfer`'s caller vouched for where those of a get go. What the
-        // address names is the target's, which is checked to be mapped.
-        let copied = unsafe {
-            if put {
-                direct::write(pid, local, command.address, size)
-            } else {
-                direct::read(pid, local, command.address, size)
-            }
-        };
-        Some((pending.finished, copied.map_err(|e| e.status())))
-    }
-
     /// Takes the oldest entry out; there is one. Its part of the payload is free once the next
     /// command is posted.
     #[inline]
@@ -505,7 +379,7 @@ impl Outbound {
         let pending = unsafe { self.pending[(self.head % ENTRIES) as usize].assume_init() };
         self.head = self.head.wrapping_add(1);
         match pending.used {
-            Use::Atomic => {}
+            Use::Atomic | Use::Piece => {}
             Use::Put | Use::Get => self.transfers -= 1,
             Use::Spent => self.spent -= 1,
         }

@@ -45,7 +45,7 @@ impl Transport {
         unsafe {
             if K {
                 if size <= self.quick.small {
-                    let put = Small::new(Direction::Put, local, target, remote, size);
+                    let put = Small::new(Direction::Put, local, remote, remote_address, size);
                     let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &put);
                     if handed.is_some() {
                         return handed;
@@ -92,14 +92,14 @@ impl Transport {
         unsafe {
             if K {
                 if size <= self.quick.small {
-                    let get = Small::new(Direction::Get, local, target, remote, size);
+                    let get = Small::new(Direction::Get, local, remote, remote_address, size);
                     let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &get);
                     if handed.is_some() {
                         return handed;
                     }
                 }
                 self.may_copy::<T>(peer, completion)?;
-                let copied = direct::read(peer.pid(), local, remote_address, size);
+                let copied = self.read(endpoint, local, remote, remote_address, size);
                 return Some(self.copied::<T>(endpoint, completion, copied));
             }
             let posting = self.begin::<T, false>(endpoint, local, completion)?;
@@ -329,7 +329,7 @@ impl Transport {
                 }
                 if size <= self.quick.small {
                     let direction = if put { Direction::Put } else { Direction::Get };
-                    let small = Small::new(direction, local, target, remote, size);
+                    let small = Small::new(direction, local, remote, remote_address, size);
                     let Caller {
                         completion,
                         local_handle,
@@ -347,7 +347,7 @@ impl Transport {
                     if put {
                         direct::write(peer.pid(), local, remote_address, size)
                     } else {
-                        direct::read(peer.pid(), local, remote_address, size)
+                        self.read(endpoint, local, remote, remote_address, size)
                     }
                 };
                 if let Err(refused) = copied {
@@ -359,6 +359,34 @@ impl Transport {
                 }
                 Err(self.nothing(endpoint, *caller))
             }
+        }
+    }
+
+    /// Reads from a peer whose memory the kernel reaches, with its help where that is quicker.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    #[inline(always)]
+    unsafe fn read(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+    ) -> Result<(), Refused> {
+        let mut got = 0;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if size > self.quick.small && self.quick.small > 0 {
+                let get = Small::new(Direction::Get, local, remote, remote_address, size);
+                got = self.get_beginning(endpoint, &get);
+                if got == size {
+                    return Ok(());
+                }
+            }
+            let (pid, from) = (endpoint.as_ref().pid(), remote_address + got as u64);
+            direct::read(pid, local.wrapping_byte_add(got), from, size - got)
         }
     }
 

@@ -12,6 +12,12 @@
 //! **Completion** is as with the kernel: the bytes are there when the target answers, or when the call that made
 //! the copy returned. The target need not progress for it; the initiator does, as for any operation.
 //!
+//! **Larger gets** are made by both sides at once, while the target is quick: it copies pieces into the ring's payload,
+//! the initiator out of it, within the call. That takes the kernel's page-wise look-ups out of the way (a page costs it
+//! twice what copying it does), and waits for nothing: a piece that the target began and did not end is read once more,
+//! and what the target still does for it touches the payload only. Puts cannot be left alone like that, for the target
+//! would write into the window later, so larger ones are the kernel's.
+//!
 //! **The kernel makes it at once** when another thread has the context, when the ring is full, and when there is
 //! no ring. A target that runs and holds what it took, stopped by a signal in between, is waited for like one
 //! that owes the answer to an atomic.
@@ -22,7 +28,7 @@ use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
 
-use crate::address::{Handle, Target};
+use crate::address::Handle;
 use crate::context::State;
 use crate::endpoint::{Endpoint, Way};
 use crate::inbound::{GET, PUT};
@@ -40,7 +46,8 @@ pub(crate) const MOST: usize = 8 * 1024;
 pub(crate) struct Small {
     direction: Direction,
     local: *mut c_void,
-    target: Target,
+    address: u64,
+    key: u64,
     mark: u64,
     size: usize,
 }
@@ -50,21 +57,71 @@ impl Small {
     pub(crate) fn new(
         direction: Direction,
         local: *mut c_void,
-        target: Target,
         remote: &Handle,
+        address: u64,
         size: usize,
     ) -> Small {
         Small {
             direction,
             local,
-            target,
+            address,
+            key: remote.key(),
             mark: remote.mark(),
             size,
+        }
+    }
+
+    #[inline]
+    fn command(&self) -> Command {
+        Command {
+            what: match self.direction {
+                Direction::Put => PUT,
+                Direction::Get => GET,
+            },
+            count: self.size as u32,
+            payload: 0,
+            address: self.address,
+            key: self.key,
+            mark: self.mark,
+            value: 0,
+            compare: 0,
         }
     }
 }
 
 impl Transport {
+    /// Has the target make the beginning of a get that is not small, while it is quick; gives how many bytes are here.
+    ///
+    /// # Safety
+    /// As for [`hand_over`](Self::hand_over).
+    #[inline(never)]
+    pub(crate) unsafe fn get_beginning(&self, endpoint: NonNull<Endpoint>, get: &Small) -> usize {
+        // SAFETY: the caller vouches for a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let Some(mut state) = self.contexts[0].state.try_lock() else {
+            return 0;
+        };
+        if peer.way() != Way::Ring || peer.failure().is_some() {
+            return 0;
+        }
+        let Some(channel) = &mut state.channel else {
+            return 0;
+        };
+        // SAFETY: the way is `Ring`, and the lock is held.
+        let outbound = unsafe { &mut *peer.outbound() };
+        if outbound.outstanding() > 0 || !outbound.is_trusted(get.size) {
+            return 0;
+        }
+        // Two that get from each other serve each other.
+        let meanwhile = || channel.attend(&self.registrar);
+        // SAFETY: the caller vouches for the buffer.
+        let got = unsafe { outbound.get_pieces(get.command(), get.local, get.size, meanwhile) };
+        if !outbound.is_empty() {
+            channel.list(outbound);
+        }
+        got
+    }
+
     /// Hands a transfer over to its target; `None`, with nothing done, if it is for the kernel.
     ///
     /// # Safety
@@ -93,7 +150,7 @@ impl Transport {
         }
         // SAFETY: the way is `Ring`, and the lock is held.
         let mut outbound = unsafe { &mut *peer.outbound() };
-        if !outbound.is_trusted() {
+        if !outbound.is_trusted(small.size) {
             return None;
         }
         let room = match outbound.reserve(small.size) {
@@ -133,23 +190,16 @@ impl Transport {
             local_address: small.local,
             local_handle,
         };
-        let command = Command {
-            what: match small.direction {
-                Direction::Put => PUT,
-                Direction::Get => GET,
-            },
-            count: small.size as u32,
-            payload: 0,
-            address: small.target.address,
-            key: small.target.key,
-            mark: small.mark,
-            value: 0,
-            compare: 0,
-        };
         // SAFETY: the caller vouches for the buffer.
         unsafe {
             let finished = caller.finished(tag);
-            outbound.transfer(small.direction, command, small.local, room, finished);
+            outbound.transfer(
+                small.direction,
+                small.command(),
+                small.local,
+                room,
+                finished,
+            );
         }
         channel.list(outbound);
         *posted += 1;

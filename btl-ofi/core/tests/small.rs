@@ -339,11 +339,12 @@ fn matches_the_model(
         let mut gets: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut sums = Vec::new();
         while puts.len() + gets.len() < 150 {
-            let size = match numbers.below(4) {
-                0 => 8,
-                1 => 1 + numbers.below(16),
-                2 => 1 + numbers.below(200),
-                _ => 1 + numbers.below(1400),
+            let size = match numbers.below(12) {
+                0..4 => 8,
+                4..7 => 1 + numbers.below(16),
+                7..10 => 1 + numbers.below(200),
+                10 => 1 + numbers.below(1400),
+                _ => 1 + numbers.below(20_000),
             };
             at += numbers.below(9);
             if at + size > bytes {
@@ -467,6 +468,124 @@ fn threads() {
     region.close().unwrap();
     a.close().unwrap();
     b.close().unwrap();
+}
+
+/// Larger gets, which the target makes in part: of any size and place, from a target that makes progress, pauses,
+/// or does nothing, and by two that get from each other.
+#[test]
+fn large_gets() {
+    const WORDS: usize = 128 * 1024;
+    for (seed, pausing) in [(1, Some(false)), (2, Some(true)), (3, None)] {
+        let (a, b) = pair();
+        let mut window: Vec<u64> = (0..WORDS as u64).map(|i| i * 0x9e37_79b9).collect();
+        let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let region = register(&b, &mut window, Access::all());
+        let h = region.handle();
+        let peer = a.connect(b.address(), 0).unwrap();
+        let mut got = vec![0u8; 8 * WORDS];
+        let mut gets = || {
+            let mut numbers = Numbers(seed);
+            // The first finds the ring.
+            for round in 0..300 {
+                let size = match round {
+                    0 => 8,
+                    _ => 1 + numbers.below([20_000, 100_000, 8 * WORDS][round % 3]),
+                };
+                let at = numbers.below(8 * WORDS - size + 1);
+                let guard = numbers.below(8 * WORDS - size + 1);
+                got.fill(0xee);
+                let to = got[guard..].as_mut_ptr();
+                insist(&a, || get(&a, peer, &h, at as u64, to, size, None));
+                // An atomic and a small get among the pieces that may be left.
+                let mut old = 0u64;
+                insist(&a, || get(&a, peer, &h, 0, (&raw mut old).cast(), 8, None));
+                assert_eq!(a.flush(None), Status::SUCCESS);
+                assert_eq!(old, 0);
+                assert!(
+                    got[guard..guard + size] == bytes[at..at + size],
+                    "seed {seed}"
+                );
+                assert!(got[..guard].iter().all(|b| *b == 0xee));
+                assert!(got[guard + size..].iter().all(|b| *b == 0xee));
+            }
+        };
+        match pausing {
+            Some(pausing) => attended(&b, pausing, gets),
+            None => gets(),
+        }
+        region.close().unwrap();
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// Two that get from each other at once, and make no progress but by that.
+#[test]
+fn gets_both_ways() {
+    let (a, b) = pair();
+    let mut windows = [vec![1u64; 32 * 1024], vec![2u64; 32 * 1024]];
+    let [first, second] = &mut windows;
+    let (of_a, of_b) = (
+        register(&a, first, Access::all()),
+        register(&b, second, Access::all()),
+    );
+    let (at_a, at_b) = (of_a.handle(), of_b.handle());
+    let (ends, barrier) = (AtomicU32::new(0), std::sync::Barrier::new(2));
+    let run = |t: &Transport, other: &Transport, h: &Handle, what: u64| {
+        let peer = t.connect(other.address(), 0).unwrap();
+        let mut got = vec![0u64; 32 * 1024];
+        barrier.wait();
+        for _ in 0..200 {
+            got.fill(0);
+            let to = got.as_mut_ptr().cast();
+            insist(t, || get(t, peer, h, 0, to, 256 * 1024, None));
+            assert_eq!(t.flush(None), Status::SUCCESS);
+            assert!(got.iter().all(|w| *w == what));
+        }
+        ends.fetch_add(1, Ordering::Relaxed);
+        while ends.load(Ordering::Relaxed) < 2 {
+            t.progress();
+        }
+    };
+    thread::scope(|s| {
+        s.spawn(|| run(&a, &b, &at_b, 2));
+        run(&b, &a, &at_a, 1);
+    });
+    of_a.close().unwrap();
+    of_b.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+/// A target process that is stopped and goes on at any moment, also while it makes a transfer: each is made
+/// once, and what a later one wrote stays.
+#[test]
+fn a_target_that_is_stopped_again_and_again() {
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let mut target = Target::start_as(0, &t, "shm", false);
+    let (peer, h, pid) = (target.peer, target.handle, target.child.id());
+    let over = AtomicBool::new(false);
+    let result = thread::scope(|s| {
+        s.spawn(|| {
+            let mut numbers = Numbers(5);
+            while !over.load(Ordering::Relaxed) {
+                for signal in [libc::SIGSTOP, libc::SIGCONT] {
+                    // SAFETY: our own child, not yet waited for.
+                    unsafe { libc::kill(pid as libc::pid_t, signal) };
+                    thread::sleep(Duration::from_micros(numbers.below(300) as u64));
+                }
+            }
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            matches_the_model(&t, peer, &h, (8, 100_000), 9, 400)
+        }));
+        over.store(true, Ordering::Relaxed);
+        result
+    });
+    let added = result.unwrap_or_else(|e| std::panic::resume_unwind(e));
+    assert_eq!(target.sees(0, 0).0, added);
+    target.end();
+    t.close().unwrap();
 }
 
 /// A target that is stopped is written to and read all the same; one that is killed fails what was handed

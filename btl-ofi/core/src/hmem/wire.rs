@@ -58,12 +58,12 @@ unsafe extern "C" fn told(
     flag.store(status, Ordering::Release);
 }
 
-fn started(flag: &AtomicI32, immediate: bool, status: Status) -> Start {
+fn started(flag: &AtomicI32, status: Status) -> Start {
     match status {
-        Status::SUCCESS => {
-            if immediate {
-                flag.store(0, Ordering::Relaxed);
-            }
+        Status::SUCCESS => Start::Started,
+        // Over, and nobody else will say so.
+        Status::COMPLETED => {
+            flag.store(0, Ordering::Relaxed);
             Start::Started
         }
         status if status.is_again() || status == Status::OUT_OF_RESOURCE => Start::Later,
@@ -81,18 +81,6 @@ pub(super) fn best_piece(peer: &Endpoint) -> usize {
 }
 
 impl Transport {
-    /// A completion that tells a flag, which is pending from here on; none where the transfer is over
-    /// when the call returns.
-    fn telling(&self, endpoint: NonNull<Endpoint>, flag: &AtomicI32) -> Option<Completion> {
-        flag.store(PENDING, Ordering::Relaxed);
-        // SAFETY: endpoints live as long as operations to them.
-        let peer = unsafe { endpoint.as_ref() };
-        if peer.copies != Copies::Provider {
-            return None;
-        }
-        Some(tell(flag))
-    }
-
     /// # Safety
     /// As for [`put`](Self::put), and the flag stays until it is no longer pending.
     pub(super) unsafe fn wire_put(
@@ -104,12 +92,11 @@ impl Transport {
         size: usize,
         flag: &AtomicI32,
     ) -> Start {
-        let completion = self.telling(endpoint, flag);
-        let none = ptr::null_mut();
-        let from = from.cast_mut().cast();
-        // SAFETY: as the caller vouches.
-        let status = unsafe { self.put(endpoint, from, to, none, remote, size, completion) };
-        started(flag, completion.is_none(), status)
+        let (from, none) = (from.cast_mut().cast(), ptr::null_mut());
+        start(flag, |told| {
+            // SAFETY: as the caller vouches.
+            unsafe { self.put(endpoint, from, to, none, remote, size, Some(told)) }
+        })
     }
 
     /// # Safety
@@ -123,12 +110,11 @@ impl Transport {
         size: usize,
         flag: &AtomicI32,
     ) -> Start {
-        let completion = self.telling(endpoint, flag);
-        let none = ptr::null_mut();
-        // SAFETY: as the caller vouches.
-        let status =
-            unsafe { self.get(endpoint, into.cast(), from, none, remote, size, completion) };
-        started(flag, completion.is_none(), status)
+        let (into, none) = (into.cast(), ptr::null_mut());
+        start(flag, |told| {
+            // SAFETY: as the caller vouches.
+            unsafe { self.get(endpoint, into, from, none, remote, size, Some(told)) }
+        })
     }
 
     /// Replaces the word at `at` if it equals `compare`; what was there goes to `old`.
@@ -149,35 +135,32 @@ impl Transport {
         value: u64,
         flag: &AtomicI32,
     ) -> Start {
-        flag.store(PENDING, Ordering::Relaxed);
-        // SAFETY: as the caller vouches.
-        let status = unsafe {
-            self.atomic_cswap(
-                endpoint,
-                old.cast(),
-                at,
-                ptr::null_mut(),
-                remote,
-                compare,
-                value,
-                OpFlags::empty(),
-                Some(tell(flag)),
-            )
-        };
-        started(flag, false, status)
+        start(flag, |told| {
+            // SAFETY: as the caller vouches.
+            unsafe {
+                self.atomic_cswap(
+                    endpoint,
+                    old.cast(),
+                    at,
+                    ptr::null_mut(),
+                    remote,
+                    compare,
+                    value,
+                    OpFlags::empty(),
+                    Some(told),
+                )
+            }
+        })
     }
 }
 
-/// Starts an atomic that tells a flag.
+/// Starts an operation that tells a flag, which is pending from here on.
 pub(super) fn start(flag: &AtomicI32, call: impl FnOnce(Completion) -> Status) -> Start {
     flag.store(PENDING, Ordering::Relaxed);
-    started(flag, false, call(tell(flag)))
-}
-
-fn tell(flag: &AtomicI32) -> Completion {
-    Completion {
+    let tell = Completion {
         function: told,
         context: ptr::from_ref(flag).cast_mut().cast(),
         data: ptr::null_mut(),
-    }
+    };
+    started(flag, call(tell))
 }

@@ -1,0 +1,248 @@
+//! Puts and gets through a ring (`small` says when and why).
+
+use std::ffi::c_void;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use plugin_api::Status;
+
+use super::{Done, Operands, Outbound, Room, Use, nobodys};
+use crate::direct;
+use crate::record::Finished;
+use crate::ring::Command;
+use crate::segment::ENTRIES;
+
+/// What the target is to do with the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Put,
+    Get,
+}
+
+/// How long a transfer waits for the target, about as long as the kernel takes for it.
+const PATIENCE: Duration = Duration::from_micros(2);
+/// Looks for an answer between two at the clock.
+const LOOK: u32 = 8;
+/// Transfers that the kernel makes after the target was too slow for one, and at most if it is so again and again.
+const SHUN: u32 = 16;
+const SHUN_MOST: u32 = 4096;
+
+/// How a transfer fares that the target may be too slow for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Trust {
+    /// Transfers for the kernel, before the target is tried again.
+    pub(super) shunned: u32,
+    /// How many it was the last time.
+    pub(super) penalty: u32,
+    /// Looks without an answer, and when the first of them was.
+    pub(super) looks: u32,
+    pub(super) since: Option<Instant>,
+}
+/// Bytes of a piece of a large get: as many as fit in the payload eight times, so that both sides copy.
+const PIECE: usize = 8 * 1024;
+/// Looks for the answer to a piece between two at the clock.
+const PIECE_LOOK: u32 = 32;
+
+impl Trust {
+    /// The target was too slow.
+    fn fall(&mut self) {
+        self.penalty = self.penalty.saturating_mul(2).clamp(SHUN, SHUN_MOST);
+        self.shunned = self.penalty;
+    }
+}
+
+impl Outbound {
+    /// Whether a transfer of so many bytes is to be tried with the target, rather than left to the kernel.
+    #[inline]
+    pub(crate) fn is_trusted(&mut self, size: usize) -> bool {
+        if self.lacks_payload && size > size_of::<u64>() {
+            return false;
+        }
+        if self.trust.shunned > 0 {
+            self.trust.shunned -= 1;
+            return false;
+        }
+        true
+    }
+
+    /// Posts a put from `local`, or a get to it, for which `room` was just [made](Self::reserve).
+    ///
+    /// # Safety
+    /// `local` is readable, or writable, for the room's size; for a get until the operation is done.
+    #[inline]
+    pub(crate) unsafe fn transfer(
+        &mut self,
+        direction: Direction,
+        command: Command,
+        local: *mut c_void,
+        room: Room,
+        finished: Finished,
+    ) {
+        let none = ptr::null_mut();
+        let (used, from, to) = match direction {
+            Direction::Put => (Use::Put, local, none),
+            Direction::Get => (Use::Get, none, local),
+        };
+        self.transfers += 1;
+        // SAFETY: as the caller vouches.
+        unsafe { self.post_as(used, command, Operands::Buffer(from), room, to, finished) };
+    }
+
+    /// Revokes all transfers if there was no answer for too long.
+    pub(super) fn consider_revoking(&mut self, done: &mut Done) {
+        self.trust.looks += 1;
+        if !self.trust.looks.is_multiple_of(LOOK) {
+            return;
+        }
+        let since = *self.trust.since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= PATIENCE {
+            self.revoke(done);
+        }
+    }
+
+    /// Has the kernel make the transfers that the target did not begin, as far as `done` has room.
+    #[cold]
+    #[inline(never)]
+    fn revoke(&mut self, done: &mut Done) {
+        self.trust.fall();
+        let mut position = self.head;
+        while position != self.tail && done.has_room() {
+            if let Some(outcome) = self.make(position) {
+                match outcome {
+                    (finished, Ok(())) => done.push(finished),
+                    (finished, Err(status)) => done.refused = Some((finished, status)),
+                }
+            }
+            position = position.wrapping_add(1);
+        }
+        // What did not fit comes next time.
+        if position == self.tail {
+            self.trust.since = None;
+        }
+    }
+
+    /// Has the kernel make the transfer at this position, if there is one that the target has not begun.
+    fn make(&mut self, position: u32) -> Option<(Finished, Result<(), Status>)> {
+        // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
+        let pending = unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() };
+        let entry = self.claim.ring().entry(position);
+        let put = match pending.used {
+            Use::Atomic | Use::Piece | Use::Spent => return None,
+            Use::Put => true,
+            Use::Get => false,
+        };
+        if !entry.revoke(position) {
+            return None;
+        }
+        pending.used = Use::Spent;
+        self.transfers -= 1;
+        self.spent += 1;
+        let (size, mut command) = (usize::from(pending.size), entry.command());
+        let local = if !put {
+            pending.result
+        } else if size <= size_of::<u64>() {
+            (&raw mut command.value).cast()
+        } else {
+            match self.claim.ring().payload(pending.payload, size) {
+                Some(at) => at.cast(),
+                // There was room when it was posted.
+                None => return Some((pending.finished, Err(Status::ERROR))),
+            }
+        };
+        // SAFETY: endpoints outlive their rings.
+        let pid = unsafe { self.endpoint.as_ref() }.pid();
+        // SAFETY: the bytes of a put lie in the command or the payload, which the target does not touch now
+        // that the command is revoked; `transfer`'s caller vouched for where those of a get go. What the
+        // address names is the target's, which is checked to be mapped.
+        let copied = unsafe {
+            if put {
+                direct::write(pid, local, command.address, size)
+            } else {
+                direct::read(pid, local, command.address, size)
+            }
+        };
+        Some((pending.finished, copied.map_err(|e| e.status())))
+    }
+
+    /// Gets the beginning of `size` bytes to `local`, by pieces, as long as the target is quick; gives how many
+    /// bytes. `command` names all of them. `meanwhile` is called while there is nothing to do. Nothing may be
+    /// outstanding here but what is spent.
+    ///
+    /// # Safety
+    /// `local` is writable for `size` bytes.
+    pub(crate) unsafe fn get_pieces(
+        &mut self,
+        command: Command,
+        local: *mut c_void,
+        size: usize,
+        mut meanwhile: impl FnMut(),
+    ) -> usize {
+        let (mut asked, mut got) = (0, 0);
+        let (mut looks, mut since) = (0u32, None);
+        while got < size {
+            while asked < size {
+                let piece = PIECE.min(size - asked);
+                let Ok(room) = self.reserve(piece) else {
+                    break;
+                };
+                let command = Command {
+                    address: command.address + asked as u64,
+                    count: piece as u32,
+                    ..command
+                };
+                let (none, nobody) = (Operands::Buffer(ptr::null()), nobodys(self.endpoint));
+                // SAFETY: there are no operands, and the result is taken below.
+                unsafe { self.post_as(Use::Piece, command, none, room, ptr::null_mut(), nobody) };
+                asked += piece;
+            }
+            let entry = self.claim.ring().entry(self.head);
+            match entry.answered(self.head) {
+                Some(answer) => {
+                    let pending = self.take();
+                    (looks, since) = (0, None);
+                    if pending.used == Use::Spent {
+                        continue;
+                    }
+                    let piece = usize::from(pending.size);
+                    let from = self.claim.ring().payload(pending.payload, piece);
+                    let Some(from) = from.filter(|_| answer.status == 0) else {
+                        break;
+                    };
+                    let to = local.cast::<u8>().wrapping_add(got);
+                    // SAFETY: pieces come in order, and together are `size` bytes; the payload is ours
+                    // again, since the command was answered.
+                    unsafe { ptr::copy_nonoverlapping(from, to, piece) };
+                    got += piece;
+                }
+                None => {
+                    meanwhile();
+                    looks += 1;
+                    if looks.is_multiple_of(PIECE_LOOK)
+                        && since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
+                    {
+                        self.trust.fall();
+                        break;
+                    }
+                }
+            }
+        }
+        self.spend_pieces();
+        got
+    }
+
+    /// Gives up the pieces that were not answered. The target may still read for those it has begun, into a part
+    /// of the payload that stays theirs until they are answered.
+    fn spend_pieces(&mut self) {
+        let mut position = self.head;
+        while position != self.tail {
+            // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
+            let pending = unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() };
+            if pending.used == Use::Piece {
+                self.claim.ring().entry(position).revoke(position);
+                pending.used = Use::Spent;
+                self.spent += 1;
+            }
+            position = position.wrapping_add(1);
+        }
+    }
+}

@@ -20,7 +20,7 @@ use crate::segment::{Claim, ENTRIES, LARGEST, PAYLOAD};
 mod transfers;
 
 pub(crate) use transfers::Direction;
-use transfers::Trust;
+use transfers::{Trust, Wait};
 
 /// Parts of the payload start at cache lines.
 const LINE: usize = 64;
@@ -152,7 +152,10 @@ pub(crate) struct Outbound {
     /// Entries in use by transfers, and by what is spent.
     transfers: u32,
     spent: u32,
-    trust: Trust,
+    /// How it goes with small transfers, with large gets, and the wait for the former.
+    small: Trust,
+    large: Trust,
+    wait: Wait,
     pending: Box<[MaybeUninit<Pending>]>,
 }
 
@@ -182,7 +185,9 @@ impl Outbound {
             listed: false,
             transfers: 0,
             spent,
-            trust: Trust::default(),
+            small: Trust::default(),
+            large: Trust::default(),
+            wait: Wait::default(),
             pending,
         }
     }
@@ -341,8 +346,8 @@ impl Outbound {
             let pending = self.take();
             match pending.used {
                 Use::Piece | Use::Spent => continue,
-                Use::Atomic => self.trust.since = None,
-                Use::Put | Use::Get => self.trust = Trust::default(),
+                Use::Atomic => self.wait = Wait::default(),
+                Use::Put | Use::Get => self.relent(),
             }
             if answer.status != 0 {
                 // The target's word for it is not believed to mean "again".

@@ -109,7 +109,7 @@ impl Transport {
         };
         // SAFETY: the way is `Ring`, and the lock is held.
         let outbound = unsafe { &mut *peer.outbound() };
-        if outbound.outstanding() > 0 || !outbound.is_trusted(get.size) {
+        if !outbound.tries_pieces() {
             return 0;
         }
         // Two that get from each other serve each other.
@@ -150,7 +150,7 @@ impl Transport {
         }
         // SAFETY: the way is `Ring`, and the lock is held.
         let mut outbound = unsafe { &mut *peer.outbound() };
-        if !outbound.is_trusted(small.size) {
+        if !outbound.tries_small(small.size) {
             return None;
         }
         let room = match outbound.reserve(small.size) {

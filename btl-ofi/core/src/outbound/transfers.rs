@@ -23,46 +23,76 @@ pub(crate) enum Direction {
 const PATIENCE: Duration = Duration::from_micros(2);
 /// Looks for an answer between two at the clock.
 const LOOK: u32 = 8;
-/// Transfers that the kernel makes after the target was too slow for one, and at most if it is so again and again.
-const SHUN: u32 = 16;
-const SHUN_MOST: u32 = 4096;
+/// Transfers that the kernel makes after the target was too slow for one, the first time and at most if it is so
+/// again and again: of small ones, for which that took as long as the kernel, and of large gets, for which it hardly
+/// matters.
+const SMALL_ONES: (u32, u32) = (16, 4096);
+const LARGE_GETS: (u32, u32) = (1, 16);
 
-/// How a transfer fares that the target may be too slow for.
+/// Whether a target is quick enough to be tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trust {
     /// Transfers for the kernel, before the target is tried again.
-    pub(super) shunned: u32,
+    shunned: u32,
     /// How many it was the last time.
-    pub(super) penalty: u32,
-    /// Looks without an answer, and when the first of them was.
-    pub(super) looks: u32,
-    pub(super) since: Option<Instant>,
+    penalty: u32,
 }
+
+impl Trust {
+    /// The target was too slow.
+    fn fall(&mut self, (least, most): (u32, u32)) {
+        self.penalty = self.penalty.saturating_mul(2).clamp(least, most);
+        self.shunned = self.penalty;
+    }
+
+    #[inline]
+    fn tries(&mut self) -> bool {
+        if self.shunned > 0 {
+            self.shunned -= 1;
+            return false;
+        }
+        true
+    }
+}
+
+/// A wait for an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wait {
+    looks: u32,
+    since: Option<Instant>,
+}
+
+impl Wait {
+    /// There is no answer yet; whether that has lasted too long. The clock is read every `nth` time.
+    #[inline]
+    fn is_over(&mut self, nth: u32) -> bool {
+        self.looks = self.looks.wrapping_add(1);
+        self.looks.is_multiple_of(nth)
+            && self.since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
+    }
+}
+
 /// Bytes of a piece of a large get: as many as fit in the payload eight times, so that both sides copy.
 const PIECE: usize = 8 * 1024;
 /// Looks for the answer to a piece between two at the clock.
 const PIECE_LOOK: u32 = 32;
 
-impl Trust {
-    /// The target was too slow.
-    fn fall(&mut self) {
-        self.penalty = self.penalty.saturating_mul(2).clamp(SHUN, SHUN_MOST);
-        self.shunned = self.penalty;
-    }
-}
-
 impl Outbound {
-    /// Whether a transfer of so many bytes is to be tried with the target, rather than left to the kernel.
+    /// Whether a small transfer of so many bytes is to be tried with the target, rather than left to the kernel.
     #[inline]
-    pub(crate) fn is_trusted(&mut self, size: usize) -> bool {
-        if self.lacks_payload && size > size_of::<u64>() {
-            return false;
-        }
-        if self.trust.shunned > 0 {
-            self.trust.shunned -= 1;
-            return false;
-        }
-        true
+    pub(crate) fn tries_small(&mut self, size: usize) -> bool {
+        (size <= size_of::<u64>() || !self.lacks_payload) && self.small.tries()
+    }
+
+    /// Likewise a larger get. Nothing may be outstanding here then but what is spent.
+    pub(crate) fn tries_pieces(&mut self) -> bool {
+        self.outstanding() == 0 && !self.lacks_payload && self.large.tries()
+    }
+
+    /// The target answered a small transfer in time.
+    #[inline]
+    pub(super) fn relent(&mut self) {
+        (self.small, self.wait) = (Trust::default(), Wait::default());
     }
 
     /// Posts a put from `local`, or a get to it, for which `room` was just [made](Self::reserve).
@@ -90,12 +120,7 @@ impl Outbound {
 
     /// Revokes all transfers if there was no answer for too long.
     pub(super) fn consider_revoking(&mut self, done: &mut Done) {
-        self.trust.looks += 1;
-        if !self.trust.looks.is_multiple_of(LOOK) {
-            return;
-        }
-        let since = *self.trust.since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= PATIENCE {
+        if self.wait.is_over(LOOK) {
             self.revoke(done);
         }
     }
@@ -104,7 +129,7 @@ impl Outbound {
     #[cold]
     #[inline(never)]
     fn revoke(&mut self, done: &mut Done) {
-        self.trust.fall();
+        self.small.fall(SMALL_ONES);
         let mut position = self.head;
         while position != self.tail && done.has_room() {
             if let Some(outcome) = self.make(position) {
@@ -117,7 +142,7 @@ impl Outbound {
         }
         // What did not fit comes next time.
         if position == self.tail {
-            self.trust.since = None;
+            self.wait = Wait::default();
         }
     }
 
@@ -178,7 +203,7 @@ impl Outbound {
         mut meanwhile: impl FnMut(),
     ) -> usize {
         let (mut asked, mut got) = (0, 0);
-        let (mut looks, mut since) = (0u32, None);
+        let mut wait = Wait::default();
         while got < size {
             while asked < size {
                 let piece = PIECE.min(size - asked);
@@ -199,7 +224,7 @@ impl Outbound {
             match entry.answered(self.head) {
                 Some(answer) => {
                     let pending = self.take();
-                    (looks, since) = (0, None);
+                    wait = Wait::default();
                     if pending.used == Use::Spent {
                         continue;
                     }
@@ -216,16 +241,15 @@ impl Outbound {
                 }
                 None => {
                     meanwhile();
-                    looks += 1;
-                    if looks.is_multiple_of(PIECE_LOOK)
-                        && since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
-                    {
-                        self.trust.fall();
-                        break;
+                    if wait.is_over(PIECE_LOOK) {
+                        self.large.fall(LARGE_GETS);
+                        self.spend_pieces();
+                        return got;
                     }
                 }
             }
         }
+        self.large = Trust::default();
         self.spend_pieces();
         got
     }

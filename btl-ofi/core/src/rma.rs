@@ -13,6 +13,7 @@ use crate::hmem::{Action, Ask};
 use crate::outbound::Direction;
 use crate::post::{Caller, Needs, branch, guarded};
 use crate::record::Completion;
+use crate::segment::PAYLOAD;
 use crate::small::Small;
 use crate::transport::Transport;
 
@@ -375,19 +376,28 @@ impl Transport {
         remote_address: u64,
         size: usize,
     ) -> Result<(), Refused> {
-        let mut got = 0;
         // SAFETY: as the caller vouches.
-        unsafe {
-            if size > self.quick.small && self.quick.small > 0 {
-                let get = Small::new(Direction::Get, local, remote, remote_address, size);
-                got = self.get_beginning(endpoint, &get);
-                if got == size {
-                    return Ok(());
-                }
+        let pid = unsafe { endpoint.as_ref() }.pid();
+        let mut got = 0;
+        while self.quick.small > 0 && size - got > self.quick.small {
+            let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+            let rest = Small::new(Direction::Get, to, remote, from, size - got);
+            // SAFETY: as the caller vouches.
+            let begun = unsafe { self.get_beginning(endpoint, &rest) };
+            got += begun;
+            if begun == 0 || got == size {
+                break;
             }
-            let (pid, from) = (endpoint.as_ref().pid(), remote_address + got as u64);
-            direct::read(pid, local.wrapping_byte_add(got), from, size - got)
+            // The target pauses, perhaps not for long: for as much as it may have begun it is not waited for.
+            let share = PAYLOAD.min(size - got);
+            let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+            // SAFETY: as the caller vouches.
+            unsafe { direct::read(pid, to, from, share) }?;
+            got += share;
         }
+        let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+        // SAFETY: as the caller vouches.
+        unsafe { direct::read(pid, to, from, size - got) }
     }
 
     /// A put or get to this process itself, made by copying under the context's lock.

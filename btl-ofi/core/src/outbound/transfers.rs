@@ -242,14 +242,17 @@ impl Outbound {
                 None => {
                     meanwhile();
                     if wait.is_over(PIECE_LOOK) {
-                        self.large.fall(LARGE_GETS);
-                        self.spend_pieces();
-                        return got;
+                        if got == 0 {
+                            self.large.fall(LARGE_GETS);
+                        }
+                        break;
                     }
                 }
             }
         }
-        self.large = Trust::default();
+        if got > 0 {
+            self.large = Trust::default();
+        }
         self.spend_pieces();
         got
     }

@@ -19,15 +19,17 @@ pub(crate) enum Direction {
     Get,
 }
 
-/// How long a transfer waits for the target, about as long as the kernel takes for it.
+/// How long a small transfer waits for the target, about as long as the kernel takes for it.
 const PATIENCE: Duration = Duration::from_micros(2);
+/// How long a large get waits for a piece, which takes the target a while to copy.
+const PIECE_PATIENCE: Duration = Duration::from_micros(5);
 /// Looks for an answer between two at the clock.
 const LOOK: u32 = 8;
 /// Transfers that the kernel makes after the target was too slow for one, the first time and at most if it is so
 /// again and again: of small ones, for which that took as long as the kernel, and of large gets, for which it hardly
 /// matters.
 const SMALL_ONES: (u32, u32) = (16, 4096);
-const LARGE_GETS: (u32, u32) = (1, 16);
+const LARGE_GETS: (u32, u32) = (2, 64);
 
 /// Whether a target is quick enough to be tried.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,10 +67,10 @@ pub(super) struct Wait {
 impl Wait {
     /// There is no answer yet; whether that has lasted too long. The clock is read every `nth` time.
     #[inline]
-    fn is_over(&mut self, nth: u32) -> bool {
+    fn is_over(&mut self, nth: u32, patience: Duration) -> bool {
         self.looks = self.looks.wrapping_add(1);
         self.looks.is_multiple_of(nth)
-            && self.since.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
+            && self.since.get_or_insert_with(Instant::now).elapsed() >= patience
     }
 }
 
@@ -120,7 +122,7 @@ impl Outbound {
 
     /// Revokes all transfers if there was no answer for too long.
     pub(super) fn consider_revoking(&mut self, done: &mut Done) {
-        if self.wait.is_over(LOOK) {
+        if self.wait.is_over(LOOK, PATIENCE) {
             self.revoke(done);
         }
     }
@@ -241,7 +243,7 @@ impl Outbound {
                 }
                 None => {
                     meanwhile();
-                    if wait.is_over(PIECE_LOOK) {
+                    if wait.is_over(PIECE_LOOK, PIECE_PATIENCE) {
                         if got == 0 {
                             self.large.fall(LARGE_GETS);
                         }

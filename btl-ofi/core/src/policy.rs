@@ -3,7 +3,7 @@
 //! | path | asked of the provider | used for |
 //! | --- | --- | --- |
 //! | direct | nothing: the kernel copies (`direct`) | puts and gets over shm, to peers it reaches |
-//! | ring | nothing: the target executes and answers (`channel`) | atomics over shm, to the same peers |
+//! | ring | nothing: the target executes and answers (`channel`) | atomics over shm, to the same peers; small puts and gets, while the target is quick (`small`) |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | puts and updates everywhere else |
 //! | returned | a plain completion | gets and fetching atomics: they have their data; updates over shm, to peers without ring |
 //!
@@ -81,8 +81,8 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
     let ordered = crate::select::orders_atomics(info) || keeps_order_anyway(&info.provider());
     let puts = if direct {
-        "puts and gets are copied by the kernel where it may (cross-memory attach), else puts are \
-         confirmed by the target (FI_DELIVERY_COMPLETE)"
+        "puts and gets are copied by the kernel where it may (cross-memory attach), or by a target that is \
+         quicker, else puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
     } else {
         "puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
     };

@@ -437,8 +437,8 @@ impl Transport {
     }
 }
 
-/// The segment for atomics of peers on this node, where they may come so. Without it they come
-/// through the provider.
+/// The segment for atomics and small transfers of peers on this node, where they may come so. Without it they
+/// come through the provider, and transfers through the kernel.
 fn make_segment(policy: &Policy, contexts: usize, nonce: u64) -> Option<Segment> {
     // More than one context would execute beside each other; shm has one.
     if !policy.direct || contexts != 1 {

@@ -14,7 +14,7 @@ use plugin_api::Status;
 use crate::endpoint::Endpoint;
 use crate::params::MAX_CQ_READ;
 use crate::record::{Finished, Tag};
-use crate::ring::Command;
+use crate::ring::{Answer, Command};
 use crate::segment::{Claim, ENTRIES, LARGEST, PAYLOAD};
 
 mod transfers;
@@ -358,22 +358,32 @@ impl Outbound {
                 done.refused = Some((pending.finished, status));
                 break;
             }
-            let size = usize::from(pending.size);
             if !pending.result.is_null() {
-                let from: *const u8 = if size <= size_of::<u64>() {
-                    (&raw const answer.value).cast()
-                } else if let Some(at) = self.claim.ring().payload(pending.payload, size) {
-                    at
-                } else {
+                let Some(from) = self.result(&pending, &answer) else {
                     done.refused = Some((pending.finished, Status::ERROR));
                     break;
                 };
-                // SAFETY: `post`'s caller vouched for the result; the other side holds as much.
-                unsafe { copy(from, pending.result.cast(), size) };
+                // SAFETY: the caller of `post_as` vouched for the result; the other side holds as much.
+                unsafe { copy(from, pending.result.cast(), usize::from(pending.size)) };
             }
             done.push(pending.finished);
         }
         self.head != first
+    }
+
+    /// Where the results of an answered operation are: in the answer if they fit there, else in the payload. None if
+    /// it failed.
+    #[inline]
+    fn result(&self, pending: &Pending, answer: &Answer) -> Option<*const u8> {
+        if answer.status != 0 {
+            return None;
+        }
+        let size = usize::from(pending.size);
+        if size <= size_of::<u64>() {
+            return Some((&raw const answer.value).cast());
+        }
+        let at = self.claim.ring().payload(pending.payload, size)?;
+        Some(at.cast_const())
     }
 
     /// Takes the oldest entry out; there is one. Its part of the payload is free once the next

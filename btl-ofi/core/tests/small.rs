@@ -489,6 +489,8 @@ fn large_gets() {
             for round in 0..300 {
                 let size = match round {
                     0 => 8,
+                    // Last pieces of few bytes.
+                    1..100 => 8192 * (1 + round % 9) + round / 9,
                     _ => 1 + numbers.below([20_000, 100_000, 8 * WORDS][round % 3]),
                 };
                 let at = numbers.below(8 * WORDS - size + 1);

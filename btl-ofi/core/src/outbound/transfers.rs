@@ -231,8 +231,7 @@ impl Outbound {
                         continue;
                     }
                     let piece = usize::from(pending.size);
-                    let from = self.claim.ring().payload(pending.payload, piece);
-                    let Some(from) = from.filter(|_| answer.status == 0) else {
+                    let Some(from) = self.result(&pending, &answer) else {
                         break;
                     };
                     let to = local.cast::<u8>().wrapping_add(got);

@@ -179,6 +179,10 @@ impl Check {
             watchdog.watch(&case.name);
             let started = Instant::now();
             let outcome = (case.run)(&context);
+            if let (Err(failure), false) = (&outcome, self.faults) {
+                // Now, because the other ranks may wait for this one until they are given up.
+                tracing::warn!("{} failed: {}", case.name, failure.detail);
+            }
             let mine = match &outcome {
                 Ok(()) => String::new(),
                 Err(failure) => format!("rank {}: {}", job.rank(), failure.detail),

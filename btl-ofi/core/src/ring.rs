@@ -16,7 +16,8 @@
 //! A *transfer* is a command that the initiator could carry out itself, and will when the target is slow.
 //! Both then want the entry, and the one whose compare-and-swap finds `published(p)` has it: the target
 //! executes what it made `taken(p)`, the initiator what it made `revoked(p)`. A revoked command is passed
-//! over by the target, which answers it like any other, since only then the entry is free for `p + n`.
+//! over by the target, which answers it like any other, since only then the entry is free for `p + n`; so the
+//! initiator knows what to do before it revokes (Release, which the target's Acquire finds).
 //!
 //! The target learns of a command in one of two ways. It *watches* the few rings that were used last,
 //! by reading the state of their next entries; all others ring its *bell*, a bit for each ring, which
@@ -149,26 +150,28 @@ impl Entry {
     /// Target: takes the transfer at this position; no if it was revoked, and is to be answered unexecuted.
     #[inline]
     pub(crate) fn take(&self, position: u32) -> bool {
-        self.turn(published(position), taken(position))
+        // Relaxed, after the Acquire in `is_published`.
+        self.turn(published(position), taken(position), Ordering::Relaxed)
     }
 
     /// Initiator: revokes the transfer at this position; no if the target has it, or had it.
     #[inline]
     pub(crate) fn revoke(&self, position: u32) -> bool {
-        self.turn(published(position), revoked(position))
+        // Release: what was read of the entry before was read before the target answers.
+        self.turn(published(position), revoked(position), Ordering::Release)
     }
 
+    /// Whoever is first has the command to itself.
     #[inline]
-    fn turn(&self, from: u32, to: u32) -> bool {
-        // Whoever is first has the command to itself. The target's Acquire is that of `is_published`; no
-        // words of the entry are handed over by this.
-        self.state
-            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+    fn turn(&self, from: u32, to: u32, order: Ordering) -> bool {
+        let turned = self
+            .state
+            .compare_exchange(from, to, order, Ordering::Relaxed);
+        turned.is_ok()
     }
 
     /// The command: for the target after [`is_published`](Self::is_published) said that there is one, for the
-    /// initiator until it is answered. Each word is read once, so what is checked is what is used.
+    /// initiator until it is answered, so before it is revoked. Each word is read once, so what is checked is what is used.
     #[inline]
     pub(crate) fn command(&self) -> Command {
         Command {

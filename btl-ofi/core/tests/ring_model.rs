@@ -231,7 +231,9 @@ fn a_transfer_is_made_once() {
                 shared.post(position);
             }
             for position in (head..tail).rev() {
+                let command = shared.entry(position).command();
                 if shared.entry(position).revoke(position) {
+                    assert_eq!(command.value, u64::from(position), "an answer");
                     shared.make(position, 200);
                     mine[position as usize] = true;
                 }

@@ -133,6 +133,12 @@ fn attended<T>(t: &Transport, pausing: bool, run: impl FnOnce() -> T) -> T {
                 t.progress();
                 if pausing && numbers.below(64) == 0 {
                     thread::sleep(Duration::from_micros(numbers.below(200) as u64));
+                } else if pausing {
+                    // About as long as is waited for, so that it looks when it is too late, or nearly.
+                    let until = Instant::now() + Duration::from_nanos(numbers.below(6000) as u64);
+                    while Instant::now() < until {
+                        std::hint::spin_loop();
+                    }
                 } else {
                     thread::yield_now();
                 }
@@ -420,7 +426,7 @@ fn matches_the_model(
 /// pauses again and again, and one that never does.
 #[test]
 fn random_transfers() {
-    for (seed, pausing) in [(1, false), (2, true), (3, true)] {
+    for (seed, pausing) in [(1, false), (2, true), (3, true), (4, true)] {
         let (a, b) = pair();
         let mut window = vec![0u64; 4096];
         let region = register(&b, &mut window, Access::all());

@@ -121,6 +121,7 @@ impl Outbound {
     }
 
     /// Revokes all transfers if there was no answer for too long.
+    #[inline(never)]
     pub(super) fn consider_revoking(&mut self, done: &mut Done) {
         if self.wait.is_over(LOOK, PATIENCE) {
             self.revoke(done);
@@ -158,13 +159,15 @@ impl Outbound {
             Use::Put => true,
             Use::Get => false,
         };
+        // Before it is revoked: the target's answer to that may be there at once, in the same words.
+        let mut command = entry.command();
         if !entry.revoke(position) {
             return None;
         }
         pending.used = Use::Spent;
         self.transfers -= 1;
         self.spent += 1;
-        let (size, mut command) = (usize::from(pending.size), entry.command());
+        let size = usize::from(pending.size);
         let local = if !put {
             pending.result
         } else if size <= size_of::<u64>() {

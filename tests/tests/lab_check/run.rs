@@ -21,10 +21,11 @@ const PEER_TIMEOUT: u64 = 2000;
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// How a rank says that a call reported a failure: a test of the check that one ended, a window that was
-/// not made, a wait out of band that a failure ended, a job that was not left in order.
-const REPORTS: [&str; 7] = [
+/// not made, or not freed in order, a wait out of band that a failure ended, a job that was not left in order.
+const REPORTS: [&str; 8] = [
     "ended with a failure that was reported",
     "window creation failed on rank",
+    "host-stub: free to rank",
     "transport: ",
     "a notification to another rank was lost",
     "is gone:",

@@ -24,10 +24,7 @@ impl Cell {
     #[inline]
     pub(super) fn finish(&self, status: i32) {
         if status < 0 {
-            // Losing the race means that an earlier failure is kept, which is as good.
-            let _ = self
-                .failed
-                .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
+            self.fail(status);
         }
         // Pairs with the Acquire load in `is_zero`: whoever sees zero sees the data and the failure.
         if self.alone {
@@ -36,6 +33,13 @@ impl Cell {
         } else {
             self.count.fetch_sub(1, Ordering::Release);
         }
+    }
+
+    fn fail(&self, status: i32) {
+        // Losing the race means that an earlier failure is kept, which is as good.
+        let _ = self
+            .failed
+            .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     #[inline]
@@ -125,6 +129,12 @@ impl Pending {
     #[inline]
     pub(super) fn is_flushing(&self) -> bool {
         self.flushing.load(Ordering::Relaxed)
+    }
+
+    /// Has the next flush tell of a failure that nobody else will.
+    #[cold]
+    pub(super) fn fail(&self, status: Status) {
+        self.cells[0].fail(status.0);
     }
 
     /// The first failure since this was last asked.

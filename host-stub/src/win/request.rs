@@ -162,6 +162,7 @@ impl RequestPool {
 /// An operation under way. It is complete, at the origin and at the target, when
 /// [`test`](Self::test) or [`wait`](Self::wait) says so; until then its buffers belong to it.
 /// Dropping it waits, on whatever thread: the buffers are the program's again after that.
+/// Should it have failed then, the next flush of the target tells.
 #[must_use = "a request that is dropped at once waits for its operation"]
 pub struct Request<'w> {
     window: &'w Window,
@@ -354,6 +355,12 @@ impl Drop for Request<'_> {
         if let Err(error) = self.finish() {
             // The state is not given back when the job failed: its callbacks may still come.
             tracing::warn!("a dropped request failed: {error}");
+            // The next flush of the target tells who only looks at what calls return.
+            if let WinError::Transport { rank, status, .. } = error
+                && let Some(peer) = self.window.parts.peers.get(rank)
+            {
+                peer.transfers.fail(status);
+            }
         }
     }
 }

@@ -460,7 +460,7 @@ impl Transport {
         let what = if gone {
             "its process no longer runs"
         } else {
-            "the target refused it: its handle names no region there that allows it"
+            "the target refused it: its handle names no region there that allows it, or the memory is not mapped"
         };
         if f.function.is_none() {
             self.lose(f.tag, 1, status, what);

@@ -405,10 +405,15 @@ impl Outbound {
         pending
     }
 
-    /// The oldest operation without answer, given up.
+    /// The oldest operation without answer, given up. A transfer that the target has not begun is not made any more,
+    /// should it come back.
     pub(crate) fn abandon(&mut self) -> Option<Finished> {
         while !self.is_empty() {
+            let position = self.head;
             let pending = self.take();
+            if matches!(pending.used, Use::Put | Use::Get) {
+                self.claim.ring().entry(position).revoke(position);
+            }
             if pending.used != Use::Spent {
                 return Some(pending.finished);
             }

@@ -150,24 +150,22 @@ impl Entry {
     /// Target: takes the transfer at this position; no if it was revoked, and is to be answered unexecuted.
     #[inline]
     pub(crate) fn take(&self, position: u32) -> bool {
-        // Relaxed, after the Acquire in `is_published`.
-        self.turn(published(position), taken(position), Ordering::Relaxed)
+        // Relaxed, after the Acquire in `is_published`; but one that was revoked since then is answered, which
+        // pairs with the Release in `revoke`.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Acquire);
+        self.state
+            .compare_exchange(published(position), taken(position), set, fetch)
+            .is_ok()
     }
 
     /// Initiator: revokes the transfer at this position; no if the target has it, or had it.
     #[inline]
     pub(crate) fn revoke(&self, position: u32) -> bool {
         // Release: what was read of the entry before was read before the target answers.
-        self.turn(published(position), revoked(position), Ordering::Release)
-    }
-
-    /// Whoever is first has the command to itself.
-    #[inline]
-    fn turn(&self, from: u32, to: u32, order: Ordering) -> bool {
-        let turned = self
-            .state
-            .compare_exchange(from, to, order, Ordering::Relaxed);
-        turned.is_ok()
+        let (set, fetch) = (Ordering::Release, Ordering::Relaxed);
+        self.state
+            .compare_exchange(published(position), revoked(position), set, fetch)
+            .is_ok()
     }
 
     /// The command: for the target after [`is_published`](Self::is_published) said that there is one, for the

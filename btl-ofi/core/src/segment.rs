@@ -14,7 +14,7 @@
 //! touching it could kill a peer (SIGBUS). For the same reason pages are allocated (`fallocate`), and
 //! not only mapped, before they are first used: where memory is short that is an error of a call. The
 //! file is sparse, so a ring costs nothing until it is claimed, then 9 KiB, and 64 KiB more once a
-//! vector is sent through it.
+//! vector or a transfer of more than a word is sent through it.
 //!
 //! After a fork the child shares the mapping, as it shares the provider's; it must not use the
 //! transport, and leaves it alone when it exits or executes another program.

@@ -32,6 +32,7 @@ use crate::address::Handle;
 use crate::context::State;
 use crate::endpoint::{Endpoint, Way};
 use crate::inbound::{GET, PUT};
+use crate::lock::Guard;
 use crate::outbound::Direction;
 use crate::post::{Caller, guarded};
 use crate::record::{Completion, Tag};
@@ -90,6 +91,25 @@ impl Small {
 }
 
 impl Transport {
+    /// The lock under which a peer's ring may be used; none if another thread has it, or there is no ring, though
+    /// there may be one the next time.
+    #[inline(always)]
+    fn ring_to(&self, endpoint: NonNull<Endpoint>) -> Option<Guard<'_, State>> {
+        // SAFETY: the callers vouch for a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let state = self.contexts[0].state.try_lock()?;
+        match peer.way() {
+            Way::Ring if peer.failure().is_none() => Some(state),
+            Way::Unclaimed => {
+                drop(state);
+                // What is wrong with the peer, the kernel finds too.
+                guarded(|| self.introduce(endpoint).err().unwrap_or(Status::SUCCESS));
+                None
+            }
+            _ => None,
+        }
+    }
+
     /// Has the target make the beginning of a get that is not small, while it is quick; gives how many bytes are here.
     ///
     /// # Safety
@@ -98,12 +118,9 @@ impl Transport {
     pub(crate) unsafe fn get_beginning(&self, endpoint: NonNull<Endpoint>, get: &Small) -> usize {
         // SAFETY: the caller vouches for a live endpoint.
         let peer = unsafe { endpoint.as_ref() };
-        let Some(mut state) = self.contexts[0].state.try_lock() else {
+        let Some(mut state) = self.ring_to(endpoint) else {
             return 0;
         };
-        if peer.way() != Way::Ring || peer.failure().is_some() {
-            return 0;
-        }
         let Some(channel) = &mut state.channel else {
             return 0;
         };
@@ -137,17 +154,7 @@ impl Transport {
         // SAFETY: the caller vouches for a live endpoint.
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
-        let mut state = context.state.try_lock()?;
-        match peer.way() {
-            Way::Ring if peer.failure().is_none() => {}
-            Way::Unclaimed => {
-                drop(state);
-                // What is wrong with the peer, the kernel finds too.
-                guarded(|| self.introduce(endpoint).err().unwrap_or(Status::SUCCESS));
-                return None;
-            }
-            _ => return None,
-        }
+        let mut state = self.ring_to(endpoint)?;
         // SAFETY: the way is `Ring`, and the lock is held.
         let mut outbound = unsafe { &mut *peer.outbound() };
         if !outbound.tries_small(small.size) {
@@ -162,10 +169,7 @@ impl Transport {
                     self.poll(context);
                     Status::SUCCESS
                 });
-                state = context.state.try_lock()?;
-                if peer.failure().is_some() || peer.way() != Way::Ring {
-                    return None;
-                }
+                state = self.ring_to(endpoint)?;
                 // SAFETY: as above.
                 outbound = unsafe { &mut *peer.outbound() };
                 outbound.reserve(small.size).ok()?

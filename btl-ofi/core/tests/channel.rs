@@ -15,63 +15,23 @@ mod model;
 use std::ffi::c_void;
 use std::process::{Command, Stdio};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use plugin_api::{
-    Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel,
+    Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel,
 };
 
+use common::attending::attended;
 use common::reference::{Numbers, after};
-use common::{PATIENCE, insist, open};
+use common::{PATIENCE, insist, open, register, tell};
 
 const ALL: Access = Access::all();
 
 /// Room for a blob's descriptor of the segment (see `modex`).
 const SEGMENT: std::ops::Range<usize> = 40..44;
-
-fn register(t: &Transport, window: &mut [u64], access: Access) -> Region {
-    let base = window.as_mut_ptr().cast();
-    // SAFETY: the tests keep windows until their regions are closed.
-    unsafe { t.register(base, size_of_val(window), access) }.unwrap()
-}
-
-/// Lets `t` make progress in a thread of its own meanwhile.
-fn attended<T>(t: &Transport, run: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
-    thread::scope(|s| {
-        s.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                t.progress();
-                thread::yield_now();
-            }
-        });
-        // Also when the test fails, or the scope would wait for ever.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-        stop.store(true, Ordering::Relaxed);
-        result.unwrap_or_else(|e| std::panic::resume_unwind(e))
-    })
-}
-
-unsafe extern "C" fn tell(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the tests pass a number that outlives the operation, and count in `data` if given.
-    unsafe {
-        (*context.cast::<AtomicI32>()).store(status, Ordering::Relaxed);
-        if let Some(count) = data.cast::<AtomicU32>().as_ref() {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
 
 fn telling(status: &AtomicI32) -> Option<Completion> {
     Some(Completion {

@@ -9,45 +9,25 @@
 )]
 
 mod common;
+#[path = "small/model.rs"]
+mod model;
 
-use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, Endpoint, Handle, Region, Transport};
-use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
+use common::attending::{attended, attended_at_times};
 use common::pair::{Target, serve_if_target};
 use common::reference::Numbers;
-use common::{PATIENCE, insist, open};
+use common::{PATIENCE, insist, open, register, tell};
 
 #[test]
 fn target_process() {
     serve_if_target();
-}
-
-fn register(t: &Transport, window: &mut [u64], access: Access) -> Region {
-    let base = window.as_mut_ptr().cast();
-    // SAFETY: the tests keep windows until their regions are closed.
-    unsafe { t.register(base, size_of_val(window), access) }.unwrap()
-}
-
-unsafe extern "C" fn tell(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the tests pass numbers that outlive the operation.
-    unsafe {
-        (*context.cast::<AtomicI32>()).store(status, Ordering::Relaxed);
-        (*data.cast::<AtomicU32>()).fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 /// What a callback was told, and how often it ran.
@@ -121,34 +101,6 @@ fn seen(window: &[u64]) -> u64 {
 fn pair() -> (Transport, Transport) {
     let open = || open("shm", ThreadLevel::Single, &[]);
     (open(), open())
-}
-
-/// Lets `t` make progress in a thread of its own meanwhile; every now and then, if `pausing`, not.
-fn attended<T>(t: &Transport, pausing: bool, run: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
-    thread::scope(|s| {
-        s.spawn(|| {
-            let mut numbers = Numbers(1);
-            while !stop.load(Ordering::Relaxed) {
-                t.progress();
-                if pausing && numbers.below(64) == 0 {
-                    thread::sleep(Duration::from_micros(numbers.below(200) as u64));
-                } else if pausing {
-                    // About as long as is waited for, so that it looks when it is too late, or nearly.
-                    let until = Instant::now() + Duration::from_nanos(numbers.below(6000) as u64);
-                    while Instant::now() < until {
-                        std::hint::spin_loop();
-                    }
-                } else {
-                    thread::yield_now();
-                }
-            }
-        });
-        // Also when the test fails, or the scope would wait for ever.
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-        stop.store(true, Ordering::Relaxed);
-        result.unwrap_or_else(|e| std::panic::resume_unwind(e))
-    })
 }
 
 /// Which side makes a transfer, step by step.
@@ -229,7 +181,7 @@ fn a_full_ring_leaves_them_to_the_kernel() {
         a.progress();
         assert!(Instant::now() < deadline, "a put waits for the target");
     }
-    attended(&b, false, || assert_eq!(a.flush(None), Status::SUCCESS));
+    attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
     assert_eq!((told.times(), old), (511, [0, 1]));
     assert_eq!((window[0], &window[1..]), (2, &data[1..]));
     region.close().unwrap();
@@ -260,7 +212,7 @@ fn a_ring_with_revoked_commands_is_given_back() {
     let a = open("shm", ThreadLevel::Single, &[]);
     let peer = a.connect(b.address(), 0).unwrap();
     let mut old = vec![0u64; 300];
-    attended(&b, false, || {
+    attended(&b, || {
         for out in &mut old {
             insist(&a, || add(&a, peer, &h, out));
         }
@@ -284,7 +236,7 @@ fn refusals_are_told() {
     let peer = a.connect(b.address(), 0).unwrap();
     let (word, mut out) = (9u64, 1u64);
     let from = ptr::from_ref(&word).cast::<u8>();
-    attended(&b, false, || {
+    attended(&b, || {
         // So that the target is asked from now on.
         assert_eq!(put_word(&a, peer, &writes.handle(), &6), Status::SUCCESS);
     });
@@ -321,157 +273,6 @@ fn refusals_are_told() {
     assert_eq!((gone, readable, writable), ([0; 2], [5; 2], [6; 2]));
     reads.close().unwrap();
     writes.close().unwrap();
-    a.close().unwrap();
-    b.close().unwrap();
-}
-
-/// One thread's share: puts, gets and additions on its own part of the window, beside a model.
-fn matches_the_model(
-    t: &Transport,
-    peer: NonNull<Endpoint>,
-    h: &Handle,
-    (first, bytes): (usize, usize),
-    seed: u64,
-    rounds: usize,
-) -> u64 {
-    let mut numbers = Numbers(seed);
-    let mut model = vec![0u8; bytes];
-    let told = Told::default();
-    let (mut due, mut added) = (0, 0);
-    for _ in 0..rounds {
-        // Parts that no other operation of the round has.
-        let mut at = 0;
-        let mut puts: Vec<(usize, Vec<u8>)> = Vec::new();
-        let mut gets: Vec<(usize, Vec<u8>)> = Vec::new();
-        let mut sums = Vec::new();
-        while puts.len() + gets.len() < 150 {
-            let size = match numbers.below(12) {
-                0..4 => 8,
-                4..7 => 1 + numbers.below(16),
-                7..10 => 1 + numbers.below(200),
-                10 => 1 + numbers.below(1400),
-                _ => 1 + numbers.below(20_000),
-            };
-            at += numbers.below(9);
-            if at + size > bytes {
-                break;
-            }
-            if numbers.below(2) == 0 {
-                let data = (0..size).map(|_| numbers.below(256) as u8).collect();
-                puts.push((at, data));
-            } else {
-                gets.push((at, vec![0xee; size]));
-            }
-            at += size;
-        }
-        let mut completion = || {
-            let with = numbers.below(2) == 0;
-            due += u32::from(with);
-            with.then(|| told.completion()).flatten()
-        };
-        for (at, data) in &puts {
-            let with = completion();
-            insist(t, || {
-                put(
-                    t,
-                    peer,
-                    h,
-                    (first + at) as u64,
-                    data.as_ptr(),
-                    data.len(),
-                    with,
-                )
-            });
-        }
-        for (at, data) in &mut gets {
-            let (with, size) = (completion(), data.len());
-            insist(t, || {
-                get(
-                    t,
-                    peer,
-                    h,
-                    (first + *at) as u64,
-                    data.as_mut_ptr(),
-                    size,
-                    with,
-                )
-            });
-        }
-        sums.resize(numbers.below(4), 0u64);
-        for out in &mut sums {
-            insist(t, || add(t, peer, h, out));
-            added += 1;
-        }
-        // SAFETY: the endpoint lives.
-        assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
-        assert_eq!(told.times(), due, "seed {seed}: each told once");
-        assert_eq!(told.status.load(Ordering::Relaxed), 0);
-        for (at, data) in gets {
-            assert!(data == model[at..at + data.len()], "seed {seed}: a get");
-        }
-        for (at, data) in puts {
-            model[at..at + data.len()].copy_from_slice(&data);
-        }
-    }
-    let mut all = vec![0u8; bytes];
-    insist(t, || {
-        get(t, peer, h, first as u64, all.as_mut_ptr(), bytes, None)
-    });
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    assert!(all == model, "seed {seed}: what is there in the end");
-    added
-}
-
-/// Sizes, alignments, with and without callbacks, among atomics: a target that makes progress, one that
-/// pauses again and again, and one that never does.
-#[test]
-fn random_transfers() {
-    for (seed, pausing) in [(1, false), (2, true), (3, true), (4, true)] {
-        let (a, b) = pair();
-        let mut window = vec![0u64; 4096];
-        let region = register(&b, &mut window, Access::all());
-        let h = region.handle();
-        let peer = a.connect(b.address(), 0).unwrap();
-        let added = attended(&b, pausing, || {
-            matches_the_model(&a, peer, &h, (8, 32 * 1024 - 8), seed, 100)
-        });
-        assert_eq!(window[0], added);
-        assert_eq!(a.stats().posted, a.stats().completed);
-        region.close().unwrap();
-        a.close().unwrap();
-        b.close().unwrap();
-    }
-}
-
-/// Threads that share a context at one end, and make progress together at the other.
-#[test]
-fn threads() {
-    const EACH: usize = 16 * 1024;
-    let open = || open("shm", ThreadLevel::Multiple, &[]);
-    let (a, b) = (open(), open());
-    let mut window = vec![0u64; 1 + 3 * EACH / 8];
-    let region = register(&b, &mut window, Access::all());
-    let h = region.handle();
-    let peer = a.connect(b.address(), 0).unwrap().as_ptr() as usize;
-    let added = AtomicU64::new(0);
-    attended(&b, true, || {
-        attended(&b, false, || {
-            thread::scope(|s| {
-                for thread in 0..3 {
-                    let (a, h, added) = (&a, &h, &added);
-                    s.spawn(move || {
-                        let peer = NonNull::new(peer as *mut Endpoint).unwrap();
-                        let share = (8 + thread * EACH, EACH);
-                        let n = matches_the_model(a, peer, h, share, thread as u64, 60);
-                        added.fetch_add(n, Ordering::Relaxed);
-                    });
-                }
-            });
-        });
-    });
-    assert_eq!(window[0], added.load(Ordering::Relaxed));
-    assert_eq!(a.stats().posted, a.stats().completed);
-    region.close().unwrap();
     a.close().unwrap();
     b.close().unwrap();
 }
@@ -518,7 +319,8 @@ fn large_gets() {
             }
         };
         match pausing {
-            Some(pausing) => attended(&b, pausing, gets),
+            Some(true) => attended_at_times(&b, gets),
+            Some(false) => attended(&b, gets),
             None => gets(),
         }
         region.close().unwrap();
@@ -585,7 +387,7 @@ fn a_target_that_is_stopped_again_and_again() {
             }
         });
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            matches_the_model(&t, peer, &h, (8, 100_000), 9, 400)
+            model::matches_the_model(&t, peer, &h, (8, 100_000), 9, 400)
         }));
         over.store(true, Ordering::Relaxed);
         result

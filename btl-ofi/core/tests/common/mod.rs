@@ -2,17 +2,20 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod attending;
 pub(crate) mod device;
 pub(crate) mod pair;
 pub(crate) mod reference;
 pub(crate) mod shows;
 
 use std::convert::Infallible;
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Options, Transport};
+use btl_ofi::{Options, Region, Transport};
 use mca_params::Value;
-use plugin_api::{Status, ThreadLevel};
+use plugin_api::{Access, Module, Status, ThreadLevel};
 
 /// Bounds every wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -59,5 +62,31 @@ pub(crate) fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
         assert!(status.is_again(), "{status}");
         assert!(Instant::now() < deadline, "the provider takes nothing");
         t.progress();
+    }
+}
+
+/// Registers a window, which the test keeps until the region is closed.
+pub(crate) fn register(t: &Transport, window: &mut [u64], access: Access) -> Region {
+    let base = window.as_mut_ptr().cast();
+    // SAFETY: the tests keep windows until their regions are closed.
+    unsafe { t.register(base, size_of_val(window), access) }.unwrap()
+}
+
+/// A callback that keeps its status at `context`, and counts at `data` if that is given.
+pub(crate) unsafe extern "C" fn tell(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the tests pass a number that outlives the operation, and count in `data` if given.
+    unsafe {
+        (*context.cast::<AtomicI32>()).store(status, Ordering::Relaxed);
+        if let Some(count) = data.cast::<AtomicU32>().as_ref() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -1,0 +1,46 @@
+//! Transports that make progress in a thread of their own, while the test does something else.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use btl_ofi::Transport;
+
+use super::reference::Numbers;
+
+/// Lets `t` make progress meanwhile.
+pub(crate) fn attended<T>(t: &Transport, run: impl FnOnce() -> T) -> T {
+    beside(thread::yield_now, t, run)
+}
+
+/// Lets `t` make progress meanwhile, but now and then for as long as others wait for it, or much longer.
+pub(crate) fn attended_at_times<T>(t: &Transport, run: impl FnOnce() -> T) -> T {
+    let mut numbers = Numbers(1);
+    let pause = move || {
+        if numbers.below(64) == 0 {
+            thread::sleep(Duration::from_micros(numbers.below(200) as u64));
+            return;
+        }
+        let until = Instant::now() + Duration::from_nanos(numbers.below(6000) as u64);
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+    };
+    beside(pause, t, run)
+}
+
+fn beside<T>(mut between: impl FnMut() + Send, t: &Transport, run: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    thread::scope(|s| {
+        s.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                t.progress();
+                between();
+            }
+        });
+        // Also when the test fails, or the scope would wait for ever.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|e| std::panic::resume_unwind(e))
+    })
+}

@@ -37,6 +37,9 @@ struct Arguments {
     /// Fewer sizes: those that targets are set for.
     #[arg(long)]
     short: bool,
+    /// Rows whose names contain this, such as `put 65536 B bandwidth`; all by default.
+    #[arg(long, default_value = "")]
+    only: String,
     /// The plugin's file; the one beside this program by default.
     #[arg(long)]
     plugin: Option<PathBuf>,

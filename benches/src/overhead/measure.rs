@@ -61,6 +61,9 @@ pub(crate) fn measure(arguments: &Arguments, sides: &mut Sides) -> Result<Vec<Ro
         let words = sizes.iter().filter(|&&size| size % 8 == 0);
         plan.extend(words.map(|&size| (Kind::Accumulate, what, size)));
     }
+    plan.retain(|&(kind, what, size)| {
+        format!("{} {size} B {}", kind.name(), what.name()).contains(&arguments.only)
+    });
     let bar = ProgressBar::new((plan.len() * arguments.rounds) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
         bar.set_style(style);
@@ -112,23 +115,16 @@ fn compare(
     let [raw, transport, window] = figures;
     let ratios = |of: &[f64]| Figure::of(of.iter().zip(&raw).map(|(o, r)| o / r).collect());
     let (ratio, window_ratio) = (ratios(&transport), ratios(&window));
-    let (measure, unit) = match measure {
-        Measure::Latency => ("latency", "ns"),
-        Measure::Rate => ("rate", "1/s"),
-        Measure::Bandwidth => ("bandwidth", "B/s"),
-    };
     Ok(Row {
         provider: arguments.provider.clone(),
-        operation: match kind {
-            Kind::Put => "put",
-            Kind::Get => "get",
-            Kind::FetchAdd => "fetch-add",
-            Kind::CompareSwap => "compare-swap",
-            Kind::Accumulate => "accumulate",
-        },
-        measure,
+        operation: kind.name(),
+        measure: measure.name(),
         bytes: size,
-        unit,
+        unit: match measure {
+            Measure::Latency => "ns",
+            Measure::Rate => "1/s",
+            Measure::Bandwidth => "B/s",
+        },
         raw: Figure::of(raw),
         transport: Figure::of(transport),
         window: Figure::of(window),

@@ -18,6 +18,18 @@ pub(crate) enum Kind {
     Accumulate,
 }
 
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Put => "put",
+            Kind::Get => "get",
+            Kind::FetchAdd => "fetch-add",
+            Kind::CompareSwap => "compare-swap",
+            Kind::Accumulate => "accumulate",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// One at a time, complete before the next; nanoseconds each.
@@ -26,6 +38,16 @@ pub(crate) enum Measure {
     Rate,
     /// Sixteen at a time; bytes per second.
     Bandwidth,
+}
+
+impl Measure {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Measure::Latency => "latency",
+            Measure::Rate => "rate",
+            Measure::Bandwidth => "bandwidth",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

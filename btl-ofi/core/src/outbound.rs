@@ -17,8 +17,11 @@ use crate::record::{Finished, Tag};
 use crate::ring::{Answer, Command};
 use crate::segment::{Claim, ENTRIES, LARGEST, PAYLOAD};
 
+mod pace;
 mod transfers;
 
+use pace::Pace;
+pub(crate) use pace::Way as GetWay;
 pub(crate) use transfers::Direction;
 use transfers::{Trust, Wait};
 
@@ -155,6 +158,7 @@ pub(crate) struct Outbound {
     /// How it goes with small transfers, with large gets, and the wait for the former.
     small: Trust,
     large: Trust,
+    paces: [Pace; 3],
     wait: Wait,
     pending: Box<[MaybeUninit<Pending>]>,
 }
@@ -187,6 +191,7 @@ impl Outbound {
             spent,
             small: Trust::default(),
             large: Trust::default(),
+            paces: [Pace::default(); 3],
             wait: Wait::default(),
             pending,
         }

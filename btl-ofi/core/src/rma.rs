@@ -378,14 +378,15 @@ impl Transport {
     ) -> Result<(), Refused> {
         // SAFETY: as the caller vouches.
         let pid = unsafe { endpoint.as_ref() }.pid();
-        let mut got = 0;
+        let (mut got, mut timed) = (0, None);
         while self.quick.small > 0 && size - got > self.quick.small {
             let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
             let rest = Small::new(Direction::Get, to, remote, from, size - got);
             // SAFETY: as the caller vouches.
-            let begun = unsafe { self.get_beginning(endpoint, &rest) };
-            got += begun;
-            if begun == 0 || got == size {
+            let begun = unsafe { self.get_beginning(endpoint, &rest, got > 0) };
+            timed = timed.or(begun.timed);
+            got += begun.got;
+            if begun.got == 0 || got == size {
                 break;
             }
             // The target pauses, perhaps not for long: for as much as it may have begun it is not waited for.
@@ -397,7 +398,11 @@ impl Transport {
         }
         let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
         // SAFETY: as the caller vouches.
-        unsafe { direct::read(pid, to, from, size - got) }
+        unsafe { direct::read(pid, to, from, size - got) }?;
+        if let Some(timed) = timed {
+            self.took(endpoint, size, timed);
+        }
+        Ok(())
     }
 
     /// A put or get to this process itself, made by copying under the context's lock.

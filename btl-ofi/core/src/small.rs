@@ -16,7 +16,8 @@
 //! the initiator out of it, within the call. That takes the kernel's page-wise look-ups out of the way (a page costs it
 //! twice what copying it does), and waits for nothing: a piece that the target began and did not end is read once more,
 //! and what the target still does for it touches the payload only. Puts cannot be left alone like that, for the target
-//! would write into the window later, so larger ones are the kernel's.
+//! would write into the window later, so larger ones are the kernel's. Which of the two ways is quicker depends on the
+//! processors, and is found out by timing them (`outbound::pace`).
 //!
 //! **The kernel makes it at once** when another thread has the context, when the ring is full, and when there is
 //! no ring. A target that runs and holds what it took, stopped by a signal in between, is waited for like one
@@ -25,6 +26,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use plugin_api::Status;
 
@@ -33,7 +35,7 @@ use crate::context::State;
 use crate::endpoint::{Endpoint, Way};
 use crate::inbound::{GET, PUT};
 use crate::lock::Guard;
-use crate::outbound::Direction;
+use crate::outbound::{Direction, GetWay};
 use crate::post::{Caller, guarded};
 use crate::record::{Completion, Tag};
 use crate::ring::Command;
@@ -51,6 +53,15 @@ pub(crate) struct Small {
     key: u64,
     mark: u64,
     size: usize,
+}
+
+/// What became of a get that is not small.
+#[derive(Default)]
+pub(crate) struct Begun {
+    /// Bytes of its beginning that are here.
+    pub(crate) got: usize,
+    /// Whether it is to be [timed](Transport::took), for which way and since when.
+    pub(crate) timed: Option<(GetWay, Instant)>,
 }
 
 impl Small {
@@ -110,33 +121,64 @@ impl Transport {
         }
     }
 
-    /// Has the target make the beginning of a get that is not small, while it is quick; gives how many bytes are here.
+    /// Has the target make the beginning of a get that is not small, while it is quick and, unless that is settled
+    /// already, if it is the quicker way.
     ///
     /// # Safety
     /// As for [`hand_over`](Self::hand_over).
     #[inline(never)]
-    pub(crate) unsafe fn get_beginning(&self, endpoint: NonNull<Endpoint>, get: &Small) -> usize {
+    pub(crate) unsafe fn get_beginning(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        get: &Small,
+        settled: bool,
+    ) -> Begun {
+        let mut begun = Begun::default();
         // SAFETY: the caller vouches for a live endpoint.
         let peer = unsafe { endpoint.as_ref() };
         let Some(mut state) = self.ring_to(endpoint) else {
-            return 0;
+            return begun;
         };
         let Some(channel) = &mut state.channel else {
-            return 0;
+            return begun;
         };
         // SAFETY: the way is `Ring`, and the lock is held.
         let outbound = unsafe { &mut *peer.outbound() };
         if !outbound.tries_pieces() {
-            return 0;
+            return begun;
+        }
+        if !settled {
+            let (way, timed) = outbound.get_way(get.size);
+            begun.timed = timed.then(|| (way, Instant::now()));
+            if way == GetWay::Kernel {
+                return begun;
+            }
         }
         // Two that get from each other serve each other.
         let meanwhile = || channel.attend(&self.registrar);
         // SAFETY: the caller vouches for the buffer.
-        let got = unsafe { outbound.get_pieces(get.command(), get.local, get.size, meanwhile) };
+        begun.got = unsafe { outbound.get_pieces(get.command(), get.local, get.size, meanwhile) };
         if !outbound.is_empty() {
             channel.list(outbound);
         }
-        got
+        begun
+    }
+
+    /// A get that was to be timed is over.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn took(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        size: usize,
+        (way, since): (GetWay, Instant),
+    ) {
+        let time = since.elapsed();
+        if let Some(_state) = self.ring_to(endpoint) {
+            // SAFETY: the callers vouch for a live endpoint; the way is `Ring`, and the lock is held.
+            let outbound = unsafe { &mut *endpoint.as_ref().outbound() };
+            outbound.took(way, size, time);
+        }
     }
 
     /// Hands a transfer over to its target; `None`, with nothing done, if it is for the kernel.

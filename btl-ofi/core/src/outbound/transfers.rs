@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use plugin_api::Status;
 
+use super::pace::{Pace, Way};
 use super::{Done, Operands, Outbound, Room, Use, nobodys};
 use crate::direct;
 use crate::record::Finished;
@@ -89,6 +90,28 @@ impl Outbound {
     /// Likewise a larger get. Nothing may be outstanding here then but what is spent.
     pub(crate) fn tries_pieces(&mut self) -> bool {
         self.outstanding() == 0 && !self.lacks_payload && self.large.tries()
+    }
+
+    /// Who makes a larger get of so many bytes, and whether it is to be timed.
+    pub(crate) fn get_way(&mut self, size: usize) -> (Way, bool) {
+        self.pace(size).next()
+    }
+
+    /// What is known of the two ways for gets of about so many bytes.
+    fn pace(&mut self, size: usize) -> &mut Pace {
+        let [short, middle, long] = &mut self.paces;
+        if size <= 32 << 10 {
+            short
+        } else if size <= 256 << 10 {
+            middle
+        } else {
+            long
+        }
+    }
+
+    /// A get that [was to be timed](Self::get_way) took so long.
+    pub(crate) fn took(&mut self, way: Way, size: usize, time: Duration) {
+        self.pace(size).took(way, size, time);
     }
 
     /// The target answered a small transfer in time.

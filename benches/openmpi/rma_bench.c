@@ -185,6 +185,54 @@ static void windows(void)
     }
 }
 
+/* Waits for a word of this rank's memory that is not `last`; gives it. */
+static int64_t next_word(int64_t last)
+{
+    volatile int64_t *word = (volatile int64_t *) memory;
+    while (*word == last) {
+        int flag;
+        MPI_Iprobe(1 - rank, 77, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE); /* progress */
+    }
+    return *word;
+}
+
+static void put_word(int64_t word)
+{
+    *(int64_t *) buffer = word;
+    MPI_Put(buffer, 8, MPI_BYTE, 1 - rank, 0, 8, MPI_BYTE, win);
+    MPI_Win_flush(1 - rank, win);
+}
+
+/* From a put to the look that sees it: half of a round trip, in which each rank puts once it saw the other's. Does not
+ * depend on what a flush waits for. Collective. */
+static void seen(void)
+{
+    enum { ROUNDS = 20 };
+    static const int64_t last = INT64_MIN;
+    static double batch[BATCHES];
+    int64_t word = 0, heard = 0;
+    int n = 0;
+    if (1 == rank) {
+        while (heard != last) {
+            heard = next_word(heard);
+            put_word(heard);
+        }
+        return;
+    }
+    double begin = now();
+    while (n < BATCHES && now() - begin < BUDGET) {
+        double t = now();
+        for (int i = 0; i < ROUNDS; ++i) {
+            put_word(++word);
+            heard = next_word(heard);
+        }
+        batch[n++] = (now() - t) / (2 * ROUNDS);
+    }
+    put_word(last);
+    next_word(heard);
+    report("put_seen_latency", 8, 1, median(batch, n) * 1e6, "us");
+}
+
 static pthread_barrier_t together;
 
 struct work {
@@ -258,6 +306,9 @@ int main(int argc, char **argv)
     MPI_Win_create(memory, LARGEST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_lock_all(0, win);
     MPI_Barrier(MPI_COMM_WORLD);
+    if (!threads) {
+        seen();
+    }
     if (0 == rank) {
         if (threads) {
             threaded(threads);

@@ -33,6 +33,10 @@ for _size in (65536, 262144, 1048576, 4194304):
     TARGETS[("get_bandwidth", _size, "shm")] = (1.0, "least")
 
 
+# Units of rma_bench's lines.
+UNITS = ("us", "s", "MB/s", "Mop/s")
+
+
 def mpirun(options, provider, component, program):
     """The command line of one run of a program with its arguments; `component` is a folder to search first, or None
     for the system's component."""
@@ -52,21 +56,33 @@ def mpirun(options, provider, component, program):
 
 
 def run(command, limit, environment=None):
-    """Measurements of one run as {(name, bytes, threads): (value, unit)}; an empty dict when it failed."""
+    """Measurements of one run as {(name, bytes, threads): (value, unit)}, and whether it ended well. What was measured
+    until then counts as well."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    wrong = None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False, env=environment)
+        out, err = process.communicate(timeout=limit)
+        if process.returncode != 0:
+            wrong = f"exit {process.returncode}: {' '.join(command)}\n{err.strip()[-800:]}"
     except subprocess.TimeoutExpired:
-        print(f"compare: no end after {limit} s: {' '.join(command)}", file=sys.stderr)
-        return {}
-    if done.returncode != 0:
-        print(f"compare: exit {done.returncode}: {' '.join(command)}\n{done.stderr.strip()[-800:]}", file=sys.stderr)
-        return {}
+        # A launcher takes its ranks with it when it is asked to end.
+        process.terminate()
+        try:
+            out, _ = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+        wrong = f"no end after {limit} s: {' '.join(command)}"
     found = {}
-    for line in done.stdout.splitlines():
+    for line in out.splitlines():
         parts = line.split()
-        if len(parts) == 5:
+        # A launcher that ends its ranks has words of its own.
+        if len(parts) == 5 and parts[4] in UNITS:
             found[(parts[0], int(parts[1]), int(parts[2]))] = (float(parts[3]), parts[4])
-    return found
+    if wrong:
+        last = " ".join(map(str, list(found)[-1])) if found else "nothing"
+        print(f"compare: {wrong}\ncompare: the last that it measured: {last}", file=sys.stderr)
+    return found, not wrong
 
 
 def middle(values):
@@ -78,16 +94,19 @@ def middle(values):
 def measure(what, count, limit, theirs, ours):
     """Rows of `count` pairs. `theirs` is a name with the command line and environment of a run, `ours` likewise.
 
-    Who goes first changes from pair to pair. A run that failed leaves None in its place, so that the others stay paired.
+    Who goes first changes from pair to pair. What a run did not measure leaves None in its place, so that the others stay
+    paired.
     """
-    runs = {"theirs": [], "ours": []}
+    runs, failed = {"theirs": [], "ours": []}, []
     for turn in range(count):
         sides = [("theirs", theirs), ("ours", ours)]
         for side, (name, command, environment) in reversed(sides) if turn % 2 else sides:
             begin = time.monotonic()
-            found = run(command, limit, environment)
+            found, ended = run(command, limit, environment)
             runs[side].append(found)
-            state = f"{time.monotonic() - begin:.1f} s" if found else "FAILED"
+            state = f"{time.monotonic() - begin:.1f} s" if ended else "FAILED"
+            if side == "ours" and not ended:
+                failed.append(f"{what}: a run of {name} failed")
             print(f"{what}: pair {turn + 1} of {count}, {name}: {state}", file=sys.stderr, flush=True)
     rows = []
     every = runs["ours"] + runs["theirs"]
@@ -101,8 +120,9 @@ def measure(what, count, limit, theirs, ours):
         row["ratio"] = row["ours"] / row["c"] if row["ours"] is not None and row["c"] else None
         rows.append(row)
     # A side of which no run ended has no row of its own to say so.
-    failed = [name for side, (name, *_) in (("theirs", theirs), ("ours", ours)) if not any(runs[side])]
-    return rows, [f"{what}: every run of {name} failed" for name in failed]
+    failed += [f"{what}: every run of {name} failed"
+               for side, (name, *_) in (("theirs", theirs), ("ours", ours)) if not any(runs[side])]
+    return rows, failed
 
 
 def pairs(options, provider, program):

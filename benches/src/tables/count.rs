@@ -1,5 +1,9 @@
-//! How many instructions a call takes, counted one by one: a copy of this process makes the call
-//! between two breakpoints while this one steps it through.
+//! How many instructions a call takes, counted one by one: a process started for that steps this one
+//! through the call, between two breakpoints. Not the other way round: a copy of this process would make the call
+//! on this one's connections, in memory that it shares with peers.
+
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
 
 /// Instructions of one call, and how many of them jump or call through a register or memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,73 +12,123 @@ pub(super) struct Steps {
     pub(super) indirect: usize,
 }
 
-/// Counts a call. Its effects on memory shared with other processes are real. `None` where
-/// processes cannot be traced.
+/// Counts a call, which is made twice. `None` where processes cannot be traced.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn steps(call: impl Fn() -> Result<(), String>) -> Option<Steps> {
+    let mut ends = [0; 2];
+    // SAFETY: room for two descriptors, which are this function's then.
+    let (mut answers, answer) = unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) != 0 {
+            return None;
+        }
+        (
+            std::fs::File::from_raw_fd(ends[0]),
+            std::fs::File::from_raw_fd(ends[1]),
+        )
+    };
+    // SAFETY: getting an id cannot fail.
+    let this = unsafe { libc::getpid() };
     // SAFETY: this program has one thread, so the copy may run anything; it ends by `_exit`.
-    let child = unsafe { libc::fork() };
-    if child < 0 {
+    let tracer = unsafe { libc::fork() };
+    if tracer < 0 {
         return None;
     }
-    if child == 0 {
-        // SAFETY: asks to be traced, stops for the tracer, and breaks around the call.
-        unsafe {
-            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-            libc::raise(libc::SIGSTOP);
-            // Once before, for what is done on a first call only.
-            let _ = call();
-            std::arch::asm!("int3");
-            let outcome = call();
-            std::arch::asm!("int3");
-            libc::_exit(i32::from(outcome.is_err()));
-        }
+    if tracer == 0 {
+        trace(this, answer);
+        // SAFETY: nothing of this process's is torn down.
+        unsafe { libc::_exit(0) };
     }
-    let steps = traced(child);
-    // SAFETY: the child of this process, which it started.
-    unsafe {
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
-    }
-    steps
+    drop(answer);
+    // Where only ancestors may trace, it may as well. It tries until then.
+    // SAFETY: plain numbers.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, tracer, 0, 0, 0) };
+    let mut word = [0; size_of::<usize>()];
+    // The first answer says that it traces; none, that it cannot.
+    let traced = answers.read_exact(&mut word[..1]).is_ok();
+    let outcome = traced.then(|| {
+        // Once before, for what is done on a first call only.
+        let _ = call();
+        // SAFETY: the tracer, which waits for both breakpoints, goes on behind them.
+        unsafe { std::arch::asm!("int3") };
+        let outcome = call();
+        // SAFETY: likewise.
+        unsafe { std::arch::asm!("int3") };
+        outcome
+    });
+    let mut next = || {
+        answers.read_exact(&mut word).ok()?;
+        Some(usize::from_ne_bytes(word))
+    };
+    let steps = next().zip(next());
+    // SAFETY: the child of this process, which it started and which ends by itself.
+    unsafe { libc::waitpid(tracer, std::ptr::null_mut(), 0) };
+    let (instructions, indirect) = steps?;
+    outcome?.ok()?;
+    Some(Steps {
+        instructions,
+        indirect,
+    })
 }
 
+/// Traces a process, says so, and then how many instructions lay between its breakpoints.
 #[cfg(target_arch = "x86_64")]
-fn traced(child: libc::pid_t) -> Option<Steps> {
+fn trace(process: libc::pid_t, mut answer: std::fs::File) {
     let stopped = |signal: i32| {
         let mut status = 0;
-        // SAFETY: waits for the child of this process.
-        let waited = unsafe { libc::waitpid(child, &mut status, 0) };
-        waited == child && libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == signal
+        // SAFETY: waits for the process that is traced.
+        let waited = unsafe { libc::waitpid(process, &mut status, libc::__WALL) };
+        waited == process && libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == signal
     };
-    // SAFETY: the child asked to be traced by this process.
-    let resume = |how| unsafe { libc::ptrace(how, child, 0, 0) } == 0;
-    if !(stopped(libc::SIGSTOP) && resume(libc::PTRACE_CONT) && stopped(libc::SIGTRAP)) {
-        return None;
+    // SAFETY: plain numbers.
+    let ask = |what| unsafe { libc::ptrace(what, process, 0, 0) } == 0;
+    // It may not have been allowed to yet.
+    let attached = (0..1000).any(|_| {
+        ask(libc::PTRACE_ATTACH) || {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            false
+        }
+    });
+    if !(attached && stopped(libc::SIGSTOP) && ask(libc::PTRACE_CONT)) {
+        return;
     }
+    if answer.write_all(&[1]).is_err() || !stopped(libc::SIGTRAP) {
+        return;
+    }
+    let Some(steps) = between(process, || {
+        ask(libc::PTRACE_SINGLESTEP) && stopped(libc::SIGTRAP)
+    }) else {
+        return;
+    };
+    // Over the second breakpoint.
+    let _ = ask(libc::PTRACE_CONT) && stopped(libc::SIGTRAP) && ask(libc::PTRACE_DETACH);
+    let words = [steps.instructions, steps.indirect].map(usize::to_ne_bytes);
+    let _ = answer.write_all(words.as_flattened());
+}
+
+/// Steps a stopped process to its next breakpoint.
+#[cfg(target_arch = "x86_64")]
+fn between(process: libc::pid_t, step: impl Fn() -> bool) -> Option<Steps> {
     let mut steps = Steps {
         instructions: 0,
         indirect: 0,
     };
     loop {
-        // SAFETY: the child is stopped; the call fills the registers.
+        // SAFETY: the process is stopped; the call fills the registers.
         let at = unsafe {
             let mut registers: libc::user_regs_struct = std::mem::zeroed();
-            if libc::ptrace(libc::PTRACE_GETREGS, child, 0, &mut registers) != 0 {
+            if libc::ptrace(libc::PTRACE_GETREGS, process, 0, &mut registers) != 0 {
                 return None;
             }
             registers.rip
         };
-        // SAFETY: reads a word of the child's code.
-        let code = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, child, at, 0) }.to_ne_bytes();
+        // SAFETY: reads a word of the process's code.
+        let code = unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, process, at, 0) }.to_ne_bytes();
         if code[0] == 0xcc {
             return Some(steps);
         }
         steps.instructions += 1;
         steps.indirect += usize::from(is_indirect(&code));
-        if steps.instructions > 1_000_000
-            || !(resume(libc::PTRACE_SINGLESTEP) && stopped(libc::SIGTRAP))
-        {
+        if !step() {
             return None;
         }
     }

@@ -130,7 +130,7 @@ bench_report() {
 # bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the
 # report names it as not measured.
 bench_all() {
-    local short=() pairs=() mpich=(--program-argument all --pairs 3 --limit 60) rounds=()
+    local short=() pairs=(--pairs 5) mpich=(--program-argument all --pairs 3 --limit 60) rounds=()
     if [[ ${1:-} == --short ]]; then
         short=(--short) pairs=(--pairs 1 --limit 60) mpich=(--pairs 3) rounds=(--rounds 7)
     fi

@@ -21,7 +21,12 @@ pub(crate) fn judge(read: &Measurements) -> Vec<Target> {
     over_raw(read, &mut targets);
     under_openmpi(&read.pairs, &mut targets);
     for provider in ["shm", "tcp"] {
-        for measured in ["put_latency", "get_latency", "fetch_op_latency"] {
+        for measured in [
+            "put_latency",
+            "put_seen_latency",
+            "get_latency",
+            "fetch_op_latency",
+        ] {
             let pair = find(&read.beside_mpich, provider, measured, 1);
             let name = format!("{provider} {measured} 8 B, ours over MPICH's");
             targets.push(ratio(name, pair.and_then(judged), MOST, 1.0));

@@ -34,10 +34,30 @@ def ours(options, provider):
             "--", options.ours, options.program_argument], environment
 
 
+def shared():
+    """MPICH's files of shared memory."""
+    return set(Path("/dev/shm").glob("mpich_shm_*"))
+
+
+def sweep(before):
+    """Removes what runs left that had to be ended: files that were not there before and that no process has mapped."""
+    mapped = ""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            mapped += maps.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue  # It ended meanwhile, or is another user's, whose files this cannot remove.
+    for path in shared() - before:
+        if str(path) not in mapped:
+            path.unlink(missing_ok=True)
+
+
 def measure(options, provider):
     """Rows of one provider, with what is to be reached."""
+    before = shared()
     rows, failed = pairs.measure(f"mpich {provider} {options.program_argument}", options.pairs, options.limit,
                                  ("MPICH", *mpich(options, provider)), ("ours", *ours(options, provider)))
+    sweep(before)
     for row in rows:
         row["provider"] = provider
         if row["name"] in JUDGED and row["bytes"] == 8 and row["threads"] == 1:

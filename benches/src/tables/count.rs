@@ -26,6 +26,12 @@ pub(super) fn steps(call: impl Fn() -> Result<(), String>) -> Option<Steps> {
             std::fs::File::from_raw_fd(ends[1]),
         )
     };
+    // Where only ancestors may trace a process, its child may as well until this returns.
+    let traceable = |by: libc::c_ulong| {
+        // SAFETY: plain numbers.
+        unsafe { libc::prctl(libc::PR_SET_PTRACER, by, 0, 0, 0) };
+    };
+    traceable(libc::PR_SET_PTRACER_ANY);
     // SAFETY: getting an id cannot fail.
     let this = unsafe { libc::getpid() };
     // SAFETY: this program has one thread, so the copy may run anything; it ends by `_exit`.
@@ -39,9 +45,6 @@ pub(super) fn steps(call: impl Fn() -> Result<(), String>) -> Option<Steps> {
         unsafe { libc::_exit(0) };
     }
     drop(answer);
-    // Where only ancestors may trace, it may as well. It tries until then.
-    // SAFETY: plain numbers.
-    unsafe { libc::prctl(libc::PR_SET_PTRACER, tracer, 0, 0, 0) };
     let mut word = [0; size_of::<usize>()];
     // The first answer says that it traces; none, that it cannot.
     let traced = answers.read_exact(&mut word[..1]).is_ok();
@@ -62,6 +65,7 @@ pub(super) fn steps(call: impl Fn() -> Result<(), String>) -> Option<Steps> {
     let steps = next().zip(next());
     // SAFETY: the child of this process, which it started and which ends by itself.
     unsafe { libc::waitpid(tracer, std::ptr::null_mut(), 0) };
+    traceable(0);
     let (instructions, indirect) = steps?;
     outcome?.ok()?;
     Some(Steps {
@@ -81,14 +85,7 @@ fn trace(process: libc::pid_t, mut answer: std::fs::File) {
     };
     // SAFETY: plain numbers.
     let ask = |what| unsafe { libc::ptrace(what, process, 0, 0) } == 0;
-    // It may not have been allowed to yet.
-    let attached = (0..1000).any(|_| {
-        ask(libc::PTRACE_ATTACH) || {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-            false
-        }
-    });
-    if !(attached && stopped(libc::SIGSTOP) && ask(libc::PTRACE_CONT)) {
+    if !(ask(libc::PTRACE_ATTACH) && stopped(libc::SIGSTOP) && ask(libc::PTRACE_CONT)) {
         return;
     }
     if answer.write_all(&[1]).is_err() || !stopped(libc::SIGTRAP) {

@@ -134,10 +134,12 @@ impl State {
     /// Completes operations until `room` are ready, one failed, or none is due.
     pub(crate) fn advance(&mut self, config: &Config, room: usize) {
         self.reads += 1;
-        self.deliver_late(config);
         // Peers are asked for what is on their devices only.
         if config.hmem {
             inbox::serve();
+        }
+        self.deliver_late(config);
+        if config.hmem {
             // Answers are taken in any order, so that the one that is next to complete finds room to ask.
             for operation in &mut self.pending {
                 if operation.is_asked() && operation.fails.is_none() {

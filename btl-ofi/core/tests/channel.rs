@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::Duration;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use plugin_api::{
@@ -26,7 +26,7 @@ use plugin_api::{
 
 use common::attending::attended;
 use common::reference::{Numbers, after};
-use common::{PATIENCE, insist, open, register, tell};
+use common::{insist, open, register, tell, worked};
 
 const ALL: Access = Access::all();
 
@@ -359,9 +359,10 @@ fn a_closed_target_is_given_up() {
     assert!(add(&a, peer, &h, &raw mut old[2], 1, None).is_ok());
     region.close().unwrap();
     b.close().unwrap();
-    let started = Instant::now();
+    let before = worked();
     assert_eq!(a.flush(None), Status::UNREACH);
-    assert!(started.elapsed() < PATIENCE);
+    let spent = worked() - before;
+    assert!(spent < Duration::from_secs(2), "{spent:?} of work");
     assert_eq!(old, [0, 9, 9], "what was executed is told, no other");
     assert_eq!(Status(seen.load(Ordering::Relaxed)), Status::UNREACH);
     assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::UNREACH);
@@ -371,10 +372,8 @@ fn a_closed_target_is_given_up() {
 
 /// Run by the test below in a process of its own, whose descriptors no other test opens or closes.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn descriptors_of_this_process() {
-    if std::env::var_os("BTL_OFI_TEST_DESCRIPTORS").is_none() {
-        return;
-    }
     let count = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     let mappings = || {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -410,8 +409,7 @@ fn descriptors_of_this_process() {
 #[test]
 fn nothing_is_left_open() {
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "descriptors_of_this_process", "--nocapture"])
-        .env("BTL_OFI_TEST_DESCRIPTORS", "1")
+        .args(["--exact", "descriptors_of_this_process", "--ignored"])
         .stdout(Stdio::null())
         .status()
         .unwrap();

@@ -21,15 +21,16 @@ use std::time::{Duration, Instant};
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel};
 
-use common::pair::{Target, hex, serve_if_target, unhex};
+use common::pair::{Target, hex, serve_as_target, unhex};
 use common::reference::Numbers;
-use common::{PATIENCE, insist, open};
+use common::{PATIENCE, insist, open, worked};
 
 const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn target_process() {
-    serve_if_target();
+    serve_as_target();
 }
 
 #[derive(Default)]
@@ -144,11 +145,13 @@ fn a_dead_target_blocks_nobody() {
 
     targets[0].child.kill().unwrap();
     targets[0].child.wait().unwrap();
-    let started = Instant::now();
+    let before = worked();
     // SAFETY: as above.
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
     assert_eq!(flushed, Status::UNREACH);
-    assert!(started.elapsed() < Duration::from_secs(10), "it takes long");
+    // A look at the peers, after an interval of 250 ms without completions.
+    let spent = worked() - before;
+    assert!(spent < Duration::from_secs(2), "{spent:?} of work");
     assert_eq!(seen.failed.load(Ordering::Relaxed), told, "each once");
     assert_eq!(seen.succeeded.load(Ordering::Relaxed), 0);
     assert_eq!(t.flush(None), Status::UNREACH, "one flush of all tells it");
@@ -176,10 +179,9 @@ fn a_dead_target_blocks_nobody() {
 
 /// The initiator's side of the test below: operations without end.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn flooding_process() {
-    let Ok(work) = std::env::var(FLOOD) else {
-        return;
-    };
+    let work = std::env::var(FLOOD).expect("started by the test below");
     // A test that fails must not leave this running.
     // SAFETY: plain numbers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -229,7 +231,7 @@ fn killed_initiators_leave_a_target_that_serves() {
         // SAFETY: inside the window, which only this process changes, in its calls.
         let before = unsafe { base.read_volatile() };
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "flooding_process", "--nocapture"])
+            .args(["--exact", "flooding_process", "--ignored", "--nocapture"])
             .env(
                 FLOOD,
                 format!("{seed} {} {}", hex(t.address()), hex(&bytes)),

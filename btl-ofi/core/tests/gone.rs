@@ -19,12 +19,13 @@ use std::time::{Duration, Instant};
 use btl_ofi::{Completion, ErrorReport};
 use plugin_api::{Access, BtlAtomicOp, Handle, Module, OpFlags, Status, ThreadLevel};
 
-use common::pair::{Target, serve_if_target};
-use common::{PATIENCE, insist, open};
+use common::pair::{Target, serve_as_target};
+use common::{PATIENCE, insist, open, worked};
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn target_process() {
-    serve_if_target();
+    serve_as_target();
 }
 
 #[derive(Default)]
@@ -126,7 +127,7 @@ fn survives(provider: &str) {
     target.child.kill().unwrap();
     target.child.wait().unwrap();
 
-    let started = Instant::now();
+    let before = worked();
     let flushed = t.flush(None);
     assert!(!flushed.is_ok(), "{provider}: {flushed}");
     let deadline = Instant::now() + PATIENCE;
@@ -137,9 +138,11 @@ fn survives(provider: &str) {
             "{provider}: an operation is never reported"
         );
     }
+    // Looks at the peers, after intervals of 250 ms without completions.
+    let spent = worked() - before;
     assert!(
-        started.elapsed() < Duration::from_secs(10),
-        "{provider}: it takes too long"
+        spent < Duration::from_secs(4),
+        "{provider}: {spent:?} of work"
     );
     assert!(seen.failed.load(Ordering::Relaxed) > 0);
     // SAFETY: as above.

@@ -21,10 +21,10 @@ use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 
 use common::open;
-use common::pair::{Target, serve_if_target};
+use common::pair::{Target, serve_as_target};
 use lab::judge::{Dice, Judge, SLOT};
 use lab::said::{Kept, Losses};
-use lab::{Tally, child, descriptors, role, shape, violations};
+use lab::{Tally, child, child_role, descriptors, shape, violations};
 
 const LIMIT: Duration = Duration::from_secs(180);
 /// Seeds of an ordinary run, and of one child.
@@ -202,8 +202,9 @@ fn run(script: &Script, seed: u64) -> Tally {
 }
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn some_seeds() {
-    let Some(role) = role() else { return };
+    let role = child_role();
     let (first, count) = role.split_once(' ').unwrap();
     let (first, count): (u64, u64) = (first.parse().unwrap(), count.parse().unwrap());
     let mut open = None;
@@ -261,8 +262,9 @@ fn hundreds_of_seeds() {
 }
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn target_process() {
-    serve_if_target();
+    serve_as_target();
 }
 
 /// What a callback that tells of a failure counts for; one that does not is 1.
@@ -285,10 +287,9 @@ unsafe extern "C" fn count(
 /// A peer is killed with operations outstanding: each is reported once, flush says so, and what is
 /// posted then is refused or reported too.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn killed_peers() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     let mut tally = Tally::default();
     for seed in 0..20 {
         println!("@at {seed}");
@@ -365,10 +366,9 @@ fn peers_are_killed() {
 /// A provider that takes nothing for ever: posts say "again", and nobody waits for what was never
 /// taken.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn nothing_is_taken() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     shape(&[("FAULTS", "seed=1,again=1000")]);
     let t = open("lab", ThreadLevel::Single, &[]);
     let peer = t.connect(t.address(), 0).unwrap();

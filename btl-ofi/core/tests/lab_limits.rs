@@ -19,7 +19,7 @@ use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
 use common::{insist, open, options};
-use lab::{Tally, child, role, shape};
+use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const ALL: Access = Access::REMOTE_READ
@@ -80,10 +80,9 @@ fn round_trip(
 
 /// Keys of each size, ours and the provider's, in every order that the provider may hand them out.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn key_sizes() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     let mut tally = Tally::default();
     for bytes in 1..=8 {
         for (mode, keys) in [
@@ -133,10 +132,9 @@ fn keys_of_every_size() {
 
 /// As many contexts as are asked for, as far as the provider has them.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn context_limits() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     let mut tally = Tally::default();
     for most in [0usize, 1, 2, 3, 8, 63, 64] {
         for asked in [1usize, 2, 3, 8, 64] {
@@ -176,10 +174,9 @@ fn any_number_of_contexts() {
 
 /// Messages up to the provider's largest, and none above; inject sizes change nothing.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn message_limits() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     let mut tally = Tally::default();
     for most in [8usize, 9, 64, 1000, 65_537, 1 << 20] {
         for inject in [0usize, 1, 7, 64, 4097] {
@@ -228,10 +225,9 @@ fn messages_of_every_size() {
 
 /// A provider that moves too little at once is passed over, for the next if there is one.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn passed_over() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     shape(&[("MAX_MSG", "4095")]);
     common::loopback();
     let offered = |include: &'static str, need: usize| {
@@ -286,10 +282,9 @@ fn a_provider_of_small_messages_is_passed_over() {
 
 /// Completions are read in batches as long as the user lets them be.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn completions_in_batches() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     let mut tally = Tally::default();
     const POSTED: usize = 200;
     for batch in [1usize, 7, 64] {
@@ -334,10 +329,9 @@ fn batches_of_completions() {
 
 /// Progress as the user asks for it, where the provider has it.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn progress_modes() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     let mut tally = Tally::default();
     for offered in ["manual", "auto"] {
         // Unspecified, automatic, manual, as the parameter counts them.

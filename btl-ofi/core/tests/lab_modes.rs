@@ -19,11 +19,11 @@ use btl_ofi::Transport;
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
 
-use common::pair::{Target, serve_if_target};
+use common::pair::{Target, serve_as_target};
 use common::{insist, open, options};
 use lab::judge::{Dice, Judge, SLOT};
 use lab::said::{Kept, Losses};
-use lab::{Tally, child, role, shape};
+use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const SLOTS: usize = 64;
@@ -49,8 +49,9 @@ fn supported() -> Vec<String> {
 }
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn target_process() {
-    serve_if_target();
+    serve_as_target();
 }
 
 /// Opens the provider in its present shape and runs epochs with so many threads.
@@ -125,8 +126,9 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
 
 /// One registration mode, with everything else that goes with it.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn one_mode() {
-    let Some(mode) = role() else { return };
+    let mode = child_role();
     let mut tally = Tally::default();
     let chosen = mode.contains("PROV_KEY") || mode == "BASIC";
     let keys: &[(&str, &str)] = if chosen {
@@ -203,10 +205,9 @@ fn refusal() -> String {
 
 /// Shapes that the transport does not serve, each refused with its name.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn refused_shapes() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     let mut tally = Tally::default();
     let bits = ["LOCAL", "RAW", "MMU_NOTIFY", "RMA_EVENT", "HMEM"];
     for bit in bits {
@@ -246,10 +247,9 @@ fn every_unsupported_mode() {
 
 /// Keys of one byte run out after 256, and one that is given back serves again.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn few_keys() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     shape(&[("MR_KEY_SIZE", "1")]);
     let t = open("lab", ThreadLevel::Single, &[]);
     let mut memory = vec![0u64; 257];
@@ -278,8 +278,9 @@ fn keys_run_out() {
 
 /// Two processes: what is complete is there, though the target makes no progress.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn one_pair() {
-    let Some(mode) = role() else { return };
+    let mode = child_role();
     let contexts = Value::Int(4);
     let mut tally = Tally::default();
     for order in ["0", "1"] {
@@ -357,10 +358,9 @@ fn two_processes_in_every_mode() {
 /// Atomics from one origin take effect in the order of their posts where that was granted, though
 /// they complete in any order.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn one_order() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     let mut tally = Tally::default();
     for mode in supported() {
         for granted in [true, false] {

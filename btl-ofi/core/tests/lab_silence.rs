@@ -20,9 +20,9 @@ use btl_ofi::{Completion, Transport};
 use mca_params::Value;
 use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
-use common::pair::{Target, serve_if_target};
-use common::{PATIENCE, open};
-use lab::{Tally, child, role, shape};
+use common::pair::{Target, serve_as_target};
+use common::{PATIENCE, open, worked};
+use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);
 /// Operations of a run.
@@ -31,8 +31,9 @@ const COUNT: usize = 120;
 const TIME: u64 = 300;
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn target_process() {
-    serve_if_target();
+    serve_as_target();
 }
 
 #[derive(Default)]
@@ -119,13 +120,10 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
             refused += 1;
         }
     }
-    let began = Instant::now();
+    let before = worked();
     let status = t.flush(None);
-    assert!(
-        began.elapsed() < PATIENCE,
-        "flush took {:?}",
-        began.elapsed()
-    );
+    let spent = worked() - before;
+    assert!(spent < Duration::from_secs(5), "flush worked for {spent:?}");
     assert_eq!(status != Status::SUCCESS, lost, "{status}");
     let sum = |of: fn(&Seen) -> &AtomicU32| -> usize {
         let all = seen.iter().map(|s| of(s).load(Ordering::Relaxed) as usize);
@@ -156,8 +154,9 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
 }
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn scripts() {
-    let Some(contexts) = role() else { return };
+    let contexts = child_role();
     let mut tally = Tally::default();
     let mode = if contexts == "1" { "" } else { "CONTEXT2" };
     for (script, lost) in [
@@ -199,10 +198,9 @@ fn silence_ends() {
 
 /// Without a time set, a peer that comes back late has only been waited for.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn patience() {
-    if role().is_none() {
-        return;
-    }
+    child_role();
     shape(&[("FAULTS", "seed=3,silent=5,back=200000")]);
     let t = open("lab", ThreadLevel::Single, &[]);
     let target = Target::start(&t, "lab", true);

@@ -20,8 +20,8 @@ use btl_ofi::{Completion, ErrorReport, Transport};
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, Handle, Module, OpFlags, Status, ThreadLevel};
 
-use common::pair::{Target, serve_if_target};
-use common::{PATIENCE, insist, open};
+use common::pair::{Target, serve_as_target};
+use common::{PATIENCE, insist, open, worked};
 
 /// The time given to a peer, milliseconds.
 const LIMIT: u64 = 400;
@@ -32,8 +32,9 @@ const UNTOUCHED: u64 = 0x5555_5555_5555_5555;
 const WORDS: usize = 64;
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn target_process() {
-    serve_if_target();
+    serve_as_target();
 }
 
 #[derive(Default)]
@@ -178,7 +179,7 @@ fn given_up(provider: &str) {
     let seen = Seen::default();
     let posted = fetch(&t, &target, &mut out, &seen);
     assert!(posted > 0, "{provider}");
-    let started = Instant::now();
+    let before = worked();
     let flushed = t.flush(None);
     assert!(!flushed.is_ok(), "{provider}: {flushed}");
     let deadline = Instant::now() + PATIENCE;
@@ -189,9 +190,11 @@ fn given_up(provider: &str) {
             "{provider}: one is never reported"
         );
     }
+    // The time given, a look at the peers, and closing the endpoints, which may wait for 5 s.
+    let spent = worked() - before;
     assert!(
-        started.elapsed() < PATIENCE,
-        "{provider}: it takes too long"
+        spent < Duration::from_secs(8),
+        "{provider}: {spent:?} of work"
     );
     assert!(seen.failed.load(Ordering::Relaxed) > 0, "{provider}");
     // SAFETY: as above.
@@ -235,17 +238,6 @@ fn given_up(provider: &str) {
     );
     drop(target);
     t.close().unwrap();
-}
-
-/// What this thread has worked.
-fn worked() -> Duration {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `now` is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now) };
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// A peer is given up when its time has passed, not before, and about as soon as it has: at most a look
@@ -450,8 +442,8 @@ fn a_limit_lets_the_living_be() {
     t.close().unwrap();
 }
 
-/// Stopped peers that are released one after the other: all of them together, and closing, wait about
-/// as long as one does. A flush waits for those that are left only.
+/// Stopped peers that are released one after the other: the first is waited for (5 s of polling), the others, the
+/// flush and closing are not. Decided by processor time, which other processes cannot lengthen.
 #[test]
 fn releasing_stopped_peers_waits_once() {
     let t = open("sockets", ThreadLevel::Single, &[]);
@@ -465,17 +457,19 @@ fn releasing_stopped_peers_waits_once() {
     for (target, out) in targets.iter().zip(&mut out) {
         assert_eq!(fetch(&t, target, out, &seen), 2);
     }
-    let began = Instant::now();
-    for target in &targets {
+    for (number, target) in targets.iter().enumerate() {
+        let before = worked();
         // SAFETY: connected once, when the target was started, and not used after.
         let status = unsafe { t.disconnect(target.peer) };
         assert_eq!(status, Status::TIMEOUT);
+        let spent = worked() - before;
+        assert!(number == 0 || spent < SLACK, "release {number}: {spent:?}");
     }
+    let before = worked();
     assert_eq!(t.flush(None), Status::SUCCESS);
     t.flush_for_close();
-    let took = began.elapsed();
-    // Each alone is given 5 seconds.
-    assert!(took < Duration::from_millis(9_900), "{took:?}");
+    let spent = worked() - before;
+    assert!(spent < SLACK, "flush and close: {spent:?}");
     assert_eq!(seen.both(), 0);
     drop(targets);
     t.close().unwrap();

@@ -16,13 +16,12 @@ mod lab;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
-use common::pair::{Target, WORDS, serve_if_target};
+use common::pair::{Target, WORDS, serve_as_target};
 use common::{PATIENCE, insist, open};
 
 const WORKERS: usize = 4;
@@ -31,8 +30,9 @@ const REGISTRARS: usize = 2;
 const SHARE: usize = 512;
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn target_process() {
-    serve_if_target();
+    serve_as_target();
 }
 
 /// SplitMix64.
@@ -255,7 +255,6 @@ fn stress(provider: &str, contexts: i32) -> u64 {
     peer.flush(&t);
     let registered = t.stats().registrations;
     let (sums, stop) = (Sums::default(), AtomicBool::new(false));
-    let started = Instant::now();
     std::thread::scope(|s| {
         let (t, sums, stop) = (&t, &sums, &stop);
         for number in 0..REGISTRARS {
@@ -275,7 +274,6 @@ fn stress(provider: &str, contexts: i32) -> u64 {
         stop.store(true, Ordering::Relaxed);
         assert!(!failed, "repeat with STRESS_SEED={seed}");
     });
-    assert!(rounds > 100 || started.elapsed() < PATIENCE * 3);
     let mut sum = 0u64;
     let at = ptr::from_mut(&mut sum).cast();
     // SAFETY: the word lives until the flush.
@@ -314,10 +312,9 @@ fn stress(provider: &str, contexts: i32) -> u64 {
 
 /// Over the lab provider, which delays, reorders and turns away.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn stress_over_lab() {
-    if lab::role().is_none() {
-        return;
-    }
+    lab::child_role();
     let mut tally = lab::Tally::default();
     for contexts in ["1", "4", "8"] {
         let faults = format!("seed={contexts},delay=20,reorder=1,again=50,burst=3");

@@ -14,7 +14,7 @@ use std::{env, fs, ptr};
 
 use libfabric_sys as ffi;
 
-use bench::{Bench, REPORT, good, has_provider, in_process};
+use bench::{Bench, REPORT, expect_provider, good, in_process};
 
 fn close(mr: *mut ffi::fid_mr) -> i32 {
     // SAFETY: the provider keeps closed objects readable, so that this can be done wrongly.
@@ -31,10 +31,9 @@ fn reported(lines: &mut usize, words: &str) {
 
 /// Breaks the rules, in a process that has the provider.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn break_the_rules() {
-    if !has_provider() {
-        return;
-    }
+    expect_provider();
     let mut n = 0;
     let (memory, source) = ([0u64; 8], 7u64);
     let mut context = ffi::fi_context2::default();
@@ -309,10 +308,9 @@ fn closed(n: &mut usize) {
 
 /// Two threads on one queue, which no threading model that is asked for here allows.
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn use_a_queue_twice_at_once() {
-    if !has_provider() {
-        return;
-    }
+    expect_provider();
     let b = Bench::open(&[]);
     let queue = b.cq as usize;
     let reads = || {

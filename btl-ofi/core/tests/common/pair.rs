@@ -29,12 +29,10 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// The target's side, if this process was started as one; it does not return then. Each file of
-/// tests that starts targets has a test named `target_process` that calls this.
-pub(crate) fn serve_if_target() {
-    let Ok(provider) = std::env::var(ROLE) else {
-        return;
-    };
+/// The target's side; it does not return. Each file of tests that starts targets has an ignored test named
+/// `target_process` that calls this.
+pub(crate) fn serve_as_target() {
+    let provider = std::env::var(ROLE).expect("started by a test, as its target");
     // shm exchanges names on first contact, for which both sides must progress once.
     let passive_once_met = std::env::var_os(PASSIVE).is_some();
     let mut met = false;
@@ -182,6 +180,7 @@ impl<'a> Target<'a> {
         command.args([
             "--exact",
             "target_process",
+            "--ignored",
             "--nocapture",
             "--test-threads",
             "1",

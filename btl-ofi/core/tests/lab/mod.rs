@@ -106,6 +106,11 @@ pub(crate) fn role() -> Option<String> {
     env::var(ROLE).ok()
 }
 
+/// What this process was started to do. Only in a child.
+pub(crate) fn child_role() -> String {
+    role().expect("started by another test, as its child")
+}
+
 /// Gives the provider another shape. Only in a child, between two transports.
 pub(crate) fn shape(pairs: &[(&str, &str)]) {
     let stale = env::vars().map(|(name, _)| name);
@@ -169,7 +174,8 @@ fn counts(line: &str) -> HashMap<&str, u64> {
 fn command(test: &str, role: &str, folder: &Path) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command
-        .args(["--exact", test, "--nocapture", "--test-threads", "1"])
+        .args(["--exact", test, "--include-ignored", "--nocapture"])
+        .args(["--test-threads", "1"])
         .env(ROLE, role)
         .env("FI_PROVIDER_PATH", folder)
         .env(REPORT, folder.join("report"))

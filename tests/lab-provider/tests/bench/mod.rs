@@ -295,7 +295,7 @@ pub(crate) fn in_process_with_counts(test: &str) -> (String, String) {
     std::os::unix::fs::symlink(&built, folder.join("liblab-fi.so")).unwrap();
     let report = folder.join("report");
     let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--test-threads", "1"])
+        .args(["--exact", test, "--ignored", "--test-threads", "1"])
         .env("FI_PROVIDER_PATH", &folder)
         .env(REPORT, &report)
         .env("LAB_STATS", folder.join("stats"))
@@ -308,7 +308,7 @@ pub(crate) fn in_process_with_counts(test: &str) -> (String, String) {
     (text, counts)
 }
 
-/// Whether this process is one of [`in_process`].
-pub(crate) fn has_provider() -> bool {
-    env::var_os(REPORT).is_some()
+/// Only [`in_process`] runs tests that call this.
+pub(crate) fn expect_provider() {
+    assert!(env::var_os(REPORT).is_some(), "started by another test");
 }

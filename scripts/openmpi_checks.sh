@@ -245,9 +245,21 @@ openmpi_program_apart() {
 # Where Open MPI has no registration cache, memory is registered one by one.
 openmpi_without_cache() {
     local out
-    out=$(openmpi_program shm 2 window_life --mca rcache '^grdma') || { printf '%s\n' "$out"; return 1; }
+    out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_MR_MODE=ALLOCATED
+        openmpi_program lab 2 window_life -x FI_PROVIDER_PATH -x LAB_MR_MODE --mca rcache '^grdma') ||
+        { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -q 'no registration cache' <<<"$out"
+}
+
+# Where registrations stand for pages, Open MPI's cache ends the job that frees a window's memory too early: the program
+# would show it.
+openmpi_freed_early_notices() {
+    local out
+    if out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_MR_MODE=ALLOCATED
+        openmpi_run lab 2 -x FI_PROVIDER_PATH -x LAB_MR_MODE "$openmpi_dir/bin/freed_early" 2>&1); then return 1; fi
+    printf '%s\n' "$out"
+    grep -q 'Attempt to free memory that is still in use' <<<"$out"
 }
 
 # openmpi_lab_program RANKS PROGRAM VARIABLE=VALUE...: over the provider of tests/lab-provider, shaped by variables,
@@ -271,8 +283,8 @@ openmpi_lab_program() {
 # not see.
 openmpi_pages_notice() {
     local out
-    if out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_PAGES=1
-        openmpi_run lab 2 -x FI_PROVIDER_PATH -x LAB_PAGES "$openmpi_dir/bin/window_life" --behind 2>&1); then return 1; fi
+    if out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_PAGES=1 LAB_MR_MODE=ALLOCATED
+        openmpi_run lab 2 -x FI_PROVIDER_PATH -x LAB_PAGES -x LAB_MR_MODE "$openmpi_dir/bin/window_life" --behind 2>&1); then return 1; fi
     printf '%s\n' "$out"
     grep -q 'was given back since it was registered' <<<"$out"
 }
@@ -368,7 +380,7 @@ openmpi_nwchem() {
 
 openmpi_compile_tests() {
     local program
-    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten; do
+    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten freed_early; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -378,7 +390,7 @@ openmpi_compile_tests() {
 openmpi_test_short() {
     openmpi_build
     openmpi_compile_tests
-    openmpi_programs shm 2 hello_window transfers atomics
+    openmpi_programs shm 2 hello_window transfers atomics freed_early
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py test_rma, 2 ranks, shm" openmpi_mpi4py_run shm 2 test_rma
@@ -407,15 +419,16 @@ openmpi_test() {
     openmpi_check "headers of another series" openmpi_refuses_headers
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 2 3; do
-            openmpi_programs "$provider" "$ranks" hello_window transfers atomics window_life threads
+            openmpi_programs "$provider" "$ranks" hello_window transfers atomics window_life threads freed_early
         done
         openmpi_check "the table called by hand, $provider" openmpi_table "$provider"
         openmpi_check "a peer killed in an epoch, $provider" openmpi_survives_kill "$provider"
         openmpi_check "a peer killed, mpirun looking away, $provider" openmpi_ends_job "$provider"
     done
     openmpi_check "loaded by another series" openmpi_refuses_series
-    openmpi_check "without Open MPI's registration cache" openmpi_without_cache
     openmpi_check "building the lab provider" openmpi_lab
+    openmpi_check "without Open MPI's registration cache" openmpi_without_cache
+    openmpi_check "memory freed early would be noticed" openmpi_freed_early_notices
     for ranks in 2 3; do
         openmpi_check "no room for registrations, $ranks ranks" openmpi_lab_program "$ranks" no_room LAB_REGIONS=6
     done
@@ -425,7 +438,7 @@ openmpi_test() {
     done
     if [ "$(id -u)" -eq 0 ]; then
         openmpi_check "memory given back is not reached through old registrations" \
-            openmpi_lab_program 2 window_life LAB_PAGES=1 LAB_FAULTS=seed=5,again=50
+            openmpi_lab_program 2 window_life LAB_PAGES=1 LAB_MR_MODE=ALLOCATED LAB_FAULTS=seed=5,again=50
         openmpi_check "an old registration would be noticed" openmpi_pages_notice
     else
         openmpi_say "skipped, root is needed to see which pages memory is made of: old registrations"
@@ -442,7 +455,7 @@ openmpi_test() {
     for provider in shm 'tcp;ofi_rxm'; do
         openmpi_check "host-stub check under mpirun, $provider" openmpi_host_stub "$provider"
     done
-    openmpi_programs sockets 2 hello_window transfers atomics
+    openmpi_programs sockets 2 hello_window transfers atomics freed_early
     openmpi_programs shm 2 passive_target
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py

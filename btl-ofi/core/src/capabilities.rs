@@ -23,6 +23,9 @@ pub struct Capabilities {
     pub bandwidth: u32,
     /// Transmit contexts.
     pub contexts: usize,
+    /// Whether a registration stands for the pages that its memory has when it is made (FI_MR_ALLOCATED), so that it
+    /// must end before the memory goes back to the system. Otherwise it stands for the addresses alone.
+    pub registers_pages: bool,
     /// Provider, as `fi_info` prints it.
     pub provider: CString,
     /// Domain (device).

@@ -186,6 +186,9 @@ impl Transport {
                 n => n,
             },
             contexts: contexts.len(),
+            registers_pages: info.domain_attr().mr_mode as u32
+                & (libfabric_sys::FI_MR_BASIC | libfabric_sys::FI_MR_ALLOCATED)
+                != 0,
             provider: c_string(&provider),
             domain: c_string(&info.domain()),
             completion: c_string(&policy.text),

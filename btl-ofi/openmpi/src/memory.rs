@@ -1,7 +1,11 @@
-//! Registration through Open MPI's cache `grdma`, and directly where the cache is not there.
+//! Registration through Open MPI's cache `grdma` where the provider registers pages, and directly elsewhere.
 //!
 //! The cache rounds to pages, gives overlapping requests one registration, and hears from Open MPI's memory hooks
 //! when memory goes back to the system: a registration of memory that was freed is never served again.
+//!
+//! It also ends the process with `_exit` when memory is freed that is still registered, as in a program that frees a
+//! window's memory before MPI_Win_free. A provider without FI_MR_ALLOCATED registers addresses and not pages: it keeps
+//! nothing that outlives the memory, and its registrations are cheap. So over such a provider the cache is not used.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of, size_of};
@@ -40,7 +44,7 @@ struct Direct {
 pub(crate) enum Registrations {
     /// Through Open MPI's cache.
     Cached(NonNull<ffi::mca_rcache_base_module_t>),
-    /// One by one: the cache component is not there.
+    /// One by one: the cache component is not there, or the provider does not register pages.
     Direct,
 }
 
@@ -75,6 +79,20 @@ impl Registrations {
                 Registrations::Direct
             }
         }
+    }
+
+    /// What suits a provider: the cache where registrations stand for pages, none elsewhere.
+    pub(crate) fn suited(self, registers_pages: bool) -> Registrations {
+        if registers_pages {
+            return self;
+        }
+        log::verbose(1, || {
+            String::from(
+                "the provider registers addresses and not pages; each registration is made anew",
+            )
+        });
+        self.close();
+        Registrations::Direct
     }
 
     /// Ends the cache and with it every registration that it kept for reuse.

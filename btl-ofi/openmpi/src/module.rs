@@ -74,6 +74,8 @@ impl Module {
             drop(transport);
             return Err(reason);
         }
+        let registers_pages = transport.capabilities().registers_pages;
+        module.registrations = module.registrations.suited(registers_pages);
         describe(&mut module.btl, &transport);
         module.transport.write(transport);
         let module = Box::leak(module);

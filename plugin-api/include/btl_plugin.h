@@ -501,8 +501,9 @@ struct btl_module_vtable {
     /* Ends the module: flushes, then closes everything it holds. The module is freed. */
     btl_status (*finalize)(btl_module *module);
 
-    /* Since ABI 1.1; this and the entries below may be NULL. Sets how device memory is reached, for
-     * everything registered from now on; NULL goes back to the plugin's own way. The functions stay
+    /* Since ABI 1.1; this and the entries below may be NULL. Sets how device memory is reached: at
+     * once for all memory that the provider reaches with these functions, whenever it was registered; for memory
+     * that is reached by copies, with its registration. NULL goes back to the plugin's own way. The functions stay
      * callable until finalize. */
     btl_status (*set_overrides)(btl_module *module, const btl_override_ops *ops);
 

@@ -364,8 +364,9 @@ pub struct ModuleVtable {
     pub stats: Option<unsafe extern "C" fn(module: *mut Module, stats: *mut Stats) -> Status>,
     /// Ends the module: flushes, then closes everything it holds. The module is freed.
     pub finalize: Option<unsafe extern "C" fn(module: *mut Module) -> Status>,
-    /// Since ABI 1.1; this and the entries below may be NULL. Sets how device memory is reached,
-    /// for everything registered from now on; NULL goes back to the plugin's own way. The functions
+    /// Since ABI 1.1; this and the entries below may be NULL. Sets how device memory is reached: at once for all
+    /// memory that the provider reaches with these functions, whenever it was registered; for memory that is reached
+    /// by copies, with its registration. NULL goes back to the plugin's own way. The functions
     /// stay callable until `finalize`.
     pub set_overrides:
         Option<unsafe extern "C" fn(module: *mut Module, ops: *const OverrideOps) -> Status>,

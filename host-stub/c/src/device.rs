@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use host::device::{DeviceBuffer, DeviceError, Devices, HOST, Level, Location};
+use host::device::{DeviceBuffer, DeviceError, Devices, HOST, Location};
 use plugin_api::{IoVec, hmem_iface};
 
 use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
@@ -55,7 +55,7 @@ pub extern "C" fn host_device_level() -> c_int {
     let mut level = 0;
     let code = guarded(|| {
         let support = job("host_device_level")?.device_support();
-        level = c_int::from(support.level.min(Level::HostOnBoth).number());
+        level = c_int::from(support.level_in_c().number());
         Ok(())
     });
     if code < 0 { code } else { level }

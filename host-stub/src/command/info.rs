@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{CommandError, Common, Exit, print_json};
 use crate::bootstrap::{Bootstrap, Singleton};
-use crate::device::Support;
+use crate::device::{Level, Support};
 use crate::job::{self, JobError};
 use crate::loader::{Attributes, Component, LoadError, ProviderReport, Transport};
 use crate::params::Params;
@@ -44,6 +44,8 @@ struct Report {
 #[derive(Serialize)]
 struct DeviceReport {
     support: Support,
+    /// The level of C programs: the functions of levels 3 and 4 are for programs in Rust.
+    level_in_c: Level,
     devices: Vec<String>,
     /// How memory of each kind of device is reached.
     paths: Vec<String>,
@@ -68,8 +70,10 @@ fn device_report(transport: &Transport, params: &Params) -> Result<DeviceReport,
         };
         format!("{name}: {path}")
     };
+    let support = job::device_support(transport, &devices, params);
     Ok(DeviceReport {
-        support: job::device_support(transport, &devices, params),
+        level_in_c: support.level_in_c(),
+        support,
         devices: devices.all().into_iter().map(|d| d.name).collect(),
         paths: KINDS.iter().map(path).collect(),
     })
@@ -181,6 +185,9 @@ impl Report {
         if let Some(report) = &self.devices {
             let Support { level, why } = &report.support;
             writeln!(out, "devices    level {level}")?;
+            if report.level_in_c < *level {
+                writeln!(out, "  in C programs   {}", report.level_in_c)?;
+            }
             if !why.is_empty() {
                 writeln!(out, "  no higher       {why}")?;
             }

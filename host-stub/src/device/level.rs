@@ -10,8 +10,9 @@ use super::registry::Device;
 /// The highest level that is offered.
 pub static LEVEL: Declaration = Declaration::new("host_device_level", Kind::Int, Value::Int(4))
     .help(
-        "Highest level of device support to offer: 1 the host with host memory, 2 also with device \
-         memory, 3 devices also start operations on device memory, 4 and on host memory",
+        "Highest level of device support to report: 1 the host with host memory, 2 also with device \
+         memory, 3 devices also start operations on device memory, 4 and on host memory. Below 3 no \
+         device may start operations, below 4 none on host memory; 1 does not refuse device memory",
     )
     .level(ParamLevel::TUNER_DETAIL)
     .allowed(Allowed::Range { min: 1, max: 4 });
@@ -69,6 +70,11 @@ pub struct Support {
 }
 
 impl Support {
+    /// The level of C programs, which have no functions for operations that devices start.
+    pub fn level_in_c(&self) -> Level {
+        self.level.min(Level::HostOnBoth)
+    }
+
     /// The level that a transport, devices and a limit come to.
     pub fn of(knows_devices: bool, devices: &[Device], limit: Level) -> Support {
         let (level, why) = if !knows_devices {

@@ -133,7 +133,7 @@ impl Devices {
         self.table().device(number)
     }
 
-    /// Sets how the transport reaches device memory that is registered from now on.
+    /// Sets how the transport reaches device memory; see [`Transport::set_overrides`] for which.
     ///
     /// # Safety
     /// See [`Transport::set_overrides`].

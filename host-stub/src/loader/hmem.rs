@@ -21,7 +21,8 @@ impl Transport {
         self.hmem().is_some()
     }
 
-    /// Sets how device memory is reached by everything registered from now on; `None` goes back to
+    /// Sets how device memory is reached: at once for all memory that the provider reaches with these functions,
+    /// whenever it was registered; for memory that is reached by copies, with its registration. `None` goes back to
     /// the transport's own way. [`Status::NOT_SUPPORTED`]: the plugin knows of no device memory.
     ///
     /// # Safety

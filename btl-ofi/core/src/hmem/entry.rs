@@ -17,9 +17,9 @@ use crate::registration::Region;
 use crate::transport::Transport;
 
 impl Transport {
-    /// Sets how device memory is reached by everything registered from now on; `None` goes back to
-    /// our own functions. The provider is offered them first, if both are there; where it does not take
-    /// them, they are used here all the same, and by it not at all.
+    /// Sets how device memory is reached; `None` goes back to our own functions. The provider is offered them
+    /// first, if both are there. If it takes them, it uses them at once for every region of its domain. Copies of our
+    /// own use the functions that were set when their region was registered.
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);
         *self

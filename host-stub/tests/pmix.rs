@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use common::{Finished, HOST_STUB, Place, c_plugin, finish, root};
+use common::{Finished, HOST_STUB, Place, c_plugin, finish, root, skipped};
 use host_stub::bootstrap::{self, Bootstrap};
 use host_stub::{Job, JobOptions};
 
@@ -42,7 +42,7 @@ struct Mpirun {
 impl Mpirun {
     fn new(test: &str, ranks: u32, nodes: Nodes) -> Option<Self> {
         if Command::new("mpirun").arg("--version").output().is_err() {
-            println!("skipped {test}: there is no mpirun (Debian: openmpi-bin)");
+            skipped("there is no mpirun (Debian: openmpi-bin)");
             return None;
         }
         let place = Place::new(test);
@@ -405,7 +405,7 @@ fn pretended(name: &str, value: &str) -> Finished {
 fn a_server_that_is_not_there_is_an_error() {
     // SAFETY: opening libpmix runs constructors only, and they ask nothing.
     if unsafe { libloading::Library::new("libpmix.so.2") }.is_err() {
-        println!("skipped: there is no libpmix.so.2 (Debian: libpmix2)");
+        skipped("there is no libpmix.so.2 (Debian: libpmix2)");
         return;
     }
     let run = pretended("PMIX_RANK", "0");

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use integration_tests::fixtures::{c_plugin, host_library, host_stub, ofi_plugin};
+use integration_tests::fixtures::{c_plugin, host_library, host_stub, ofi_plugin, skipped};
 use integration_tests::process::{Outcome, run};
 
 /// Four ranks of three threads each take seconds, and many of them where others want the processors too.
@@ -57,10 +57,10 @@ fn is_there(compiler: Compiler) -> bool {
         .output();
     let there = output.is_ok_and(|output| output.status.success());
     if !there {
-        println!(
-            "skipped: no {} with -fopenmp here (Debian: gcc, clang and libomp-dev)",
+        skipped(&format!(
+            "no {} with -fopenmp here (Debian: gcc, clang and libomp-dev)",
             compiler.name
-        );
+        ));
     }
     there
 }

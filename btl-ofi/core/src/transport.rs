@@ -214,13 +214,15 @@ impl Transport {
         }
         if options.contexts > contexts.len() {
             tracing::warn!(
-                "{} contexts were asked for; provider {provider} gives {}{}",
+                "{} contexts were asked for, {} are used{}",
                 options.contexts,
                 contexts.len(),
-                if device.is_scalable() {
-                    ""
+                if options.disable_sep {
+                    String::from(": btl_ofi_disable_sep is set")
+                } else if device.is_scalable() {
+                    format!(": provider {provider} has no more")
                 } else {
-                    " (no scalable endpoint)"
+                    format!(": provider {provider} has no scalable endpoint")
                 }
             );
         }

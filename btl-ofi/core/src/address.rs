@@ -1,9 +1,10 @@
 //! Registration handles, and the one place where a remote address is checked and turned into what
 //! the provider wants.
 
-use plugin_api::Status;
+use plugin_api::{Access, Status};
 
 use crate::post::branch;
+use crate::rights;
 
 /// What a peer needs to reach a registered region: 32 plain bytes that mean the same in every
 /// process. Hosts copy them around, to wherever they like, so nothing is assumed of their alignment;
@@ -17,8 +18,8 @@ pub struct Handle {
     length: u64,
     /// The provider's key.
     key: u64,
-    /// [`LIVE`] and a number that tells registrations at the same place apart, or 0 once the region
-    /// is deregistered.
+    /// In the upper half a cookie, [`LIVE`] or another kind's, and the rights of peers; in the lower half a number
+    /// that tells registrations at the same place apart. 0 once the region is deregistered.
     mark: u64,
 }
 
@@ -27,15 +28,24 @@ pub const HANDLE_SIZE: usize = size_of::<Handle>();
 
 const _: () = assert!(HANDLE_SIZE == 32 && HANDLE_SIZE.is_multiple_of(8) && HANDLE_SIZE <= 256);
 
-/// Upper half of the mark of a live handle.
-const LIVE: u64 = 0x4f46_4948 << 32;
+/// The cookie of a live handle. No kind's has a bit among [`RIGHTS`], none is one bit from another's, and none equals one of the layout without
+/// rights, whose cookies were 0x4f464948, 0x4f464944 and 0x4f464953.
+const LIVE: u64 = 0x4f46_4c10 << 32;
 /// Likewise, of device memory that the provider reaches itself.
-const DIRECT: u64 = 0x4f46_4944 << 32;
+const DIRECT: u64 = 0x4f46_4421 << 32;
 /// Likewise, of device memory that its owner's agent reaches: base, length and key are those of the
 /// agent's mailbox, whose number stands in the upper half of the length.
-const STAGED: u64 = 0x4f46_4953 << 32;
-/// The half of a mark that says what kind of handle it is.
-const KIND: u64 = u64::MAX << 32;
+const STAGED: u64 = 0x4f46_5340 << 32;
+/// The half of a mark that holds cookie and rights.
+const UPPER: u64 = u64::MAX << 32;
+/// The rights of peers in a mark: [`Access`]'s bits for them, as [`rights::of`] has them.
+const RIGHTS: u64 = (rights::REMOTE.bits() as u64) << 32;
+/// The rest of that half, which says what kind of handle it is.
+const KIND: u64 = UPPER & !RIGHTS;
+/// Cookie and rights of a live handle whose region allows everything.
+const OPEN: u64 = LIVE | RIGHTS;
+
+const _: () = assert!((LIVE | DIRECT | STAGED) & !KIND == 0);
 
 /// Where the provider finds a byte of a peer's region: the address or offset it wants, and the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +56,12 @@ pub(crate) struct Target {
 
 impl Handle {
     /// The handle of a region.
-    pub(crate) fn new(base: u64, length: u64, key: u64, generation: u32) -> Handle {
+    pub(crate) fn new(base: u64, length: u64, key: u64, access: Access, generation: u32) -> Handle {
         Handle {
             base,
             length,
             key,
-            mark: LIVE | u64::from(generation),
+            mark: LIVE | rights_of(access) | u64::from(generation),
         }
     }
 
@@ -63,12 +73,12 @@ impl Handle {
         }
     }
 
-    /// The handle of device memory for which its owner is asked through a mailbox.
-    pub(crate) fn staged(mailbox: &Handle, generation: u32) -> Handle {
+    /// The handle of device memory for which its owner is asked through a mailbox, which itself allows everything.
+    pub(crate) fn staged(mailbox: &Handle, access: Access, generation: u32) -> Handle {
         Handle {
             // A mailbox is far shorter than 4 GiB; its own number is what its owner asks for.
-            length: mailbox.length & !KIND | u64::from(mailbox.generation()) << 32,
-            mark: STAGED | u64::from(generation),
+            length: mailbox.length & !UPPER | u64::from(mailbox.generation()) << 32,
+            mark: STAGED | rights_of(access) | u64::from(generation),
             ..*mailbox
         }
     }
@@ -77,8 +87,8 @@ impl Handle {
     pub(crate) fn as_live(&self) -> Handle {
         if self.is_staged() {
             return Handle {
-                length: self.length & !KIND,
-                mark: LIVE | self.length >> 32,
+                length: self.length & !UPPER,
+                mark: OPEN | self.length >> 32,
                 ..*self
             };
         }
@@ -112,6 +122,12 @@ impl Handle {
         }
     }
 
+    /// What peers may do with the region. Of no meaning where the handle is none.
+    #[inline]
+    pub(crate) fn access(&self) -> Access {
+        Access::from_bits_retain(((self.mark & RIGHTS) >> 32) as u32)
+    }
+
     /// The number that tells registrations apart.
     pub(crate) fn generation(&self) -> u32 {
         self.mark as u32
@@ -130,7 +146,13 @@ impl Handle {
     /// Whether these bytes are a handle that has not been deregistered (as far as this copy knows).
     #[inline]
     pub fn is_live(&self) -> bool {
-        self.mark & KIND == LIVE
+        self.is_open() || self.mark & KIND == LIVE
+    }
+
+    /// Whether these bytes are a live handle whose region allows its peers everything.
+    #[inline(always)]
+    fn is_open(&self) -> bool {
+        self.mark & UPPER == OPEN
     }
 
     /// Marks these bytes as deregistered.
@@ -179,6 +201,27 @@ impl Handle {
         if !self.is_live() {
             return Err(Status::BAD_PARAM);
         }
+        self.within(address, size, virtual_addresses)
+    }
+
+    /// As [`target`](Self::target), for the fast path: only of a region that allows its peers everything, which
+    /// one comparison tells. Any other is for the slow path, which looks at its rights.
+    #[inline(always)]
+    pub(crate) fn open_target(
+        &self,
+        address: u64,
+        size: u64,
+        virtual_addresses: bool,
+    ) -> Option<Target> {
+        if !self.is_open() {
+            return None;
+        }
+        self.within(address, size, virtual_addresses).ok()
+    }
+
+    /// As [`target`](Self::target), of a handle that is live.
+    #[inline(always)]
+    fn within(&self, address: u64, size: u64, virtual_addresses: bool) -> Result<Target, Status> {
         branch();
         let offset = address.wrapping_sub(self.base);
         let Some(rest) = self.length.checked_sub(offset) else {
@@ -201,13 +244,20 @@ impl Handle {
     }
 }
 
+/// The rights that a registration gives, as they stand in a mark.
+fn rights_of(access: Access) -> u64 {
+    u64::from(rights::of(access).bits()) << 32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const ALL: Access = Access::all();
+
     #[test]
     fn inside_and_outside() {
-        let h = Handle::new(0x1000, 0x100, 7, 1);
+        let h = Handle::new(0x1000, 0x100, 7, ALL, 1);
         assert_eq!(
             h.target(0x1010, 0x10, true),
             Ok(Target {
@@ -243,28 +293,44 @@ mod tests {
 
     #[test]
     fn device_memory_is_not_host_memory() {
-        let h = Handle::new(0x1000, 0x100, 7, 3);
+        let h = Handle::new(0x1000, 0x100, 7, ALL, 3);
         let direct = h.direct();
-        let staged = Handle::staged(&h, 9);
+        let staged = Handle::staged(&h, Access::REMOTE_READ, 9);
         for device in [direct, staged] {
             assert_eq!(device.target(0x1000, 1, true), Err(Status::BAD_PARAM));
         }
         assert!(direct.is_direct() && !direct.is_staged() && staged.is_staged());
         assert_eq!(staged.generation(), 9);
+        assert_eq!(
+            (direct.access(), staged.access()),
+            (h.access(), Access::REMOTE_READ)
+        );
         assert_eq!(direct.as_live(), h);
         assert_eq!(staged.as_live(), h, "the mailbox");
     }
 
     #[test]
+    fn rights_travel() {
+        for access in (0..16).map(Access::from_bits_truncate) {
+            let h = Handle::new(0x1000, 0x100, 7, access, u32::MAX);
+            assert_eq!(h.access(), rights::of(access), "{access:?}");
+            assert!(h.is_live() && h.target(0x1000, 1, true).is_ok());
+            let open = h.open_target(0x1000, 1, true).is_some();
+            assert_eq!(open, rights::of(access) == rights::REMOTE, "{access:?}");
+            assert_eq!(h.direct().as_live(), h, "{access:?}");
+        }
+    }
+
+    #[test]
     fn a_region_at_the_top_of_memory() {
-        let h = Handle::new(u64::MAX - 7, 8, 1, 1);
+        let h = Handle::new(u64::MAX - 7, 8, 1, ALL, 1);
         assert!(h.target(u64::MAX - 7, 8, true).is_ok());
         assert!(h.target(u64::MAX - 7, 9, true).is_err());
     }
 
     #[test]
     fn stray_bytes_and_retired_handles_are_refused() {
-        let mut h = Handle::new(0x1000, 0x100, 7, 1);
+        let mut h = Handle::new(0x1000, 0x100, 7, ALL, 1);
         h.retire();
         assert_eq!(h.target(0x1000, 1, true), Err(Status::BAD_PARAM));
         let zero = Handle {

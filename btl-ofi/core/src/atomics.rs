@@ -13,6 +13,7 @@ use crate::endpoint::Endpoint;
 use crate::hmem::Ask;
 use crate::outbound::Operands;
 use crate::post::{Caller, Needs};
+use crate::rights;
 use crate::transport::Transport;
 
 /// The target's side of a typed atomic, checked.
@@ -50,6 +51,9 @@ impl Transport {
             return Err(Status::BAD_PARAM);
         }
         let target = handle.target(address, (count * size) as u64, self.quick.virtual_addresses)?;
+        if !rights::allow_atomic(handle.access(), kind, op) {
+            return Err(Status::PERM);
+        }
         Ok(Remote {
             target,
             mark: handle.mark(),
@@ -270,11 +274,7 @@ impl Transport {
         ask: &Ask,
         (datatype, op, fetch, compare): (Datatype, AtomicOp, bool, u64),
     ) -> Status {
-        let kind = match (op, fetch) {
-            (AtomicOp::Cswap, _) => AtomicKind::Compare,
-            (_, true) => AtomicKind::Fetch,
-            (_, false) => AtomicKind::Update,
-        };
+        let kind = rights::kind_of(op, fetch);
         let count = ask.size / datatype.size();
         let remote = match self.remote(kind, handle, ask.address, datatype, op, count) {
             Ok(remote) => remote,

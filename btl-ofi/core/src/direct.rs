@@ -11,14 +11,20 @@ use plugin_api::Status;
 
 use crate::error::status_of;
 
-/// Why a copy was not made, as an `errno`.
+/// Why a copy was not made: an `errno`, or a negative status with which the target refused its part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) i32);
 
 impl Refused {
+    /// The target's refusal, with an error.
+    pub(crate) fn by_target(status: Status) -> Refused {
+        Refused(status.0)
+    }
+
     /// What it means to the caller of an operation.
     pub(crate) fn status(self) -> Status {
         match self.0 {
+            status if status < 0 => Status(status),
             libc::ESRCH => Status::UNREACH,
             // The region's memory is no longer mapped there.
             libc::EFAULT => Status::PERM,

@@ -7,10 +7,11 @@
 //! and allows what is asked. While commands are executed the regions are locked, so a region that has
 //! been deregistered is not touched any more.
 
-use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Status};
+use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::element::{self, Elements};
 use crate::registration::{Known, Regions, Registrar};
+use crate::rights;
 use crate::ring::{Answer, Command, RINGS};
 use crate::segment::{Ring, Segment};
 
@@ -41,19 +42,6 @@ fn understand(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
     let datatype = Datatype::try_from(what >> 8 & 0xff).ok()?;
     let op = AtomicOp::try_from(what & 0xff).ok()?;
     element::serves(kind, datatype, op).then_some((kind, datatype, op))
-}
-
-/// Whether a region with this access may be used so; as libfabric's providers judge it.
-pub(crate) fn allows(access: Access, kind: AtomicKind, op: AtomicOp) -> bool {
-    if access.contains(Access::REMOTE_ATOMIC) {
-        return true;
-    }
-    let needed = match (kind, op) {
-        (_, AtomicOp::Read) => Access::REMOTE_READ,
-        (AtomicKind::Update, _) => Access::REMOTE_WRITE,
-        _ => Access::REMOTE_READ | Access::REMOTE_WRITE,
-    };
-    access.contains(needed)
 }
 
 /// What this process executes for others.
@@ -254,12 +242,7 @@ fn transfer(
     put: bool,
 ) -> Result<u64, Status> {
     let known = last.find(regions, c.key, c.mark).ok_or(Status::PERM)?;
-    let needed = if put {
-        Access::REMOTE_WRITE
-    } else {
-        Access::REMOTE_READ
-    };
-    if !known.access.contains(needed) {
+    if !rights::allow_transfer(known.access, put) {
         return Err(Status::PERM);
     }
     let size = c.count as usize;
@@ -314,7 +297,7 @@ pub(crate) unsafe fn perform(known: &Known, kind: AtomicKind, e: &Elements) -> R
     if !address.is_multiple_of(e.datatype.size() as u64) {
         return Err(Status::BAD_PARAM);
     }
-    if !allows(known.access, kind, e.op) {
+    if !rights::allow_atomic(known.access, kind, e.op) {
         return Err(Status::PERM);
     }
     // SAFETY: the elements lie in a region that is registered, and so mapped, while the lock is held;

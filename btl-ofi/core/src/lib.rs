@@ -46,6 +46,7 @@ mod progress;
 mod record;
 mod registration;
 mod remains;
+mod rights;
 mod ring;
 mod rma;
 mod segment;

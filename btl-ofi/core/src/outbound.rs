@@ -74,6 +74,17 @@ pub(crate) struct Room {
     at: *mut u8,
 }
 
+/// The status with which the target refused a command, if it did.
+#[inline]
+fn refusal(answer: &Answer) -> Option<Status> {
+    match Status(answer.status) {
+        Status(0) => None,
+        // Its word for it is not believed to mean "again".
+        s if s.is_ok() || s.is_again() => Some(Status::ERROR),
+        s => Some(s),
+    }
+}
+
 /// What stands with an entry that is no operation.
 fn nobodys(endpoint: NonNull<Endpoint>) -> Finished {
     Finished {
@@ -354,12 +365,7 @@ impl Outbound {
                 Use::Atomic => self.wait = Wait::default(),
                 Use::Put | Use::Get => self.relent(),
             }
-            if answer.status != 0 {
-                // The target's word for it is not believed to mean "again".
-                let status = match Status(answer.status) {
-                    s if s.is_ok() || s.is_again() => Status::ERROR,
-                    s => s,
-                };
+            if let Some(status) = refusal(&answer) {
                 done.refused = Some((pending.finished, status));
                 break;
             }

@@ -138,7 +138,7 @@ impl Registrar {
         match registered {
             Ok((mr, provider_key)) => {
                 self.live.fetch_add(1, Ordering::Relaxed);
-                let handle = Handle::new(address, length as u64, provider_key, generation);
+                let handle = Handle::new(address, length as u64, provider_key, access, generation);
                 // One of no bytes has no key with the provider.
                 if mr.is_some() {
                     let known = Known { handle, access };
@@ -204,7 +204,7 @@ impl Registrar {
         self.live.fetch_add(1, Ordering::Relaxed);
         Ok(Region {
             mr: Some(mr),
-            handle: Handle::new(address, length, provider_key, generation).direct(),
+            handle: Handle::new(address, length, provider_key, access, generation).direct(),
             key,
             device: Some(generation),
             registrar: Arc::clone(self),
@@ -228,7 +228,7 @@ impl Registrar {
         self.live.fetch_add(1, Ordering::Relaxed);
         Ok(Region {
             mr: None,
-            handle: Handle::staged(mailbox, generation),
+            handle: Handle::staged(mailbox, access, generation),
             key: None,
             device: Some(generation),
             registrar: Arc::clone(self),

@@ -13,6 +13,7 @@ use crate::hmem::{Action, Ask};
 use crate::outbound::Direction;
 use crate::post::{Caller, Needs, branch, guarded};
 use crate::record::Completion;
+use crate::rights;
 use crate::segment::PAYLOAD;
 use crate::small::Small;
 use crate::transport::Transport;
@@ -120,7 +121,7 @@ impl Transport {
     }
 
     /// Where the bytes of a transfer are for the provider, if there is nothing special about it: some
-    /// bytes, not too many, of a live region of host memory.
+    /// bytes, not too many, of a live region of host memory that allows its peers everything.
     #[inline(always)]
     fn place(
         &self,
@@ -141,8 +142,7 @@ impl Transport {
         }
         branch();
         let virtual_addresses = self.quick.virtual_addresses;
-        let target = remote.target(remote_address, size as u64, virtual_addresses);
-        target.ok()
+        remote.open_target(remote_address, size as u64, virtual_addresses)
     }
 
     /// Whether a transfer may be made directly and answered at once.
@@ -288,6 +288,9 @@ impl Transport {
         let checked = remote
             .target(remote_address, size as u64, self.virtual_addresses)
             .and_then(|target| {
+                if !rights::allow_transfer(remote.access(), put) {
+                    return Err(Status::PERM);
+                }
                 // SAFETY: the caller vouches for the handle.
                 unsafe { check_local(caller.local_handle, local, size) }?;
                 Ok(target)
@@ -384,6 +387,9 @@ impl Transport {
             let rest = Small::new(Direction::Get, to, remote, from, size - got);
             // SAFETY: as the caller vouches.
             let begun = unsafe { self.get_beginning(endpoint, &rest, got > 0) };
+            if let Some(status) = begun.refused {
+                return Err(Refused::by_target(status));
+            }
             timed = timed.or(begun.timed);
             got += begun.got;
             if begun.got == 0 || got == size {

@@ -15,7 +15,8 @@
 //! **Larger gets** are made by both sides at once, while the target is quick: it copies pieces into the ring's payload,
 //! the initiator out of it, within the call. That takes the kernel's page-wise look-ups out of the way (a page costs it
 //! twice what copying it does), and waits for nothing: a piece that the target began and did not end is read once more,
-//! and what the target still does for it touches the payload only. Puts cannot be left alone like that, for the target
+//! and what the target still does for it touches the payload only. A piece that the target refuses is a refusal of the get: it
+//! knows its regions, and the kernel does not. Puts cannot be left alone like that, for the target
 //! would write into the window later, so larger ones are the kernel's. Which of the two ways is quicker depends on the
 //! processors, and is found out by timing them (`outbound::pace`).
 //!
@@ -60,6 +61,8 @@ pub(crate) struct Small {
 pub(crate) struct Begun {
     /// Bytes of its beginning that are here.
     pub(crate) got: usize,
+    /// The status with which the target refused it.
+    pub(crate) refused: Option<Status>,
     /// Whether it is to be [timed](Transport::took), for which way and since when.
     pub(crate) timed: Option<(GetWay, Instant)>,
 }
@@ -157,7 +160,10 @@ impl Transport {
         // Two that get from each other serve each other.
         let meanwhile = || channel.attend(&self.registrar);
         // SAFETY: the caller vouches for the buffer.
-        begun.got = unsafe { outbound.get_pieces(get.command(), get.local, get.size, meanwhile) };
+        match unsafe { outbound.get_pieces(get.command(), get.local, get.size, meanwhile) } {
+            Ok(got) => begun.got = got,
+            Err(status) => begun.refused = Some(status),
+        }
         if !outbound.is_empty() {
             channel.list(outbound);
         }

@@ -179,8 +179,7 @@ impl Transport {
         }
         branch();
         let size = (count as u64) << served.shift;
-        let target = handle.target(address, size, self.quick.virtual_addresses);
-        target.ok()
+        handle.open_target(address, size, self.quick.virtual_addresses)
     }
 
     /// Updates `count` elements with the operands at `local`, each element atomically.

@@ -246,8 +246,8 @@ impl Transport {
             return None;
         }
         branch();
-        let target = handle.target(address, mask + 1, self.quick.virtual_addresses);
-        Some((target.ok()?, word))
+        let target = handle.open_target(address, mask + 1, self.quick.virtual_addresses);
+        Some((target?, word))
     }
 
     /// An operation on a word, whichever way it goes.

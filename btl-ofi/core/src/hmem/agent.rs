@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use plugin_api::{Access, AtomicOp, Datatype, Status};
+use plugin_api::{AtomicOp, Datatype, Status};
 
 use super::arithmetic::combine;
 use super::copy::CopyError;
@@ -18,6 +18,7 @@ use super::mailbox::{
 };
 use super::region::{DeviceRegion, DeviceRegions};
 use crate::liveness::State;
+use crate::rights;
 
 /// Looks in vain after which the agent's thread sleeps between two.
 const PATIENCE: Duration = Duration::from_micros(200);
@@ -344,16 +345,15 @@ fn apply(
 
 /// Whether the region's owner lets peers do this.
 fn allowed(region: &DeviceRegion, task: Task) -> Result<(), Status> {
-    let wanted = match task {
-        Task::Put => Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
-        Task::Get => Access::REMOTE_READ | Access::REMOTE_ATOMIC,
-        Task::Atomic { .. } => Access::REMOTE_ATOMIC,
+    let access = region.access;
+    let allowed = match task {
+        Task::Put => rights::allow_transfer(access, true),
+        Task::Get => rights::allow_transfer(access, false),
+        Task::Atomic { op, fetch, .. } => {
+            rights::allow_atomic(access, rights::kind_of(op, fetch), op)
+        }
     };
-    if region.access.intersects(wanted) {
-        Ok(())
-    } else {
-        Err(Status::PERM)
-    }
+    if allowed { Ok(()) } else { Err(Status::PERM) }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use crate::address::Handle;
 use crate::endpoint::Endpoint;
 use crate::post::{Caller, Needs};
 use crate::record::{Record, Tag};
+use crate::rights;
 use crate::transport::Transport;
 
 impl Transport {
@@ -109,6 +110,17 @@ impl Transport {
         local: Side,
         result: Side,
     ) -> Status {
+        let access = remote.access();
+        let allowed = match ask.action {
+            Action::Put => rights::allow_transfer(access, true),
+            Action::Get => rights::allow_transfer(access, false),
+            Action::Atomic { op, fetch, .. } => {
+                rights::allow_atomic(access, rights::kind_of(op, fetch), op)
+            }
+        };
+        if !allowed {
+            return Status::PERM;
+        }
         let limit = match ask.action {
             Action::Put => self.put_limit,
             Action::Get => self.get_limit,

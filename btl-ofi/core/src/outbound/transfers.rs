@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use plugin_api::Status;
 
 use super::pace::{Pace, Way};
-use super::{Done, Operands, Outbound, Room, Use, nobodys};
+use super::{Done, Operands, Outbound, Room, Use, nobodys, refusal};
 use crate::direct;
 use crate::record::Finished;
 use crate::ring::Command;
@@ -221,6 +221,9 @@ impl Outbound {
     /// bytes. `command` names all of them. `meanwhile` is called while there is nothing to do. Nothing may be
     /// outstanding here but what is spent.
     ///
+    /// # Errors
+    /// The status with which the target refused a piece, and so the get: nobody else is to make it.
+    ///
     /// # Safety
     /// `local` is writable for `size` bytes.
     pub(crate) unsafe fn get_pieces(
@@ -229,8 +232,8 @@ impl Outbound {
         local: *mut c_void,
         size: usize,
         mut meanwhile: impl FnMut(),
-    ) -> usize {
-        let (mut asked, mut got) = (0, 0);
+    ) -> Result<usize, Status> {
+        let (mut asked, mut got, mut refused) = (0, 0, None);
         let mut wait = Wait::default();
         while got < size {
             while asked < size {
@@ -255,6 +258,10 @@ impl Outbound {
                     wait = Wait::default();
                     if pending.used == Use::Spent {
                         continue;
+                    }
+                    refused = refusal(&answer);
+                    if refused.is_some() {
+                        break;
                     }
                     let piece = usize::from(pending.size);
                     let Some(from) = self.result(&pending, &answer) else {
@@ -281,7 +288,10 @@ impl Outbound {
             self.large = Trust::default();
         }
         self.spend_pieces();
-        got
+        match refused {
+            Some(status) => Err(status),
+            None => Ok(got),
+        }
     }
 
     /// Gives up the pieces that were not answered. The target may still read for those it has begun, into a part

@@ -416,11 +416,18 @@ struct btl_module_vtable {
     btl_status (*del_procs)(btl_module *module, size_t count, btl_endpoint *const *endpoints);
 
     /* Registers memory for BTL_ACCESS_*; `endpoint` may be NULL. The handle belongs to the module
-     * until deregister_mem. BTL_OUT_OF_RESOURCE: the provider has no room. */
+     * until deregister_mem, and carries the rights: an operation on a peer's copy that they do not
+     * allow is refused by its call, with BTL_PERM and nothing done. For an atomic that is
+     * BTL_ACCESS_REMOTE_ATOMIC; a plugin may also be content with the rights of what it does,
+     * reading, writing or both. BTL_OUT_OF_RESOURCE: the provider has no room. */
     btl_status (*register_mem)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
                                uint32_t access, btl_handle **handle);
 
-    /* Ends a registration. BTL_BAD_PARAM: not a live handle of this module. */
+    /* Ends a registration. BTL_BAD_PARAM: not a live handle of this module. Peers must have
+     * completed their operations on it, and begin none after it: what becomes of one that a peer
+     * begins nevertheless, with its copy of the handle, depends on the way that it takes. It may be
+     * refused, or reach the memory as long as that is mapped, or another registration that was given
+     * the same key. So the host tells the peers before, and keeps the memory until they know. */
     btl_status (*deregister_mem)(btl_module *module, btl_handle *handle);
 
     /* Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold. */

@@ -176,7 +176,10 @@ pub struct ModuleVtable {
         ) -> Status,
     >,
     /// Registers memory for [`Access`]; `endpoint` may be NULL. The handle belongs to the module
-    /// until `deregister_mem`. [`Status::OUT_OF_RESOURCE`]: the provider has no room.
+    /// until `deregister_mem`, and carries the rights: an operation on a peer's copy that they do not
+    /// allow is refused by its call, with [`Status::PERM`] and nothing done. For an atomic that is
+    /// [`Access::REMOTE_ATOMIC`]; a plugin may also be content with the rights of what it does, reading,
+    /// writing or both. [`Status::OUT_OF_RESOURCE`]: the provider has no room.
     pub register_mem: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -187,7 +190,11 @@ pub struct ModuleVtable {
             handle: *mut *mut Handle,
         ) -> Status,
     >,
-    /// Ends a registration. [`Status::BAD_PARAM`]: not a live handle of this module.
+    /// Ends a registration. [`Status::BAD_PARAM`]: not a live handle of this module. Peers must have
+    /// completed their operations on it, and begin none after it: what becomes of one that a peer begins
+    /// nevertheless, with its copy of the handle, depends on the way that it takes. It may be refused, or
+    /// reach the memory as long as that is mapped, or another registration that was given the same key. So
+    /// the host tells the peers before, and keeps the memory until they know.
     pub deregister_mem:
         Option<unsafe extern "C" fn(module: *mut Module, handle: *mut Handle) -> Status>,
     /// Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold.

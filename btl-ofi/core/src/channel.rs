@@ -329,8 +329,10 @@ impl Transport {
             let Some(known) = known else {
                 return Status::PERM;
             };
+            let reach = regions.reach();
             // SAFETY: the caller vouches for the buffers; the regions are locked.
-            if let Err(status) = unsafe { inbound::perform(known, order.kind, &elements) } {
+            let done = unsafe { inbound::perform(known, reach, order.kind, &elements) };
+            if let Err(status) = done {
                 return status;
             }
         }

@@ -5,13 +5,12 @@
 //! element stays atomic between what is done here, what the provider does for peers that reach us
 //! through it, and what threads of the process do with its own instructions. What is not a number
 //! compares as libfabric compares it: a minimum or maximum with NaN leaves what is there, and
-//! compare-and-swap compares bits.
-
-use std::sync::atomic::{
-    AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
-};
+//! compare-and-swap compares bits. Elements that are not mapped as they must be are a [`Fault`]; those of
+//! a vector that come before are changed all the same.
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
+
+use crate::guard::{Fault, Word};
 
 /// An atomic on elements that start at `at`.
 #[derive(Clone, Copy)]
@@ -46,7 +45,7 @@ pub(crate) fn serves(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> bool
 /// # Safety
 /// The pointers are good for what [`Elements`] says, and the combination is [served](serves).
 #[inline]
-pub(crate) unsafe fn apply(e: &Elements) {
+pub(crate) unsafe fn apply(e: &Elements) -> Result<(), Fault> {
     // SAFETY: as the caller vouches.
     unsafe {
         match e.datatype {
@@ -64,81 +63,116 @@ pub(crate) unsafe fn apply(e: &Elements) {
     }
 }
 
-/// A type that atomics know.
+/// A type that atomics know. The functions on memory ask that `at` is an aligned element, which others
+/// change atomically only, in memory that may be used so as far as it is mapped.
 trait Element: Copy {
-    /// The cell that holds one, and can change it atomically.
-    type Cell;
+    /// The word of its bits.
+    type Bits: Word + Copy + PartialEq;
 
+    fn bits(self) -> Self::Bits;
+    fn of(bits: Self::Bits) -> Self;
+    fn truncated(value: u64) -> Self::Bits;
     /// # Safety
-    /// `at` is an aligned element that others change atomically only, as long as the cell is used.
-    unsafe fn cell<'a>(at: *mut Self) -> &'a Self::Cell;
-    fn read(cell: &Self::Cell) -> Self;
-    fn write(cell: &Self::Cell, value: Self);
-    fn swap(cell: &Self::Cell, value: Self) -> Self;
-    /// Writes `value` where the bits are those of `compare`; what was there.
-    fn cswap(cell: &Self::Cell, compare: u64, value: Self) -> Self;
-    /// Writes what `f` makes of what is there, if anything; what was there.
-    fn change(cell: &Self::Cell, f: impl Fn(Self) -> Option<Self>) -> Self;
-    fn sum(cell: &Self::Cell, value: Self) -> Self;
-    fn and(cell: &Self::Cell, value: Self) -> Self;
-    fn or(cell: &Self::Cell, value: Self) -> Self;
-    fn xor(cell: &Self::Cell, value: Self) -> Self;
+    /// As for all.
+    unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault>;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
     fn less(self, other: Self) -> bool;
     fn truth(self) -> bool;
     fn of_truth(truth: bool) -> Self;
+
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn read(at: *mut Self) -> Result<Self, Fault> {
+        // SAFETY: as the caller vouches.
+        unsafe { Self::Bits::load(at.cast()) }.map(Self::of)
+    }
+
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn write(at: *mut Self, value: Self) -> Result<(), Fault> {
+        // SAFETY: as the caller vouches.
+        unsafe { Self::Bits::store(at.cast(), value.bits()) }
+    }
+
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn swap(at: *mut Self, value: Self) -> Result<Self, Fault> {
+        // SAFETY: as the caller vouches.
+        unsafe { Self::Bits::swap(at.cast(), value.bits()) }.map(Self::of)
+    }
+
+    /// Writes `value` where the bits are those of `compare`; what was there.
+    ///
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn cswap(at: *mut Self, compare: u64, value: Self) -> Result<Self, Fault> {
+        let compare = Self::truncated(compare);
+        // SAFETY: as the caller vouches.
+        unsafe { Self::Bits::cswap(at.cast(), compare, value.bits()) }.map(Self::of)
+    }
+
+    /// Writes what `f` makes of what is there, if anything; what was there.
+    ///
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn change(at: *mut Self, f: impl Fn(Self) -> Option<Self>) -> Result<Self, Fault> {
+        let word: *mut Self::Bits = at.cast();
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let mut old = Self::Bits::load(word)?;
+            while let Some(new) = f(Self::of(old)) {
+                let seen = Self::Bits::cswap(word, old, new.bits())?;
+                if seen == old {
+                    break;
+                }
+                old = seen;
+            }
+            Ok(Self::of(old))
+        }
+    }
 }
 
 macro_rules! integer {
-    ($($type:ident in $cell:ident),+) => {$(
+    ($($type:ident as $bits:ident),+) => {$(
         impl Element for $type {
-            type Cell = $cell;
+            type Bits = $bits;
 
             #[inline]
-            unsafe fn cell<'a>(at: *mut Self) -> &'a $cell {
+            fn bits(self) -> $bits {
+                self as $bits
+            }
+            #[inline]
+            fn of(bits: $bits) -> Self {
+                bits as $type
+            }
+            #[inline]
+            fn truncated(value: u64) -> $bits {
+                value as $bits
+            }
+            #[inline]
+            unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault> {
                 // SAFETY: as the caller vouches.
-                unsafe { $cell::from_ptr(at) }
+                unsafe { <$bits>::add(at.cast(), value.bits()) }.map(Self::of)
             }
             #[inline]
-            fn read(cell: &$cell) -> Self {
-                cell.load(Ordering::Acquire)
+            fn and(self, other: Self) -> Self {
+                self & other
             }
             #[inline]
-            fn write(cell: &$cell, value: Self) {
-                cell.store(value, Ordering::Release);
+            fn or(self, other: Self) -> Self {
+                self | other
             }
             #[inline]
-            fn swap(cell: &$cell, value: Self) -> Self {
-                cell.swap(value, Ordering::AcqRel)
-            }
-            #[inline]
-            fn cswap(cell: &$cell, compare: u64, value: Self) -> Self {
-                let (yes, no) = (Ordering::AcqRel, Ordering::Acquire);
-                match cell.compare_exchange(compare as $type, value, yes, no) {
-                    Ok(old) | Err(old) => old,
-                }
-            }
-            #[inline]
-            fn change(cell: &$cell, f: impl Fn(Self) -> Option<Self>) -> Self {
-                match cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, f) {
-                    Ok(old) | Err(old) => old,
-                }
-            }
-            #[inline]
-            fn sum(cell: &$cell, value: Self) -> Self {
-                cell.fetch_add(value, Ordering::AcqRel)
-            }
-            #[inline]
-            fn and(cell: &$cell, value: Self) -> Self {
-                cell.fetch_and(value, Ordering::AcqRel)
-            }
-            #[inline]
-            fn or(cell: &$cell, value: Self) -> Self {
-                cell.fetch_or(value, Ordering::AcqRel)
-            }
-            #[inline]
-            fn xor(cell: &$cell, value: Self) -> Self {
-                cell.fetch_xor(value, Ordering::AcqRel)
+            fn xor(self, other: Self) -> Self {
+                self ^ other
             }
             #[inline]
             fn times(self, other: Self) -> Self {
@@ -161,57 +195,43 @@ macro_rules! integer {
 }
 
 integer!(
-    i8 in AtomicI8, u8 in AtomicU8, i16 in AtomicI16, u16 in AtomicU16,
-    i32 in AtomicI32, u32 in AtomicU32, i64 in AtomicI64, u64 in AtomicU64
+    i8 as u8, u8 as u8, i16 as u16, u16 as u16, i32 as u32, u32 as u32, i64 as u64, u64 as u64
 );
 
 macro_rules! float {
-    ($($type:ident in $cell:ident, bits $bits:ident);+) => {$(
+    ($($type:ident as $bits:ident),+) => {$(
         impl Element for $type {
-            type Cell = $cell;
+            type Bits = $bits;
 
             #[inline]
-            unsafe fn cell<'a>(at: *mut Self) -> &'a $cell {
-                // SAFETY: as the caller vouches; the cell has the element's size and alignment.
-                unsafe { $cell::from_ptr(at.cast()) }
+            fn bits(self) -> $bits {
+                self.to_bits()
             }
             #[inline]
-            fn read(cell: &$cell) -> Self {
-                Self::from_bits(<$bits>::read(cell))
+            fn of(bits: $bits) -> Self {
+                Self::from_bits(bits)
             }
             #[inline]
-            fn write(cell: &$cell, value: Self) {
-                <$bits>::write(cell, value.to_bits());
+            fn truncated(value: u64) -> $bits {
+                value as $bits
             }
             #[inline]
-            fn swap(cell: &$cell, value: Self) -> Self {
-                Self::from_bits(<$bits as Element>::swap(cell, value.to_bits()))
-            }
-            #[inline]
-            fn cswap(cell: &$cell, compare: u64, value: Self) -> Self {
-                Self::from_bits(<$bits>::cswap(cell, compare, value.to_bits()))
-            }
-            #[inline]
-            fn change(cell: &$cell, f: impl Fn(Self) -> Option<Self>) -> Self {
-                let f = |bits| f(Self::from_bits(bits)).map(Self::to_bits);
-                Self::from_bits(<$bits>::change(cell, f))
-            }
-            #[inline]
-            fn sum(cell: &$cell, value: Self) -> Self {
-                Self::change(cell, |old| Some(old + value))
+            unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault> {
+                // SAFETY: as the caller vouches.
+                unsafe { Self::change(at, |old| Some(old + value)) }
             }
             // `serves` lets no operation on bits through; without one, what is there stays.
             #[inline]
-            fn and(cell: &$cell, _: Self) -> Self {
-                Self::read(cell)
+            fn and(self, _: Self) -> Self {
+                self
             }
             #[inline]
-            fn or(cell: &$cell, _: Self) -> Self {
-                Self::read(cell)
+            fn or(self, _: Self) -> Self {
+                self
             }
             #[inline]
-            fn xor(cell: &$cell, _: Self) -> Self {
-                Self::read(cell)
+            fn xor(self, _: Self) -> Self {
+                self
             }
             #[inline]
             fn times(self, other: Self) -> Self {
@@ -233,35 +253,35 @@ macro_rules! float {
     )+};
 }
 
-float!(f32 in AtomicU32, bits u32; f64 in AtomicU64, bits u64);
+float!(f32 as u32, f64 as u64);
 
 /// # Safety
 /// As for [`apply`].
-unsafe fn run<T: Element>(e: &Elements) {
+unsafe fn run<T: Element>(e: &Elements) -> Result<(), Fault> {
     // SAFETY: as the caller vouches, for each line.
     unsafe {
         match e.op {
             AtomicOp::Read => {
                 for i in 0..e.count {
-                    let old = T::read(T::cell(e.at.cast::<T>().add(i)));
+                    let old = T::read(e.at.cast::<T>().add(i))?;
                     if !e.results.is_null() {
                         e.results.cast::<T>().add(i).write_unaligned(old);
                     }
                 }
+                Ok(())
             }
-            AtomicOp::Write if e.results.is_null() => each::<T>(e, |cell, v| {
-                T::write(cell, v);
-                v
-            }),
-            AtomicOp::Write => each::<T>(e, T::swap),
-            AtomicOp::Cswap => each::<T>(e, |cell, v| T::cswap(cell, e.compare, v)),
-            AtomicOp::Sum => each::<T>(e, T::sum),
-            AtomicOp::Band => each::<T>(e, T::and),
-            AtomicOp::Bor => each::<T>(e, T::or),
-            AtomicOp::Bxor => each::<T>(e, T::xor),
-            AtomicOp::Min => each::<T>(e, |c, v| T::change(c, |old| v.less(old).then_some(v))),
-            AtomicOp::Max => each::<T>(e, |c, v| T::change(c, |old| old.less(v).then_some(v))),
-            AtomicOp::Prod => each::<T>(e, |c, v| T::change(c, |old| Some(old.times(v)))),
+            AtomicOp::Write if e.results.is_null() => {
+                each::<T>(e, |at, v| T::write(at, v).map(|()| v))
+            }
+            AtomicOp::Write => each::<T>(e, |at, v| T::swap(at, v)),
+            AtomicOp::Cswap => each::<T>(e, |at, v| T::cswap(at, e.compare, v)),
+            AtomicOp::Sum => each::<T>(e, |at, v| T::sum(at, v)),
+            AtomicOp::Band => changed::<T>(e, |old, v| Some(old.and(v))),
+            AtomicOp::Bor => changed::<T>(e, |old, v| Some(old.or(v))),
+            AtomicOp::Bxor => changed::<T>(e, |old, v| Some(old.xor(v))),
+            AtomicOp::Min => changed::<T>(e, |old, v| v.less(old).then_some(v)),
+            AtomicOp::Max => changed::<T>(e, |old, v| old.less(v).then_some(v)),
+            AtomicOp::Prod => changed::<T>(e, |old, v| Some(old.times(v))),
             AtomicOp::Lor => logical::<T>(e, |a, b| a || b),
             AtomicOp::Land => logical::<T>(e, |a, b| a && b),
             AtomicOp::Lxor => logical::<T>(e, |a, b| a != b),
@@ -272,12 +292,23 @@ unsafe fn run<T: Element>(e: &Elements) {
 /// # Safety
 /// As for [`apply`].
 #[inline]
-unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) {
-    let step = |cell: &T::Cell, value: T| {
-        T::change(cell, |old| Some(T::of_truth(f(old.truth(), value.truth()))))
-    };
+unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) -> Result<(), Fault> {
     // SAFETY: as the caller vouches.
-    unsafe { each::<T>(e, step) };
+    unsafe {
+        changed::<T>(e, |old, value| {
+            Some(T::of_truth(f(old.truth(), value.truth())))
+        })
+    }
+}
+
+/// Writes what `f` makes of each element and its operand, if anything.
+///
+/// # Safety
+/// As for [`apply`].
+#[inline]
+unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) -> Result<(), Fault> {
+    // SAFETY: as the caller vouches; `each` passes elements.
+    unsafe { each::<T>(e, |at, value| T::change(at, |old| f(old, value))) }
 }
 
 /// Runs `step`, which returns what was there, for each element and its operand.
@@ -285,17 +316,21 @@ unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) {
 /// # Safety
 /// As for [`apply`].
 #[inline]
-unsafe fn each<T: Element>(e: &Elements, step: impl Fn(&T::Cell, T) -> T) {
+unsafe fn each<T: Element>(
+    e: &Elements,
+    step: impl Fn(*mut T, T) -> Result<T, Fault>,
+) -> Result<(), Fault> {
     for i in 0..e.count {
         // SAFETY: the caller vouches for as many elements.
         unsafe {
             let operand = e.operands.cast::<T>().add(i).read_unaligned();
-            let old = step(T::cell(e.at.cast::<T>().add(i)), operand);
+            let old = step(e.at.cast::<T>().add(i), operand)?;
             if !e.results.is_null() {
                 e.results.cast::<T>().add(i).write_unaligned(old);
             }
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -315,7 +350,7 @@ mod tests {
             results: (&raw mut old).cast(),
         };
         // SAFETY: all are words, which hold one element of any type.
-        unsafe { apply(&e) };
+        unsafe { apply(&e) }.unwrap();
         (old, at)
     }
 
@@ -404,7 +439,7 @@ mod tests {
             results: results[1..].as_mut_ptr(),
         };
         // SAFETY: three elements each.
-        unsafe { apply(&e) };
+        unsafe { apply(&e) }.unwrap();
         assert_eq!(at, [11, 22, 33]);
         let old = results[1..].chunks_exact(4);
         let old: Vec<u32> = old
@@ -436,7 +471,7 @@ mod tests {
                                 results: std::ptr::null_mut(),
                             };
                             // SAFETY: words, which outlive the scope.
-                            unsafe { apply(&e) };
+                            unsafe { apply(&e) }.unwrap();
                         }
                     });
                 }

@@ -5,11 +5,12 @@
 //! and never beside the provider. Nothing that arrives is believed: a command names its region by key
 //! and mark, as its handle did, and is refused unless that region lives here, holds all the elements,
 //! and allows what is asked. While commands are executed the regions are locked, so a region that has
-//! been deregistered is not touched any more.
+//! been deregistered is not touched any more; one whose memory is not mapped so is an error (`guard`).
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::element::{self, Elements};
+use crate::guard::Reach;
 use crate::registration::{Known, Regions, Registrar};
 use crate::rights;
 use crate::ring::{Answer, Command, RINGS};
@@ -228,7 +229,7 @@ fn execute(regions: &Regions, last: &mut Last, ring: &Ring, c: &Command) -> Resu
     };
     // SAFETY: the operands are the word on the stack, or a part of the payload that was checked to
     // hold them; the regions are locked, since the caller lends them.
-    unsafe { perform(&known, kind, &elements) }?;
+    unsafe { perform(&known, regions.reach(), kind, &elements) }?;
     Ok(value)
 }
 
@@ -254,34 +255,18 @@ fn transfer(
         ring.payload(c.payload, size).ok_or(Status::BAD_PARAM)?
     };
     let there: *mut u8 = std::ptr::with_exposed_provenance_mut(c.address as usize);
-    let (from, to) = if put { (here, there) } else { (there, here) };
-    // SAFETY: `there` lies in a region that is registered, and so mapped, while the lock is held; `here` is
-    // the word on the stack, or a part of the payload that was checked to hold as much.
-    unsafe { copy(from, to, size) };
-    Ok(value)
-}
-
-/// Copies bytes; an aligned word at once, as whoever waits for it expects.
-///
-/// # Safety
-/// `from` is readable and `to` writable for `size` bytes.
-#[inline]
-unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
-    // SAFETY: as the caller vouches; aligned where that is asked for. Others may read and write the word
-    // meanwhile, in this process and its peers, which a volatile access allows for as the kernel's does.
+    let reach = regions.reach();
+    // SAFETY: `there` lies in a region that is registered while the lock is held, and so names memory of its
+    // owner's if any; `here` is the word on the stack, or a part of the payload that was checked to hold as
+    // much.
     unsafe {
-        match size {
-            8 if (from as usize | to as usize).is_multiple_of(8) => {
-                to.cast::<u64>()
-                    .write_volatile(from.cast::<u64>().read_volatile());
-            }
-            4 if (from as usize | to as usize).is_multiple_of(4) => {
-                to.cast::<u32>()
-                    .write_volatile(from.cast::<u32>().read_volatile());
-            }
-            _ => std::ptr::copy(from, to, size),
+        if put {
+            reach.put(here, there, size)?;
+        } else {
+            reach.get(there, here, size)?;
         }
     }
+    Ok(value)
 }
 
 /// Executes on a region of this process, if it allows that.
@@ -289,20 +274,24 @@ unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
 /// # Safety
 /// `operands` and `results` are good for what [`Elements`] says. The lock of the regions is held.
 #[inline]
-pub(crate) unsafe fn perform(known: &Known, kind: AtomicKind, e: &Elements) -> Result<(), Status> {
+pub(crate) unsafe fn perform(
+    known: &Known,
+    reach: Reach,
+    kind: AtomicKind,
+    e: &Elements,
+) -> Result<(), Status> {
     let address = e.at as u64;
-    known
-        .handle
-        .covers(address, (e.count * e.datatype.size()) as u64)?;
+    let size = e.count * e.datatype.size();
+    known.handle.covers(address, size as u64)?;
     if !address.is_multiple_of(e.datatype.size() as u64) {
         return Err(Status::BAD_PARAM);
     }
     if !rights::allow_atomic(known.access, kind, e.op) {
         return Err(Status::PERM);
     }
-    // SAFETY: the elements lie in a region that is registered, and so mapped, while the lock is held;
-    // they are aligned; the combination is one that `serves` lets through, by `understand` or the
-    // transport's table; the caller vouches for the rest.
-    unsafe { element::apply(e) };
-    Ok(())
+    reach.expect(e.at, size, e.op != AtomicOp::Read)?;
+    // SAFETY: the elements lie in a region that is registered while the lock is held, and so name memory of
+    // its owner's if any; they are aligned; the combination is one that `serves` lets through, by
+    // `understand` or the transport's table; the caller vouches for the rest.
+    Ok(unsafe { element::apply(e) }?)
 }

@@ -5,7 +5,7 @@
 //! memory, and then moves bytes. `select` decides which provider, `policy` what makes a completion
 //! visible at the target, `context` holds a lane to the provider with its lock, `post` is the common path
 //! of what `rma` and `atomics` (`words`, `vectors`) post, `channel` that of atomics that do without the
-//! provider and `small` that of transfers which the target makes, `progress` completes them, `flush` waits for them. `watch` finds peers that are gone or silent, `failure` reports what was lost with them.
+//! provider and `small` that of transfers which the target makes, `guard` has both survive windows that are not mapped, `progress` completes them, `flush` waits for them. `watch` finds peers that are gone or silent, `failure` reports what was lost with them.
 
 #![allow(
     clippy::useless_conversion,
@@ -27,6 +27,7 @@ mod error;
 mod fabric;
 mod failure;
 mod flush;
+mod guard;
 mod hmem;
 mod inbound;
 mod liveness;

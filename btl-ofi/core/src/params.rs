@@ -65,7 +65,7 @@ static HMEM: [Cow<'static, str>; 3] = [
     Cow::Borrowed("off"),
 ];
 
-static DECLARATIONS: [Declaration; 20] = [
+static DECLARATIONS: [Declaration; 21] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -256,6 +256,17 @@ static DECLARATIONS: [Declaration; 20] = [
          and none completes, or its process on this node is stopped. 0 to wait for ever. Choose it \
          longer than any peer computes without communicating.",
     ),
+    declare(
+        "btl_ofi_fault_guard",
+        Kind::Bool,
+        Value::Bool(true),
+        Allowed::Any,
+        Level::TUNER_ALL,
+        "Has a handler of SIGSEGV and SIGBUS turn faults in windows, when peers on this node reach \
+         into memory that is not mapped as it was registered, into errors of their operations. \
+         Other signals go to the handlers that were there before. When false no handler is \
+         installed, and the kernel makes or checks these accesses, which is slower.",
+    ),
 ];
 
 /// Which progress the provider is asked for.
@@ -285,6 +296,8 @@ pub struct Options {
     pub(crate) bandwidth: u32,
     pub(crate) peer_check_ms: u32,
     pub(crate) peer_timeout_ms: u32,
+    /// Whether signal handlers may be installed.
+    pub(crate) fault_guard: bool,
     /// Set when the user chose a value for a parameter of the two-sided modes.
     pub(crate) rd_num_set: bool,
     /// Whether the provider is asked to reach device memory itself.
@@ -371,6 +384,7 @@ impl Options {
             bandwidth: unsigned("btl_ofi_bandwidth")? as u32,
             peer_check_ms: unsigned("btl_ofi_peer_check_interval")? as u32,
             peer_timeout_ms: unsigned("btl_ofi_peer_timeout")? as u32,
+            fault_guard: flag("btl_ofi_fault_guard")?,
             rd_num_set: int("btl_ofi_rd_num")? != 10,
             hmem: match text("btl_ofi_hmem")? {
                 "on" => true,

@@ -14,6 +14,7 @@ use crate::address::Handle;
 use crate::device::Device;
 use crate::error::{CallError, Doing, Error, check};
 use crate::fabric::Owned;
+use crate::guard::{Installed, Reach};
 use crate::hmem::{Copier, Descriptor, DeviceRegion, DeviceRegions};
 use crate::lock::{Guard, Lock};
 
@@ -31,6 +32,7 @@ pub(crate) struct Registrar {
     /// Device memory.
     devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
+    guard: Option<Installed>,
 }
 
 /// The regions that live, for what this process does to them on behalf of others (`inbound`) and of
@@ -39,6 +41,7 @@ pub(crate) struct Registrar {
 pub(crate) struct Regions {
     by_key: HashMap<u64, Known>,
     removals: u64,
+    reach: Reach,
 }
 
 /// A region as its peers know it.
@@ -58,6 +61,12 @@ impl Regions {
     #[inline]
     pub(crate) fn removals(&self) -> u64 {
         self.removals
+    }
+
+    /// How their memory is to be accessed.
+    #[inline]
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
     }
 }
 
@@ -81,7 +90,8 @@ pub struct Region {
 }
 
 impl Registrar {
-    pub(crate) fn new(device: Arc<Device>, threaded: bool) -> Registrar {
+    /// Regions are accessed under the guard, if there is one.
+    pub(crate) fn new(device: Arc<Device>, threaded: bool, guard: Option<Installed>) -> Registrar {
         let attr = device.info().domain_attr();
         let mode = attr.mr_mode as u32;
         // The old basic mode stands for three of today's bits, the old scalable mode for none.
@@ -104,6 +114,7 @@ impl Registrar {
             live: AtomicU64::new(0),
             devices: Arc::default(),
             regions: Lock::new(Regions::default(), threaded),
+            guard,
         }
     }
 
@@ -142,7 +153,11 @@ impl Registrar {
                 // One of no bytes has no key with the provider.
                 if mr.is_some() {
                     let known = Known { handle, access };
-                    self.regions.lock().by_key.insert(provider_key, known);
+                    // Others may have put their handlers before the guard's since the last look.
+                    let reach = self.guard.as_ref().map(Installed::reach);
+                    let mut regions = self.regions.lock();
+                    regions.reach = reach.unwrap_or_default();
+                    regions.by_key.insert(provider_key, known);
                 }
                 Ok(Region {
                     mr,

@@ -9,6 +9,7 @@ use plugin_api::Status;
 use crate::address::{Handle, Target};
 use crate::direct::{self, Refused};
 use crate::endpoint::{Copies, Endpoint};
+use crate::guard;
 use crate::hmem::{Action, Ask};
 use crate::outbound::Direction;
 use crate::post::{Caller, Needs, branch, guarded};
@@ -437,8 +438,14 @@ impl Transport {
         };
         {
             let _state = self.context().state.lock();
+            let reach = self.registrar.regions().reach();
             // SAFETY: the caller vouches for the local side; the other lies in a region that lives.
-            unsafe { ptr::copy(from, to, size) };
+            if let Err(status) = unsafe { reach.copy(from, to, size) } {
+                return match guard::probe(local, size, !put) {
+                    Ok(()) => status,
+                    Err(guard::Fault) => Status::BAD_PARAM,
+                };
+            }
         }
         self.nothing(endpoint, *caller)
     }

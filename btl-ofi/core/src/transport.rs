@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::device::Device;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
+use crate::guard::Installed;
 use crate::hmem::Hmem;
 use crate::liveness::{self, ProcessId};
 use crate::modex::Blob;
@@ -169,10 +170,13 @@ impl Transport {
             // SAFETY: the lanes are live as long as the device, which this transport holds.
             contexts.push(unsafe { Context::new(tx, cq, &provider, threaded, claimed)? });
         }
+        let guard = (segment.is_some() && options.fault_guard)
+            .then(Installed::new)
+            .flatten();
         if let (Some(segment), [context]) = (segment, &contexts[..]) {
             context.state.lock().channel = Some(Box::new(Channel::new(segment)));
         }
-        let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded));
+        let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
         let (put_limit, get_limit) = policy::limits(info, options);
         let capabilities = Capabilities {
             flags: flags(&policy, &chosen.atomics) & ModuleFlags::from_bits_retain(options.flags),

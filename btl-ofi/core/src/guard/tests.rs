@@ -1,0 +1,197 @@
+//! The routines themselves, on memory that is there, that is not, and that ends in the middle.
+
+use std::ptr;
+
+use super::*;
+
+/// Pages of which the last cannot be used, nor what follows a read-only one be written.
+struct Pages(*mut u8);
+
+const ALL: usize = 8 * PAGE;
+const GOOD: usize = 7 * PAGE;
+
+impl Pages {
+    fn new() -> Pages {
+        let (rights, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: a new mapping, placed by the kernel, of which a page is then closed.
+        unsafe {
+            let at = libc::mmap(ptr::null_mut(), ALL, rights, kind, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            let last = at.wrapping_byte_add(GOOD);
+            assert_eq!(libc::mprotect(last, PAGE, libc::PROT_NONE), 0);
+            Pages(at.cast())
+        }
+    }
+
+    fn protect(&self, rights: i32) {
+        // SAFETY: pages of this test's.
+        assert_eq!(unsafe { libc::mprotect(self.0.cast(), GOOD, rights) }, 0);
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`.
+        unsafe { libc::munmap(self.0.cast(), ALL) };
+    }
+}
+
+fn numbered(size: usize) -> Vec<u8> {
+    (0..size).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+/// All sizes at which the copy goes another way, of any alignment.
+#[test]
+fn copies_of_all_sizes() {
+    let _installed = Installed::new();
+    let pages = Pages::new();
+    let sizes = (0..200).chain([255, 256, 257, 1000, 2047, 2048, 2049, 8192, 20_000]);
+    for size in sizes {
+        for (skew, other) in [(0, 0), (1, 0), (0, 3), (5, 8), (7, 7)] {
+            let from = numbered(size + other);
+            let mut to = vec![0xeeu8; size + other + 1];
+            let window = pages.0.wrapping_add(skew);
+            for reach in [Reach::Guarded, Reach::Kernel] {
+                // SAFETY: pages of this test's, and vectors of the size.
+                unsafe {
+                    window.write_bytes(0xdd, size + 1);
+                    reach.put(from[other..].as_ptr(), window, size).unwrap();
+                    assert_eq!(window.add(size).read(), 0xdd, "{size}");
+                    to.fill(0xee);
+                    reach.get(window, to[other..].as_mut_ptr(), size).unwrap();
+                }
+                assert_eq!(to[other..size + other], from[other..], "{size}");
+                assert_eq!(to[size + other], 0xee, "{size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn copies_onto_themselves() {
+    let _installed = Installed::new();
+    let pages = Pages::new();
+    for reach in [Reach::Guarded, Reach::Kernel] {
+        for (from, to) in [(100, 90), (90, 100), (50, 50), (0, 20_001)] {
+            let bytes = numbered(GOOD);
+            // SAFETY: pages of this test's.
+            let seen = unsafe {
+                pages.0.copy_from(bytes.as_ptr(), GOOD);
+                let (from, to) = (pages.0.add(from), pages.0.add(to));
+                reach.copy(from, to, 8_000).unwrap();
+                std::slice::from_raw_parts(to, 8_000).to_vec()
+            };
+            assert!(
+                seen == bytes[from..from + 8_000],
+                "{from} to {to}, {reach:?}"
+            );
+        }
+    }
+}
+
+/// A fault at any place of a copy is returned, in both directions.
+#[test]
+fn copies_that_fault() {
+    let _installed = Installed::new();
+    let pages = Pages::new();
+    let mut local = numbered(20_000);
+    for reach in [Reach::Guarded, Reach::Kernel] {
+        for size in [
+            1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 63, 64, 65, 200, 2048, 5000, 20_000,
+        ] {
+            for inside in [0, 1, size / 2, size - 1].into_iter().filter(|n| *n < size) {
+                let window = pages.0.wrapping_add(GOOD - inside);
+                // SAFETY: pages of this test's; the last one is a fault.
+                let (put, got) = unsafe {
+                    (
+                        reach.put(local.as_ptr(), window, size),
+                        reach.get(window, local.as_mut_ptr(), size),
+                    )
+                };
+                assert_eq!(put, Err(Status::PERM), "{size}, {inside}, {reach:?}");
+                assert_eq!(got, Err(Status::PERM), "{size}, {inside}, {reach:?}");
+            }
+        }
+        // Right up to the end.
+        // SAFETY: as above.
+        unsafe {
+            let window = pages.0.add(GOOD - 8);
+            reach.put(local.as_ptr(), window, 8).unwrap();
+            reach.get(window, local.as_mut_ptr(), 8).unwrap();
+        }
+    }
+}
+
+fn words<W: Word + Copy + PartialEq + std::fmt::Debug + From<u8>>(pages: &Pages) {
+    let n = |n: u8| W::from(n);
+    let at = pages.0.cast::<W>();
+    // SAFETY: words of this test's, the last of which is a fault.
+    unsafe {
+        pages.protect(libc::PROT_READ | libc::PROT_WRITE);
+        W::store(at, n(5)).unwrap();
+        assert_eq!(W::load(at), Ok(n(5)));
+        assert_eq!(W::add(at, n(250)), Ok(n(5)));
+        assert_eq!(W::swap(at, n(7)), Ok(n(255)));
+        assert_eq!(W::cswap(at, n(8), n(9)), Ok(n(7)));
+        assert_eq!(W::cswap(at, n(7), n(9)), Ok(n(7)));
+        assert_eq!(W::load(at), Ok(n(9)));
+        assert_eq!(at.add(1).read(), n(0), "what is beside stays");
+        let away = pages.0.add(GOOD).cast::<W>();
+        pages.protect(libc::PROT_READ);
+        for at in [at, away] {
+            assert_eq!(W::store(at, n(1)), Err(Fault));
+            assert_eq!(W::add(at, n(1)), Err(Fault));
+            assert_eq!(W::swap(at, n(1)), Err(Fault));
+            assert_eq!(W::cswap(at, n(9), n(1)), Err(Fault));
+            assert_eq!(W::cswap(at, n(1), n(1)), Err(Fault));
+        }
+        assert_eq!(W::load(away), Err(Fault));
+        assert_eq!(W::load(at), Ok(n(9)));
+    }
+}
+
+#[test]
+fn words_of_every_size() {
+    let _installed = Installed::new();
+    let pages = Pages::new();
+    words::<u8>(&pages);
+    words::<u16>(&pages);
+    words::<u32>(&pages);
+    words::<u64>(&pages);
+}
+
+/// A number above the word's own bits is not taken for one of them.
+#[test]
+fn high_bits_of_words() {
+    let mut word = u64::MAX;
+    let at = &raw mut word;
+    // SAFETY: parts of a word of ours.
+    unsafe {
+        assert_eq!(u8::add(at.cast(), 1), Ok(u8::MAX));
+        assert_eq!(word, u64::MAX << 8);
+        assert_eq!(u16::cswap(at.cast(), 0xff00, 0x1234), Ok(0xff00));
+        assert_eq!(u32::swap(at.cast(), 0x8000_0001), Ok(0xffff_1234));
+        assert_eq!(word, 0xffff_ffff_8000_0001);
+    }
+}
+
+#[test]
+fn pages_are_probed() {
+    let pages = Pages::new();
+    assert_eq!(probe(pages.0, GOOD, true), Ok(()));
+    assert_eq!(probe(pages.0, GOOD + 1, true), Err(Fault));
+    assert_eq!(probe(pages.0, GOOD + 1, false), Err(Fault));
+    // SAFETY: a page of this test's.
+    unsafe { pages.0.add(PAGE).cast::<u32>().write(0x9e37_79b9) };
+    assert_eq!(probe(pages.0.wrapping_add(PAGE), 4, false), Ok(()));
+    pages.protect(libc::PROT_READ);
+    assert_eq!(probe(pages.0.wrapping_add(GOOD - 1), 1, true), Err(Fault));
+    assert_eq!(probe(pages.0.wrapping_add(GOOD - 1), 1, false), Ok(()));
+    assert_eq!(probe(pages.0, 0, true), Ok(()));
+    // SAFETY: a page of this test's.
+    let word = unsafe { pages.0.add(PAGE).cast::<u32>().read() };
+    assert_eq!(word, 0x9e37_79b9, "probing changes nothing");
+}

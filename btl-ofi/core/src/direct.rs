@@ -2,7 +2,8 @@
 //!
 //! The kernel copies between the two address spaces and returns when it is done, so a transfer is
 //! complete, and visible at the target, when the call returns; the target takes no part. A copy that
-//! cannot be made is an error of the call: the target's pages are checked, not followed.
+//! cannot be made is an error of the call: the target's pages are checked, not followed. So are those of
+//! the caller's buffer, whose fault is told apart.
 
 use std::ffi::c_void;
 
@@ -10,6 +11,7 @@ use libc::{iovec, pid_t};
 use plugin_api::Status;
 
 use crate::error::status_of;
+use crate::guard;
 
 /// Why a copy was not made: an `errno`, or a negative status with which the target refused its part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +28,15 @@ impl Refused {
         match self.0 {
             status if status < 0 => Status(status),
             libc::ESRCH => Status::UNREACH,
-            // The region's memory is no longer mapped there.
+            // The region's memory is not mapped so there.
             libc::EFAULT => Status::PERM,
             errno => status_of(errno),
         }
     }
 }
+
+/// The caller's own buffer cannot be used: as for a range that the call refuses at once.
+const OURS: i32 = libc::EINVAL;
 
 type Call = unsafe extern "C" fn(
     pid_t,
@@ -55,7 +60,7 @@ pub(crate) unsafe fn write(
     size: usize,
 ) -> Result<(), Refused> {
     // SAFETY: as the caller vouches.
-    unsafe { copy(libc::process_vm_writev, pid, local, remote, size) }
+    unsafe { copy(libc::process_vm_writev, false, pid, local, remote, size) }
 }
 
 /// Copies `size` bytes at `remote` in process `pid` to `local`.
@@ -70,14 +75,15 @@ pub(crate) unsafe fn read(
     size: usize,
 ) -> Result<(), Refused> {
     // SAFETY: as the caller vouches.
-    unsafe { copy(libc::process_vm_readv, pid, local, remote, size) }
+    unsafe { copy(libc::process_vm_readv, true, pid, local, remote, size) }
 }
 
 /// # Safety
-/// As for [`write`] or [`read`], after `call`.
+/// As for [`write`] or [`read`], after `call`, which writes to `local` or not.
 #[inline]
 unsafe fn copy(
     call: Call,
+    writes: bool,
     pid: u32,
     local: *mut c_void,
     remote: u64,
@@ -98,16 +104,26 @@ unsafe fn copy(
         // the kernel checks the remote ones.
         let n = unsafe { call(pid as pid_t, &ours, 1, &theirs, 1, 0) };
         if n <= 0 {
-            let errno = std::io::Error::last_os_error().raw_os_error();
-            return Err(Refused(if n == 0 {
-                libc::EFAULT
-            } else {
-                errno.unwrap_or(libc::EIO)
-            }));
+            return Err(refusal(n, ours.iov_base, writes));
         }
         done += n as usize;
     }
     Ok(())
+}
+
+/// Why a copy ended that answered `n`, at `local`.
+#[cold]
+fn refusal(n: isize, local: *mut c_void, writes: bool) -> Refused {
+    let errno = std::io::Error::last_os_error().raw_os_error();
+    let errno = match n {
+        0 => libc::EFAULT,
+        _ => errno.unwrap_or(libc::EIO),
+    };
+    // It came as far as both sides can be used, so if it is ours, it is this byte.
+    if errno == libc::EFAULT && guard::probe(local.cast(), 1, writes).is_err() {
+        return Refused(OURS);
+    }
+    Refused(errno)
 }
 
 #[cfg(test)]
@@ -145,5 +161,16 @@ mod tests {
         };
         assert_eq!(unmapped, Err(Refused(libc::EFAULT)));
         assert_eq!(absent, Err(Refused(libc::ESRCH)));
+        let pid = std::process::id();
+        let nowhere = std::ptr::without_provenance_mut(8);
+        // SAFETY: the kernel tells that the local side is not there; the other is a byte of ours.
+        let (from_nowhere, to_nowhere) = unsafe {
+            (
+                write(pid, nowhere, local as u64, 1),
+                read(pid, nowhere, local as u64, 1),
+            )
+        };
+        assert_eq!(from_nowhere, Err(Refused(OURS)));
+        assert_eq!(to_nowhere.unwrap_err().status(), Status::BAD_PARAM);
     }
 }

@@ -131,6 +131,12 @@ fn every_entry_of_a_communicator() {
     program("every_coll_entry", &[1, 3]);
 }
 
+/// Two tasks of one thread inside of C layers at once.
+#[test]
+fn layers_of_suspended_tasks() {
+    program("suspended_layers", &[1, 2]);
+}
+
 /// Over every provider, and a device that is pretended.
 #[test]
 fn windows_and_buffers_on_a_device() {

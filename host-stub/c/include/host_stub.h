@@ -553,7 +553,8 @@ typedef struct host_info_t host_info_t;
 typedef struct host_request_t host_request_t;
 
 /**
- * A layer in the course of one call. No longer than the call.
+ * A layer in the course of one call: what host_rma_previous goes on from. Good until the entry that got it
+ * returns, and on any thread, so that a task may wait meanwhile and go on elsewhere.
  */
 typedef struct host_rma_layer_t host_rma_layer_t;
 
@@ -2208,10 +2209,11 @@ const char *host_win_table_name(struct host_win_t *win);
 
 /**
  * Does what an entry has replaced, with the arguments of the call; at most once for request forms.
- * Of the call only `done` is read and written.
+ * Of the call only `done` is written.
  *
  * # Safety
- * `call` is NULL or what the entry was called with.
+ * `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
+ * time calls with them.
  */
 int host_rma_previous(void *_data,
                       const struct host_rma_layer_t *layer,

@@ -15,9 +15,7 @@ use host::win::{
 use crate::codes::{op_code, type_code};
 use crate::error::last_text;
 use crate::sync::{HOST_LOCK_EXCLUSIVE, HOST_LOCK_SHARED};
-use crate::win_table::{
-    FRAME, HOST_RMA_ENTRIES, host_rma_call_t, host_rma_previous, host_rma_table_t,
-};
+use crate::win_table::{HOST_RMA_ENTRIES, host_rma_call_t, host_rma_previous, host_rma_table_t};
 use crate::{win_hooks::Hook, win_table as at};
 
 /// What a window keeps: its layers, the lowest first.
@@ -31,26 +29,20 @@ pub(crate) struct Layers {
 /// Does what was there before all layers; gives whether a test is over.
 type Base<'f> = &'f dyn Fn(&RmaTable) -> WinResult<bool>;
 
-/// A call on its way down.
-#[repr(C)]
+/// A call on its way down: what `host_rma_layer_t` stands for. It lies on the stack of whoever makes the
+/// call and goes with the call, so that tasks which share a thread have one each.
 pub(crate) struct Frame<'f> {
     layers: &'f Layers,
+    entry: usize,
     /// Layers below the one that is being called.
     left: usize,
     base: Base<'f>,
-    outer: *const Frame<'static>,
 }
 
 impl Frame<'_> {
     /// Goes on with the next layer.
     pub(crate) fn previous(&self, call: &mut host_rma_call_t) -> WinResult<()> {
-        down(self.layers, self.left, self.base, call)
-    }
-}
-
-impl Drop for Frame<'_> {
-    fn drop(&mut self) {
-        FRAME.set(self.outer);
+        down(self.layers, self.left, self.entry, self.base, call)
     }
 }
 
@@ -61,28 +53,30 @@ fn is_set(table: &host_rma_table_t, entry: usize) -> bool {
 }
 
 /// Calls the highest of the lowest `layers` layers that has the entry, or the base.
-fn down(layers: &Layers, left: usize, base: Base<'_>, call: &mut host_rma_call_t) -> WinResult<()> {
+fn down(
+    layers: &Layers,
+    left: usize,
+    entry: usize,
+    base: Base<'_>,
+    call: &mut host_rma_call_t,
+) -> WinResult<()> {
     let mut tables = layers.tables.iter().enumerate().take(left).rev();
-    let found = tables.find(|(_, table)| is_set(table, call.entry));
+    let found = tables.find(|(_, table)| is_set(table, entry));
     let Some((left, table)) = found else {
         call.done = c_int::from(base(&layers.below)?);
         return Ok(());
     };
-    let Some(entry) = table.entries[call.entry] else {
+    let Some(function) = table.entries[entry] else {
         return Ok(());
     };
     let frame = Frame {
         layers,
+        entry,
         left,
         base,
-        outer: FRAME.get(),
     };
-    let address: *const Frame<'_> = &raw const frame;
-    // The frame takes its address away again before it goes.
-    FRAME.set(address.cast());
-    // SAFETY: whoever set the table vouches for the function; the call lives until it returns.
-    let code = unsafe { entry(table.data, address.cast(), call) };
-    drop(frame);
+    // SAFETY: whoever set the table vouches for the function; frame and call live until it returns.
+    let code = unsafe { function(table.data, (&raw const frame).cast(), call) };
     if code == 0 {
         return Ok(());
     }
@@ -101,7 +95,8 @@ fn enter(window: &Window, mut call: host_rma_call_t, base: Base<'_>) -> WinResul
             reason: "the window keeps no layers".to_owned(),
         });
     };
-    down(layers, layers.tables.len(), base, &mut call)?;
+    let entry = call.entry;
+    down(layers, layers.tables.len(), entry, base, &mut call)?;
     Ok(call.done != 0)
 }
 

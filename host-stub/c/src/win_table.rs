@@ -1,6 +1,5 @@
 //! Tables of windows: what layers of C programs replace of one window's functions.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
 use crate::error::{Error, Result, guarded};
@@ -98,7 +97,8 @@ pub struct host_rma_call_t {
     pub group_count: usize,
 }
 
-/// A layer in the course of one call. No longer than the call.
+/// A layer in the course of one call: what host_rma_previous goes on from. Good until the entry that got it
+/// returns, and on any thread, so that a task may wait meanwhile and go on elsewhere.
 pub struct host_rma_layer_t {
     _private: [u8; 0],
 }
@@ -132,16 +132,12 @@ unsafe impl Send for host_rma_table_t {}
 // SAFETY: as for Send.
 unsafe impl Sync for host_rma_table_t {}
 
-thread_local! {
-    /// The innermost call of an entry on this thread.
-    pub(crate) static FRAME: Cell<*const Frame<'static>> = const { Cell::new(std::ptr::null()) };
-}
-
 /// Does what an entry has replaced, with the arguments of the call; at most once for request forms.
-/// Of the call only `done` is read and written.
+/// Of the call only `done` is written.
 ///
 /// # Safety
-/// `call` is NULL or what the entry was called with.
+/// `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
+/// time calls with them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_rma_previous(
     _data: *mut c_void,
@@ -150,12 +146,10 @@ pub unsafe extern "C" fn host_rma_previous(
 ) -> c_int {
     guarded(|| {
         let name = "host_rma_previous";
-        // SAFETY: NULL, or on the stack of this thread, below this call.
-        let frame = unsafe { FRAME.get().as_ref() };
-        let frame = frame.filter(|_| FRAME.get().cast() == layer);
-        let frame = frame.ok_or_else(|| {
-            Error::argument(name, "that is not the layer whose entry is being called")
-        })?;
+        // SAFETY: the caller vouches for a layer that an entry was called with; that is a frame, and it
+        // stays until the entry returns.
+        let frame = unsafe { layer.cast::<Frame<'_>>().as_ref() };
+        let frame = frame.ok_or_else(|| Error::argument(name, "the layer is NULL"))?;
         // SAFETY: passed on.
         let call = unsafe { crate::handles::place(name, call) }?;
         frame.previous(call)?;

@@ -14,7 +14,7 @@ static counts_t counts, before;
 
 static int count(void *data, const host_coll_layer_t *layer, host_comm_t *comm, int collective,
                  const host_coll_args_t *args) {
-    EXPECT(args->size == sizeof *args);
+    EXPECT(args->magic == HOST_COLL_ARGS_MAGIC && args->size == sizeof *args);
     ((counts_t *)data)->blocking[collective]++;
     return host_coll_previous(data, layer, comm, collective, args);
 }
@@ -56,14 +56,14 @@ static int slow_start(void *data, const host_coll_layer_t *layer, host_comm_t *c
 }
 
 static int made(host_comm_t *comm, void *param) {
-    host_coll_table_t table = {.size = sizeof table};
+    host_coll_table_t table = {.magic = HOST_COLL_TABLE_MAGIC, .size = sizeof table};
     MUST(host_comm_get_table(comm, &table));
     table.data = param;
     for (size_t entry = 0; entry < HOST_COLL_ENTRIES; entry++) {
-        table.blocking[entry] = count;
-        table.nonblocking[entry] = count_start;
+        table.entries[entry].blocking = count;
+        table.entries[entry].nonblocking = count_start;
     }
-    table.nonblocking[HOST_COLL_BARRIER] = slow_start;
+    table.entries[HOST_COLL_BARRIER].nonblocking = slow_start;
     return host_comm_override(comm, &table);
 }
 

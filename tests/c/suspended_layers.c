@@ -128,10 +128,10 @@ static int pass_collective(void *data, const host_coll_layer_t *layer, host_comm
 
 static int comm_made(host_comm_t *comm, void *param) {
     (void)param;
-    host_coll_table_t table = {.size = sizeof table};
+    host_coll_table_t table = {.magic = HOST_COLL_TABLE_MAGIC, .size = sizeof table};
     MUST(host_comm_get_table(comm, &table));
     table.data = &layers_of_comms[made_comms++];
-    table.blocking[HOST_COLL_ALLREDUCE] = pass_collective;
+    table.entries[HOST_COLL_ALLREDUCE].blocking = pass_collective;
     return host_comm_override(comm, &table);
 }
 
@@ -163,14 +163,15 @@ static void none_is_left(const layer_t *layers, int calls) {
 int main(void) {
     int provided = -1;
     omp_set_external(OMP_EXTERNAL_TASK);
-    MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
-    EXPECT(provided == HOST_TASK_MULTIPLE);
-    crt_hooks_t hooks = {.size = sizeof hooks,
+    crt_hooks_t hooks = {.magic = CRT_HOOKS_MAGIC,
+                         .size = sizeof hooks,
                          .claims = CRT_CAN_SUSPEND,
                          .running = running,
                          .suspend = suspend,
                          .resume = resume};
     MUST(crt_set_hooks(&hooks));
+    MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
+    EXPECT(provided == HOST_TASK_MULTIPLE);
     rank = host_rank(), size = host_size();
     next = (rank + 1) % size, before = (rank + size - 1) % size;
     int ids[2] = {host_win_hook_register(window_made, NULL, &made_upper),

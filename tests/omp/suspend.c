@@ -162,7 +162,7 @@ int main(int argc, char **argv) {
     int provided;
     MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
     CHECK(provided == HOST_TASK_MULTIPLE, "level %d", provided);
-    crt_hooks_t hooks = {sizeof hooks, CRT_CAN_SUSPEND, running, suspend, resume, NULL};
+    crt_hooks_t hooks = {CRT_HOOKS_MAGIC, sizeof hooks, CRT_CAN_SUSPEND, 0, running, suspend, resume, NULL};
     if (is_asked(argc, argv, "refused")) {
         CHECK(crt_set_hooks(&hooks) == HOST_ERR_HOOKS, "hooks that only suspend were taken");
         CHECK(strstr(host_error_text(), "host_progress_thread") != NULL, "%s", host_error_text());

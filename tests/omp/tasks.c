@@ -179,7 +179,7 @@ static void misuse(void) {
     MUST(crt_cond_destroy(&cond));
     CHECK(crt_cond_destroy(&cond) == HOST_ERR_STATE, "destroyed twice");
     CHECK(crt_wait(&cond) == HOST_ERR_STATE, "a wait of a destroyed condition");
-    crt_hooks_t hooks = {sizeof hooks, CRT_CAN_SUSPEND, NULL, NULL, NULL, NULL};
+    crt_hooks_t hooks = {.magic = CRT_HOOKS_MAGIC, .size = sizeof hooks, .claims = CRT_CAN_SUSPEND};
     CHECK(crt_set_hooks(&hooks) == HOST_ERR_HOOKS, "hooks without functions were taken");
     CHECK(strstr(host_error_text(), "suspend") != NULL, "no word of what is missing: %s",
           host_error_text());

@@ -62,12 +62,18 @@ fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
 
 /// Compiles a program of a folder.
 fn compile(name: &str, folder: &str) -> PathBuf {
+    compile_with(name, folder, "", &[])
+}
+
+/// Compiles a program as `variant`, with `options` before all others.
+fn compile_with(name: &str, folder: &str, variant: &str, options: &[String]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c");
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("example-{name}"));
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("example-{name}{variant}"));
     let library = host_library().parent().unwrap();
     let output = Command::new("cc")
         .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
+        .args(options)
         .arg("-I")
         .arg(here.join("include"))
         .arg("-I")
@@ -82,8 +88,23 @@ fn compile(name: &str, folder: &str) -> PathBuf {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name}: {said}");
+    assert!(output.status.success(), "{name}{variant}: {said}");
     out
+}
+
+/// Compiles `tables.c` with `host_stub.h` as it was, or will be: each change replaces one text of it.
+fn compile_with_header(variant: &str, changes: &[(&str, &str)]) -> PathBuf {
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c/include/host_stub.h");
+    let mut text = std::fs::read_to_string(header).unwrap();
+    for (old, new) in changes {
+        assert_eq!(text.matches(old).count(), 1, "host_stub.h: {old}");
+        text = text.replace(old, new);
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("header-{variant}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("host_stub.h"), text).unwrap();
+    let options = [format!("-D{variant}"), format!("-I{}", folder.display())];
+    compile_with("tables", "c", variant, &options)
 }
 
 #[test]
@@ -135,6 +156,71 @@ fn every_entry_of_a_communicator() {
 #[test]
 fn layers_of_suspended_tasks() {
     program("suspended_layers", &[1, 2]);
+}
+
+fn tables_pass(program: &Path) {
+    let plugin = ofi_plugin().to_str().unwrap();
+    passes(
+        "tables",
+        2,
+        &["--plugin", plugin, "--provider", "shm"],
+        program,
+    );
+}
+
+/// Tables of a program that was compiled with this host's header.
+#[test]
+fn tables_of_this_host() {
+    tables_pass(&compile("tables", "c"));
+}
+
+/// Fewer collectives, functions of windows and hooks than this host knows.
+#[test]
+fn tables_of_an_older_program() {
+    tables_pass(&compile_with_header(
+        "OLDER",
+        &[
+            (
+                "#define HOST_COLL_ENTRIES 11\n",
+                "#define HOST_COLL_ENTRIES 5\n",
+            ),
+            ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 5\n"),
+            (
+                "#define HOST_RMA_ENTRIES 26\n",
+                "#define HOST_RMA_ENTRIES 4\n",
+            ),
+            ("#define HOST_RMA_ROOM 64\n", "#define HOST_RMA_ROOM 4\n"),
+            ("    void (*yield_now)(void);\n", ""),
+        ],
+    ));
+}
+
+/// More of each, in the room of this host's tables and beyond, and longer structures.
+#[test]
+fn tables_of_a_newer_program() {
+    let later = |end: &str| format!("    void *(*later)(void);\n}} {end};");
+    let (hooks, overrides) = (later("crt_hooks_t"), later("host_overrides_t"));
+    tables_pass(&compile_with_header(
+        "NEWER",
+        &[
+            (
+                "#define HOST_COLL_ENTRIES 11\n",
+                "#define HOST_COLL_ENTRIES 13\n",
+            ),
+            ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 66\n"),
+            (
+                "#define HOST_RMA_ENTRIES 26\n",
+                "#define HOST_RMA_ENTRIES 28\n",
+            ),
+            ("#define HOST_RMA_ROOM 64\n", "#define HOST_RMA_ROOM 66\n"),
+            (
+                "} host_coll_args_t;",
+                "    uint64_t later;\n} host_coll_args_t;",
+            ),
+            ("} crt_hooks_t;", &hooks),
+            ("} host_overrides_t;", &overrides),
+        ],
+    ));
 }
 
 /// Over every provider, and a device that is pretended.

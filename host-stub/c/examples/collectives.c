@@ -27,15 +27,16 @@ static int count_start(void *data, const host_coll_layer_t *layer, host_comm_t *
 
 static int made(host_comm_t *comm, void *param) {
     layer_t *layer = param;
-    host_coll_table_t table = {.size = sizeof table};
+    host_coll_table_t table = {.magic = HOST_COLL_TABLE_MAGIC, .size = sizeof table};
     MUST(host_comm_get_table(comm, &table));
     table.data = layer;
-    table.blocking[HOST_COLL_ALLREDUCE] = count;
-    table.nonblocking[HOST_COLL_ALLREDUCE] = NULL;
+    host_coll_entry_t *allreduce = &table.entries[HOST_COLL_ALLREDUCE];
+    allreduce->blocking = count;
+    allreduce->nonblocking = NULL;
     if (host_comm_override(comm, &table) == HOST_ERR_ARG && strstr(host_error_text(), "allreduce")) {
         layer->refused++;
     }
-    table.nonblocking[HOST_COLL_ALLREDUCE] = count_start;
+    allreduce->nonblocking = count_start;
     table.size--;
     EXPECT(host_comm_override(comm, &table) == HOST_ERR_ARG);
     table.size++;
@@ -79,7 +80,7 @@ int main(void) {
     MUST(host_coll_wait(&request));
     EXPECT(total == size && layer.started == 1 && request == NULL);
     MUST(host_coll_wait(&request));
-    host_coll_table_t late = {.size = sizeof late};
+    host_coll_table_t late = {.magic = HOST_COLL_TABLE_MAGIC, .size = sizeof late};
     MUST(host_comm_get_table(copy, &late));
     EXPECT(host_comm_override(copy, &late) == HOST_ERR_ARG);
     MUST(host_comm_free(&copy));

@@ -94,7 +94,8 @@ static inline int crt_omp_yields(void) {
  * them. So what a task waits for must not depend on what an earlier task of its thread does after its
  * own wait; detached tasks have no such limit. */
 static inline int crt_omp_yield_in_waits(void) {
-    crt_hooks_t hooks = {sizeof(crt_hooks_t), CRT_CAN_YIELD, crt_omp_running, NULL, NULL, crt_omp_yield};
+    crt_hooks_t hooks = {CRT_HOOKS_MAGIC, sizeof(crt_hooks_t), CRT_CAN_YIELD, 0,
+                         crt_omp_running, NULL,                NULL,          crt_omp_yield};
     if (!crt_omp_yields()) {
         return crt_refuse_hooks();
     }

@@ -192,9 +192,24 @@
 #define HOST_COLL_EXSCAN 10
 
 /**
- * Entries of each kind in a table.
+ * Collectives that this host knows, at the places below this one.
  */
 #define HOST_COLL_ENTRIES 11
+
+/**
+ * Places of a table.
+ */
+#define HOST_COLL_ROOM 64
+
+/**
+ * What a host_coll_args_t begins with.
+ */
+#define HOST_COLL_ARGS_MAGIC 3550897271746023240
+
+/**
+ * What a host_coll_table_t begins with.
+ */
+#define HOST_COLL_TABLE_MAGIC 3552301356684627784
 
 /**
  * The color of a rank that wants no new communicator.
@@ -219,6 +234,11 @@
 #define CRT_CAN_YIELD 2
 
 /**
+ * What a crt_hooks_t begins with.
+ */
+#define CRT_HOOKS_MAGIC 3552019933046264387
+
+/**
  * Kinds of device memory, by libfabric's numbers (enum fi_hmem_iface): host memory.
  */
 #define HOST_HMEM_SYSTEM 0
@@ -237,6 +257,11 @@
  * Level Zero.
  */
 #define HOST_HMEM_ZE 3
+
+/**
+ * What a host_overrides_t begins with.
+ */
+#define HOST_OVERRIDES_MAGIC 3553997954665893704
 
 /**
  * No conflicting lock is held, or the matching post or start is known to have been called.
@@ -519,9 +544,19 @@
 #define HOST_RMA_FREE 25
 
 /**
- * Entries of a window's table.
+ * Functions that this host knows, at the places below this one.
  */
 #define HOST_RMA_ENTRIES 26
+
+/**
+ * Places of a window's table.
+ */
+#define HOST_RMA_ROOM 64
+
+/**
+ * What a host_rma_table_t begins with.
+ */
+#define HOST_RMA_TABLE_MAGIC 3549202997342064456
 
 /**
  * The place of an entry among the tables of a communicator: what host_coll_previous goes on from. For
@@ -571,9 +606,14 @@ typedef struct host_win_t host_win_t;
 typedef int (*host_coll_pending_fn)(void *state);
 
 /**
- * The arguments of a collective, those that it has a meaning for; the others are zero.
+ * The arguments of a collective, those that it has a meaning for; the others are zero. They grow at the
+ * end only, and `size` says where that is.
  */
 typedef struct host_coll_args_t {
+    /**
+     * HOST_COLL_ARGS_MAGIC.
+     */
+    uint64_t magic;
     /**
      * sizeof(host_coll_args_t).
      */
@@ -606,6 +646,10 @@ typedef struct host_coll_args_t {
      * The root's rank.
      */
     int root;
+    /**
+     * Zero.
+     */
+    int reserved;
 } host_coll_args_t;
 
 /**
@@ -631,11 +675,34 @@ typedef int (*host_coll_start_fn)(void *data,
                                   struct host_coll_request_t **request);
 
 /**
+ * The functions of one collective. All NULL: those that are there stay.
+ */
+typedef struct host_coll_entry_t {
+    /**
+     * NULL: the host's default is used, not the entry below.
+     */
+    host_coll_fn blocking;
+    /**
+     * Not NULL where `blocking` is not.
+     */
+    host_coll_start_fn nonblocking;
+    /**
+     * Zero: room for other forms of the collective.
+     */
+    size_t reserved[2];
+} host_coll_entry_t;
+
+/**
  * The collectives of a communicator, as host_comm_get_table copies them and host_comm_override takes
- * them. The functions lie at the places HOST_COLL_*. The layout grows at its end only, and `size` says
- * which one a program was compiled with; one that the host does not know is refused.
+ * them. No entry ever moves: new collectives take the places after those that there are, and `size` says how
+ * many places the table has where a program was compiled. What an older program has no place for stays as it
+ * is; what a newer one sets and this host does not know is refused.
  */
 typedef struct host_coll_table_t {
+    /**
+     * HOST_COLL_TABLE_MAGIC.
+     */
+    uint64_t magic;
     /**
      * sizeof(host_coll_table_t).
      */
@@ -645,13 +712,9 @@ typedef struct host_coll_table_t {
      */
     void *data;
     /**
-     * NULL: the host's default is used, not the entry below.
+     * The functions, at the places HOST_COLL_*.
      */
-    host_coll_fn blocking[11];
-    /**
-     * Never NULL.
-     */
-    host_coll_start_fn nonblocking[11];
+    struct host_coll_entry_t entries[HOST_COLL_ROOM];
 } host_coll_table_t;
 
 /**
@@ -678,17 +741,26 @@ typedef struct crt_cond_t {
 } crt_cond_t;
 
 /**
- * What a tasking runtime lends to the host, so that a task waits without its thread.
+ * What a tasking runtime lends to the host, so that a task waits without its thread. It grows at its end
+ * only, and `size` says where that is: functions beyond are NULL.
  */
 typedef struct crt_hooks_t {
     /**
+     * CRT_HOOKS_MAGIC.
+     */
+    uint64_t magic;
+    /**
      * sizeof(crt_hooks_t).
      */
-    uint32_t size;
+    size_t size;
     /**
      * CRT_CAN_SUSPEND, CRT_CAN_YIELD, or both. What is claimed must be there.
      */
     uint32_t claims;
+    /**
+     * Zero.
+     */
+    uint32_t reserved;
     /**
      * The task that calls; NULL outside of any, where a wait blocks the thread.
      */
@@ -732,13 +804,36 @@ typedef ptrdiff_t (*host_copy_to_hmem_fn)(const struct iovec *iov,
                                           size_t size);
 
 /**
+ * How a program has device memory reached. It grows at its end only, and `size` says where that is:
+ * functions beyond are NULL.
+ */
+typedef struct host_overrides_t {
+    /**
+     * HOST_OVERRIDES_MAGIC.
+     */
+    uint64_t magic;
+    /**
+     * sizeof(host_overrides_t).
+     */
+    size_t size;
+    /**
+     * Device to host.
+     */
+    host_copy_from_hmem_fn copy_from_hmem_iov;
+    /**
+     * Host to device.
+     */
+    host_copy_to_hmem_fn copy_to_hmem_iov;
+} host_overrides_t;
+
+/**
  * What host_request_detach calls when the operation is complete, with a status of 0 or a negative
  * code of the transport.
  */
 typedef void (*host_completed_fn)(void *data, int status);
 
 /**
- * A window that is being made, as a hook sees it.
+ * A window that is being made, as a hook sees it. It grows at its end only: `size` says what a host gives.
  */
 typedef struct host_new_win_t {
     /**
@@ -758,6 +853,10 @@ typedef struct host_new_win_t {
      */
     int kind;
     /**
+     * Zero.
+     */
+    int reserved;
+    /**
      * Which functions it got: shm, mixed, cma or btl.
      */
     const char *table_name;
@@ -773,7 +872,7 @@ typedef struct host_new_win_t {
 
 /**
  * One call of an entry, checked: the epoch allows it, and what it reaches lies in the target's memory.
- * What has no meaning for the entry is zero.
+ * What has no meaning for the entry is zero. It grows at its end only: `size` says what a host gives.
  */
 typedef struct host_rma_call_t {
     /**
@@ -847,12 +946,16 @@ typedef int (*host_rma_fn)(void *data,
                            struct host_rma_call_t *call);
 
 /**
- * The functions of one window, at the places HOST_RMA_*. None is NULL. As a hook gets it, each is
- * host_rma_previous, which stands for what is there; calls go past those that a hook leaves so. The
- * layout grows at its end only, and `size` says which one a program was compiled with; one that the
- * host does not know is refused.
+ * The functions of one window. As a hook gets it, each that the host knows is host_rma_previous, which stands
+ * for what is there; calls go past those that a hook leaves so, and NULL is refused. No entry ever moves:
+ * new functions take the places after those that there are. Those are NULL where a host does not know
+ * them, and a hook that sets one all the same is refused. A hook writes no further than `size`.
  */
 typedef struct host_rma_table_t {
+    /**
+     * HOST_RMA_TABLE_MAGIC.
+     */
+    uint64_t magic;
     /**
      * sizeof(host_rma_table_t).
      */
@@ -862,9 +965,9 @@ typedef struct host_rma_table_t {
      */
     void *data;
     /**
-     * The functions.
+     * The functions, at the places HOST_RMA_*.
      */
-    host_rma_fn entries[26];
+    host_rma_fn entries[HOST_RMA_ROOM];
 } host_rma_table_t;
 
 /**
@@ -1254,9 +1357,10 @@ int host_coll_previous_start(void *_data,
                              struct host_coll_request_t **request);
 
 /**
- * Copies the collectives of a communicator into a table, whose `size` is set, for a layer to replace
- * some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is there;
- * blocking ones that are absent are NULL. `data` becomes NULL.
+ * Copies the collectives of a communicator into a table, whose `magic` and `size` are set, for a layer to
+ * replace some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is
+ * there; blocking ones that are absent are NULL, and so are both of a collective that this host does not
+ * know. `data` becomes NULL.
  *
  * # Safety
  * `table` is NULL or a table.
@@ -1267,8 +1371,8 @@ int host_comm_get_table(struct host_comm_t *comm,
 /**
  * Overrides the collectives of a communicator; in its create hooks only. Usually the table is what
  * host_comm_get_table has copied, with some entries replaced. It is copied, and shared with other
- * communicators for which equal tables override the same. HOST_ERR_ARG: a nonblocking entry is NULL;
- * nothing has changed.
+ * communicators for which equal tables override the same. HOST_ERR_ARG: a blocking entry is set and its
+ * nonblocking one is NULL, or an entry is set that this host does not know; nothing has changed.
  *
  * # Safety
  * `table` is NULL or a table, whose functions any thread may call with its data as long as
@@ -1552,14 +1656,13 @@ int host_encode_location(const void *pointer_,
 
 /**
  * Sets how device memory is reached that windows and buffers use from now on: for all kinds. In the
- * place of a function that is NULL comes the transport's own, which knows CUDA only. The provider is
- * offered both together, and where it takes them it uses them too.
+ * place of a function that is NULL comes the transport's own, which knows CUDA only; NULL instead of a table
+ * is a table of none. The provider is offered both together, and where it takes them it uses them too.
  *
  * # Safety
- * The functions do what their types say, until host_finalize has returned.
+ * `overrides` is NULL or a table. The functions do what their types say, until host_finalize has returned.
  */
-int host_set_overrides(host_copy_from_hmem_fn copy_from,
-                       host_copy_to_hmem_fn copy_to);
+int host_set_overrides(const struct host_overrides_t *overrides);
 
 /**
  * Tells the host of a device of a kind, and of its number among those of its kind. `device` becomes its

@@ -16,6 +16,7 @@ use crate::comm::{comm, handle, host_comm_t};
 use crate::error::{Error, Result, guarded, last_text};
 use crate::handles::place;
 use crate::job::job;
+use crate::tables;
 
 /// Place of the barrier entries in a table.
 pub const HOST_COLL_BARRIER: c_int = 0;
@@ -39,14 +40,25 @@ pub const HOST_COLL_REDUCE_SCATTER: c_int = 8;
 pub const HOST_COLL_SCAN: c_int = 9;
 /// Place of the exscan entries in a table.
 pub const HOST_COLL_EXSCAN: c_int = 10;
-/// Entries of each kind in a table.
+/// Collectives that this host knows, at the places below this one.
 pub const HOST_COLL_ENTRIES: usize = 11;
+/// Places of a table.
+pub const HOST_COLL_ROOM: usize = 64;
 
 const _: () = assert!(Collective::ALL.len() == HOST_COLL_ENTRIES);
 
-/// The arguments of a collective, those that it has a meaning for; the others are zero.
+/// What a host_coll_args_t begins with.
+pub const HOST_COLL_ARGS_MAGIC: u64 = 0x3147524154534f48;
+/// What a host_coll_table_t begins with.
+pub const HOST_COLL_TABLE_MAGIC: u64 = 0x314c4f4354534f48;
+
+/// The arguments of a collective, those that it has a meaning for; the others are zero. They grow at the
+/// end only, and `size` says where that is.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct host_coll_args_t {
+    /// HOST_COLL_ARGS_MAGIC.
+    pub magic: u64,
     /// sizeof(host_coll_args_t).
     pub size: usize,
     /// What this rank gives; NULL: it is in `recv`.
@@ -63,6 +75,8 @@ pub struct host_coll_args_t {
     pub op: c_int,
     /// The root's rank.
     pub root: c_int,
+    /// Zero.
+    pub reserved: c_int,
 }
 
 /// The place of an entry among the tables of a communicator: what host_coll_previous goes on from. For
@@ -97,34 +111,86 @@ pub type host_coll_start_fn = Option<
     ) -> c_int,
 >;
 
+/// The functions of one collective. All NULL: those that are there stay.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct host_coll_entry_t {
+    /// NULL: the host's default is used, not the entry below.
+    pub blocking: host_coll_fn,
+    /// Not NULL where `blocking` is not.
+    pub nonblocking: host_coll_start_fn,
+    /// Zero: room for other forms of the collective.
+    pub reserved: [usize; 2],
+}
+
 /// The collectives of a communicator, as host_comm_get_table copies them and host_comm_override takes
-/// them. The functions lie at the places HOST_COLL_*. The layout grows at its end only, and `size` says
-/// which one a program was compiled with; one that the host does not know is refused.
+/// them. No entry ever moves: new collectives take the places after those that there are, and `size` says how
+/// many places the table has where a program was compiled. What an older program has no place for stays as it
+/// is; what a newer one sets and this host does not know is refused.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_coll_table_t {
+    /// HOST_COLL_TABLE_MAGIC.
+    pub magic: u64,
     /// sizeof(host_coll_table_t).
     pub size: usize,
     /// What the layer's entries are called with.
     pub data: *mut c_void,
-    /// NULL: the host's default is used, not the entry below.
-    pub blocking: [host_coll_fn; 11],
-    /// Never NULL.
-    pub nonblocking: [host_coll_start_fn; 11],
+    /// The functions, at the places HOST_COLL_*.
+    pub entries: [host_coll_entry_t; HOST_COLL_ROOM],
 }
+
+/// A place that nobody uses.
+const NO_ENTRY: host_coll_entry_t = host_coll_entry_t {
+    blocking: None,
+    nonblocking: None,
+    reserved: [0; 2],
+};
 
 // SAFETY: the program that gave the table says that any thread may call its functions with its data.
 unsafe impl Send for host_coll_table_t {}
 // SAFETY: as for Send.
 unsafe impl Sync for host_coll_table_t {}
 
+impl host_coll_entry_t {
+    fn addresses(&self) -> [Option<usize>; 2] {
+        [
+            self.blocking.map(|entry| entry as usize),
+            self.nonblocking.map(|entry| entry as usize),
+        ]
+    }
+
+    fn is_absent(&self) -> bool {
+        self.addresses() == [None; 2]
+    }
+}
+
 impl host_coll_table_t {
     fn is_same(&self, other: &host_coll_table_t) -> bool {
-        let blocking = |table: &host_coll_table_t| table.blocking.map(|f| f.map(|f| f as usize));
-        let starting = |table: &host_coll_table_t| table.nonblocking.map(|f| f.map(|f| f as usize));
-        self.data == other.data
-            && blocking(self) == blocking(other)
-            && starting(self) == starting(other)
+        let mut pairs = self.entries.iter().zip(&other.entries);
+        self.data == other.data && pairs.all(|(mine, other)| mine.addresses() == other.addresses())
+    }
+
+    /// Refuses a table with entries that cannot be used.
+    fn whole(&self, call: &str) -> Result {
+        for (at, entry) in self.entries.iter().enumerate() {
+            let text = match Collective::ALL.get(at) {
+                None if !entry.is_absent() || entry.reserved != [0; 2] => format!(
+                    "entry {at} is set, and this host knows {HOST_COLL_ENTRIES} collectives; the program was \
+                     compiled for a newer one"
+                ),
+                Some(name) if entry.reserved != [0; 2] => format!(
+                    "the reserved room of {name} is not zero; the program was compiled for a newer host, or \
+                     did not clear the table"
+                ),
+                Some(name) if entry.nonblocking.is_none() && entry.blocking.is_some() => {
+                    format!("the table has no nonblocking {name}; copy the previous table's")
+                }
+                _ => continue,
+            };
+            return Err(Error::argument(call, &text));
+        }
+        Ok(())
     }
 }
 
@@ -146,6 +212,7 @@ fn kept(table: &host_coll_table_t) -> LayerData {
 /// The arguments for C.
 fn to_c(args: &CollArgs<'_>) -> host_coll_args_t {
     host_coll_args_t {
+        magic: HOST_COLL_ARGS_MAGIC,
         size: size_of::<host_coll_args_t>(),
         send: args.send.cast(),
         recv: args.recv.cast(),
@@ -157,6 +224,7 @@ fn to_c(args: &CollArgs<'_>) -> host_coll_args_t {
         datatype: type_code(args.datatype),
         op: op_code(args.op),
         root: c_int::try_from(args.root).unwrap_or(c_int::MAX),
+        reserved: 0,
     }
 }
 
@@ -169,10 +237,12 @@ unsafe fn from_c<'a>(
     args: *const host_coll_args_t,
     ranks: usize,
 ) -> Result<CollArgs<'a>> {
-    // SAFETY: the caller vouches for it.
-    let args =
-        unsafe { args.as_ref() }.ok_or_else(|| Error::argument(call, "the arguments are NULL"))?;
-    sized(call, args.size, size_of::<host_coll_args_t>())?;
+    // SAFETY: the caller vouches for them.
+    let args = unsafe { tables::read(call, args) }?;
+    if args.reserved != 0 {
+        let text = "the reserved room of the host_coll_args_t is not zero";
+        return Err(Error::argument(call, text));
+    }
     Ok(CollArgs {
         send: args.send.cast(),
         recv: args.recv.cast(),
@@ -188,15 +258,6 @@ unsafe fn from_c<'a>(
         // Layers see host memory only.
         on_device: false,
     })
-}
-
-/// Refuses structures of a layout that is not known. There has been one so far.
-pub(crate) fn sized(call: &str, found: usize, wanted: usize) -> Result {
-    if found == wanted {
-        return Ok(());
-    }
-    let text = format!("its size is {found}, wanted {wanted}: sizeof, by this host's host_stub.h");
-    Err(Error::argument(call, &text))
 }
 
 fn layer(table: &CollTable) -> *const host_coll_layer_t {
@@ -222,7 +283,7 @@ unsafe fn blocking<const C: usize>(
     args: &CollArgs<'_>,
 ) -> CommResult<()> {
     let collective = Collective::ALL[C];
-    let entry = of_c(table).and_then(|of_c| Some((of_c.blocking[C]?, of_c.data)));
+    let entry = of_c(table).and_then(|of_c| Some((of_c.entries[C].blocking?, of_c.data)));
     let Some((entry, data)) = entry else {
         return Err(failed(collective, -1));
     };
@@ -240,7 +301,7 @@ unsafe fn start<const C: usize>(
     args: &CollArgs<'_>,
 ) -> CommResult<CollRequest> {
     let collective = Collective::ALL[C];
-    let entry = of_c(table).and_then(|of_c| Some((of_c.nonblocking[C]?, of_c.data)));
+    let entry = of_c(table).and_then(|of_c| Some((of_c.entries[C].nonblocking?, of_c.data)));
     let Some((entry, data)) = entry else {
         return Err(failed(collective, -1));
     };
@@ -269,7 +330,7 @@ unsafe fn start<const C: usize>(
     })
 }
 
-const BLOCKING: [Blocking; 11] = [
+const BLOCKING: [Blocking; HOST_COLL_ENTRIES] = [
     blocking::<0>,
     blocking::<1>,
     blocking::<2>,
@@ -283,7 +344,7 @@ const BLOCKING: [Blocking; 11] = [
     blocking::<10>,
 ];
 
-const STARTING: [Nonblocking; 11] = [
+const STARTING: [Nonblocking; HOST_COLL_ENTRIES] = [
     start::<0>,
     start::<1>,
     start::<2>,
@@ -379,9 +440,10 @@ pub unsafe extern "C" fn host_coll_previous_start(
     })
 }
 
-/// Copies the collectives of a communicator into a table, whose `size` is set, for a layer to replace
-/// some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is there;
-/// blocking ones that are absent are NULL. `data` becomes NULL.
+/// Copies the collectives of a communicator into a table, whose `magic` and `size` are set, for a layer to
+/// replace some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is
+/// there; blocking ones that are absent are NULL, and so are both of a collective that this host does not
+/// know. `data` becomes NULL.
 ///
 /// # Safety
 /// `table` is NULL or a table.
@@ -392,25 +454,30 @@ pub unsafe extern "C" fn host_comm_get_table(
 ) -> c_int {
     guarded(|| {
         let call = "host_comm_get_table";
-        // SAFETY: passed on.
-        let table = unsafe { place(call, table) }?;
-        sized(call, table.size, size_of::<host_coll_table_t>())?;
         let current = self::comm(call, comm)?.collectives();
-        table.data = std::ptr::null_mut();
+        let mut found = host_coll_table_t {
+            magic: HOST_COLL_TABLE_MAGIC,
+            size: size_of::<host_coll_table_t>(),
+            data: std::ptr::null_mut(),
+            entries: [NO_ENTRY; HOST_COLL_ROOM],
+        };
         for collective in Collective::ALL {
-            let at = collective as usize;
             let there = current.blocking(collective);
-            table.blocking[at] = there.map(|_| host_coll_previous as _);
-            table.nonblocking[at] = Some(host_coll_previous_start);
+            found.entries[collective as usize] = host_coll_entry_t {
+                blocking: there.map(|_| host_coll_previous as _),
+                nonblocking: Some(host_coll_previous_start),
+                ..NO_ENTRY
+            };
         }
-        Ok(())
+        // SAFETY: passed on.
+        unsafe { tables::write(call, table, &found) }
     })
 }
 
 /// Overrides the collectives of a communicator; in its create hooks only. Usually the table is what
 /// host_comm_get_table has copied, with some entries replaced. It is copied, and shared with other
-/// communicators for which equal tables override the same. HOST_ERR_ARG: a nonblocking entry is NULL;
-/// nothing has changed.
+/// communicators for which equal tables override the same. HOST_ERR_ARG: a blocking entry is set and its
+/// nonblocking one is NULL, or an entry is set that this host does not know; nothing has changed.
 ///
 /// # Safety
 /// `table` is NULL or a table, whose functions any thread may call with its data as long as
@@ -422,35 +489,33 @@ pub unsafe extern "C" fn host_comm_override(
 ) -> c_int {
     guarded(|| {
         let call = "host_comm_override";
-        // SAFETY: the caller vouches for it.
-        let table =
-            unsafe { table.as_ref() }.ok_or_else(|| Error::argument(call, "the table is NULL"))?;
-        sized(call, table.size, size_of::<host_coll_table_t>())?;
-        let missing = Collective::ALL.into_iter();
-        if let Some(missing) = missing
-            .into_iter()
-            .find(|c| table.nonblocking[*c as usize].is_none())
-        {
-            let text = format!("the table has no nonblocking {missing}; copy the previous table's");
-            return Err(Error::argument(call, &text));
-        }
+        // SAFETY: passed on.
+        let table = unsafe { tables::read(call, table) }?;
+        table.whole(call)?;
         let comm = self::comm(call, comm)?;
         let mut functions = comm.collectives().functions();
         let inherited = host_coll_previous as *const () as usize;
         let inherited_start = host_coll_previous_start as *const () as usize;
         for collective in Collective::ALL {
             let at = collective as usize;
-            match table.blocking[at] {
+            let entry = &table.entries[at];
+            if entry.is_absent() {
+                continue;
+            }
+            match entry.blocking {
                 Some(entry) if entry as usize == inherited => {}
                 Some(_) => functions.set_blocking(collective, Some(BLOCKING[at])),
                 None if functions.blocking(collective).is_none() => {}
                 None => functions.set_blocking(collective, None),
             }
-            if table.nonblocking[at].is_some_and(|entry| entry as usize != inherited_start) {
+            if entry
+                .nonblocking
+                .is_some_and(|entry| entry as usize != inherited_start)
+            {
                 functions.set_nonblocking(collective, STARTING[at]);
             }
         }
-        comm.override_collectives(functions, Some(kept(table)))?;
+        comm.override_collectives(functions, Some(kept(&table)))?;
         Ok(())
     })
 }

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use host::crt::{self, Cond, Hooks};
 
 use crate::error::{Error, HOST_ERR_HOOKS, Result, guarded};
+use crate::tables;
 
 /// A condition: what a thread or task sleeps on, and a completion signals. All bytes zero
 /// (CRT_COND_INIT) is a new one. Wait and signal alternate; one signal that comes before its wait is
@@ -29,13 +30,22 @@ pub const CRT_CAN_YIELD: u32 = 2;
 
 const _: () = assert!(CRT_CAN_SUSPEND == crt::CAN_SUSPEND && CRT_CAN_YIELD == crt::CAN_YIELD);
 
-/// What a tasking runtime lends to the host, so that a task waits without its thread.
+/// What a crt_hooks_t begins with.
+pub const CRT_HOOKS_MAGIC: u64 = 0x314b4f4f48545243;
+
+/// What a tasking runtime lends to the host, so that a task waits without its thread. It grows at its end
+/// only, and `size` says where that is: functions beyond are NULL.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct crt_hooks_t {
+    /// CRT_HOOKS_MAGIC.
+    pub magic: u64,
     /// sizeof(crt_hooks_t).
-    pub size: u32,
+    pub size: usize,
     /// CRT_CAN_SUSPEND, CRT_CAN_YIELD, or both. What is claimed must be there.
     pub claims: u32,
+    /// Zero.
+    pub reserved: u32,
     /// The task that calls; NULL outside of any, where a wait blocks the thread.
     pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
     /// Takes the calling task, which is `task`, off its thread until it is resumed. May return early.
@@ -46,8 +56,6 @@ pub struct crt_hooks_t {
     /// Runs another task on this thread, if there is one.
     pub yield_now: Option<unsafe extern "C" fn()>,
 }
-
-const _: () = assert!(size_of::<crt_hooks_t>() == size_of::<Hooks>());
 
 /// The condition behind a pointer.
 ///
@@ -101,8 +109,27 @@ pub unsafe extern "C" fn crt_cond_destroy(condition: *mut crt_cond_t) -> c_int {
 /// `hooks` is NULL or a table, whose functions stay as long as they are set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_set_hooks(hooks: *const crt_hooks_t) -> c_int {
-    // SAFETY: the caller vouches for table and functions; the layouts are the same.
-    guarded(|| Ok(unsafe { crt::set_hooks(hooks.cast::<Hooks>().as_ref()) }?))
+    guarded(|| {
+        let call = "crt_set_hooks";
+        let hooks = match hooks.is_null() {
+            true => None,
+            // SAFETY: the caller vouches for the table.
+            false => Some(unsafe { tables::read(call, hooks) }?),
+        };
+        if hooks.is_some_and(|hooks| hooks.reserved != 0) {
+            let text = "the reserved room of the crt_hooks_t is not zero";
+            return Err(Error::argument(call, text));
+        }
+        let hooks = hooks.map(|hooks| Hooks {
+            claims: hooks.claims,
+            running: hooks.running,
+            suspend: hooks.suspend,
+            resume: hooks.resume,
+            yield_now: hooks.yield_now,
+        });
+        // SAFETY: the caller vouches for the functions.
+        Ok(unsafe { crt::set_hooks(hooks.as_ref()) }?)
+    })
 }
 
 /// For headers that try a runtime before they set its hooks: refuses them, with a text for

@@ -7,6 +7,7 @@ use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps};
 
 use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
 use crate::job::job;
+use crate::tables;
 use crate::win_over::text;
 
 /// Kinds of device memory, by libfabric's numbers (enum fi_hmem_iface): host memory.
@@ -45,21 +46,43 @@ pub type host_copy_to_hmem_fn = Option<
     ) -> isize,
 >;
 
+/// What a host_overrides_t begins with.
+pub const HOST_OVERRIDES_MAGIC: u64 = 0x3152564f54534f48;
+
+/// How a program has device memory reached. It grows at its end only, and `size` says where that is:
+/// functions beyond are NULL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct host_overrides_t {
+    /// HOST_OVERRIDES_MAGIC.
+    pub magic: u64,
+    /// sizeof(host_overrides_t).
+    pub size: usize,
+    /// Device to host.
+    pub copy_from_hmem_iov: host_copy_from_hmem_fn,
+    /// Host to device.
+    pub copy_to_hmem_iov: host_copy_to_hmem_fn,
+}
+
 /// Sets how device memory is reached that windows and buffers use from now on: for all kinds. In the
-/// place of a function that is NULL comes the transport's own, which knows CUDA only. The provider is
-/// offered both together, and where it takes them it uses them too.
+/// place of a function that is NULL comes the transport's own, which knows CUDA only; NULL instead of a table
+/// is a table of none. The provider is offered both together, and where it takes them it uses them too.
 ///
 /// # Safety
-/// The functions do what their types say, until host_finalize has returned.
+/// `overrides` is NULL or a table. The functions do what their types say, until host_finalize has returned.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_set_overrides(
-    copy_from: host_copy_from_hmem_fn,
-    copy_to: host_copy_to_hmem_fn,
-) -> c_int {
+pub unsafe extern "C" fn host_set_overrides(overrides: *const host_overrides_t) -> c_int {
     guarded(|| {
         let call = "host_set_overrides";
         let job = job(call)?;
-        let (from, to): (Option<CopyFromFn>, Option<CopyToFn>) = (copy_from, copy_to);
+        let (from, to): (Option<CopyFromFn>, Option<CopyToFn>) = match overrides.is_null() {
+            true => (None, None),
+            false => {
+                // SAFETY: the caller vouches for the table.
+                let overrides = unsafe { tables::read(call, overrides) }?;
+                (overrides.copy_from_hmem_iov, overrides.copy_to_hmem_iov)
+            }
+        };
         let both = OverrideOps::new(from, to);
         let ops = (from.is_some() || to.is_some()).then_some(&both);
         // SAFETY: the caller vouches for the functions.

@@ -29,6 +29,7 @@ pub mod request;
 pub mod rma;
 mod slots;
 pub mod sync;
+mod tables;
 pub mod update;
 pub mod win;
 pub mod win_hooks;

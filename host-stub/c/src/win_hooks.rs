@@ -11,7 +11,7 @@ use crate::win_layers::{Layers, inherited, set};
 use crate::win_query::{kind, name};
 use crate::win_table::{host_rma_table_t, whole};
 
-/// A window that is being made, as a hook sees it.
+/// A window that is being made, as a hook sees it. It grows at its end only: `size` says what a host gives.
 #[repr(C)]
 pub struct host_new_win_t {
     /// sizeof(host_new_win_t).
@@ -22,6 +22,8 @@ pub struct host_new_win_t {
     pub ranks: c_int,
     /// HOST_WIN_*.
     pub kind: c_int,
+    /// Zero.
+    pub reserved: c_int,
     /// Which functions it got: shm, mixed, cma or btl.
     pub table_name: *const c_char,
     /// This rank's memory.
@@ -101,6 +103,7 @@ fn created(new: &mut NewWindow<'_>, _: &()) -> Result<(), String> {
         rank: window.rank() as c_int,
         ranks: window.size() as c_int,
         kind: kind(window),
+        reserved: 0,
         table_name: name(window).as_ptr(),
         base: window.base().cast(),
         bytes: window.len(),

@@ -15,7 +15,10 @@ use host::win::{
 use crate::codes::{op_code, type_code};
 use crate::error::last_text;
 use crate::sync::{HOST_LOCK_EXCLUSIVE, HOST_LOCK_SHARED};
-use crate::win_table::{HOST_RMA_ENTRIES, host_rma_call_t, host_rma_previous, host_rma_table_t};
+use crate::win_table::{
+    HOST_RMA_ENTRIES, HOST_RMA_ROOM, HOST_RMA_TABLE_MAGIC, host_rma_call_t, host_rma_previous,
+    host_rma_table_t,
+};
 use crate::{win_hooks::Hook, win_table as at};
 
 /// What a window keeps: its layers, the lowest first.
@@ -52,7 +55,7 @@ fn is_set(table: &host_rma_table_t, entry: usize) -> bool {
     table.entries[entry].is_some_and(|entry| entry as usize != inherited)
 }
 
-/// Calls the highest of the lowest `layers` layers that has the entry, or the base.
+/// Calls the highest of the lowest `left` layers that has the entry, or the base.
 fn down(
     layers: &Layers,
     left: usize,
@@ -475,9 +478,12 @@ pub(crate) fn set(table: &mut RmaTable, layers: &[host_rma_table_t]) {
 
 /// A table as a hook gets it.
 pub(crate) fn inherited() -> host_rma_table_t {
+    let mut entries = [None; HOST_RMA_ROOM];
+    entries[..HOST_RMA_ENTRIES].fill(Some(host_rma_previous as _));
     host_rma_table_t {
+        magic: HOST_RMA_TABLE_MAGIC,
         size: size_of::<host_rma_table_t>(),
         data: std::ptr::null_mut::<c_void>(),
-        entries: [Some(host_rma_previous); HOST_RMA_ENTRIES],
+        entries,
     }
 }

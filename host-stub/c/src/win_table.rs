@@ -57,11 +57,16 @@ pub const HOST_RMA_TEST: usize = 23;
 pub const HOST_RMA_SYNC: usize = 24;
 /// Place of free in a window's table.
 pub const HOST_RMA_FREE: usize = 25;
-/// Entries of a window's table.
+/// Functions that this host knows, at the places below this one.
 pub const HOST_RMA_ENTRIES: usize = 26;
+/// Places of a window's table.
+pub const HOST_RMA_ROOM: usize = 64;
+
+/// What a host_rma_table_t begins with.
+pub const HOST_RMA_TABLE_MAGIC: u64 = 0x31414d5254534f48;
 
 /// One call of an entry, checked: the epoch allows it, and what it reaches lies in the target's memory.
-/// What has no meaning for the entry is zero.
+/// What has no meaning for the entry is zero. It grows at its end only: `size` says what a host gives.
 #[repr(C)]
 pub struct host_rma_call_t {
     /// sizeof(host_rma_call_t).
@@ -112,19 +117,21 @@ pub type host_rma_fn = Option<
     ) -> c_int,
 >;
 
-/// The functions of one window, at the places HOST_RMA_*. None is NULL. As a hook gets it, each is
-/// host_rma_previous, which stands for what is there; calls go past those that a hook leaves so. The
-/// layout grows at its end only, and `size` says which one a program was compiled with; one that the
-/// host does not know is refused.
+/// The functions of one window. As a hook gets it, each that the host knows is host_rma_previous, which stands
+/// for what is there; calls go past those that a hook leaves so, and NULL is refused. No entry ever moves:
+/// new functions take the places after those that there are. Those are NULL where a host does not know
+/// them, and a hook that sets one all the same is refused. A hook writes no further than `size`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_rma_table_t {
+    /// HOST_RMA_TABLE_MAGIC.
+    pub magic: u64,
     /// sizeof(host_rma_table_t).
     pub size: usize,
     /// What this window's entries are called with.
     pub data: *mut c_void,
-    /// The functions.
-    pub entries: [host_rma_fn; 26],
+    /// The functions, at the places HOST_RMA_*.
+    pub entries: [host_rma_fn; HOST_RMA_ROOM],
 }
 
 // SAFETY: the program that gave the table says that any thread may call its functions with its data.
@@ -160,9 +167,18 @@ pub unsafe extern "C" fn host_rma_previous(
 /// Refuses a table that cannot be a window's.
 pub(crate) fn whole(table: &host_rma_table_t) -> Result {
     let call = "a window hook's table";
-    crate::coll_table::sized(call, table.size, size_of::<host_rma_table_t>())?;
-    match table.entries.iter().position(Option::is_none) {
-        None => Ok(()),
-        Some(at) => Err(Error::argument(call, &format!("entry {at} is NULL"))),
+    crate::tables::still(call, table)?;
+    let (known, room) = table.entries.split_at(HOST_RMA_ENTRIES);
+    if let Some(at) = known.iter().position(Option::is_none) {
+        return Err(Error::argument(call, &format!("entry {at} is NULL")));
     }
+    if let Some(at) = room.iter().position(Option::is_some) {
+        let at = HOST_RMA_ENTRIES + at;
+        let text = format!(
+            "entry {at} is set, and this host knows {HOST_RMA_ENTRIES} functions of a window; the hook was \
+             compiled for a newer one"
+        );
+        return Err(Error::argument(call, &text));
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What a tasking runtime lends to the host, so that a task can wait without its thread.
 //!
-//! The table has the layout of C's `crt_hooks_t`. A runtime that can take a task off its thread
+//! A runtime that can take a task off its thread
 //! and put it back (Argobots, coroutines) gives `suspend` and `resume`; one that can only run another
 //! task for a while (`taskyield` under LLVM's libomp) gives `yield`.
 
@@ -13,11 +13,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// suspend returns at once, or the wait is over without one and a resume is left over, which ends a later
 /// suspend early. `suspend` may return early; it is called again. No `resume` is under way any more, and
 /// none comes, when a wait returns: the task may end then.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hooks {
-    /// Bytes of this table.
-    pub size: u32,
     /// What the runtime can do: [`CAN_SUSPEND`] and [`CAN_YIELD`].
     pub claims: u32,
     /// The task that calls; NULL outside of any, where a wait blocks the thread.
@@ -39,14 +36,6 @@ pub const CAN_YIELD: u32 = 2;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HooksError {
-    /// A table of another size.
-    #[error("hooks: a table of {found} B, wanted {wanted} B: crt.h is another version's")]
-    Size {
-        /// Its size.
-        found: u32,
-        /// This version's.
-        wanted: u32,
-    },
     /// A claim without its functions, or one that nobody knows.
     #[error("hooks: the runtime claims that it can {claim}, but {missing}")]
     Claim {
@@ -78,13 +67,6 @@ static HOOKS: RwLock<Option<Arc<Hooks>>> = RwLock::new(None);
 pub(crate) struct Tasks(Arc<Hooks>);
 
 fn check(hooks: &Hooks) -> Result<(), HooksError> {
-    let wanted = size_of::<Hooks>() as u32;
-    if hooks.size != wanted {
-        return Err(HooksError::Size {
-            found: hooks.size,
-            wanted,
-        });
-    }
     let lacks = |claim, missing| Err(HooksError::Claim { claim, missing });
     if hooks.claims & !(CAN_SUSPEND | CAN_YIELD) != 0 {
         return lacks("do something else", "only suspend and yield are known here");
@@ -211,7 +193,6 @@ mod tests {
     #[test]
     fn a_claim_needs_its_functions() {
         let whole = Hooks {
-            size: size_of::<Hooks>() as u32,
             claims: CAN_SUSPEND | CAN_YIELD,
             running: Some(running),
             suspend: Some(task),
@@ -250,7 +231,6 @@ mod tests {
             ),
             (Hooks { claims: 0, ..whole }, "neither suspend nor yield"),
             (Hooks { claims: 4, ..whole }, "only suspend and yield"),
-            (Hooks { size: 8, ..whole }, "a table of 8 B"),
         ] {
             let error = check(&hooks).unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");

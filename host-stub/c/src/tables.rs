@@ -1,0 +1,253 @@
+//! What structures of C programs begin with, and how they are read.
+//!
+//! A table begins with `magic` and `size`, and grows at its end only: a program that was compiled with an
+//! older header has a shorter one, whose missing end is read as zero, and one with a newer header may have
+//! a longer one, whose end must be zero. Arrays lie last in their table and have room; what lies in the room
+//! is zero until it has a meaning. Nothing else of tables is known here.
+
+use std::mem::{MaybeUninit, offset_of};
+
+use crate::coll_table::{HOST_COLL_ARGS_MAGIC, HOST_COLL_TABLE_MAGIC};
+use crate::coll_table::{host_coll_args_t, host_coll_entry_t, host_coll_table_t};
+use crate::crt::{CRT_HOOKS_MAGIC, crt_hooks_t};
+use crate::device_own::{HOST_OVERRIDES_MAGIC, host_overrides_t};
+use crate::error::{Error, Result};
+use crate::win_hooks::host_new_win_t;
+use crate::win_table::{HOST_RMA_TABLE_MAGIC, host_rma_call_t, host_rma_table_t};
+
+/// What every table begins with.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Header {
+    magic: u64,
+    size: usize,
+}
+
+/// The longest that a table of a newer header can be; a longer one has a size that was never set.
+const MOST: usize = 1 << 16;
+
+/// A table of C programs.
+///
+/// # Safety
+/// `repr(C)`; begins with the fields of [`Header`], has no bytes between its fields, and with all bytes
+/// zero is a value.
+pub(crate) unsafe trait Table: Copy {
+    /// Its name in C.
+    const NAME: &'static str;
+    const MAGIC: u64;
+    /// Bytes that each has.
+    const LEAST: usize;
+    /// It grows by so many.
+    const STEP: usize;
+}
+
+/// Refuses what is no such table.
+fn check<T: Table>(call: &str, header: Header) -> Result {
+    let (name, Header { magic, size }) = (T::NAME, header);
+    let refuse = |text: String| Err(Error::argument(call, &text));
+    if magic != T::MAGIC {
+        return refuse(format!(
+            "the magic number of the {name} is {magic:#x}, wanted {:#x}: set it, and its size, before \
+             the call",
+            T::MAGIC
+        ));
+    }
+    if size < T::LEAST || size > MOST || !(size - T::LEAST).is_multiple_of(T::STEP) {
+        return refuse(format!(
+            "the size of the {name} is {size}: set it to sizeof({name}), {} by this host's host_stub.h",
+            size_of::<T>()
+        ));
+    }
+    Ok(())
+}
+
+/// Copies a program's table as this host knows it.
+///
+/// # Safety
+/// `table` is NULL, or points to a header and as many bytes as it says.
+pub(crate) unsafe fn read<T: Table>(call: &str, table: *const T) -> Result<T> {
+    if table.is_null() {
+        let text = format!("the {} is NULL", T::NAME);
+        return Err(Error::argument(call, &text));
+    }
+    // SAFETY: the caller vouches for a header.
+    let header = unsafe { *table.cast::<Header>() };
+    check::<T>(call, header)?;
+    let known = header.size.min(size_of::<T>());
+    // SAFETY: the caller vouches for so many bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(table.cast::<u8>(), header.size) };
+    if let Some(at) = bytes[known..].iter().position(|byte| *byte != 0) {
+        let text = format!(
+            "byte {} of the {} is set, and this host knows the first {known}: the program was compiled \
+             for a newer host",
+            known + at,
+            T::NAME
+        );
+        return Err(Error::argument(call, &text));
+    }
+    let mut copy = MaybeUninit::<T>::zeroed();
+    // SAFETY: both have so many bytes; what is not copied is zero, which is a value.
+    Ok(unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.as_mut_ptr().cast(), known);
+        copy.assume_init()
+    })
+}
+
+/// Fills a program's table, whose header is set: as much of it as there is of `value`, the rest with
+/// zeroes. The size stays the program's.
+///
+/// # Safety
+/// `table` is NULL, or points to a header and as many writable bytes as it says.
+pub(crate) unsafe fn write<T: Table>(call: &str, table: *mut T, value: &T) -> Result {
+    // SAFETY: the caller vouches for a header.
+    let header = unsafe { table.cast::<Header>().as_ref() }.copied();
+    let Some(header) = header else {
+        let text = format!("the {} is NULL", T::NAME);
+        return Err(Error::argument(call, &text));
+    };
+    check::<T>(call, header)?;
+    let (known, place) = (header.size.min(size_of::<T>()), table.cast::<u8>());
+    // SAFETY: the caller vouches for so many bytes; `value` is the host's own and lies elsewhere.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast(), place, known);
+        place.add(known).write_bytes(0, header.size - known);
+        table.cast::<Header>().write(header);
+    }
+    Ok(())
+}
+
+/// Refuses a table of the host's own whose header a program has made another: no more than a shorter one.
+pub(crate) fn still<T: Table>(call: &str, table: &T) -> Result {
+    // SAFETY: each table begins with a header.
+    let header = unsafe { *std::ptr::from_ref(table).cast::<Header>() };
+    check::<T>(call, header)?;
+    if header.size > size_of::<T>() {
+        let text = format!(
+            "{} bytes were written over the {}, of which the host gave {}: write no further than its size",
+            header.size,
+            T::NAME,
+            size_of::<T>()
+        );
+        return Err(Error::argument(call, &text));
+    }
+    Ok(())
+}
+
+/// Names a type as a table, and asserts its size and where each of its fields lies. The closure takes the type
+/// apart without `..`, so a field that is missing from the list does not compile.
+macro_rules! layout {
+    ($type:ident: $size:literal bytes { $($field:ident at $offset:literal,)+ }) => {
+        const _: () = {
+            $(assert!(
+                offset_of!($type, $field) == $offset,
+                concat!(stringify!($type), "::", stringify!($field), " has moved")
+            );)+
+            assert!(
+                size_of::<$type>() == $size && align_of::<$type>() == 8,
+                concat!(stringify!($type), " has another size")
+            );
+        };
+        const _: fn(&$type) = |$type { $($field: _),+ }| ();
+    };
+    ($type:ident: $size:literal bytes { $($field:ident at $offset:literal,)+ }
+     magic $magic:ident = $text:literal, least $least:literal, by $step:literal) => {
+        layout!($type: $size bytes { $($field at $offset,)+ });
+        const _: () = assert!($magic == u64::from_le_bytes(*$text));
+        const _: () = assert!($least <= $size && ($size - $least) % $step == 0);
+        // SAFETY: the offsets and the size above leave no byte between fields; numbers, pointers and
+        // functions that may be absent are values with all bytes zero.
+        unsafe impl Table for $type {
+            const NAME: &'static str = stringify!($type);
+            const MAGIC: u64 = $magic;
+            const LEAST: usize = $least;
+            const STEP: usize = $step;
+        }
+    };
+}
+
+layout!(Header: 16 bytes {
+    magic at 0,
+    size at 8,
+});
+
+layout!(host_coll_entry_t: 32 bytes {
+    blocking at 0,
+    nonblocking at 8,
+    reserved at 16,
+});
+
+layout!(host_coll_table_t: 2072 bytes {
+    magic at 0,
+    size at 8,
+    data at 16,
+    entries at 24,
+} magic HOST_COLL_TABLE_MAGIC = b"HOSTCOL1", least 24, by 32);
+
+layout!(host_coll_args_t: 64 bytes {
+    magic at 0,
+    size at 8,
+    send at 16,
+    recv at 24,
+    count at 32,
+    counts at 40,
+    datatype at 48,
+    op at 52,
+    root at 56,
+    reserved at 60,
+} magic HOST_COLL_ARGS_MAGIC = b"HOSTARG1", least 64, by 8);
+
+layout!(host_rma_table_t: 536 bytes {
+    magic at 0,
+    size at 8,
+    data at 16,
+    entries at 24,
+} magic HOST_RMA_TABLE_MAGIC = b"HOSTRMA1", least 24, by 8);
+
+layout!(crt_hooks_t: 56 bytes {
+    magic at 0,
+    size at 8,
+    claims at 16,
+    reserved at 20,
+    running at 24,
+    suspend at 32,
+    resume at 40,
+    yield_now at 48,
+} magic CRT_HOOKS_MAGIC = b"CRTHOOK1", least 24, by 8);
+
+layout!(host_overrides_t: 32 bytes {
+    magic at 0,
+    size at 8,
+    copy_from_hmem_iov at 16,
+    copy_to_hmem_iov at 24,
+} magic HOST_OVERRIDES_MAGIC = b"HOSTOVR1", least 16, by 8);
+
+// What only the host makes has a size alone, and grows at its end too.
+
+layout!(host_rma_call_t: 96 bytes {
+    size at 0,
+    entry at 8,
+    target at 16,
+    lock at 20,
+    assertion at 24,
+    done at 28,
+    address at 32,
+    origin at 40,
+    result at 48,
+    compare at 56,
+    count at 64,
+    datatype at 72,
+    op at 76,
+    group at 80,
+    group_count at 88,
+});
+
+layout!(host_new_win_t: 48 bytes {
+    size at 0,
+    rank at 8,
+    ranks at 12,
+    kind at 16,
+    reserved at 20,
+    table_name at 24,
+    base at 32,
+    bytes at 40,
+});

@@ -24,6 +24,11 @@
 //! reported and forgotten: nothing of ours is written by anyone but us, so nothing else is held up. One
 //! that closed its transport says so in its segment. An initiator that died leaves a ring that is executed
 //! as far as it was published, and stays taken.
+//!
+//! **Leaving.** A peer that is released gives its ring back, for another process to claim, unless the target holds
+//! something of it (`outbound`): a piece that it is copying, an atomic that was reported as failed. Such a ring is
+//! kept among the active ones until the target has answered, without anybody waiting for it. A transport that closes
+//! before leaves it taken.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -106,7 +111,10 @@ impl Channel {
             outbound.collect(done);
             if outbound.is_empty() {
                 outbound.listed = false;
-                self.active.swap_remove(self.cursor);
+                let ring = self.active.swap_remove(self.cursor);
+                if outbound.leaving.is_some() {
+                    self.let_go(ring);
+                }
             } else {
                 self.cursor += 1;
             }
@@ -135,23 +143,27 @@ impl Channel {
     }
 
     fn of(&self, endpoint: NonNull<Endpoint>) -> Option<NonNull<Outbound>> {
-        let mut all = self.outbounds.iter();
-        // SAFETY: rings live as long as they are listed.
-        all.find(|o| unsafe { o.as_ref() }.endpoint == endpoint)
-            .copied()
+        let mut all = self.outbounds.iter().copied();
+        all.find(|o| {
+            // SAFETY: rings live as long as they are listed.
+            let o = unsafe { o.as_ref() };
+            // The endpoint of one that is leaving may be another peer's by now.
+            o.endpoint == endpoint && o.leaving.is_none()
+        })
     }
 
-    /// Takes every operation out of a peer's ring: those that were answered to `done`, and then those
-    /// that will not be. `done` must be emptied and this called again until it returns `None`.
+    /// Ends every operation in a peer's ring: those that were answered go to `done`, and then those that were not
+    /// are returned, one by one. `done` must be emptied and this called again until it returns `None`. Nothing more is
+    /// posted to the ring then, and nobody looks for its answers until the peer is released.
     fn abandon(&mut self, endpoint: NonNull<Endpoint>, done: &mut Done) -> Option<Finished> {
         // SAFETY: as in `of`; used under the lock.
         let outbound = unsafe { self.of(endpoint)?.as_mut() };
-        outbound.collect(done);
+        outbound.take_answers(done);
         if !done.has_room() {
             return None;
         }
         let abandoned = outbound.abandon();
-        if outbound.is_empty() {
+        if outbound.outstanding() == 0 {
             outbound.listed = false;
             let ring = NonNull::from(outbound);
             self.active.retain(|o| *o != ring);
@@ -174,21 +186,48 @@ impl Channel {
         }
     }
 
-    /// Forgets a peer's ring unless operations are outstanding. It may serve another process then, if
-    /// the peer answered everything.
-    pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>, failed: bool) {
-        let Some(outbound) = self.of(endpoint) else {
+    /// Forgets a peer's ring unless operations are outstanding. It may serve another process then: at once, or,
+    /// where the target holds something of it, when that is answered. Not waited for is a target that is gone.
+    pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>) {
+        let Some(mut ring) = self.of(endpoint) else {
             return;
         };
-        // SAFETY: as in `of`.
-        if unsafe { outbound.as_ref() }.outstanding() > 0 {
+        // SAFETY: as in `of`; used under the lock.
+        let outbound = unsafe { ring.as_mut() };
+        if outbound.outstanding() > 0 {
             return;
         }
-        self.outbounds.retain(|o| *o != outbound);
-        self.active.retain(|o| *o != outbound);
+        if !outbound.may_be_given_back() {
+            // SAFETY: endpoints outlive their rings up to this.
+            outbound.leaving = unsafe { endpoint.as_ref() }.process();
+            if outbound.leaving.is_some() && !outbound.has_lost_its_target() {
+                self.list(outbound);
+                return;
+            }
+        }
+        self.let_go(ring);
+    }
+
+    /// Forgets the rings that were kept for answers of targets that are gone.
+    fn let_lost_ones_go(&mut self) {
+        let lost = |ring: &NonNull<Outbound>| {
+            // SAFETY: as in `of`.
+            let outbound = unsafe { ring.as_ref() };
+            outbound.leaving.is_some() && outbound.has_lost_its_target()
+        };
+        while let Some(ring) = self.outbounds.iter().copied().find(lost) {
+            self.let_go(ring);
+        }
+    }
+
+    /// Takes a ring out, and gives it back if the target has answered.
+    #[cold]
+    fn let_go(&mut self, ring: NonNull<Outbound>) {
+        self.outbounds.retain(|o| *o != ring);
+        self.active.retain(|o| *o != ring);
         // SAFETY: made by `add`, and listed nowhere now.
-        let outbound = unsafe { Box::from_raw(outbound.as_ptr()) };
-        outbound.give_back(failed);
+        let outbound = unsafe { Box::from_raw(ring.as_ptr()) };
+        outbound.give_back();
     }
 }
 
@@ -198,8 +237,7 @@ impl Drop for Channel {
         for outbound in self.outbounds.drain(..) {
             // SAFETY: made by `add`, and listed nowhere now.
             let outbound = unsafe { Box::from_raw(outbound.as_ptr()) };
-            let unanswered = outbound.outstanding() > 0;
-            outbound.give_back(unanswered);
+            outbound.give_back();
         }
     }
 }
@@ -378,7 +416,7 @@ impl Transport {
                 match channel.add(Box::new(Outbound::new(claim, endpoint))) {
                     Ok(ring) => peer.go(Way::Ring, ring.as_ptr().expose_provenance() as u64),
                     Err(outbound) => {
-                        outbound.give_back(false);
+                        outbound.give_back();
                         return Err(Status::OUT_OF_RESOURCE);
                     }
                 }
@@ -510,10 +548,11 @@ impl Transport {
 
     /// Peers with operations outstanding in their rings that have closed their transports.
     pub(crate) fn closed_peers(&self) -> Vec<NonNull<Endpoint>> {
-        let state = self.contexts[0].state.lock();
-        let Some(channel) = &state.channel else {
+        let mut state = self.contexts[0].state.lock();
+        let Some(channel) = &mut state.channel else {
             return Vec::new();
         };
+        channel.let_lost_ones_go();
         // SAFETY: rings live as long as they are listed; the lock is held.
         let rings = channel.active.iter().map(|o| unsafe { o.as_ref() });
         rings
@@ -522,3 +561,6 @@ impl Transport {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

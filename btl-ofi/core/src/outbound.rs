@@ -4,6 +4,12 @@
 //! Whom to tell and where results go stays in memory of this process, out of the target's reach. What is
 //! read back from the ring (the place at the target, for a transfer that was revoked) only ever names
 //! memory of that target. Runs under the lock of the context.
+//!
+//! An entry may be over for this process before the target answers it: its operation was made by the kernel,
+//! or reported as failed. There are two kinds. One that was *revoked* the target only passes over, so it
+//! binds nobody: the ring may serve another process, which is told how many there are. One that is *held*
+//! the target has begun, or may yet begin: it reads and writes its part of the payload until it answers. That part
+//! is not used again before, and the ring serves no other process ([`Outbound::give_back`]).
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -12,6 +18,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::Status;
 
 use crate::endpoint::Endpoint;
+use crate::liveness::{ProcessId, State};
 use crate::params::MAX_CQ_READ;
 use crate::record::{Finished, Tag};
 use crate::ring::{Answer, Command};
@@ -38,8 +45,18 @@ enum Use {
     Get,
     /// A part of one that waits for it.
     Piece,
-    /// One that is over without an answer, which the target has yet to give or to pass over.
-    Spent,
+    /// One that is over here, and that the target passes over.
+    Revoked,
+    /// One that is over here, and that the target has taken or may yet execute.
+    Held,
+}
+
+impl Use {
+    /// Whether only its answer is waited for, by nobody.
+    #[inline]
+    fn is_spent(self) -> bool {
+        matches!(self, Use::Revoked | Use::Held)
+    }
 }
 
 /// An operation whose answer is outstanding.
@@ -163,9 +180,12 @@ pub(crate) struct Outbound {
     lacks_payload: bool,
     /// Whether it is among the channel's active ones.
     pub(crate) listed: bool,
-    /// Entries in use by transfers, and by what is spent.
+    /// Entries in use by transfers, by what is spent, and by what is held among that.
     transfers: u32,
     spent: u32,
+    held: u32,
+    /// The target's process, once the peer was released with something [held](Use::Held).
+    pub(crate) leaving: Option<ProcessId>,
     /// How it goes with small transfers, with large gets, and the wait for the former.
     small: Trust,
     large: Trust,
@@ -185,7 +205,7 @@ impl Outbound {
                 result: ptr::null_mut(),
                 payload: 0,
                 size: 0,
-                used: Use::Spent,
+                used: Use::Revoked,
             });
         }
         Outbound {
@@ -200,6 +220,8 @@ impl Outbound {
             listed: false,
             transfers: 0,
             spent,
+            held: 0,
+            leaving: None,
             small: Trust::default(),
             large: Trust::default(),
             paces: [Pace::default(); 3],
@@ -226,6 +248,11 @@ impl Outbound {
     /// Whether the target will execute nothing more.
     pub(crate) fn is_closed(&self) -> bool {
         self.claim.is_closed()
+    }
+
+    /// Whether the target of a ring that is [leaving](Self::leaving) will answer nothing more.
+    pub(crate) fn has_lost_its_target(&self) -> bool {
+        self.is_closed() || self.leaving.map(ProcessId::state) == Some(State::Gone)
     }
 
     /// Makes room for an operation with `size` bytes of operands.
@@ -351,9 +378,9 @@ impl Outbound {
         }
     }
 
-    /// Whether there was an answer.
+    /// Takes answers, likewise. Whether there was one.
     #[inline]
-    fn take_answers(&mut self, done: &mut Done) -> bool {
+    pub(crate) fn take_answers(&mut self, done: &mut Done) -> bool {
         let first = self.head;
         while self.head != self.tail && done.has_room() {
             let Some(answer) = self.claim.ring().entry(self.head).answered(self.head) else {
@@ -361,7 +388,7 @@ impl Outbound {
             };
             let pending = self.take();
             match pending.used {
-                Use::Piece | Use::Spent => continue,
+                Use::Piece | Use::Revoked | Use::Held => continue,
                 Use::Atomic => self.wait = Wait::default(),
                 Use::Put | Use::Get => self.relent(),
             }
@@ -407,7 +434,11 @@ impl Outbound {
         match pending.used {
             Use::Atomic | Use::Piece => {}
             Use::Put | Use::Get => self.transfers -= 1,
-            Use::Spent => self.spent -= 1,
+            Use::Revoked => self.spent -= 1,
+            Use::Held => {
+                self.spent -= 1;
+                self.held -= 1;
+            }
         }
         let size = usize::from(pending.size);
         if size > size_of::<u64>() {
@@ -419,23 +450,56 @@ impl Outbound {
     /// The oldest operation without answer, given up. A transfer that the target has not begun is not made any more,
     /// should it come back.
     pub(crate) fn abandon(&mut self) -> Option<Finished> {
-        while !self.is_empty() {
-            let position = self.head;
-            let pending = self.take();
-            if matches!(pending.used, Use::Put | Use::Get) {
-                self.claim.ring().entry(position).revoke(position);
+        let mut position = self.head;
+        while position != self.tail {
+            let pending = self.pending(position);
+            if !pending.used.is_spent() {
+                let finished = pending.finished;
+                self.give_up(position);
+                return Some(finished);
             }
-            if pending.used != Use::Spent {
-                return Some(pending.finished);
-            }
+            position = position.wrapping_add(1);
         }
         None
     }
 
-    /// Lets another process have the ring. Kept from it, and from everyone, while the target might
-    /// still execute commands of it.
-    pub(crate) fn give_back(self, unanswered: bool) {
-        if !unanswered {
+    /// What stands at a position that is in use.
+    fn pending(&mut self, position: u32) -> &mut Pending {
+        // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
+        unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() }
+    }
+
+    /// Ends what is at a position here, without its answer. It keeps its part of the payload until the target
+    /// answers.
+    fn give_up(&mut self, position: u32) {
+        let used = self.pending(position).used;
+        let revoked = match used {
+            Use::Revoked | Use::Held => return,
+            // The target executes it whenever it finds it.
+            Use::Atomic => false,
+            Use::Put | Use::Get | Use::Piece => self.claim.ring().entry(position).revoke(position),
+        };
+        if matches!(used, Use::Put | Use::Get) {
+            self.transfers -= 1;
+        }
+        self.spent += 1;
+        self.held += u32::from(!revoked);
+        self.pending(position).used = if revoked { Use::Revoked } else { Use::Held };
+    }
+
+    /// Takes the answers to what is spent, in a ring with nothing else in it. Whether the ring may serve another
+    /// process after that.
+    pub(crate) fn may_be_given_back(&mut self) -> bool {
+        if self.outstanding() == 0 {
+            self.take_answers(&mut Done::new());
+        }
+        self.outstanding() == 0 && self.held == 0
+    }
+
+    /// Lets another process have the ring if it [may](Self::may_be_given_back); else it stays taken, for everyone
+    /// and for ever.
+    pub(crate) fn give_back(mut self) {
+        if self.may_be_given_back() {
             let (next, spent) = (self.tail, self.spent);
             self.claim.give_back(next, spent);
         }

@@ -137,7 +137,7 @@ impl Transport {
             return Status::SUCCESS;
         }
         if let Some(channel) = &mut state.channel {
-            channel.remove(endpoint, peer.failure().is_some());
+            channel.remove(endpoint);
         }
         drop(state);
         if let Err(e) = self.remove_address(peer) {

@@ -1,5 +1,6 @@
 //! The rings of the direct atomics under the model checker: every interleaving of one initiator and
-//! one target, with the bell, with watching, and while watching begins and ends.
+//! one target, with the bell, with watching, and while watching begins and ends; and of two owners of a ring,
+//! one after the other, and its target.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,6 +27,7 @@ mod sync {
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
 use ring::{Answer, Bells, Command, Entry, Watch, announce};
@@ -277,4 +279,70 @@ fn a_burst_into_the_end_of_watching_is_seen() {
         initiator.join().unwrap();
         assert!(shared.collect(0) && shared.collect(1));
     });
+}
+
+/// A ring changes its owner after the first one gave up a transfer; the second one's payload begins where the first
+/// one's did. With `kept`, the first owner keeps a ring in which there is something that it could not revoke and
+/// that is not answered. All look a few times only, so that a ring may as well stay taken, or a command be left.
+fn change_owner(kept: bool) {
+    check(move || {
+        let (shared, given) = (Shared::new(), Arc::new(AtomicBool::new(false)));
+        shared.entry(0).publish(0, &Command::default());
+        let target = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut next = 0;
+                for _ in 0..3 {
+                    if !shared.entry(next).is_published(next) {
+                        continue;
+                    }
+                    if shared.entry(next).take(next) {
+                        // SAFETY: loom checks it.
+                        shared.payload(0).with_mut(|p| unsafe {
+                            assert_eq!(*p, u64::from(next), "another's operand");
+                            *p += 100;
+                        });
+                    }
+                    let answer = Answer {
+                        status: 0,
+                        value: 0,
+                    };
+                    shared.entry(next).answer(next, answer);
+                    next += 1;
+                }
+            })
+        };
+        let second = {
+            let (shared, given) = (Arc::clone(&shared), Arc::clone(&given));
+            thread::spawn(move || {
+                // As `Place::claim`.
+                if given.load(Ordering::Acquire) {
+                    // SAFETY: loom checks it.
+                    shared.payload(0).with_mut(|p| unsafe { *p = 1 });
+                    shared.entry(1).publish(1, &Command::default());
+                }
+            })
+        };
+        let revoked = shared.entry(0).revoke(0);
+        let held = !revoked && shared.entry(0).answered(0).is_none();
+        if !(kept && held) {
+            // As `Claim::give_back`.
+            given.store(true, Ordering::Release);
+        }
+        target.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+/// What was revoked is passed over, in the next owner's time or before; what was not is answered before.
+#[test]
+fn a_ring_changes_its_owner() {
+    change_owner(true);
+}
+
+/// The model is able to fail: what was taken must not count as revoked.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_ring_given_away_with_a_taken_transfer_is_a_race() {
+    change_owner(false);
 }

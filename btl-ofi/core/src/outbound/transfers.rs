@@ -178,7 +178,7 @@ impl Outbound {
         let pending = unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() };
         let entry = self.claim.ring().entry(position);
         let put = match pending.used {
-            Use::Atomic | Use::Piece | Use::Spent => return None,
+            Use::Atomic | Use::Piece | Use::Revoked | Use::Held => return None,
             Use::Put => true,
             Use::Get => false,
         };
@@ -187,7 +187,7 @@ impl Outbound {
         if !entry.revoke(position) {
             return None;
         }
-        pending.used = Use::Spent;
+        pending.used = Use::Revoked;
         self.transfers -= 1;
         self.spent += 1;
         let size = usize::from(pending.size);
@@ -256,7 +256,7 @@ impl Outbound {
                 Some(answer) => {
                     let pending = self.take();
                     wait = Wait::default();
-                    if pending.used == Use::Spent {
+                    if pending.used.is_spent() {
                         continue;
                     }
                     refused = refusal(&answer);
@@ -294,17 +294,13 @@ impl Outbound {
         }
     }
 
-    /// Gives up the pieces that were not answered. The target may still read for those it has begun, into a part
-    /// of the payload that stays theirs until they are answered.
+    /// Gives up the pieces that were not answered. The target may still read for those that it has begun, into
+    /// their part of the payload.
     fn spend_pieces(&mut self) {
         let mut position = self.head;
         while position != self.tail {
-            // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
-            let pending = unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() };
-            if pending.used == Use::Piece {
-                self.claim.ring().entry(position).revoke(position);
-                pending.used = Use::Spent;
-                self.spent += 1;
+            if self.pending(position).used == Use::Piece {
+                self.give_up(position);
             }
             position = position.wrapping_add(1);
         }

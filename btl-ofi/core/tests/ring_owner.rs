@@ -1,0 +1,114 @@
+//! A ring that changes its owner while the target is stopped, perhaps in the middle of a piece of a large get.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use btl_ofi::{Endpoint, Handle, Transport};
+use plugin_api::{AtomicOp, Datatype, Status, ThreadLevel};
+
+use common::pair::{Target, WORDS, serve_if_target};
+use common::reference::Numbers;
+use common::{insist, open};
+
+/// Words of a vector, as many as its operands may have; and vectors, which fill a ring's payload.
+const VECTOR: usize = 504;
+const VECTORS: u64 = 16;
+const ROUNDS: u64 = 100;
+
+#[test]
+fn target_process() {
+    serve_if_target();
+}
+
+/// Gets the beginning of the window.
+fn get(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, to: &mut [u64]) {
+    let (none, size) = (ptr::null_mut(), size_of_val(to));
+    let to = to.as_mut_ptr().cast();
+    // SAFETY: a get of so many bytes is over before it returns, or at the flush.
+    insist(t, || unsafe {
+        t.get(peer, to, h.base(), none, h, size, None)
+    });
+    assert_eq!(t.flush(None), Status::SUCCESS);
+}
+
+/// Adds `words` from word `at` on.
+fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, words: &[u64]) {
+    let (none, sum, u) = (ptr::null_mut(), AtomicOp::Sum, Datatype::Uint64);
+    let (from, to) = (words.as_ptr().cast(), h.base() + 8 * at as u64);
+    let n = words.len();
+    // SAFETY: the operands are copied.
+    insist(t, || unsafe {
+        t.atomic_opv(peer, from, to, none, h, u, sum, n, None)
+    });
+}
+
+/// The target is stopped at any moment of large gets from it, the peer released and connected again, and vectors
+/// posted; when the target goes on, what it had begun must not change them. A stop in the middle of a piece is
+/// rare; `channel/tests.rs` of the sources has it for certain.
+#[test]
+fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let mut target = Target::start_as(0, &t, "shm", false);
+    let (mut peer, h, pid) = (target.peer, target.handle, target.child.id());
+    let signal = |signal| {
+        // SAFETY: our own child, not yet waited for.
+        let sent = unsafe { libc::kill(pid as libc::pid_t, signal) };
+        assert_eq!(sent, 0);
+    };
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let is_stopped = || stat().rsplit(')').next().unwrap().trim().starts_with('T');
+    let mut expected = vec![0u64; WORDS];
+    let mut got = vec![0u64; WORDS];
+    let mut numbers = Numbers(11);
+    for round in 1..=ROUNDS {
+        // Finds the ring; the next ones are made by both sides.
+        get(&t, peer, &h, &mut got[..1]);
+        let stopped = AtomicBool::new(false);
+        let pause = Duration::from_micros(numbers.below(200) as u64);
+        thread::scope(|s| {
+            s.spawn(|| {
+                // Asleep, for the two sides of a get may need all processors.
+                thread::sleep(pause);
+                signal(libc::SIGSTOP);
+                while !is_stopped() {
+                    thread::yield_now();
+                }
+                stopped.store(true, Ordering::Relaxed);
+            });
+            while !stopped.load(Ordering::Relaxed) {
+                get(&t, peer, &h, &mut got);
+            }
+        });
+        // SAFETY: connected once.
+        assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
+        peer = t.connect(&target.address, 0).unwrap();
+        for vector in 0..VECTORS {
+            let words = [round << 8 | vector; VECTOR];
+            let at = vector as usize * VECTOR;
+            add(&t, peer, &h, at, &words);
+            expected[at..at + VECTOR]
+                .iter_mut()
+                .for_each(|w| *w += words[0]);
+        }
+        signal(libc::SIGCONT);
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        get(&t, peer, &h, &mut got);
+        let wrong = got.iter().zip(&expected).filter(|(a, b)| a != b).count();
+        assert_eq!(wrong, 0, "wrong words in round {round}");
+    }
+    target.peer = peer;
+    assert_eq!(target.sees(0, VECTOR).0, expected[0]);
+    target.end();
+    t.close().unwrap();
+}

@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-use crate::sync::{AtomicBool, Ordering, spin_loop, yield_now};
+use crate::sync::{AtomicBool, AtomicU32, Ordering, spin_loop, yield_now};
 
 /// Spins before the waiting thread gives up its processor.
 const SPINS: u32 = 64;
@@ -16,6 +16,8 @@ const SPINS: u32 = 64;
 /// Owns a value that one thread at a time may touch.
 pub(crate) struct Lock<T> {
     held: AtomicBool,
+    /// Threads in `lock_contended`. Nobody else writes it, so it costs an uncontended lock nothing.
+    waiting: AtomicU32,
     /// Whether calls may overlap at all.
     threaded: bool,
     value: UnsafeCell<T>,
@@ -30,6 +32,7 @@ impl<T> Lock<T> {
     pub(crate) fn new(value: T, threaded: bool) -> Self {
         Lock {
             held: AtomicBool::new(false),
+            waiting: AtomicU32::new(0),
             threaded,
             value: UnsafeCell::new(value),
         }
@@ -56,6 +59,15 @@ impl<T> Lock<T> {
         }
     }
 
+    /// Whether a thread waits for the value, as far as is known: for a holder of many provider calls or much copying,
+    /// which should do something else for a while when it has given the lock back. Whoever gives it back and takes
+    /// it again at once nearly always has it before those that wait.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        // Relaxed: advice only.
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
     /// As [`lock`](Self::lock), for a caller that knows as a constant whether calls may overlap.
     ///
     /// # Safety
@@ -72,6 +84,7 @@ impl<T> Lock<T> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self) -> Guard<'_, T> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut spins = 0;
         loop {
             // Reading first keeps the cache line shared while another thread holds the lock.
@@ -84,6 +97,7 @@ impl<T> Lock<T> {
                 }
             }
             if let Some(guard) = self.try_lock() {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
                 return guard;
             }
         }

@@ -29,3 +29,20 @@ fn counts_under_contention() {
     });
     assert_eq!(*lock.lock(), 40_000);
 }
+
+#[test]
+fn knows_who_waits() {
+    let lock = Lock::new(0u64, true);
+    std::thread::scope(|s| {
+        let guard = lock.lock();
+        assert!(!lock.is_waited_for());
+        let waiting = s.spawn(|| *lock.lock() += 1);
+        while !lock.is_waited_for() {
+            std::thread::yield_now();
+        }
+        drop(guard);
+        waiting.join().unwrap();
+    });
+    assert!(!lock.is_waited_for());
+    assert_eq!(*lock.lock(), 1);
+}

@@ -16,7 +16,7 @@ use crate::post::{Caller, Needs, branch, guarded};
 use crate::record::Completion;
 use crate::rights;
 use crate::segment::PAYLOAD;
-use crate::small::Small;
+use crate::small::{HOLD, Small};
 use crate::transport::Transport;
 
 impl Transport {
@@ -396,10 +396,18 @@ impl Transport {
             if begun.got == 0 || got == size {
                 break;
             }
-            // The target pauses, perhaps not for long: for as much as it may have begun it is not waited for.
-            let share = PAYLOAD.min(size - got);
+            let waited_for = self.let_others_in();
+            let share = if begun.got < HOLD {
+                // The target pauses, perhaps not for long: for as much as it may have begun it is not waited for.
+                PAYLOAD
+            } else if waited_for {
+                HOLD
+            } else {
+                continue;
+            };
+            let share = share.min(size - got);
             let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller vouches for the buffer, of which `got` bytes are made.
             unsafe { direct::read(pid, to, from, share) }?;
             got += share;
         }

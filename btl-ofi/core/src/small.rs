@@ -18,7 +18,9 @@
 //! and what the target still does for it touches the payload only. A piece that the target refuses is a refusal of the get: it
 //! knows its regions, and the kernel does not. Puts cannot be left alone like that, for the target
 //! would write into the window later, so larger ones are the kernel's. Which of the two ways is quicker depends on the
-//! processors, and is found out by timing them (`outbound::pace`).
+//! processors, and is found out by timing them (`outbound::pace`). The lock is given back after each [`HOLD`] of bytes, with
+//! no piece outstanding: peers are served and completions delivered then, and if a thread waits for the lock, the
+//! kernel makes as much of the get before the lock is taken again.
 //!
 //! **The kernel makes it at once** when another thread has the context, when the ring is full, and when there is
 //! no ring. A target that runs and holds what it took, stopped by a signal in between, is waited for like one
@@ -45,6 +47,9 @@ use crate::transport::Transport;
 /// Most bytes that are handed over: with more, copying them twice costs what the call costs.
 pub(crate) const MOST: usize = 8 * 1024;
 
+/// Most bytes of a large get that are copied while the context's lock is held once: some 50 us.
+pub(crate) const HOLD: usize = 512 * 1024;
+
 /// A small transfer, checked against its handle.
 #[derive(Clone, Copy)]
 pub(crate) struct Small {
@@ -59,7 +64,7 @@ pub(crate) struct Small {
 /// What became of a get that is not small.
 #[derive(Default)]
 pub(crate) struct Begun {
-    /// Bytes of its beginning that are here.
+    /// Bytes of its beginning that are here: [`HOLD`] at most, and fewer than could be if the target paused.
     pub(crate) got: usize,
     /// The status with which the target refused it.
     pub(crate) refused: Option<Status>,
@@ -109,9 +114,19 @@ impl Transport {
     /// there may be one the next time.
     #[inline(always)]
     fn ring_to(&self, endpoint: NonNull<Endpoint>) -> Option<Guard<'_, State>> {
+        let state = self.contexts[0].state.try_lock()?;
+        self.ring_under(state, endpoint)
+    }
+
+    /// Likewise, once the lock is held.
+    #[inline(always)]
+    fn ring_under<'a>(
+        &'a self,
+        state: Guard<'a, State>,
+        endpoint: NonNull<Endpoint>,
+    ) -> Option<Guard<'a, State>> {
         // SAFETY: the callers vouch for a live endpoint.
         let peer = unsafe { endpoint.as_ref() };
-        let state = self.contexts[0].state.try_lock()?;
         match peer.way() {
             Way::Ring if peer.failure().is_none() => Some(state),
             Way::Unclaimed => {
@@ -124,8 +139,8 @@ impl Transport {
         }
     }
 
-    /// Has the target make the beginning of a get that is not small, while it is quick and, unless that is settled
-    /// already, if it is the quicker way.
+    /// Has the target make the beginning of a get that is not small, while it is quick and, unless this is `later`
+    /// in the same get, if it is the quicker way. Nothing that it began is outstanding after that but what is spent.
     ///
     /// # Safety
     /// As for [`hand_over`](Self::hand_over).
@@ -134,12 +149,18 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         get: &Small,
-        settled: bool,
+        later: bool,
     ) -> Begun {
         let mut begun = Begun::default();
         // SAFETY: the caller vouches for a live endpoint.
         let peer = unsafe { endpoint.as_ref() };
-        let Some(mut state) = self.ring_to(endpoint) else {
+        let ring = if later {
+            // Others have it for one call each, which is sooner than the kernel is done.
+            self.ring_under(self.contexts[0].state.lock(), endpoint)
+        } else {
+            self.ring_to(endpoint)
+        };
+        let Some(mut state) = ring else {
             return begun;
         };
         let Some(channel) = &mut state.channel else {
@@ -150,7 +171,7 @@ impl Transport {
         if !outbound.tries_pieces() {
             return begun;
         }
-        if !settled {
+        if !later {
             let (way, timed) = outbound.get_way(get.size);
             begun.timed = timed.then(|| (way, Instant::now()));
             if way == GetWay::Kernel {
@@ -159,8 +180,9 @@ impl Transport {
         }
         // Two that get from each other serve each other.
         let meanwhile = || channel.attend(&self.registrar);
+        let most = get.size.min(HOLD);
         // SAFETY: the caller vouches for the buffer.
-        match unsafe { outbound.get_pieces(get.command(), get.local, get.size, meanwhile) } {
+        match unsafe { outbound.get_pieces(get.command(), get.local, most, meanwhile) } {
             Ok(got) => begun.got = got,
             Err(status) => begun.refused = Some(status),
         }
@@ -168,6 +190,26 @@ impl Transport {
             channel.list(outbound);
         }
         begun
+    }
+
+    /// Sees to peers and completions in the middle of a large get, without the lock being held. Whether a thread waits
+    /// for that.
+    #[inline(never)]
+    pub(crate) fn let_others_in(&self) -> bool {
+        let context = &self.contexts[0];
+        let waited_for = context.state.is_waited_for();
+        guarded(|| {
+            if !context.delivering.load(Ordering::Relaxed) {
+                self.poll(context);
+            } else if let Some(mut state) = context.state.try_lock()
+                && let Some(channel) = &mut state.channel
+            {
+                // Callbacks run, perhaps this call's own caller: they are not to run inside each other.
+                channel.attend(&self.registrar);
+            }
+            Status::SUCCESS
+        });
+        waited_for
     }
 
     /// A get that was to be timed is over.

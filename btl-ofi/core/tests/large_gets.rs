@@ -1,0 +1,160 @@
+//! What else happens during a large get: completions of other operations are taken, peers are served.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+
+use common::{PATIENCE, insist, open, register};
+
+const WORDS: usize = 1 << 20;
+/// How often a get of so many words is expected to look after others: every MiB.
+const LOOKS: u32 = ((8 * WORDS) >> 20) as u32 - 1;
+
+/// Gets the first `count` words.
+fn get(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, to: *mut u64, count: usize) -> Status {
+    let none = ptr::null_mut();
+    // SAFETY: the test's buffer outlives the get.
+    unsafe { t.get(peer, to.cast(), h.base(), none, h, 8 * count, None) }
+}
+
+/// Fetch-adds to a peer of this thread's, each posted by the completion of the one before.
+struct Chain<'a> {
+    t: &'a Transport,
+    /// The target, which makes progress when it is told to.
+    other: &'a Transport,
+    peer: NonNull<Endpoint>,
+    h: Handle,
+    /// Fetch-adds to this process's own window, by the same target.
+    back: (NonNull<Endpoint>, Handle),
+    old: Cell<[u64; 2]>,
+    runs: Cell<u32>,
+    ends: Cell<bool>,
+}
+
+impl Chain<'_> {
+    /// Posts one each way, and has the target execute its one.
+    fn post(&self) {
+        let completion = Completion {
+            function: completed,
+            context: ptr::from_ref(self).cast_mut().cast(),
+            data: ptr::null_mut(),
+        };
+        let add = |t: &Transport, peer, h: &Handle, at: usize, completion| {
+            let (none, f, op) = (ptr::null_mut(), OpFlags::empty(), BtlAtomicOp::Add);
+            let out = self.old.as_ptr().cast::<u64>().wrapping_add(at).cast();
+            // SAFETY: the words live as long as the chain.
+            let status =
+                unsafe { t.atomic_fop(peer, out, h.base(), none, h, op, 1, f, completion) };
+            assert_eq!(status, Status::SUCCESS);
+        };
+        add(self.t, self.peer, &self.h, 0, Some(completion));
+        add(self.other, self.back.0, &self.back.1, 1, None);
+        self.other.progress();
+    }
+}
+
+unsafe extern "C" fn completed(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    assert_eq!(status, 0);
+    // SAFETY: the test passes a chain that outlives its operations.
+    let chain = unsafe { &*context.cast::<Chain<'_>>() };
+    chain.runs.set(chain.runs.get() + 1);
+    if !chain.ends.get() {
+        chain.post();
+    }
+}
+
+/// In the middle of one get, time and again, callbacks of other operations run and a peer's operations are executed.
+/// A target that pauses leaves much of a get to the kernel: so there are gets until one is made as meant.
+#[test]
+fn a_large_get_lets_others_in() {
+    let open = || open("shm", ThreadLevel::Single, &[]);
+    let (a, b, c) = (open(), open(), open());
+    let mut window: Vec<u64> = (0..WORDS as u64).collect();
+    let (mut of_a, mut of_c) = ([0u64; 1], [0u64; 1]);
+    let region = register(&b, &mut window, Access::all());
+    let (at_a, at_c) = (
+        register(&a, &mut of_a, Access::all()),
+        register(&c, &mut of_c, Access::all()),
+    );
+    let h = region.handle();
+    let chain = Chain {
+        t: &a,
+        other: &c,
+        peer: a.connect(c.address(), 1).unwrap(),
+        h: at_c.handle(),
+        back: (c.connect(a.address(), 0).unwrap(), at_a.handle()),
+        old: Cell::new([0; 2]),
+        runs: Cell::new(0),
+        ends: Cell::new(false),
+    };
+    let own = of_a.as_ptr();
+    let executed = || {
+        // SAFETY: a word of the test's, changed by this thread's calls only.
+        unsafe { own.read_volatile() }
+    };
+    chain.post();
+    let mut got = vec![0u64; WORDS];
+    let deadline = Instant::now() + 3 * PATIENCE;
+    let mut most = (0, 0);
+    let over = AtomicBool::new(false);
+    thread::scope(|s| {
+        s.spawn(|| {
+            // Without a pause, which would leave the get to the kernel.
+            while !over.load(Ordering::Relaxed) {
+                b.progress();
+            }
+        });
+        while (most.0 < LOOKS || most.1 < u64::from(LOOKS)) && Instant::now() < deadline {
+            let peer = a.connect(b.address(), 0).unwrap();
+            let to = got.as_mut_ptr();
+            // The first one finds the ring, the next one uses it, whatever was found out before.
+            insist(&a, || get(&a, peer, &h, to, 1));
+            assert_eq!(a.flush(None), Status::SUCCESS);
+            let before = (chain.runs.get(), executed());
+            insist(&a, || get(&a, peer, &h, to, WORDS));
+            let after = (chain.runs.get(), executed());
+            most.0 = most.0.max(after.0 - before.0);
+            most.1 = most.1.max(after.1 - before.1);
+
+            // SAFETY: connected once.
+            assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(
+        most.0 >= LOOKS && most.1 >= u64::from(LOOKS),
+        "{most:?} of {LOOKS} looks"
+    );
+    assert!(got.iter().enumerate().all(|(i, w)| *w == i as u64));
+    chain.ends.set(true);
+    assert_eq!(a.flush(None), Status::SUCCESS);
+    region.close().unwrap();
+    at_a.close().unwrap();
+    at_c.close().unwrap();
+    for t in [a, b, c] {
+        t.close().unwrap();
+    }
+}

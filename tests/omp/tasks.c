@@ -215,7 +215,11 @@ static void misuse(void) {
 int main(int argc, char **argv) {
     int provided;
     omp_set_external(77);
-    int mode = omp_get_external();
+    int mode = omp_get_external(), slow = is_asked(argc, argv, "slow"), yields = 0, code = HOST_SUCCESS;
+    if (slow || is_asked(argc, argv, "yield")) {
+        code = crt_omp_yield_in_waits();
+        yields = code == HOST_SUCCESS;
+    }
     MUST(host_init_thread(mode == OMP_EXTERNAL_TASK     ? HOST_TASK_MULTIPLE
                           : mode == OMP_EXTERNAL_THREAD ? HOST_THREAD_MULTIPLE
                                                         : HOST_THREAD_FUNNELED,
@@ -223,11 +227,13 @@ int main(int argc, char **argv) {
     rank = host_rank();
     size = host_size();
     next = (rank + 1) % size;
-    int form = form_of(argc, argv, mode), slow = is_asked(argc, argv, "slow"), yields = 0;
+    int form = form_of(argc, argv, mode);
+    /* Without hooks a task waits with its thread, which the level says. */
+    CHECK(mode != OMP_EXTERNAL_TASK || provided == (yields ? HOST_TASK_MULTIPLE : HOST_THREAD_MULTIPLE),
+          "level %d", provided);
     if (slow || is_asked(argc, argv, "yield")) {
-        int code = crt_omp_yield_in_waits();
-        yields = code == HOST_SUCCESS;
         if (code != HOST_SUCCESS) {
+            code = crt_omp_yield_in_waits();
             CHECK(code == HOST_ERR_HOOKS, "%d", code);
             CHECK(strstr(host_error_text(), "taskyield") != NULL, "%s", host_error_text());
         }

@@ -18,6 +18,8 @@ use integration_tests::process::{Outcome, run};
 /// Four ranks of three threads each take seconds, and many of them where others want the processors too.
 const LIMIT: Duration = Duration::from_secs(180);
 const MODES: [&str; 3] = ["master", "thread", "task"];
+/// What a program is told that asked for the task level and does not get it.
+const REFUSED: &str = "thread level TaskMultiple was asked for, and Multiple is provided";
 
 #[derive(Clone, Copy)]
 struct Compiler {
@@ -156,8 +158,12 @@ fn in_every_mode(compiler: Compiler, count: u32, name: &str, arguments: &[&str])
             let said = outcome.transcript();
             let which = format!("{form} in {mode} mode over {provider}");
             assert!(outcome.status.success(), "{which}: {said}");
-            let right = format!("{name}: {mode} mode, right");
+            // A program that lends no hooks keeps its tasks on their threads.
+            let refused = mode == "task" && !(arguments.contains(&"yield") && compiler.yields);
+            let used = if refused { "thread" } else { mode };
+            let right = format!("{name}: {used} mode, right");
             assert!(outcome.stdout.contains(&right), "{said}");
+            assert_eq!(outcome.stderr.contains(REFUSED), refused, "{said}");
             if arguments.contains(&"yield") {
                 let yes = outcome.stdout.contains("taskyield in waits: yes");
                 assert_eq!(yes, compiler.yields, "{said}");
@@ -227,6 +233,40 @@ fn slowly(count: u32, program: &Path) -> Outcome {
     )
 }
 
+/// Two tasks that wait take no thread from the third, which signals them; or the task level is not
+/// provided, and the program is told what was asked for, what is provided and why.
+#[test]
+fn two_tasks_wait_and_a_third_signals() {
+    for compiler in COMPILERS {
+        if !is_there(compiler) {
+            continue;
+        }
+        let program = program(compiler, "waiters");
+        for threads in ["1", "2"] {
+            let outcome = run(
+                Command::new(host_stub())
+                    .args(["launch", "-n", "1", "--provider", "shm", "--plugin"])
+                    .arg(ofi_plugin())
+                    .arg("--")
+                    .arg(&program)
+                    .env("OMP_EXTERNAL", "task")
+                    .env("OMP_NUM_THREADS", threads)
+                    .env("OMP_WAIT_POLICY", "passive"),
+                LIMIT,
+            );
+            let said = outcome.transcript();
+            let which = format!("{} with {threads} threads", compiler.name);
+            assert!(outcome.status.success(), "{which}: {said}");
+            // Of a team of one thread no task can wait while another runs.
+            let kept = compiler.yields && threads != "1";
+            let mode = if kept { "task" } else { "thread" };
+            let right = format!("waiters: {mode} mode, right");
+            assert!(outcome.stdout.contains(&right), "{which}: {said}");
+            assert_eq!(outcome.stderr.contains(REFUSED), !kept, "{which}: {said}");
+        }
+    }
+}
+
 /// A task that waits leaves its thread to another, where the runtime yields.
 #[test]
 fn tasks_that_yield() {
@@ -251,11 +291,20 @@ fn the_mode_that_was_set_counts() {
         return;
     }
     let program = program(COMPILERS[0], "external");
-    for (environment, set, level) in [("task", 0, 0), ("Master", 1, 3), ("THREAD", 2, 4)] {
-        let (set, level) = (usize::to_string(&set), i32::to_string(&level));
-        let outcome = ranks(1, environment, "shm", &program, &[&set, &level]);
+    let plain: &[&str] = &[];
+    for (environment, arguments, hooks) in [
+        ("task", ["0", "0", "0"], plain),
+        ("Master", ["1", "3", "1"], plain),
+        ("THREAD", ["2", "3", "1"], plain),
+        ("THREAD", ["2", "4", "2"], &["hooks"]),
+    ] {
+        let arguments = [&arguments[..], hooks].concat();
+        let outcome = ranks(1, environment, "shm", &program, &arguments);
         let said = outcome.transcript();
-        assert!(outcome.status.success(), "{environment}, {set}: {said}");
+        assert!(
+            outcome.status.success(),
+            "{environment}, {arguments:?}: {said}"
+        );
     }
 }
 
@@ -355,7 +404,15 @@ fn tasks_without_a_progress_thread() {
         let outcome = run(&tasks, &["yield", "as-thread"]);
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{said}");
-        let outcome = run(&program(compiler, "suspend"), &["refused"]);
+        let suspend = program(compiler, "suspend");
+        let outcome = run(&suspend, &["refused"]);
+        let said = outcome.transcript();
+        assert!(outcome.status.success(), "{said}");
+        assert!(
+            outcome.stderr.contains(REFUSED) && outcome.stderr.contains("host_progress_thread"),
+            "{said}"
+        );
+        let outcome = run(&suspend, &["swapped"]);
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{said}");
     }
@@ -419,10 +476,11 @@ fn calls_that_break_the_level_are_refused() {
         (funneled, None, true, "master"),
         ("2", None, false, "master"),
         ("3", None, false, "thread"),
-        ("4", None, false, "task"),
+        // It lends no hooks.
+        ("4", None, false, "thread"),
         (funneled, Some("Master"), true, "master"),
         (funneled, Some("THREAD"), false, "thread"),
-        (funneled, Some("Task"), false, "task"),
+        (funneled, Some("Task"), false, "thread"),
     ] {
         let mut command = Command::new(host_stub());
         command

@@ -40,8 +40,8 @@ static inline int crt_omp_failures(void) {
 
 /* Lets the calling task, which has the clause detach(event), end when the request is complete; sets the
  * handle to NULL. On an error the event is fulfilled all the same, and the request is still the
- * caller's. Needs task mode (OMP_EXTERNAL=task), or another way to progress: see
- * host_request_detach. */
+ * caller's. Needs the progress thread of a program that asks for task mode (OMP_EXTERNAL=task), whatever
+ * level is provided, or another way to progress: see host_request_detach. */
 static inline int crt_omp_detach(host_request_t **request, omp_event_handle_t event) {
     int code = host_request_detach(request, crt_omp_fulfill, (void *)(uintptr_t)event);
     if (code != HOST_SUCCESS) {
@@ -59,10 +59,13 @@ static void crt_omp_yield(void) {
 #pragma omp taskyield
 }
 
-/* Whether this runtime runs another task at a taskyield: 1 yes, 0 no. Takes two threads for a moment;
- * with one only it cannot be tried, and the answer is no. */
+/* Whether this runtime runs another task at a taskyield: 1 yes, 0 no. Takes two threads for a moment.
+ * With one only the answer is no: a team of one runs each task at once, inside the one that made it. */
 static inline int crt_omp_yields(void) {
     int ran = 0, yields = 0, over = 0;
+    if (omp_get_max_threads() < 2) {
+        return 0;
+    }
 #pragma omp parallel num_threads(2) shared(ran, yields, over)
     {
         if (omp_get_num_threads() == 2) {
@@ -85,7 +88,10 @@ static inline int crt_omp_yields(void) {
 }
 
 /* Lets tasks that block in calls of the host run others meanwhile, by taskyield, in task mode. Tries
- * the runtime first: HOST_ERR_HOOKS if it takes taskyield for a no-op, as GCC's libgomp does.
+ * the runtime first: HOST_ERR_HOOKS if it takes taskyield for a no-op, as GCC's libgomp does, or uses one
+ * thread only. Comes before host_init: without it, or after HOST_ERR_HOOKS, a program that asks for
+ * task mode is given thread mode (HOST_THREAD_MULTIPLE), in which a wait in a task blocks its thread.
+ * Detached tasks (crt_omp_detach) work in both.
  *
  * Give the tasks that wait the clause untied: while a tied one yields, OpenMP lets its thread run none but
  * its own children.

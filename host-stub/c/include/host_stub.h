@@ -1543,9 +1543,11 @@ int crt_signal(struct crt_cond_t *condition);
 int crt_cond_destroy(struct crt_cond_t *condition);
 
 /**
- * Sets the hooks of the tasking runtime; NULL takes them away. Used by waits that begin afterwards.
- * HOST_ERR_HOOKS: the table does not hold what it claims, a task waits by the hooks that are set, or they
- * only suspend and the job has no progress thread; the earlier hooks stay.
+ * Sets the hooks of the tasking runtime; NULL takes them away. Comes before host_init, which provides
+ * HOST_TASK_MULTIPLE only where hooks are set. Used by waits that begin afterwards.
+ * HOST_ERR_HOOKS: the table does not hold what it claims, a task waits by the hooks that are set, they
+ * only suspend and the job has no progress thread, or host_init has refused the task level for want of
+ * hooks; the earlier hooks stay.
  *
  * # Safety
  * `hooks` is NULL or a table, whose functions stay as long as they are set.
@@ -1786,6 +1788,8 @@ int host_init(void);
 /**
  * As host_init, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
  * program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
+ * HOST_TASK_MULTIPLE is provided only where a tasking runtime's hooks are set (crt_set_hooks,
+ * crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE and a warning.
  *
  * # Safety
  * The program keeps to the level provided. `provided` is writable or NULL.
@@ -1843,7 +1847,7 @@ int host_free_mem(void *base);
 void omp_set_external(int mode);
 
 /**
- * What a blocking call blocks: OMP_EXTERNAL_*.
+ * What a blocking call blocks: OMP_EXTERNAL_*. After host_init that of the level provided.
  */
 int omp_get_external(void);
 

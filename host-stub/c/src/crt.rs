@@ -101,9 +101,11 @@ pub unsafe extern "C" fn crt_cond_destroy(condition: *mut crt_cond_t) -> c_int {
     guarded(|| Ok(unsafe { cond("crt_cond_destroy", condition) }?.destroy()?))
 }
 
-/// Sets the hooks of the tasking runtime; NULL takes them away. Used by waits that begin afterwards.
-/// HOST_ERR_HOOKS: the table does not hold what it claims, a task waits by the hooks that are set, or they
-/// only suspend and the job has no progress thread; the earlier hooks stay.
+/// Sets the hooks of the tasking runtime; NULL takes them away. Comes before host_init, which provides
+/// HOST_TASK_MULTIPLE only where hooks are set. Used by waits that begin afterwards.
+/// HOST_ERR_HOOKS: the table does not hold what it claims, a task waits by the hooks that are set, they
+/// only suspend and the job has no progress thread, or host_init has refused the task level for want of
+/// hooks; the earlier hooks stay.
 ///
 /// # Safety
 /// `hooks` is NULL or a table, whose functions stay as long as they are set.
@@ -140,8 +142,8 @@ pub extern "C" fn crt_refuse_hooks() -> c_int {
         Err(Error::new(
             HOST_ERR_HOOKS,
             "hooks: no other task ran at a taskyield when that was tried: GCC's libgomp takes it for a \
-             no-op, and with fewer than two threads it cannot be tried; use detached tasks \
-             (crt_omp_detach), or LLVM's libomp with two threads or more",
+             no-op, and a team of one thread runs each task at once; use detached tasks \
+             (crt_omp_detach), or LLVM's libomp with two threads or more (OMP_NUM_THREADS)",
         ))
     })
 }

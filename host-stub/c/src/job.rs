@@ -46,6 +46,8 @@ pub extern "C" fn host_init() -> c_int {
 
 /// As host_init, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
 /// program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
+/// HOST_TASK_MULTIPLE is provided only where a tasking runtime's hooks are set (crt_set_hooks,
+/// crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE and a warning.
 ///
 /// # Safety
 /// The program keeps to the level provided. `provided` is writable or NULL.

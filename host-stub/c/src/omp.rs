@@ -20,7 +20,7 @@ pub extern "C" fn omp_set_external(mode: c_int) {
     }
 }
 
-/// What a blocking call blocks: OMP_EXTERNAL_*.
+/// What a blocking call blocks: OMP_EXTERNAL_*. After host_init that of the level provided.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_external() -> c_int {
     external() as c_int

@@ -52,6 +52,18 @@ pub enum HooksError {
         "hooks: a task waits by those that are set, and is to be resumed by them; set others when none waits"
     )]
     InUse,
+    /// No hooks, where a job asks for task mode.
+    #[error(
+        "hooks: no tasking runtime has lent any, so a waiting task cannot leave its thread to another; \
+         before init call crt_set_hooks, or with OpenMP crt_omp_yield_in_waits of crt_omp.h"
+    )]
+    NoneSet,
+    /// Hooks after a job was joined that asked for task mode and did not get it.
+    #[error(
+        "hooks: the job asked for task mode and was given thread mode, where no wait uses hooks; set \
+         them before init"
+    )]
+    TooLate,
     /// Hooks that suspend only, in a job without a progress thread.
     #[error(
         "hooks: the runtime only suspends tasks, and nobody makes progress while all are suspended; \
@@ -96,9 +108,10 @@ fn check(hooks: &Hooks) -> Result<(), HooksError> {
     Ok(())
 }
 
-/// Sets the hooks of this process's tasking runtime; `None` takes them away. They are used by waits
-/// in task mode that begin afterwards. An error leaves the earlier ones: [`HooksError::InUse`] while any
-/// task waits by them.
+/// Sets the hooks of this process's tasking runtime; `None` takes them away. A job is given task mode
+/// only if hooks are set when it is joined; waits that begin afterwards use those that are set then. An
+/// error leaves the earlier ones: [`HooksError::InUse`] while any task waits by them,
+/// [`HooksError::TooLate`] in a job that was refused task mode for want of hooks.
 ///
 /// # Safety
 /// The functions do what the table says, and stay as long as they are set.
@@ -107,6 +120,9 @@ pub unsafe fn set_hooks(hooks: Option<&Hooks>) -> Result<(), HooksError> {
         None => None,
         Some(hooks) => {
             check(hooks)?;
+            if super::runtime::refused_tasks() {
+                return Err(HooksError::TooLate);
+            }
             if only_suspends(hooks) && super::runtime::nobody_progresses() {
                 return Err(HooksError::NobodyProgresses);
             }
@@ -126,10 +142,17 @@ fn only_suspends(hooks: &Hooks) -> bool {
     hooks.claims & CAN_YIELD == 0
 }
 
-/// Whether the hooks that are set can suspend, but not yield.
-pub(super) fn are_for_a_progress_thread() -> bool {
+/// Whether tasks can wait without their threads by the hooks that are set, in a job with or without a
+/// progress thread; an error says why not.
+pub(super) fn can_keep_tasks(progress_thread: bool) -> Result<(), HooksError> {
     let set = HOOKS.read().unwrap_or_else(PoisonError::into_inner);
-    set.as_ref().is_some_and(|hooks| only_suspends(hooks))
+    match set.as_ref() {
+        None => Err(HooksError::NoneSet),
+        Some(hooks) if only_suspends(hooks) && !progress_thread => {
+            Err(HooksError::NobodyProgresses)
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 /// The hooks and the task that calls, if it is one.

@@ -54,12 +54,12 @@ impl Level {
         }
     }
 
-    /// What a program is given that asks for a level, in the mode that it chose, if it chose one.
-    /// The mode decides: master gives no more than funneled, thread gives multiple, task gives task
-    /// multiple.
+    /// What a program is given that asks for a level, in the mode that is used: the one that it chose,
+    /// if it chose one, or what can be kept of it. The mode decides: master gives no more than funneled,
+    /// thread gives multiple, task gives task multiple.
     pub fn provided(requested: Level, mode: Mode, chosen: bool) -> Level {
         match mode {
-            _ if !chosen => requested,
+            _ if !chosen && mode == requested.mode() => requested,
             Mode::Master => requested.min(Level::Funneled),
             mode => Level::needed_by(mode),
         }
@@ -195,6 +195,10 @@ mod tests {
             provided(Level::Single, Mode::Task, true),
             Level::TaskMultiple
         );
+        // Task mode that cannot be kept, chosen or asked for by the level.
+        for (requested, chosen) in [(Level::Single, true), (Level::TaskMultiple, false)] {
+            assert_eq!(provided(requested, Mode::Thread, chosen), Level::Multiple);
+        }
         for code in 0..5 {
             let level = Level::from_code(code).unwrap();
             assert!(Level::needed_by(level.mode()) <= level.max(Level::Funneled));

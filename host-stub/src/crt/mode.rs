@@ -58,9 +58,11 @@ const FIXED: u8 = 0x80;
 static CHOICE: AtomicU8 = AtomicU8::new(NONE);
 /// The mode of the job joined last.
 static USED: AtomicU8 = AtomicU8::new(NONE);
+/// Set in [`USED`] where task mode was asked for, and is not what the job uses.
+const REFUSED: u8 = 0x20;
 
 fn of(choice: u8) -> Option<Mode> {
-    Mode::from_code((choice & !FIXED).into())
+    Mode::from_code((choice & !(FIXED | REFUSED)).into())
 }
 
 fn from_environment() -> Option<Mode> {
@@ -100,7 +102,6 @@ pub(super) fn fix(otherwise: Mode) -> (Mode, bool) {
         .unwrap_or_else(|choice| choice);
     let chosen = of(fix(before));
     let mode = chosen.unwrap_or(otherwise);
-    USED.store(mode as u8, Ordering::Relaxed);
     if chosen.is_none()
         && let Some(value) = std::env::var_os(EXTERNAL_ENV)
     {
@@ -111,6 +112,18 @@ pub(super) fn fix(otherwise: Mode) -> (Mode, bool) {
         );
     }
     (mode, chosen.is_some())
+}
+
+/// Says which mode the job uses of the one asked for: another where that one cannot be kept.
+pub(super) fn uses(mode: Mode, asked: Mode) {
+    let refused = if mode == asked { 0 } else { REFUSED };
+    USED.store(mode as u8 | refused, Ordering::Relaxed);
+}
+
+/// Whether the job joined last uses another mode than was asked for.
+pub(super) fn was_refused() -> bool {
+    let used = USED.load(Ordering::Relaxed);
+    used != NONE && used & REFUSED != 0
 }
 
 #[cfg(test)]
@@ -145,7 +158,10 @@ mod tests {
         assert!(set_external(Mode::Master));
         assert_eq!(fix(Mode::Thread), (Mode::Master, true));
         assert!(!set_external(Mode::Task));
-        assert_eq!(external(), Mode::Master);
+        uses(Mode::Master, Mode::Master);
+        assert_eq!((external(), was_refused()), (Mode::Master, false));
+        uses(Mode::Thread, Mode::Task);
+        assert_eq!((external(), was_refused()), (Mode::Thread, true));
         assert_eq!(fix(Mode::Thread), (Mode::Master, true));
     }
 }

@@ -7,7 +7,7 @@ use plugin_api::ThreadLevel;
 
 use super::cond::{Begun, Cond, Misuse};
 use super::engine::Engine;
-use super::hooks::{self, HooksError};
+use super::hooks;
 use super::keeper::Keeper;
 use super::level::{Checker, Entered, Level, LevelError};
 use super::mode::{self, Mode};
@@ -22,7 +22,8 @@ pub static PROGRESS_THREAD: Declaration = Declaration::new(
     Value::Int(-1),
 )
 .help(
-    "A thread that makes progress while others compute or sleep: 1 yes, 0 no, -1 in task mode only",
+    "A thread that makes progress while others compute or sleep: 1 yes, 0 no, -1 where task mode is \
+     asked for",
 )
 .level(ParamLevel::USER_BASIC)
 .allowed(Allowed::Range { min: -1, max: 1 });
@@ -53,18 +54,34 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Fixes the mode, and decides what a program is given that asks for `requested`.
+    /// Fixes the mode, and decides what a program is given that asks for `requested`. Task mode needs a
+    /// tasking runtime by whose hooks a task leaves its thread; without one the mode is thread, and the
+    /// program is told. It keeps its progress thread, which detached requests and futures need.
     pub(crate) fn make(params: &Params, requested: Level) -> Result<Plan, mca_params::Error> {
-        let (mode, chosen) = mode::fix(requested.mode());
+        let (asked, chosen) = mode::fix(requested.mode());
         let keeper = match params.declare(&PROGRESS_THREAD)?.as_int() {
             Some(0) => false,
             Some(1) => true,
-            _ => mode == Mode::Task,
+            _ => asked == Mode::Task,
         };
         let core = params.declare(&PROGRESS_THREAD_CORE)?.as_int();
+        let kept = match asked {
+            Mode::Task => hooks::can_keep_tasks(keeper),
+            Mode::Master | Mode::Thread => Ok(()),
+        };
+        let mode = if kept.is_ok() { asked } else { Mode::Thread };
+        let provided = Level::provided(requested, mode, chosen);
+        mode::uses(mode, asked);
+        if let Err(reason) = kept {
+            tracing::warn!(
+                "thread level {:?} was asked for, and {provided:?} is provided: a wait in a task blocks \
+                 its thread ({reason}); detached requests and futures need no hooks",
+                Level::needed_by(asked)
+            );
+        }
         Ok(Plan {
             mode,
-            provided: Level::provided(requested, mode, chosen),
+            provided,
             keeper,
             core: core.and_then(|core| usize::try_from(core).ok()),
             check: params.declare(&CHECK)?.as_bool().unwrap_or(false),
@@ -100,12 +117,6 @@ impl Runtime {
         transport: &Transport,
         crowded: bool,
     ) -> Result<Runtime, RuntimeError> {
-        if plan.mode == Mode::Task && !plan.keeper && hooks::are_for_a_progress_thread() {
-            tracing::warn!(
-                "{}; until then tasks wait as threads",
-                HooksError::NobodyProgresses
-            );
-        }
         let checker = plan.check.then(|| Arc::new(Checker::new(plan.provided)));
         let engine = Arc::new(Engine::new(
             transport,
@@ -161,6 +172,12 @@ pub(super) fn nobody_progresses() -> bool {
     current
         .upgrade()
         .is_some_and(|engine| engine.mode() == Mode::Task && !engine.has_keeper())
+}
+
+/// Whether this process has joined a job that asked for task mode and was given another.
+pub(super) fn refused_tasks() -> bool {
+    let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
+    current.strong_count() > 0 && mode::was_refused()
 }
 
 /// Says what went wrong with a condition, in debug builds; the caller is told in any.

@@ -47,7 +47,9 @@ impl JobOptions {
         self
     }
 
-    /// Asks for [`Level::TaskMultiple`]: tasks wait without their threads.
+    /// Asks for [`Level::TaskMultiple`]: tasks wait without their threads. Provided only where hooks of
+    /// a tasking runtime are set ([`set_hooks`](crate::crt::set_hooks)); else, with a warning,
+    /// [`Level::Multiple`].
     pub fn task_multiple(mut self) -> Self {
         self.level = Level::TaskMultiple;
         self

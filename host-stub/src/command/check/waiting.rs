@@ -123,14 +123,15 @@ fn there_and_back<'c>(
     window.close(context)
 }
 
-/// The mode is the one chosen, and stays.
+/// The mode is the one chosen, or thread instead of task: this program lends no hooks. It stays.
 fn mode(context: &Context<'_>) -> Outcome {
     let runtime = context.job.runtime();
     let chosen = std::env::var(crt::EXTERNAL_ENV)
         .ok()
         .and_then(|name| Mode::from_name(&name));
     let mode = runtime.mode();
-    ensure(chosen.is_none_or(|chosen| chosen == mode), || {
+    let kept = chosen.map(|chosen| chosen.min(Mode::Thread));
+    ensure(kept.is_none_or(|kept| kept == mode), || {
         format!("{mode:?} instead of {chosen:?}")
     })?;
     for other in [Mode::Master, Mode::Thread, Mode::Task] {
@@ -140,8 +141,10 @@ fn mode(context: &Context<'_>) -> Outcome {
     }
     ensure(crt::external() == mode, || "the mode changed".to_owned())?;
     ensure(
-        mode != Mode::Task || runtime.engine().has_keeper() || progress_thread_is_off(context),
-        || "no progress thread in task mode".to_owned(),
+        chosen != Some(Mode::Task)
+            || runtime.engine().has_keeper()
+            || progress_thread_is_off(context),
+        || "no progress thread where task mode was asked for".to_owned(),
     )
 }
 

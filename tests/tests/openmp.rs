@@ -214,6 +214,42 @@ fn tasks_that_are_suspended() {
     assert!(outcome.status.success(), "{said}");
 }
 
+/// Suspended tasks of one thread that make windows and barriers under another launcher: the exchange of
+/// one is under way while the next begins.
+#[test]
+fn tasks_that_are_suspended_under_mpirun() {
+    if !is_there(COMPILERS[0]) {
+        return;
+    }
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        println!("skipped: there is no mpirun (Debian: openmpi-bin)");
+        return;
+    }
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mpirun");
+    std::fs::create_dir_all(&place).unwrap();
+    let outcome = run(
+        Command::new("timeout")
+            .args(["--kill-after=5", "90"])
+            .args(["mpirun", "--oversubscribe", "-n", "2"])
+            .arg(program(COMPILERS[0], "suspend"))
+            .env("HOST_STUB_PLUGIN", ofi_plugin())
+            .env("TMPDIR", &place)
+            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("OMPI_MCA_mca_base_param_files", "none")
+            .env("OMPI_MCA_btl_ofi_provider_include", "tcp;ofi_rxm")
+            .env("FI_TCP_IFACE", "lo")
+            .env("OMP_EXTERNAL", "task"),
+        LIMIT,
+    );
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert!(
+        outcome.stdout.contains("suspend: task mode, right"),
+        "{said}"
+    );
+}
+
 /// Runs a program with the argument `slow`, in task mode, over a transport whose operations take a
 /// millisecond each.
 fn slowly(count: u32, program: &Path) -> Outcome {

@@ -26,6 +26,7 @@ mod pace;
 mod runtime;
 mod sync;
 mod tasks;
+mod turn;
 mod waits;
 
 pub use completion::AttachError;
@@ -40,6 +41,7 @@ pub(crate) use completion::{Attached, Completion, Listener};
 pub(crate) use engine::Told;
 pub(crate) use pace::Pace;
 pub(crate) use runtime::Plan;
+pub(crate) use turn::{Turn, Turns};
 pub(crate) use waits::watched;
 
 use hooks::resume;

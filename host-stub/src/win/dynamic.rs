@@ -8,7 +8,7 @@
 //! Gerstenberger, Besta, Hoefler, "Enabling Highly-Scalable Remote Memory Access Programming with
 //! MPI-3 One Sided" (SC 2013): detaching stays local, because no origin has to be told.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::control::REGIONS_VERSION;
 use super::error::{WinError, WinResult};
@@ -115,13 +115,11 @@ impl Window {
     ) -> WinResult<KeyWords> {
         let version = self.read_word(call, peer, REGIONS_VERSION)?;
         let mut waiter = self.link.waiter(call);
-        // The lock is kept during a refresh, which waits; a task that waited for the lock itself would
-        // keep the thread of the one that refreshes.
+        // The turn is kept during a refresh, which waits.
         let mut cache = loop {
-            match peer.regions.try_lock() {
-                Ok(cache) => break cache,
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => waiter.step()?,
+            match peer.regions.try_take() {
+                Some(cache) => break cache,
+                None => waiter.step()?,
             }
         };
         if !cache.is_of(version) {

@@ -1,6 +1,5 @@
 //! What a window knows of each rank, and how ranks tell each other when it is made.
 
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
 use plugin_api::Handle;
@@ -10,6 +9,7 @@ use super::error::WinError;
 use super::leases::Leases;
 use super::pending::Pending;
 use super::region_cache::RegionCache;
+use crate::crt::Turns;
 use crate::loader::EndpointRef;
 
 /// A copy of a peer's registration handle, at an 8-byte aligned address.
@@ -219,7 +219,7 @@ pub(super) struct Peer {
     /// Posts of that rank that were matched by a start here.
     pub(super) posts_matched: AtomicU64,
     /// What that rank has attached, as last read.
-    pub(super) regions: Mutex<RegionCache>,
+    pub(super) regions: Turns<RegionCache>,
 }
 
 impl Peer {
@@ -239,7 +239,7 @@ impl Peer {
             accumulates: Pending::new(alone),
             leases: Leases::default(),
             posts_matched: AtomicU64::new(0),
-            regions: Mutex::default(),
+            regions: Turns::default(),
         }
     }
 

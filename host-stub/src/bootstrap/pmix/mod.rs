@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use super::protocol::{MAX_ITEM, check_item, check_key};
-use super::{Bootstrap, BootstrapError, Lost, Progress};
+use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
+use crate::crt::{Turn, Turns};
 use client::{Client, Item, Owner};
 use exchange::Exchange;
 use published::{Others, Own};
@@ -54,8 +55,9 @@ pub struct Pmix {
     size: u32,
     job: String,
     nodes: Vec<u32>,
-    /// Held for a whole fence or exchange; before `own` and `others`.
-    exchange: Mutex<Exchange>,
+    /// Taken for a whole fence or exchange, which makes progress meanwhile and so may run another task of
+    /// its thread; before `own` and `others`, which nobody keeps during progress.
+    exchange: Turns<Exchange>,
     own: Mutex<Own>,
     others: Mutex<Others>,
     left: AtomicBool,
@@ -80,12 +82,25 @@ impl Pmix {
             job: job_name(&client.namespace()),
             nodes: nodes::find(&client, size)?,
             client: Arc::new(client),
-            exchange: Mutex::default(),
+            exchange: Turns::default(),
             own: Mutex::default(),
             others: Mutex::default(),
             left: AtomicBool::new(false),
             lost: OnceLock::new(),
         })
+    }
+
+    /// Waits until no other exchange of this rank is under way.
+    fn turn(&self, progress: Progress<'_>) -> Result<Turn<'_, Exchange>, BootstrapError> {
+        let mut patience = Patience::new(&self.lost);
+        loop {
+            if let Some(turn) = self.exchange.try_take() {
+                return Ok(turn);
+            }
+            patience.check()?;
+            progress();
+            std::thread::yield_now();
+        }
     }
 
     /// Refuses what comes after the end.
@@ -145,7 +160,7 @@ impl Bootstrap for Pmix {
     }
 
     fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
-        let _exchange = lock(&self.exchange);
+        let _exchange = self.turn(progress)?;
         self.joined("fence")?;
         if lock(&self.own).publish(&self.client)? {
             self.client.commit()?;
@@ -161,7 +176,7 @@ impl Bootstrap for Pmix {
         progress: Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, BootstrapError> {
         check_item(data)?;
-        let mut exchange = lock(&self.exchange);
+        let mut exchange = self.turn(progress)?;
         self.joined("allgather")?;
         // Sent with the exchange's first piece.
         lock(&self.own).publish(&self.client)?;
@@ -209,7 +224,7 @@ impl Bootstrap for Pmix {
     }
 
     fn finalize(&self) -> Result<(), BootstrapError> {
-        let _exchange = lock(&self.exchange);
+        let _exchange = self.turn(&mut || {})?;
         self.joined("finalize")?;
         // Nobody asks the library any more from here on, whatever it answers.
         self.left.store(true, Ordering::Release);

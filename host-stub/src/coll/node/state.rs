@@ -1,11 +1,11 @@
 //! What the layer keeps with a communicator, and the steps of its collectives.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::lines::{Class, INLINE, Lines, Mark, SHORT, long_bytes, short_bytes};
 use crate::comm::{Comm, CommError, CommResult, Layer};
-use crate::crt::Blocking;
+use crate::crt::{Blocking, Turn, Turns};
 use crate::schedule::Engine;
 use crate::win::shm::{Card, Segment};
 
@@ -26,7 +26,7 @@ struct Inner {
 }
 
 /// The layer's attribute of a communicator.
-pub(super) struct NodeState(Mutex<Inner>);
+pub(super) struct NodeState(Turns<Inner>);
 
 impl NodeState {
     /// Makes the memory that the ranks of a communicator share; collective. `None` where some rank
@@ -35,23 +35,20 @@ impl NodeState {
         let Some(short) = share(comm, short_bytes(comm.size()))? else {
             return Ok(None);
         };
-        Ok(Some(Arc::new(NodeState(Mutex::new(Inner {
+        Ok(Some(Arc::new(NodeState(Turns::new(Inner {
             lines: Lines::new(comm.size(), short),
             step: 0,
             long: LongSlots::Untried,
         })))))
     }
 
-    /// The steps, for one collective at a time. Waited for as for anything else: what holds them may
-    /// be a task that waits, below this one on the same thread.
-    fn lock(&self, comm: &Comm, engine: &Engine) -> MutexGuard<'_, Inner> {
+    /// The steps, for one collective at a time, which keeps them across its waits. Waited for as for
+    /// anything else: they may be a suspended task's of the same thread.
+    fn take(&self, comm: &Comm, engine: &Engine) -> Turn<'_, Inner> {
         loop {
-            match self.0.try_lock() {
-                Ok(inner) => return inner,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => engine.wait_until(comm.job(), || {
-                    !matches!(self.0.try_lock(), Err(TryLockError::WouldBlock))
-                }),
+            match self.0.try_take() {
+                Some(inner) => return inner,
+                None => engine.wait_until(comm.job(), || self.0.is_free()),
             }
         }
     }
@@ -115,7 +112,7 @@ pub(super) struct Steps<'a> {
     call: &'static str,
     comm: &'a Comm,
     engine: &'a Engine,
-    inner: MutexGuard<'a, Inner>,
+    inner: Turn<'a, Inner>,
     pub(super) class: Class,
     pub(super) me: usize,
     pub(super) size: usize,
@@ -143,7 +140,7 @@ impl<'a> Steps<'a> {
             });
         }
         let engine = comm.any_engine(call)?;
-        let mut inner = state.lock(comm, engine);
+        let mut inner = state.take(comm, engine);
         let class = if bytes <= INLINE {
             Class::Inline
         } else if bytes <= SHORT {
@@ -292,5 +289,18 @@ impl Blocking for Come<'_> {
 
     fn progress_failed(&self, _: i32) -> Option<CommError> {
         self.check().err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that is suspended in a collective may go on as another thread, and takes the steps along,
+    /// which a mutex's guard refuses. That it is so is seen by the compiler.
+    #[test]
+    fn steps_go_from_thread_to_thread() {
+        fn goes<T: Send>() {}
+        goes::<Steps<'_>>();
     }
 }

@@ -1,0 +1,118 @@
+//! A value for one user at a time, who may keep it across a wait.
+//!
+//! A mutex does not do for that. Two tasks may share a thread, so that a task which blocks for the mutex
+//! keeps its holder from running; and a task may go on as another thread than the one that locked. A turn
+//! is never blocked for: who does not get it waits in the engine, as for anything else, and tries again.
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A value with one user at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Turns<T> {
+    taken: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached through a `Turn` only, of which the flag allows one at a time; so it goes
+// from thread to thread, and is never used by two at once.
+unsafe impl<T: Send> Sync for Turns<T> {}
+
+/// The turn of one user; ended when dropped, by whichever thread.
+pub(crate) struct Turn<'a, T> {
+    turns: &'a Turns<T>,
+    /// The turn is as good as an exclusive reference: what may not be shared is not, by sharing it.
+    _value: PhantomData<&'a mut T>,
+}
+
+impl<T> Turns<T> {
+    pub(crate) fn new(value: T) -> Turns<T> {
+        Turns {
+            taken: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Takes the turn if nobody has it.
+    #[inline]
+    pub(crate) fn try_take(&self) -> Option<Turn<'_, T>> {
+        // Acquire: pairs with the Release at the end of the turn before.
+        let free = !self.taken.swap(true, Ordering::Acquire);
+        // Made only if it is free: one that is dropped ends the turn.
+        free.then(|| Turn {
+            turns: self,
+            _value: PhantomData,
+        })
+    }
+
+    /// Whether nobody has the turn at this moment.
+    pub(crate) fn is_free(&self) -> bool {
+        !self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Deref for Turn<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the flag is set for this turn alone, so nobody else reaches the value.
+        unsafe { &*self.turns.value.get() }
+    }
+}
+
+impl<T> DerefMut for Turn<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the flag is set for this turn alone, which is borrowed exclusively.
+        unsafe { &mut *self.turns.value.get() }
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire of the next turn.
+        self.turns.taken.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_the_turn_and_may_end_it_on_another_thread() {
+        let turns = Turns::new(1);
+        let mut turn = turns.try_take().unwrap();
+        *turn += 1;
+        assert!(turns.try_take().is_none() && !turns.is_free());
+        std::thread::scope(|scope| scope.spawn(move || *turn += 1).join().unwrap());
+        assert!(turns.is_free());
+        assert_eq!(*turns.try_take().unwrap(), 3);
+    }
+
+    #[test]
+    fn turns_exclude_each_other() {
+        let turns = Turns::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let mut turn = loop {
+                            match turns.try_take() {
+                                Some(turn) => break turn,
+                                None => std::thread::yield_now(),
+                            }
+                        };
+                        let before = *turn;
+                        std::hint::spin_loop();
+                        *turn = before + 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*turns.try_take().unwrap(), 4000);
+    }
+}

@@ -14,7 +14,9 @@ use plugin_api::{Status, ThreadLevel};
 use crate::bootstrap::{self, Bootstrap};
 use crate::comm::{Hooks, Registry};
 use crate::crt::{self, Runtime};
-use crate::device::{CUDA, Devices, LEVEL, Level as DeviceLevel, PRETENDED, Support};
+use crate::device::{
+    CUDA, Devices, LEVEL, Level as DeviceLevel, PRETENDED, Support, pretended_bytes,
+};
 use crate::loader::{
     self, Component, EndpointRef, Failure, HostServices, Plugin, Transport, TransportError,
 };
@@ -393,7 +395,7 @@ pub(crate) fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devi
     let devices = Devices::new(transport);
     let pretended = params.declare(&PRETENDED)?.as_int().unwrap_or(0);
     for _ in 0..pretended {
-        if let Err(error) = devices.pretend() {
+        if let Err(error) = devices.pretend(pretended_bytes(params)?) {
             tracing::warn!("{error}");
             break;
         }

@@ -70,6 +70,26 @@ fn a_provider_that_takes_registrations() {
     }
 }
 
+/// A buffer for which the device has no memory fails its test, with the reason: a buffer of the host in its
+/// place would pass, and show nothing of the device.
+#[test]
+fn buffers_that_the_device_has_no_memory_for() {
+    let page = "4096";
+    let mut command = Command::new(host_stub());
+    command
+        .args(["check", "--np", "2", "--suite", "device", "--only"])
+        .args(["buffers/requests/wait_all", "--provider", "shm"])
+        .args(["--mca", "host_pretended_bytes", page, "--plugin"])
+        .arg(ofi_plugin());
+    let outcome = run(&mut command, LIMIT);
+    let said = outcome.transcript();
+    assert!(!outcome.status.success(), "{said}");
+    assert!(
+        said.contains("device 0 (pretended device): no room for"),
+        "{said}"
+    );
+}
+
 /// Copies that fail are told with the operation, the function and its answer.
 #[test]
 fn failed_copies_are_named() {

@@ -5,14 +5,15 @@
 use std::ffi::{CStr, c_void};
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::{IoVec, OverrideOps, hmem_iface};
 
 use super::error::DeviceError;
 use super::registry::{Device, DeviceBuffer, Devices};
+use crate::params::Params;
 
 /// How many devices a job pretends to have.
 pub static PRETENDED: Declaration = Declaration::new(
@@ -26,6 +27,25 @@ pub static PRETENDED: Declaration = Declaration::new(
 )
 .level(ParamLevel::DEV_ALL)
 .allowed(Allowed::Range { min: 0, max: 16 });
+
+/// How much memory each of them has.
+pub static PRETENDED_BYTES: Declaration = Declaration::new(
+    "host_pretended_bytes",
+    Kind::Int,
+    Value::Int(0),
+)
+.help("Memory of each pretended device in bytes, whole pages; 0 for as much as this machine gives")
+.level(ParamLevel::DEV_ALL)
+.allowed(Allowed::Range {
+    min: 0,
+    max: i64::MAX,
+});
+
+/// What [`PRETENDED_BYTES`] says.
+pub(crate) fn pretended_bytes(params: &Params) -> Result<usize, mca_params::Error> {
+    let bytes = params.declare(&PRETENDED_BYTES)?.as_int().unwrap_or(0);
+    Ok(usize::try_from(bytes).unwrap_or(0))
+}
 
 const NO_SYS: isize = -(libc::ENOSYS as isize);
 const FAULT: isize = -(libc::EFAULT as isize);
@@ -224,6 +244,50 @@ impl DeviceBuffer for PretendedMemory {
     }
 }
 
+/// What a pretended device has given out, and how much it has at most; 0 for no limit.
+struct Room {
+    used: AtomicUsize,
+    limit: usize,
+}
+
+impl Room {
+    fn give(self: &Arc<Self>, len: usize) -> Result<Box<dyn DeviceBuffer>, String> {
+        let memory = PretendedMemory::new(len).map_err(|error| error.to_string())?;
+        let room = Arc::clone(self);
+        let used = self.used.fetch_add(memory.len, Ordering::Relaxed);
+        let part = Part { memory, room };
+        if self.limit > 0 && used.saturating_add(part.memory.len) > self.limit {
+            return Err(format!(
+                "no room for {len} B: {used} of {} B are in use (host_pretended_bytes)",
+                self.limit
+            ));
+        }
+        Ok(Box::new(part))
+    }
+}
+
+/// Memory that its device counts as used, until it is dropped.
+struct Part {
+    memory: PretendedMemory,
+    room: Arc<Room>,
+}
+
+impl DeviceBuffer for Part {
+    fn base(&self) -> u64 {
+        self.memory.base()
+    }
+
+    fn len(&self) -> usize {
+        self.memory.len()
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.room.used.fetch_sub(self.memory.len, Ordering::Relaxed);
+    }
+}
+
 fn unmap(at: u64, len: usize) {
     let at: *mut c_void = std::ptr::with_exposed_provenance_mut(at as usize);
     // SAFETY: a mapping of ours of that length.
@@ -239,8 +303,9 @@ impl Drop for PretendedMemory {
 }
 
 impl Devices {
-    /// Adds a pretended device, and has the transport use its copy functions. Returns its number.
-    pub fn pretend(&self) -> Result<i32, DeviceError> {
+    /// Adds a pretended device of `limit` bytes (0 for no limit), and has the transport use its copy
+    /// functions. Returns its number.
+    pub fn pretend(&self, limit: usize) -> Result<i32, DeviceError> {
         // SAFETY: functions of this program that do what they should.
         let status = unsafe { self.set_overrides(Some(&PretendedMemory::overrides())) };
         let name = String::from("pretended device");
@@ -249,6 +314,10 @@ impl Devices {
             return Err(DeviceError::NoMemory(0, name, why));
         }
         let number = self.all().len() as u64;
+        let room = Arc::new(Room {
+            used: AtomicUsize::new(0),
+            limit,
+        });
         self.add_with(
             Device {
                 name,
@@ -257,11 +326,7 @@ impl Devices {
                 starts: true,
                 why: String::new(),
             },
-            Some(Box::new(|len| {
-                PretendedMemory::new(len)
-                    .map(|memory| Box::new(memory) as Box<dyn DeviceBuffer>)
-                    .map_err(|error| error.to_string())
-            })),
+            Some(Box::new(move |len| room.give(len))),
         )
     }
 }

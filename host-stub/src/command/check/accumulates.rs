@@ -233,7 +233,7 @@ fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype) -> Outcome
             let fetched = model(&plan, memory);
             if rank == context.rank && call.fetches() {
                 let what = format!("fetched by {}", plan.op);
-                same(&what, &session.bytes(results[index]), &fetched)?;
+                same(&what, &session.bytes(results[index])?, &fetched)?;
             }
         }
     }
@@ -373,7 +373,7 @@ fn order(context: &Context<'_>, datatype: Datatype) -> Outcome {
     context.verify(window, &wanted)?;
     let mut remote = initial_typed(context, target, window.len(), datatype);
     for (result, wanted) in results.iter().zip(model(&mut remote, context.rank)) {
-        same("fetched", &session.bytes(*result), &wanted)?;
+        same("fetched", &session.bytes(*result)?, &wanted)?;
     }
     Ok(())
 }

@@ -106,8 +106,8 @@ fn tickets(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome 
     session.close()?;
     let mine: Vec<i64> = results
         .iter()
-        .map(|result| number(datatype, &session.bytes(*result)))
-        .collect();
+        .map(|result| Ok(number(datatype, &session.bytes(*result)?)))
+        .collect::<Result<_, Failure>>()?;
     let sent: Vec<u8> = mine
         .iter()
         .flat_map(|ticket| ticket.to_le_bytes())
@@ -175,7 +175,7 @@ fn swaps(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
             let into = session.buffer(&old);
             session.compare_and_swap((from, compare, into), datatype, place)?;
             session.flush(0)?;
-            let found = session.bytes(into);
+            let found = session.bytes(into)?;
             if found == old {
                 break;
             }

@@ -10,6 +10,7 @@ mod kernel;
 mod mistakes;
 mod started;
 
+use crate::device::pretended_bytes;
 use crate::job::Job;
 use crate::win::Info;
 
@@ -25,7 +26,7 @@ pub(super) const DEVICE: i32 = 0;
 /// Gives every rank a device, before any window is made.
 pub(super) fn prepare(job: &Job) -> Result<(), Failure> {
     if job.devices().all().is_empty() {
-        job.devices().pretend()?;
+        job.devices().pretend(pretended_bytes(job.params())?)?;
     }
     Ok(())
 }

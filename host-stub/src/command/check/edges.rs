@@ -90,7 +90,7 @@ fn unaligned_transfer(context: &Context<'_>) -> Outcome {
     }
     session.close()?;
     for (into, data) in copies {
-        same("read back", &session.bytes(into), &data)?;
+        same("read back", &session.bytes(into)?, &data)?;
     }
     let before = (context.rank + context.size - 1) % context.size;
     for (place, len, _, data) in places(before) {
@@ -138,7 +138,7 @@ fn unaligned_origin(context: &Context<'_>) -> Outcome {
             add(index);
         }
         let third = wanted[at..at + size].to_vec();
-        same("fetched element", &session.bytes(old), &third)?;
+        same("fetched element", &session.bytes(old)?, &third)?;
         // The third increment, of the first element alone.
         let sum = apply(
             *datatype,
@@ -149,7 +149,7 @@ fn unaligned_origin(context: &Context<'_>) -> Outcome {
         wanted[at..at + size].copy_from_slice(&encode(*datatype, sum));
         same(
             "fetched",
-            &session.bytes(into),
+            &session.bytes(into)?,
             &before[at..at + data.len()],
         )?;
         context.verify(window, &wanted)?;
@@ -283,7 +283,7 @@ fn large_transfer(context: &Context<'_>, put: bool) -> Outcome {
         wanted[3..3 + LARGE].copy_from_slice(&data(before));
     } else {
         let remote = context.initial(target, window.len());
-        same("got", &session.bytes(buffer), &remote[3..3 + LARGE])?;
+        same("got", &session.bytes(buffer)?, &remote[3..3 + LARGE])?;
     }
     context.verify(&window, &wanted)?;
     drop(session);

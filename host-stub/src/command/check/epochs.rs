@@ -93,7 +93,7 @@ fn fence_rounds(context: &Context<'_>) -> Outcome {
         window.fence(Assertion::empty())?;
         same(
             "got before the fence",
-            &hand.session.bytes(into),
+            &hand.session.bytes(into)?,
             &[round + 1; 16],
         )?;
     }
@@ -112,7 +112,7 @@ fn fence_assertions(context: &Context<'_>) -> Outcome {
     window.fence(Assertion::NOPUT)?;
     let into = hand.get(next(context), at)?;
     window.fence(Assertion::NOSTORE)?;
-    same("got", &hand.session.bytes(into), &[7; 8])?;
+    same("got", &hand.session.bytes(into)?, &[7; 8])?;
     window.fence(Assertion::NOPRECEDE | Assertion::NOSUCCEED)?;
     let refused = hand.put(next(context), at, &[8; 8]);
     ensure(refused.is_err(), || {
@@ -134,7 +134,7 @@ fn lock(context: &Context<'_>, kind: LockKind) -> Outcome {
         window.unlock(target)?;
         same(
             "read back",
-            &hand.session.bytes(into),
+            &hand.session.bytes(into)?,
             &[context.rank as u8 + 1; 32],
         )?;
     }
@@ -268,8 +268,8 @@ fn flush_local(context: &Context<'_>) -> Outcome {
     let other = hand.get(context.rank, 7)?;
     window.flush_local_all()?;
     let remote = context.initial(next(context), window.len());
-    same("got", &hand.session.bytes(into), &remote[5..69])?;
-    same("got", &hand.session.bytes(other), &wanted[7..71])?;
+    same("got", &hand.session.bytes(into)?, &remote[5..69])?;
+    same("got", &hand.session.bytes(other)?, &wanted[7..71])?;
     window.unlock_all()?;
     hand.session.release();
     context.meet()

@@ -99,7 +99,7 @@ fn create(context: &Context<'_>) -> Outcome {
     wanted[60..].copy_from_slice(&data(previous(context)));
     same("memory", &memory.bytes(), &wanted)?;
     let remote = context.initial(next(context), LEN);
-    same("got", &session.bytes(into), &remote[..40])?;
+    same("got", &session.bytes(into)?, &remote[..40])?;
     drop(session);
     window.free()?;
     memory.release();

@@ -123,7 +123,7 @@ fn program(context: &Context<'_>) -> Outcome {
                 let from = from.start + step.displacement..from.end + step.displacement;
                 wanted[to].copy_from_slice(&remote[from]);
             }
-            same("got", &session.bytes(buffer), &wanted)?;
+            same("got", &session.bytes(buffer)?, &wanted)?;
         }
         // Nobody goes on to the next epoch while another still looks at this one's outcome.
         context.meet()?;

@@ -74,11 +74,11 @@ fn wait_all(context: &Context<'_>) -> Outcome {
     }
     let (buffers, requests): (Vec<_>, Vec<_>) = copies.into_iter().unzip();
     Request::wait_all(requests)?;
-    let found: Vec<u8> = buffers
+    let found: Vec<Vec<u8>> = buffers
         .into_iter()
-        .flat_map(|buffer| session.bytes(buffer))
-        .collect();
-    same("read back", &found, &data(context, context.rank))?;
+        .map(|buffer| session.bytes(buffer))
+        .collect::<Result<_, _>>()?;
+    same("read back", &found.concat(), &data(context, context.rank))?;
     session.close()?;
     arrived(context)
 }

@@ -28,8 +28,16 @@ struct Owned {
     words: Vec<u64>,
     offset: usize,
     len: usize,
-    /// Where the bytes are, if on a device; the words then are nothing.
-    device: Option<DeviceBuffer>,
+    place: Place,
+}
+
+/// Where a buffer's bytes are.
+enum Place {
+    /// In its words.
+    Host,
+    Device(DeviceBuffer),
+    /// Nowhere: the device had no memory for it, or refused its bytes, for this reason.
+    Refused(String),
 }
 
 /// An open epoch with the buffers of its operations.
@@ -117,7 +125,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A buffer with these bytes, aligned to 8.
+    /// A buffer with these bytes, aligned to 8. Where the device refuses it, every use of it fails with
+    /// the reason.
     pub(super) fn buffer(&mut self, bytes: &[u8]) -> Buffer {
         self.buffer_at(0, bytes)
     }
@@ -128,10 +137,17 @@ impl<'a> Session<'a> {
             words: vec![0; (offset + bytes.len()).div_ceil(8).max(1)],
             offset,
             len: bytes.len(),
-            device: None,
+            place: Place::Host,
         };
         if self.context.on_device {
-            owned.device = self.device_buffer(offset, bytes);
+            owned.place = match self.device_buffer(offset, bytes) {
+                Ok(device) => Place::Device(device),
+                Err(failure) => Place::Refused(format!(
+                    "the test's buffer of {} B on the device: {}",
+                    bytes.len(),
+                    failure.detail
+                )),
+            };
         }
         // SAFETY: the words hold `offset + bytes.len()` bytes.
         unsafe {
@@ -142,42 +158,41 @@ impl<'a> Session<'a> {
         Buffer(self.buffers.len() - 1)
     }
 
-    /// Such a buffer on the device; none if there is no memory, which the test then notices by what
-    /// it does not find.
-    fn device_buffer(&self, offset: usize, bytes: &[u8]) -> Option<DeviceBuffer> {
+    /// Such a buffer on the device.
+    fn device_buffer(&self, offset: usize, bytes: &[u8]) -> Result<DeviceBuffer, Failure> {
         let devices = self.context.job.devices();
         let len = offset + bytes.len();
-        let device = DeviceBuffer::new(devices, len, self.buffers.len()).ok()?;
-        device.write(offset, bytes).ok()?;
-        Some(device)
+        let device = DeviceBuffer::new(devices, len, self.buffers.len())?;
+        device.write(offset, bytes)?;
+        Ok(device)
     }
 
     /// The layout as calls with that buffer want it.
     fn marked(&self, buffer: Buffer, placed: &Placed) -> Layout {
-        let device = self.buffers[buffer.0].device.as_ref();
-        if device.is_some_and(DeviceBuffer::is_marked) {
-            placed.layout.clone().on_device()
-        } else {
-            placed.layout.clone()
+        match &self.buffers[buffer.0].place {
+            Place::Device(device) if device.is_marked() => placed.layout.clone().on_device(),
+            _ => placed.layout.clone(),
         }
     }
 
     /// The buffer's bytes now. Operations on it are complete.
-    pub(super) fn bytes(&self, buffer: Buffer) -> Vec<u8> {
+    pub(super) fn bytes(&self, buffer: Buffer) -> Result<Vec<u8>, Failure> {
         let owned = &self.buffers[buffer.0];
         let mut bytes = vec![0; owned.len];
-        if let Some(device) = &owned.device {
-            if let Err(failure) = device.read(owned.offset, &mut bytes) {
-                tracing::error!("{failure:?}");
+        match &owned.place {
+            Place::Host => {}
+            Place::Device(device) => {
+                device.read(owned.offset, &mut bytes)?;
+                return Ok(bytes);
             }
-            return bytes;
+            Place::Refused(reason) => return Err(Failure::new(reason)),
         }
         // SAFETY: the words hold `offset + len` bytes.
         unsafe {
             let from = owned.words.as_ptr().cast::<u8>().add(owned.offset);
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), owned.len);
         }
-        bytes
+        Ok(bytes)
     }
 
     fn pointer(&mut self, buffer: Buffer, extent: usize) -> Result<*mut u8, Failure> {
@@ -188,8 +203,10 @@ impl<'a> Session<'a> {
                 owned.len
             )));
         }
-        if let Some(device) = &owned.device {
-            return Ok(device.pointer(owned.offset)?);
+        match &owned.place {
+            Place::Host => {}
+            Place::Device(device) => return Ok(device.pointer(owned.offset)?),
+            Place::Refused(reason) => return Err(Failure::new(reason)),
         }
         // SAFETY: the words hold `offset + len` bytes.
         Ok(unsafe { owned.words.as_mut_ptr().cast::<u8>().add(owned.offset) })

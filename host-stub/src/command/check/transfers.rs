@@ -167,7 +167,7 @@ fn run(
                 wanted[to].copy_from_slice(&remote[from]);
             }
         }
-        same("origin buffer", &session.bytes(*buffer), &wanted)?;
+        same("origin buffer", &session.bytes(*buffer)?, &wanted)?;
     }
     Ok(())
 }

@@ -62,7 +62,10 @@ pub fn pin(rank: u32) {
 /// This rank's job over a provider, for a program with one thread that calls.
 pub fn job(provider: &str, plugin: Option<PathBuf>) -> Result<Arc<Job>, String> {
     let mut options = JobOptions::default();
-    options.plugin = plugin;
+    if let Some(plugin) = plugin {
+        // SAFETY: the user names it on the command line, and trusts it as this program.
+        options = unsafe { options.plugin(plugin) };
+    }
     options.settings = vec![("btl_ofi_provider_include".into(), provider.into())];
     // SAFETY: the programs that call this have one thread.
     let options = unsafe { options.assume_threads(ThreadLevel::Single) };

@@ -6,6 +6,7 @@
 //! itself once for each mode and turn. The waits are of requests over the C plugin of the tests, whose
 //! `CMA_DELAY_US` makes each take as long as wanted; `--plugin` names its file.
 
+use std::ffi::c_void;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -19,7 +20,7 @@ use benches::part;
 use benches::statistics::{Figure, median};
 use benches::target::{Bound, Target as Wanted};
 use clap::Parser;
-use host_stub::crt::{Cond, signal, wait};
+use host_stub::crt::{CAN_YIELD, Cond, Hooks, set_hooks, signal, wait};
 use host_stub::win::{Assertion, Datatype, Info, Layout, Request, TableChoice, Target, Window};
 use host_stub::{Job, JobOptions};
 
@@ -195,11 +196,29 @@ fn resident() -> u64 {
         .unwrap_or(0)
 }
 
+/// Hooks of a tasking runtime in which no task runs: without any, task mode is not provided.
+fn lend_hooks() -> Result<(), Failure> {
+    unsafe extern "C" fn running() -> *mut c_void {
+        std::ptr::null_mut()
+    }
+    unsafe extern "C" fn yield_now() {}
+    let hooks = Hooks {
+        size: size_of::<Hooks>() as u32,
+        claims: CAN_YIELD,
+        running: Some(running),
+        yield_now: Some(yield_now),
+        ..Hooks::default()
+    };
+    // SAFETY: the functions are this program's, and there is no task to do anything to.
+    Ok(unsafe { set_hooks(Some(&hooks)) }?)
+}
+
 /// Waits of one part, over a window of this process alone.
 fn measure(plugin: PathBuf, part: Part) -> Result<(), Failure> {
     const WAITS: u32 = 1_000_000;
-    let mut options = JobOptions::default();
-    options.plugin = Some(plugin);
+    lend_hooks()?;
+    // SAFETY: the user names it on the command line, and trusts it as this program.
+    let options = unsafe { JobOptions::default().plugin(plugin) };
     let job = Job::init(options)?;
     let info = Info::new().with_table(TableChoice::Btl);
     let window = Window::allocate_with(&job, 8, 8, &info)?;

@@ -319,8 +319,8 @@ fn a_rank_may_abort_the_job() {
 #[test]
 #[ignore = "a rank of a_rank_may_abort_the_job"]
 fn rank_aborts() {
-    let mut options = JobOptions::default();
-    options.plugin = Some(c_plugin(None));
+    // SAFETY: the plugin is built with these tests.
+    let options = unsafe { JobOptions::default().plugin(c_plugin(None)) };
     let job = Job::init(options).expect("init");
     if job.rank() == 1 {
         // While another thread of this rank waits for the others.

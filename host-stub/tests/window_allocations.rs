@@ -93,8 +93,8 @@ fn calls(window: &Window, buffers: &mut [[u64; WORDS]; 2]) {
 
 #[test]
 fn calls_allocate_nothing_after_the_first() {
-    let mut options = JobOptions::default();
-    options.plugin = Some(c_plugin(None));
+    // SAFETY: the plugin is built with these tests.
+    let options = unsafe { JobOptions::default().plugin(c_plugin(None)) };
     let job = Job::init(options).expect("a job of one");
     let window = Window::allocate(&job, WORDS * 8, 1).expect("window");
     let mut buffers = [[1; WORDS]; 2];

@@ -280,8 +280,8 @@ fn rank_makes_many_windows() {
 /// Memory of no window, then of one.
 #[test]
 fn allocated_memory_serves_windows() {
-    let mut options = JobOptions::default();
-    options.plugin = Some(c_plugin(None));
+    // SAFETY: the plugin is built with these tests.
+    let options = unsafe { JobOptions::default().plugin(c_plugin(None)) };
     let job = Job::init(options).expect("a job of one");
     let memory = alloc_mem(100).expect("memory");
     assert!(memory.addr().get().is_multiple_of(4096));

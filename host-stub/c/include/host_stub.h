@@ -1611,6 +1611,9 @@ int host_device_write(void *to, const void *from, size_t size);
  * Tells the host that `size` bytes at `host` are mapped at `memory` on a device, as
  * omp_target_associate_ptr tells OpenMP; until host_device_disassociate. A variable may be mapped on
  * several devices; its pointer alone then means the one of the lowest number.
+ *
+ * # Safety
+ * The range at `memory` is memory of that device until then.
  */
 int host_device_associate(const void *host,
                           size_t size,
@@ -1682,6 +1685,9 @@ int host_device_add(const char *name,
 /**
  * Tells the host of `size` bytes of memory on a device, which buffers and windows may lie in until
  * host_device_forget_memory. The host reaches for it by the copy functions only.
+ *
+ * # Safety
+ * The range is memory of that device until then.
  */
 int host_device_add_memory(int device, const void *memory, size_t size);
 

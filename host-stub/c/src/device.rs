@@ -167,8 +167,11 @@ pub unsafe extern "C" fn host_device_write(
 /// Tells the host that `size` bytes at `host` are mapped at `memory` on a device, as
 /// omp_target_associate_ptr tells OpenMP; until host_device_disassociate. A variable may be mapped on
 /// several devices; its pointer alone then means the one of the lowest number.
+///
+/// # Safety
+/// The range at `memory` is memory of that device until then.
 #[unsafe(no_mangle)]
-pub extern "C" fn host_device_associate(
+pub unsafe extern "C" fn host_device_associate(
     host: *const c_void,
     size: usize,
     device: c_int,
@@ -176,9 +179,9 @@ pub extern "C" fn host_device_associate(
 ) -> c_int {
     guarded(|| {
         let job = job("host_device_associate")?;
-        Ok(job
-            .devices()
-            .associate(host as u64, size, device, memory as u64)?)
+        let devices = job.devices();
+        // SAFETY: the caller vouches for the range.
+        Ok(unsafe { devices.associate(host as u64, size, device, memory as u64) }?)
     })
 }
 

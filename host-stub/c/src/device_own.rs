@@ -141,8 +141,11 @@ fn base_of(call: &str, memory: *const c_void) -> Result<u64> {
 
 /// Tells the host of `size` bytes of memory on a device, which buffers and windows may lie in until
 /// host_device_forget_memory. The host reaches for it by the copy functions only.
+///
+/// # Safety
+/// The range is memory of that device until then.
 #[unsafe(no_mangle)]
-pub extern "C" fn host_device_add_memory(
+pub unsafe extern "C" fn host_device_add_memory(
     device: c_int,
     memory: *const c_void,
     size: usize,
@@ -150,7 +153,9 @@ pub extern "C" fn host_device_add_memory(
     guarded(|| {
         let call = "host_device_add_memory";
         let base = base_of(call, memory)?;
-        Ok(job(call)?.devices().add_memory(device, base, size)?)
+        let job = job(call)?;
+        // SAFETY: the caller vouches for the range.
+        Ok(unsafe { job.devices().add_memory(device, base, size) }?)
     })
 }
 

@@ -147,7 +147,10 @@ impl Devices {
 
     /// Tells the host of memory on a device, until [`forget_memory`](Self::forget_memory). Its owner
     /// keeps it at least that long. What is known already may be told again.
-    pub fn add_memory(&self, device: i32, base: u64, len: usize) -> Result<(), DeviceError> {
+    ///
+    /// # Safety
+    /// The range is memory of that device, until it is forgotten: registrations and copies use it.
+    pub unsafe fn add_memory(&self, device: i32, base: u64, len: usize) -> Result<(), DeviceError> {
         self.device(device)?;
         let mut table = self.table();
         let end = base.checked_add(len as u64);
@@ -186,7 +189,11 @@ impl Devices {
     /// Tells the host that `len` bytes at `host` are mapped at `address` on a device
     /// (omp_target_associate_ptr), until [`disassociate`](Self::disassociate). A variable may be mapped
     /// on several devices; its pointer alone then means the one of the lowest number.
-    pub fn associate(
+    ///
+    /// # Safety
+    /// The range at `address` is memory of that device, until the mapping ends: an operation on the
+    /// host's range may use it instead.
+    pub unsafe fn associate(
         &self,
         host: u64,
         len: usize,
@@ -359,7 +366,8 @@ impl Devices {
             };
             allocate(len.max(1)).map_err(|why| refused(&why))?
         };
-        self.add_memory(device, buffer.base(), buffer.len())?;
+        // SAFETY: just allocated there, and forgotten before the buffer goes.
+        unsafe { self.add_memory(device, buffer.base(), buffer.len()) }?;
         Ok(Box::new(Allocated {
             buffer,
             table: Arc::clone(&self.table),

@@ -11,7 +11,7 @@ use crate::params::Setting;
 #[derive(Clone, Debug)]
 pub struct JobOptions {
     /// The plugin's file; [`default_path`](crate::loader::default_path) if none is given.
-    pub plugin: Option<PathBuf>,
+    pub(super) plugin: Option<PathBuf>,
     /// Parameters set above every other source.
     pub settings: Vec<Setting>,
     pub(super) level: Level,
@@ -28,6 +28,16 @@ impl Default for JobOptions {
 }
 
 impl JobOptions {
+    /// Names the plugin's file, instead of [`default_path`](crate::loader::default_path): the one that the
+    /// user's environment names, or that is installed beside this program.
+    ///
+    /// # Safety
+    /// The code in the file is trusted: see [`Plugin::open`](crate::loader::Plugin::open).
+    pub unsafe fn plugin(mut self, path: impl Into<PathBuf>) -> Self {
+        self.plugin = Some(path.into());
+        self
+    }
+
     /// Promises a weaker use of threads than [`ThreadLevel::Multiple`], so that the transport can
     /// leave out its locks.
     ///

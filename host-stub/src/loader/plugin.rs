@@ -34,13 +34,27 @@ unsafe impl Sync for Plugin {}
 impl Plugin {
     /// Opens the shared object at `path` (a bare name is looked for by the dynamic loader), finds
     /// its entry, hands it `services` and checks the table it returns.
-    pub fn open(path: &Path, services: HostServices) -> Result<Arc<Plugin>, LoadError> {
+    ///
+    /// ```compile_fail,E0133
+    /// use host_stub::loader::{HostServices, Plugin};
+    ///
+    /// fn whatever_it_does(path: &std::path::Path, services: HostServices) {
+    ///     let _ = Plugin::open(path, services);
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// The code in the file, which runs in this process from here on, does no harm: it is trusted as
+    /// this program itself is, and keeps to the contract of [`plugin_api`]. A table that does not fit is
+    /// refused; what its functions do cannot be checked.
+    pub unsafe fn open(path: &Path, services: HostServices) -> Result<Arc<Plugin>, LoadError> {
         inspect(path)?;
         let library = open_library(path)?;
         let services = Services::new(services);
         let mut out: *const ComponentVtable = std::ptr::null();
         let entry = {
-            // SAFETY: the symbol's name carries the ABI's major; what bears it is an EntryFn.
+            // SAFETY: the symbol's name carries the ABI's major; in a plugin, for which the caller vouches,
+            // what bears it is an EntryFn.
             let symbol = unsafe { library.get::<EntryFn>(ENTRY_SYMBOL.to_bytes_with_nul()) };
             match symbol {
                 Ok(symbol) => *symbol,

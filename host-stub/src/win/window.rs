@@ -258,19 +258,36 @@ impl Window {
             return self.copy_own("local read", offset, Way::From(into));
         }
         // SAFETY: the range was checked to lie in this rank's memory, which stays while the window
-        // is not freed. Peers may write it meanwhile; as with any shared memory the bytes then
+        // is not freed. No thread of this process writes it meanwhile: whoever writes here calls unsafe
+        // functions, which forbid that. Other processes may; as with any shared memory the bytes then
         // are either, and bytes have no invalid values.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
     /// Copies to this rank's memory, as a local store. [`WinError::OutOfBounds`] beyond it.
-    pub fn write_local(&self, offset: usize, from: &[u8]) -> WinResult<()> {
+    ///
+    /// ```compile_fail,E0133
+    /// fn two_threads_at_once(window: &host_stub::win::Window) {
+    ///     std::thread::scope(|scope| {
+    ///         scope.spawn(|| window.write_local(0, &[1]));
+    ///         scope.spawn(|| window.write_local(0, &[2]));
+    ///     });
+    /// }
+    /// ```
+    ///
+    /// # Safety
+    /// Nobody in this process accesses the same bytes meanwhile: no other local read or write, nothing
+    /// through [`base`](Self::base) or a reference made of it, and no operation of this process that
+    /// has this range as its origin buffer or its target. For other processes MPI's rules for local
+    /// stores in the open epoch hold.
+    pub unsafe fn write_local(&self, offset: usize, from: &[u8]) -> WinResult<()> {
         let to = self.local("local write", offset, from.len())?;
         if self.parts.exposed.iface != hmem_iface::SYSTEM {
             return self.copy_own("local write", offset, Way::To(from));
         }
-        // SAFETY: as in `read_local`.
+        // SAFETY: the range was checked to lie in this rank's memory, which stays while the window is not
+        // freed; the caller keeps everybody else in this process off it.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())
     }

@@ -44,7 +44,8 @@ impl DeviceBuffer {
         };
         if buffer.way == Way::Marked {
             let (host, bytes) = (buffer.shadow.as_ptr() as u64, buffer.shadow.len() * 8);
-            devices.associate(host, bytes, DEVICE, buffer.memory.base())?;
+            // SAFETY: the range lies in the buffer's memory, which outlives the mapping.
+            unsafe { devices.associate(host, bytes, DEVICE, buffer.memory.base()) }?;
         }
         Ok(buffer)
     }

@@ -80,7 +80,8 @@ fn locations(context: &Context<'_>) -> Outcome {
     ensure(devices.target_pointer(pointer, DEVICE).is_err(), || {
         String::from("host memory has a place on the device")
     })?;
-    devices.associate(pointer as u64, 64, DEVICE, memory.base() + 128)?;
+    // SAFETY: the range lies in the memory, which outlives the mapping.
+    unsafe { devices.associate(pointer as u64, 64, DEVICE, memory.base() + 128) }?;
     let inside = pointer.wrapping_add(9);
     let mapped = devices.target_pointer(inside, DEVICE)?;
     ensure(mapped == memory.base() + 137, || {
@@ -218,7 +219,8 @@ fn overlapping(context: &Context<'_>) -> Outcome {
     let mut host = vec![0u64; 64];
     let base: *mut u8 = host.as_mut_ptr().cast();
     let memory = devices.allocate(DEVICE, 512)?;
-    devices.associate(base as u64, 512, DEVICE, memory.base())?;
+    // SAFETY: the range is the memory, which outlives the mapping.
+    unsafe { devices.associate(base as u64, 512, DEVICE, memory.base()) }?;
     // Ranks of odd numbers have the second window on the host too: it need not be the same on all.
     let place = if context.rank.is_multiple_of(2) {
         DEVICE

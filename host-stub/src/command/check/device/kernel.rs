@@ -140,7 +140,8 @@ pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
         return Ok(());
     }
     let window = context.allocate(256, 8)?;
-    window.write_local(0, &[0; 256])?;
+    // SAFETY: the window is new, and no operation is under way on it.
+    unsafe { window.write_local(0, &[0; 256]) }?;
     let buffer = DeviceBuffer::new(devices, 64, 0)?;
     let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_ne_bytes()).collect() };
     buffer.write(0, &words(&[10, 11, 12, 13]))?;

@@ -54,7 +54,8 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     let variable: *mut u8 = host.as_mut_ptr().cast();
     let mapped = variable.wrapping_add(64);
     let memory = devices.allocate(DEVICE, 256)?;
-    devices.associate(mapped as u64, 64, DEVICE, memory.base())?;
+    // SAFETY: the range lies in the memory, which outlives the mapping.
+    unsafe { devices.associate(mapped as u64, 64, DEVICE, memory.base()) }?;
     for (pointer, len, fits) in [
         (mapped, 64, true),
         (mapped, 65, false),

@@ -13,7 +13,8 @@ use crate::win::{Assertion, Window};
 pub(super) fn started(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let window = context.allocate(256, 8)?;
-    window.write_local(0, &[0; 256])?;
+    // SAFETY: the window is new, and no operation is under way on it.
+    unsafe { window.write_local(0, &[0; 256]) }?;
     let buffer = DeviceBuffer::new(devices, 64, 0)?;
     let next = (context.rank + 1) % context.size;
     buffer.write(

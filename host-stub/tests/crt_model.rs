@@ -237,6 +237,30 @@ fn somebody_drives_as_long_as_anybody_waits() {
     });
 }
 
+/// A try that fails takes the baton from nobody.
+#[test]
+fn one_holds_the_baton_at_a_time() {
+    loom::model(|| {
+        let line = Arc::new(Line::new(false));
+        let inside = Arc::new(Effect(UnsafeCell::new(0)));
+        let other = {
+            let (line, inside) = (Arc::clone(&line), Arc::clone(&inside));
+            thread::spawn(move || twice(&line, &inside))
+        };
+        twice(&line, &inside);
+        other.join().unwrap();
+    });
+}
+
+fn twice(line: &Line, inside: &Effect) {
+    for _ in 0..2 {
+        if let Some(_baton) = line.try_take() {
+            // SAFETY: loom checks each access: it reports two at a time.
+            inside.0.with_mut(|times| unsafe { *times += 1 });
+        }
+    }
+}
+
 /// One thread holds the baton for itself while another joins the line and goes to sleep.
 #[test]
 fn a_baton_that_is_let_go_finds_who_waits() {

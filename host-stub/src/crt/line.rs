@@ -116,8 +116,13 @@ impl Line {
     pub(crate) fn try_take(&self) -> Option<Baton<'_>> {
         // The load keeps the line of memory shared while another drives. Acquire: pairs with the
         // Release of who held it before.
-        let free = self.is_free() && !self.held.swap(true, Ordering::Acquire);
-        free.then_some(Baton(self))
+        let free = self.is_free()
+            && self
+                .held
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        // Made only if it is free: one that is dropped gives it back.
+        free.then(|| Baton(self))
     }
 
     /// Takes the baton for the keeper, who is called when it is free if it is not now.

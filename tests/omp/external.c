@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     omp_set_external(wanted);
     CHECK(omp_get_external() == wanted, "%d instead of %d", omp_get_external(), wanted);
     if (is_asked(argc, argv, "hooks")) {
-        crt_hooks_t hooks = {sizeof hooks, CRT_CAN_YIELD, running, NULL, NULL, yield};
+        crt_hooks_t hooks = {CRT_HOOKS_MAGIC, sizeof hooks, CRT_CAN_YIELD, 0, running, NULL, NULL, yield};
         MUST(crt_set_hooks(&hooks));
     }
     MUST(host_init_thread(HOST_THREAD_SINGLE, &provided));

@@ -158,6 +158,7 @@ impl Channel {
     fn abandon(&mut self, endpoint: NonNull<Endpoint>, done: &mut Done) -> Option<Finished> {
         // SAFETY: as in `of`; used under the lock.
         let outbound = unsafe { self.of(endpoint)?.as_mut() };
+        // Answers only: the kernel knows the peer by a number, which may be another process's by now.
         outbound.take_answers(done);
         if !done.has_room() {
             return None;
@@ -396,9 +397,18 @@ impl Transport {
     pub(crate) fn introduce(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
         // SAFETY: the caller of the operation vouched for the endpoint.
         let peer = unsafe { endpoint.as_ref() };
+        let (probe, held) = {
+            let peers = self.lock_peers();
+            (peers.probe(peer), peers.segment(peer))
+        };
+        // Through the descriptor that this process holds, if it does.
+        let (pid, descriptor) = match held {
+            Some(descriptor) => (self.own.pid, descriptor),
+            None => (peer.pid(), peer.segment()),
+        };
         let place = Place {
-            pid: peer.pid(),
-            descriptor: peer.segment(),
+            pid,
+            descriptor,
             nonce: peer.nonce(),
         };
         let claimed = place.claim();
@@ -413,7 +423,7 @@ impl Transport {
         }
         match (claimed, &mut state.channel) {
             (Ok(claim), Some(channel)) => {
-                match channel.add(Box::new(Outbound::new(claim, endpoint))) {
+                match channel.add(Box::new(Outbound::new(claim, endpoint, probe))) {
                     Ok(ring) => peer.go(Way::Ring, ring.as_ptr().expose_provenance() as u64),
                     Err(outbound) => {
                         outbound.give_back();
@@ -477,6 +487,12 @@ impl Transport {
         }
         let n = done.finished().len() + usize::from(done.refused.is_some());
         if n == 0 {
+            if let Some((endpoint, refused)) = done.doubted {
+                drop(state);
+                // Either it fails with what is outstanding there, or the target makes that.
+                self.examine(endpoint, refused);
+                return Ok(0);
+            }
             return if self.lean.load(Ordering::Relaxed) {
                 Ok(self.without_entry(context, state))
             } else {

@@ -23,6 +23,15 @@ impl Refused {
         Refused(status.0)
     }
 
+    /// Whether the kernel does not let this process reach that one, or no longer finds its memory by its
+    /// number: every copy would be refused likewise. A refusal by the target is negative, and none of these.
+    pub(crate) fn is_lasting(self) -> bool {
+        matches!(
+            self.0,
+            libc::EPERM | libc::EACCES | libc::ENOSYS | libc::ESRCH
+        )
+    }
+
     /// What it means to the caller of an operation.
     pub(crate) fn status(self) -> Status {
         match self.0 {

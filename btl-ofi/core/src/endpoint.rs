@@ -25,16 +25,21 @@ pub(crate) enum Way {
     Ring = 3,
 }
 
-/// How puts and gets to a peer are made.
+/// How puts and gets to a peer are made. Changes from [`Copies::Kernel`] and [`Copies::Doubted`] only
+/// (`reach`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Copies {
     /// By the provider.
-    Provider,
+    Provider = 0,
     /// By the kernel, reaching into its process (`direct`).
-    Kernel,
+    Kernel = 1,
     /// By this thread: it is this process (`Policy::self_by_copy`).
-    Here,
+    Here = 2,
+    /// By the target, through the ring that was claimed: the kernel no longer reaches its process.
+    Ring = 3,
+    /// By nobody, until the peer was examined: it was found gone while nothing was outstanding.
+    Doubted = 4,
 }
 
 /// A peer: 48 bytes, at an address that is a multiple of 16 so that operations can carry it with
@@ -60,8 +65,8 @@ pub struct Endpoint {
     /// The id of its process when that runs on this node, and so this is the beginning of a
     /// [`Near`]; else 0.
     pid: u32,
-    /// How puts and gets to it are made.
-    pub(crate) copies: Copies,
+    /// How puts and gets to it are made: a [`Copies`].
+    copies: AtomicU8,
     /// Whether it has been read from, where fetching atomics need that (`Policy::fetch_alone`).
     pub(crate) met: AtomicBool,
     /// Whether its address was taken out of the provider's vector.
@@ -125,7 +130,7 @@ impl Endpoint {
             failed: AtomicI32::new(0),
             connected: AtomicU32::new(1),
             pid: 0,
-            copies: Copies::Provider,
+            copies: AtomicU8::new(Copies::Provider as u8),
             met: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             way: AtomicU8::new(Way::Provider as u8),
@@ -159,6 +164,37 @@ impl Endpoint {
         })
     }
 
+    /// How puts and gets to it are made.
+    #[inline]
+    pub(crate) fn copies(&self) -> Copies {
+        match self.copies.load(Ordering::Relaxed) {
+            1 => Copies::Kernel,
+            2 => Copies::Here,
+            3 => Copies::Ring,
+            4 => Copies::Doubted,
+            _ => Copies::Provider,
+        }
+    }
+
+    /// Has puts and gets made so from now on.
+    pub(crate) fn copy_by(&self, copies: Copies) {
+        self.copies.store(copies as u8, Ordering::Relaxed);
+    }
+
+    /// Whether puts and gets are made so.
+    ///
+    /// # Safety
+    /// `T` is false only where calls never overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn is_copied_by<const T: bool>(&self, copies: Copies) -> bool {
+        if T {
+            self.copies.load(Ordering::Relaxed) == copies as u8
+        } else {
+            // SAFETY: nobody else writes it during a call. A plain read is compared where it lies.
+            unsafe { *self.copies.as_ptr() == copies as u8 }
+        }
+    }
+
     /// The peer's descriptor of its segment, for [`Way::Unclaimed`].
     pub(crate) fn segment(&self) -> u32 {
         self.near().map_or(0, |near| near.segment)
@@ -190,7 +226,7 @@ impl Endpoint {
     /// Whether operations to it may be outstanding at the provider. Under the context's lock it
     /// changes no more once it says no for a peer whose ring is claimed.
     pub(crate) fn uses_provider(&self) -> bool {
-        self.copies != Copies::Kernel || self.way() == Way::Provider
+        self.copies() == Copies::Provider || self.way() == Way::Provider
     }
 
     /// Settles the way, with what the [`link`](Near::link) is to say then.

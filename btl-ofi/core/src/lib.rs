@@ -5,7 +5,9 @@
 //! memory, and then moves bytes. `select` decides which provider, `policy` what makes a completion
 //! visible at the target, `context` holds a lane to the provider with its lock, `post` is the common path
 //! of what `rma` and `atomics` (`words`, `vectors`) post, `channel` that of atomics that do without the
-//! provider and `small` that of transfers which the target makes, `guard` has both survive windows that are not mapped, `progress` completes them, `flush` waits for them. `watch` finds peers that are gone or silent, `failure` reports what was lost with them.
+//! provider and `small` that of transfers which the target makes, `guard` has both survive windows that are not
+//! mapped, `progress` completes them, `flush` waits for them. `reach` is whether the kernel lets this process reach a
+//! peer's memory, `watch` finds peers that are gone or silent, `failure` reports what was lost with them.
 
 #![allow(
     clippy::useless_conversion,
@@ -44,6 +46,7 @@ mod peers;
 mod policy;
 mod post;
 mod progress;
+mod reach;
 mod record;
 mod registration;
 mod remains;

@@ -33,9 +33,14 @@ impl ProcessId {
         }
         match stat(self.pid) {
             Some(s) if self.started != 0 && s.started != self.started => State::Gone,
+            // Its main thread has ended; the process has not, as long as another thread runs.
             Some(Stat {
                 state: b'Z' | b'X', ..
-            }) => State::Gone,
+            }) => match self.threads().find_map(living) {
+                Some(b'T' | b't') => State::Stopped,
+                Some(_) => State::Runs,
+                None => State::Gone,
+            },
             // By a signal, or by a debugger.
             Some(Stat {
                 state: b'T' | b't', ..
@@ -43,6 +48,25 @@ impl ProcessId {
             _ => State::Runs,
         }
     }
+}
+
+impl ProcessId {
+    /// The ids of its threads.
+    pub(crate) fn threads(self) -> impl Iterator<Item = u32> {
+        let entries = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let names = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|e| e.file_name());
+        names.filter_map(|name| name.to_str()?.parse().ok())
+    }
+}
+
+/// The state of a thread that has not ended.
+fn living(thread: u32) -> Option<u8> {
+    let state = stat(thread)?.state;
+    (!matches!(state, b'Z' | b'X')).then_some(state)
 }
 
 /// What a process does, as far as others must know.

@@ -8,6 +8,7 @@
 use libfabric_sys as ffi;
 
 use crate::liveness::ProcessId;
+use crate::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
 const VERSION: u16 = 2;
@@ -119,6 +120,14 @@ impl Blob {
             format,
             address,
         })
+    }
+
+    /// By what the sender's memory is known.
+    pub(crate) fn probe(&self) -> Probe {
+        Probe {
+            address: self.probe_address,
+            value: self.probe_value,
+        }
     }
 
     /// Checks that the endpoint's address has the form of `own`, the address of this process's

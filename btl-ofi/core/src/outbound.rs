@@ -11,21 +11,27 @@
 //! the target has begun, or may yet begin: it reads and writes its part of the payload until it answers. That part
 //! is not used again before, and the ring serves no other process ([`Outbound::give_back`]).
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
 use plugin_api::Status;
 
+use crate::direct::Refused;
 use crate::endpoint::Endpoint;
 use crate::liveness::{ProcessId, State};
 use crate::params::MAX_CQ_READ;
+use crate::reach::Probe;
 use crate::record::{Finished, Tag};
 use crate::ring::{Answer, Command};
 use crate::segment::{Claim, ENTRIES, LARGEST, PAYLOAD};
 
+mod fragments;
 mod pace;
 mod transfers;
+
+use fragments::Queued;
 
 use pace::Pace;
 pub(crate) use pace::Way as GetWay;
@@ -45,6 +51,8 @@ enum Use {
     Get,
     /// A part of one that waits for it.
     Piece,
+    /// A part of one that waits in the queue.
+    Fragment,
     /// One that is over here, and that the target passes over.
     Revoked,
     /// One that is over here, and that the target has taken or may yet execute.
@@ -120,6 +128,8 @@ pub(crate) struct Done {
     count: usize,
     /// One that failed, after those in `finished`; nothing is gathered after it.
     pub(crate) refused: Option<(Finished, Status)>,
+    /// A peer that the kernel no longer reaches, or whose memory is no longer its own.
+    pub(crate) doubted: Option<(NonNull<Endpoint>, Refused)>,
 }
 
 impl Done {
@@ -129,6 +139,7 @@ impl Done {
             finished: [const { MaybeUninit::uninit() }; MAX_CQ_READ],
             count: 0,
             refused: None,
+            doubted: None,
         }
     }
 
@@ -169,6 +180,8 @@ unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
 pub(crate) struct Outbound {
     claim: Claim,
     pub(crate) endpoint: NonNull<Endpoint>,
+    /// By what the peer's memory is known.
+    probe: Option<Probe>,
     /// The oldest position without answer taken, and the next to use.
     head: u32,
     tail: u32,
@@ -180,7 +193,7 @@ pub(crate) struct Outbound {
     lacks_payload: bool,
     /// Whether it is among the channel's active ones.
     pub(crate) listed: bool,
-    /// Entries in use by transfers, by what is spent, and by what is held among that.
+    /// Transfers in entries or queued, entries in use by what is spent, and by what is held among that.
     transfers: u32,
     spent: u32,
     held: u32,
@@ -192,10 +205,12 @@ pub(crate) struct Outbound {
     paces: [Pace; 3],
     wait: Wait,
     pending: Box<[MaybeUninit<Pending>]>,
+    /// Transfers that only the target can make. One of them has entries in use, or there is no room for it.
+    queued: VecDeque<Queued>,
 }
 
 impl Outbound {
-    pub(crate) fn new(claim: Claim, endpoint: NonNull<Endpoint>) -> Outbound {
+    pub(crate) fn new(claim: Claim, endpoint: NonNull<Endpoint>, probe: Option<Probe>) -> Outbound {
         let spent = claim.spent.min(ENTRIES);
         let head = claim.position.wrapping_sub(spent);
         let mut pending = Box::new_uninit_slice(ENTRIES as usize);
@@ -213,6 +228,7 @@ impl Outbound {
             tail: claim.position,
             claim,
             endpoint,
+            probe,
             used_from: 0,
             used_to: 0,
             has_payload: false,
@@ -227,6 +243,7 @@ impl Outbound {
             paces: [Pace::default(); 3],
             wait: Wait::default(),
             pending,
+            queued: VecDeque::new(),
         }
     }
 
@@ -242,7 +259,7 @@ impl Outbound {
 
     /// Operations without answer.
     pub(crate) fn outstanding(&self) -> u32 {
-        self.in_use() - self.spent
+        self.in_use() - self.spent + self.queued.len() as u32
     }
 
     /// Whether the target will execute nothing more.
@@ -373,12 +390,17 @@ impl Outbound {
     /// waited too long for one.
     #[inline]
     pub(crate) fn collect(&mut self, done: &mut Done) {
-        if !self.take_answers(done) && self.transfers > 0 {
-            self.consider_revoking(done);
+        let answered = self.take_answers(done);
+        if self.transfers > 0 {
+            if !answered {
+                self.consider_revoking(done);
+            } else if !self.queued.is_empty() {
+                self.post_fragments();
+            }
         }
     }
 
-    /// Takes answers, likewise. Whether there was one.
+    /// Takes answers, likewise. Whether there was one. Asks nothing of the kernel.
     #[inline]
     pub(crate) fn take_answers(&mut self, done: &mut Done) -> bool {
         let first = self.head;
@@ -389,6 +411,10 @@ impl Outbound {
             let pending = self.take();
             match pending.used {
                 Use::Piece | Use::Revoked | Use::Held => continue,
+                Use::Fragment => {
+                    self.fragment_answered(&pending, &answer, done);
+                    continue;
+                }
                 Use::Atomic => self.wait = Wait::default(),
                 Use::Put | Use::Get => self.relent(),
             }
@@ -432,7 +458,7 @@ impl Outbound {
         let pending = unsafe { self.pending[(self.head % ENTRIES) as usize].assume_init() };
         self.head = self.head.wrapping_add(1);
         match pending.used {
-            Use::Atomic | Use::Piece => {}
+            Use::Atomic | Use::Piece | Use::Fragment => {}
             Use::Put | Use::Get => self.transfers -= 1,
             Use::Revoked => self.spent -= 1,
             Use::Held => {
@@ -452,15 +478,15 @@ impl Outbound {
     pub(crate) fn abandon(&mut self) -> Option<Finished> {
         let mut position = self.head;
         while position != self.tail {
-            let pending = self.pending(position);
-            if !pending.used.is_spent() {
-                let finished = pending.finished;
-                self.give_up(position);
+            let Pending { used, finished, .. } = *self.pending(position);
+            self.give_up(position);
+            // The transfer of a fragment is in the queue.
+            if !used.is_spent() && used != Use::Fragment {
                 return Some(finished);
             }
             position = position.wrapping_add(1);
         }
-        None
+        self.abandon_queued()
     }
 
     /// What stands at a position that is in use.
@@ -477,7 +503,9 @@ impl Outbound {
             Use::Revoked | Use::Held => return,
             // The target executes it whenever it finds it.
             Use::Atomic => false,
-            Use::Put | Use::Get | Use::Piece => self.claim.ring().entry(position).revoke(position),
+            Use::Put | Use::Get | Use::Piece | Use::Fragment => {
+                self.claim.ring().entry(position).revoke(position)
+            }
         };
         if matches!(used, Use::Put | Use::Get) {
             self.transfers -= 1;

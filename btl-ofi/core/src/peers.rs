@@ -1,5 +1,8 @@
 //! Peers: made from the addresses that processes publish, found again, released.
 
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -7,12 +10,13 @@ use std::sync::{MutexGuard, PoisonError};
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
-use crate::direct;
 use crate::endpoint::{Copies, Endpoint, Near};
 use crate::endpoints::{Endpoints, Placed};
 use crate::error::{CallError, Doing, Error, check};
 use crate::liveness::ProcessId;
 use crate::modex::Blob;
+use crate::reach::{self, Probe, Reach};
+use crate::segment::Place;
 use crate::transport::Transport;
 use crate::watch::Watches;
 
@@ -22,6 +26,21 @@ pub(crate) struct Peers {
     pub(crate) known: Endpoints,
     /// What the last look at them saw.
     pub(crate) watches: Watches,
+    /// Those on this node whose memory could be read when they were connected.
+    pub(crate) reached: HashMap<u64, Reach>,
+}
+
+impl Peers {
+    /// By what a peer's memory is known.
+    pub(crate) fn probe(&self, peer: &Endpoint) -> Option<Probe> {
+        self.reached.get(&peer.proc).map(|reach| reach.probe)
+    }
+
+    /// This process's descriptor of a peer's segment.
+    pub(crate) fn segment(&self, peer: &Endpoint) -> Option<u32> {
+        let segment = self.reached.get(&peer.proc)?.segment.as_ref()?;
+        Some(segment.as_raw_fd() as u32)
+    }
 }
 
 impl Transport {
@@ -68,7 +87,7 @@ impl Transport {
             )));
         }
         blob.check_form(&self.device.name()?).map_err(modex)?;
-        if !peers.known.reserve() {
+        if !peers.known.reserve() || peers.reached.try_reserve(1).is_err() {
             return Err(Error::OutOfMemory("another peer"));
         }
         let mut address = ffi::FI_ADDR_NOTAVAIL;
@@ -87,14 +106,10 @@ impl Transport {
             return Err(modex(String::from("the provider did not accept it")));
         }
         let here = self.node != 0 && blob.node == self.node && blob.process.pid != 0;
+        let mut reached = None;
         let placed = if here {
             let mut near = Near::new(address, proc, blob.process);
-            if self.policy.self_by_copy && blob.process == ProcessId::own() {
-                near.endpoint.copies = Copies::Here;
-            } else if self.policy.direct && reaches(&blob) {
-                near.endpoint.copies = Copies::Kernel;
-                self.choose_way(&mut near, &blob);
-            }
+            reached = self.acquaint(&mut near, &blob);
             Placed::Near(near)
         } else {
             Placed::Far(Endpoint::new(address, proc))
@@ -105,6 +120,9 @@ impl Transport {
             unsafe { ffi::fi_av_remove(self.device.av(), &mut address, 1) };
             return Err(Error::OutOfMemory("another peer"));
         };
+        if let Some(reach) = reached {
+            peers.reached.insert(proc, reach);
+        }
         self.impatient.store(false, Ordering::Relaxed);
         // SAFETY: just inserted, and the lock keeps it there.
         if unsafe { endpoint.as_ref() }.uses_provider() {
@@ -145,6 +163,7 @@ impl Transport {
         }
         let outstanding = peer.tally.outstanding();
         peers.watches.forget(peer.proc);
+        peers.reached.remove(&peer.proc);
         if outstanding > 0 {
             tracing::warn!(
                 "process {} is released with {outstanding} operations outstanding",
@@ -175,29 +194,53 @@ impl Transport {
         .map(drop)
     }
 
-    /// Which way the atomics to a peer will go, as far as its address tells (`channel`).
-    fn choose_way(&self, near: &mut Near, blob: &Blob) {
+    /// Finds out how a peer on this node is reached; gives what that takes, if its memory can be read.
+    fn acquaint(&self, near: &mut Near, blob: &Blob) -> Option<Reach> {
+        let (pid, probe) = (near.endpoint.pid(), blob.probe());
+        if self.policy.self_by_copy && blob.process == ProcessId::own() {
+            near.endpoint.copy_by(Copies::Here);
+        } else if self.policy.direct {
+            let reached = probe.reach(pid);
+            if reached == Ok(true) {
+                near.endpoint.copy_by(Copies::Kernel);
+                let segment = self.choose_way(near, blob);
+                return Some(Reach { probe, segment });
+            }
+            tracing::info!(
+                "process {} is on this node, and reached through the provider, since the kernel does not copy: {}",
+                near.endpoint.proc,
+                reach::reason(reached)
+            );
+        }
+        let reach = Reach {
+            probe,
+            segment: None,
+        };
+        (probe.is_in(pid) == Ok(true)).then_some(reach)
+    }
+
+    /// Which way the atomics to a peer will go, as far as its address tells (`channel`); gives its segment,
+    /// if that may be needed and can be opened.
+    fn choose_way(&self, near: &mut Near, blob: &Blob) -> Option<File> {
         if !self.channelled {
-            return;
+            return None;
         }
         if blob.process == self.own && self.is_own_probe(blob) {
             near.go_to_itself();
-        } else if let Some(segment) = blob.segment {
-            near.offer(segment, blob.probe_value);
+            return None;
         }
+        let descriptor = blob.segment?;
+        near.offer(descriptor, blob.probe_value);
+        let place = Place {
+            pid: blob.process.pid,
+            descriptor,
+            nonce: blob.probe_value,
+        };
+        // What is wrong with it is said when it is needed.
+        place.open().ok()
     }
 
     pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether this process can read the peer's memory from outside, shown by reading a word the peer
-/// announced. The kernel asks the same permission for reading and for writing (man process_vm_writev).
-fn reaches(blob: &Blob) -> bool {
-    let mut seen = 0u64;
-    let local = (&raw mut seen).cast();
-    // SAFETY: the local side is a word of ours.
-    let read = unsafe { direct::read(blob.process.pid, local, blob.probe_address, 8) };
-    read.is_ok() && seen == blob.probe_value
 }

@@ -80,20 +80,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     let direct = writes_directly(info);
     let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
     let ordered = crate::select::orders_atomics(info) || keeps_order_anyway(&info.provider());
-    let puts = if direct {
-        "puts and gets are copied by the kernel where it may (cross-memory attach), or by a target that is \
-         quicker, else puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
-    } else {
-        "puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
-    };
-    let updates = if direct {
-        "atomics are executed and answered by the target through shared memory, else updates go as \
-         fetches and complete with the old value"
-    } else if frees_twice(&info.provider()) {
-        "updates go as fetches and complete with the old value"
-    } else {
-        "updates are confirmed by the target"
-    };
+    let updates_fetch = frees_twice(&info.provider());
     Policy {
         delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
         direct,
@@ -107,9 +94,38 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         self_by_copy: loses_itself(&info.provider()),
         dead_peer_blocks: answers_in_order(&info.provider()) || mixes_fetches_up(&info.provider()),
         reports_for_others: reports_for_others(&info.provider()),
-        updates_fetch: frees_twice(&info.provider()),
+        updates_fetch,
         atomics_ordered: ordered,
-        text: format!("{puts}; {updates}; gets and fetches complete with their data"),
+        text: text(direct, updates_fetch),
+    }
+}
+
+/// What a policy comes to, for people.
+fn text(direct: bool, updates_fetch: bool) -> String {
+    let puts = if direct {
+        "puts and gets are copied by the kernel where it may (cross-memory attach), or by a target that is \
+         quicker, else puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
+    } else {
+        "puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
+    };
+    let updates = if direct {
+        "atomics are executed and answered by the target through shared memory, else updates go as \
+         fetches and complete with the old value"
+    } else if updates_fetch {
+        "updates go as fetches and complete with the old value"
+    } else {
+        "updates are confirmed by the target"
+    };
+    format!("{puts}; {updates}; gets and fetches complete with their data")
+}
+
+impl Policy {
+    /// Has the provider make everything, since the kernel lets this process reach into no other.
+    pub(crate) fn do_without_kernel(&mut self, why: &str) {
+        self.direct = false;
+        let text = text(false, self.updates_fetch);
+        self.text =
+            format!("{text}; the kernel copies nothing (cross-memory attach is off): {why}");
     }
 }
 

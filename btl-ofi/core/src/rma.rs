@@ -7,12 +7,14 @@ use std::sync::atomic::Ordering;
 use plugin_api::Status;
 
 use crate::address::{Handle, Target};
+use crate::context::Context;
 use crate::direct::{self, Refused};
 use crate::endpoint::{Copies, Endpoint};
 use crate::guard;
 use crate::hmem::{Action, Ask};
 use crate::outbound::Direction;
 use crate::post::{Caller, Needs, branch, guarded};
+use crate::reach::COPIES_PER_LOOK;
 use crate::record::Completion;
 use crate::rights;
 use crate::segment::PAYLOAD;
@@ -38,7 +40,9 @@ impl Transport {
     ) -> Option<Status> {
         // SAFETY: the caller vouches for the endpoint.
         let peer = unsafe { endpoint.as_ref() };
-        if peer.copies != if K { Copies::Kernel } else { Copies::Provider } {
+        let copies = if K { Copies::Kernel } else { Copies::Provider };
+        // SAFETY: the constant is what the caller says.
+        if !unsafe { peer.is_copied_by::<T>(copies) } {
             return None;
         }
         let target = self.place(local, remote, remote_address, size, self.put_limit)?;
@@ -56,7 +60,7 @@ impl Transport {
                 }
                 self.may_copy::<T>(peer, completion)?;
                 let copied = direct::write(peer.pid(), local, remote_address, size);
-                return Some(self.copied::<T>(endpoint, completion, copied));
+                return self.copied::<T>(endpoint, completion, copied);
             }
             let mut posting = self.begin::<T, false>(endpoint, local, completion)?;
             let context = posting.context;
@@ -86,7 +90,9 @@ impl Transport {
     ) -> Option<Status> {
         // SAFETY: the caller vouches for the endpoint.
         let peer = unsafe { endpoint.as_ref() };
-        if peer.copies != if K { Copies::Kernel } else { Copies::Provider } {
+        let copies = if K { Copies::Kernel } else { Copies::Provider };
+        // SAFETY: the constant is what the caller says.
+        if !unsafe { peer.is_copied_by::<T>(copies) } {
             return None;
         }
         let target = self.place(local, remote, remote_address, size, self.get_limit)?;
@@ -103,7 +109,7 @@ impl Transport {
                 }
                 self.may_copy::<T>(peer, completion)?;
                 let copied = self.read(endpoint, local, remote, remote_address, size);
-                return Some(self.copied::<T>(endpoint, completion, copied));
+                return self.copied::<T>(endpoint, completion, copied);
             }
             let posting = self.begin::<T, false>(endpoint, local, completion)?;
             let context = posting.context;
@@ -165,27 +171,47 @@ impl Transport {
         unsafe { peer.is_well::<T>() }.then_some(())
     }
 
-    /// What a transfer made directly is answered with.
+    /// What a transfer made directly is answered with; `None` if it is to be made another way.
     #[inline(always)]
     fn copied<const T: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         completion: Option<Completion>,
         copied: Result<(), Refused>,
-    ) -> Status {
+    ) -> Option<Status> {
         if let Err(refused) = copied {
             return self.not_copied_quickly(endpoint, refused);
         }
-        let count = &self.context_as::<T>().direct;
-        if T {
-            count.fetch_add(1, Ordering::Relaxed);
-        } else {
-            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        }
-        match completion {
+        self.count_copy(self.context_as::<T>(), T);
+        Some(match completion {
             None => Status::SUCCESS,
             Some(_) => Status::COMPLETED,
+        })
+    }
+
+    /// Counts a transfer that was over before its call returned, and looks at the peers now and then: a host
+    /// that makes only such ones may never poll.
+    #[inline(always)]
+    fn count_copy(&self, context: &Context, threaded: bool) {
+        let before = if threaded {
+            context.direct.fetch_add(1, Ordering::Relaxed)
+        } else {
+            let before = context.direct.load(Ordering::Relaxed);
+            context.direct.store(before + 1, Ordering::Relaxed);
+            before
+        };
+        if before.is_multiple_of(COPIES_PER_LOOK) {
+            self.look_between_copies();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_between_copies(&self) {
+        guarded(|| {
+            self.check_peers_now_and_then();
+            Status::SUCCESS
+        });
     }
 
     /// Writes `size` bytes at `local` to `remote_address` in the peer's region `remote`.
@@ -322,49 +348,90 @@ impl Transport {
         }
         // SAFETY: the caller vouches for the endpoint.
         let peer = unsafe { endpoint.as_ref() };
-        match peer.copies {
-            Copies::Provider => Ok(target),
-            Copies::Here => {
-                // SAFETY: the bounds were checked; the buffer is the caller's.
-                Err(unsafe { self.copy(endpoint, caller, remote, remote_address, size, put) })
-            }
-            Copies::Kernel => {
-                if let Some(status) = peer.failure() {
-                    return Err(status);
+        loop {
+            match peer.copies() {
+                Copies::Provider => return Ok(target),
+                Copies::Here => {
+                    // SAFETY: the bounds were checked; the buffer is the caller's.
+                    let copied =
+                        unsafe { self.copy(endpoint, caller, remote, remote_address, size, put) };
+                    return Err(copied);
                 }
-                if size <= self.quick.small {
-                    let direction = if put { Direction::Put } else { Direction::Get };
-                    let small = Small::new(direction, local, remote, remote_address, size);
-                    let Caller {
-                        completion,
-                        local_handle,
-                        ..
-                    } = *caller;
+                Copies::Kernel => {
                     // SAFETY: as the caller vouches.
-                    let handed =
-                        unsafe { self.hand_over(endpoint, completion, local_handle, &small) };
-                    if let Some(status) = handed {
+                    let made = unsafe {
+                        self.copy_by_kernel(endpoint, caller, remote, remote_address, size, put)
+                    };
+                    if let Some(status) = made {
                         return Err(status);
                     }
                 }
-                // SAFETY: the caller vouches for the buffer; the target's region lets itself be used.
-                let copied = unsafe {
-                    if put {
-                        direct::write(peer.pid(), local, remote_address, size)
-                    } else {
-                        self.read(endpoint, local, remote, remote_address, size)
+                Copies::Ring => {
+                    let direction = if put { Direction::Put } else { Direction::Get };
+                    let transfer = Small::new(direction, local, remote, remote_address, size);
+                    // SAFETY: as the caller vouches.
+                    return Err(unsafe { self.leave_to_target(endpoint, caller, &transfer) });
+                }
+                Copies::Doubted => {
+                    if let Some(status) = self.examine_doubted(endpoint) {
+                        return Err(status);
                     }
-                };
-                if let Err(refused) = copied {
-                    return Err(self.not_copied(endpoint, refused));
                 }
-                self.count_direct();
-                if self.answers_at_once && caller.completion.is_some() {
-                    return Err(Status::COMPLETED);
-                }
-                Err(self.nothing(endpoint, *caller))
             }
         }
+    }
+
+    /// A put or get by the kernel, or by the target as long as that is quicker; `None` if it is to be made
+    /// another way.
+    ///
+    /// # Safety
+    /// As for [`checked`](Self::checked), which checked it.
+    #[inline(always)]
+    unsafe fn copy_by_kernel(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+        put: bool,
+    ) -> Option<Status> {
+        let local = caller.local_address;
+        // SAFETY: the caller vouches for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        if size <= self.quick.small {
+            let direction = if put { Direction::Put } else { Direction::Get };
+            let small = Small::new(direction, local, remote, remote_address, size);
+            let Caller {
+                completion,
+                local_handle,
+                ..
+            } = *caller;
+            // SAFETY: as the caller vouches.
+            let handed = unsafe { self.hand_over(endpoint, completion, local_handle, &small) };
+            if handed.is_some() {
+                return handed;
+            }
+        }
+        // SAFETY: the caller vouches for the buffer; the target's region lets itself be used.
+        let copied = unsafe {
+            if put {
+                direct::write(peer.pid(), local, remote_address, size)
+            } else {
+                self.read(endpoint, local, remote, remote_address, size)
+            }
+        };
+        if let Err(refused) = copied {
+            return self.examine(endpoint, refused);
+        }
+        self.count_copy(self.context(), self.threaded);
+        if self.answers_at_once && caller.completion.is_some() {
+            return Some(Status::COMPLETED);
+        }
+        Some(self.nothing(endpoint, *caller))
     }
 
     /// Reads from a peer whose memory the kernel reaches, with its help where that is quicker.
@@ -471,18 +538,18 @@ impl Transport {
 
     #[cold]
     #[inline(never)]
-    fn not_copied_quickly(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Status {
-        guarded(|| self.not_copied(endpoint, refused))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn not_copied(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Status {
-        let status = refused.status();
-        if status == Status::UNREACH {
-            self.fail_peer(endpoint, status, "its process no longer runs");
+    fn not_copied_quickly(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Option<Status> {
+        let mut found = None;
+        let outcome = guarded(|| {
+            found = self.examine(endpoint, refused);
+            Status::SUCCESS
+        });
+        // A panic was told of.
+        if outcome.is_ok() {
+            found
+        } else {
+            Some(outcome)
         }
-        status
     }
 }
 

@@ -232,7 +232,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// Opens the segment and makes sure that it is the one announced.
-    fn open(self) -> io::Result<File> {
+    pub(crate) fn open(self) -> io::Result<File> {
         let path = format!("/proc/{}/fd/{}", self.pid, self.descriptor);
         let file = File::options()
             .read(true)

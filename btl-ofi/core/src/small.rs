@@ -31,6 +31,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use libfabric_sys as ffi;
 use plugin_api::Status;
 
 use crate::address::Handle;
@@ -299,5 +300,61 @@ impl Transport {
         *posted += 1;
         drop(state);
         Some(Status::SUCCESS)
+    }
+
+    /// Has the target make a transfer of any size that nobody else can make.
+    ///
+    /// # Safety
+    /// As for [`hand_over`](Self::hand_over); puts and gets to the peer are [`Copies::Ring`](crate::endpoint::Copies::Ring).
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn leave_to_target(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        transfer: &Small,
+    ) -> Status {
+        // SAFETY: the caller vouches for a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        let State {
+            channel: Some(channel),
+            posted,
+            again,
+            ..
+        } = &mut *state
+        else {
+            return Status::ERROR;
+        };
+        // SAFETY: the way is `Ring`, as it is with `Copies::Ring`, and the lock is held.
+        let outbound = unsafe { &mut *peer.outbound() };
+        if let Err(status) = outbound.reserve_queue() {
+            *again += 1;
+            let count = *again;
+            drop(state);
+            let rc = match status {
+                Status::TEMP_OUT_OF_RESOURCE => ffi::FI_EAGAIN,
+                _ => ffi::FI_ENOMEM,
+            };
+            return self.refused(endpoint, context, -(rc as isize), count);
+        }
+        let tag = Tag::new(
+            endpoint,
+            context.tally.raise(self.threaded),
+            peer.tally.raise(self.threaded),
+        );
+        let finished = caller.finished(tag);
+        let local = (transfer.local, transfer.size);
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { outbound.queue(transfer.direction, transfer.command(), local, finished) };
+        channel.list(outbound);
+        *posted += 1;
+        drop(state);
+        self.poll_if_many(context);
+        Status::SUCCESS
     }
 }

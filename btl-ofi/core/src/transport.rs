@@ -25,6 +25,7 @@ use crate::params::Options;
 use crate::peers::Peers;
 use crate::policy::{self, Policy};
 use crate::post::Quick;
+use crate::reach::{self, Probe};
 use crate::registration::{Region, Registrar};
 use crate::segment::{self, Segment};
 use crate::select::{self, Calling};
@@ -118,7 +119,8 @@ pub struct Transport {
     pub(crate) capabilities: Capabilities,
     address: Vec<u8>,
     pub(crate) node: u64,
-    probe: Box<u64>,
+    /// Peers know this process's memory by it, and write to it what it holds.
+    probe: Box<AtomicU64>,
 }
 
 // SAFETY: the raw pointers in Peers are owned boxes; everything else is Send by itself.
@@ -152,14 +154,20 @@ impl Transport {
         let device = Arc::new(chosen.device);
         let info = device.info();
         let provider = info.provider();
-        let policy = policy::decide(info);
+        let mut policy = policy::decide(info);
         let mut scratch = vec![0u64; 1];
         if policy.updates_fetch {
             chosen.atomics.update_by_fetch();
             scratch.resize(chosen.atomics.largest_update().div_ceil(8).max(1), 0);
         }
-        let probe = Box::new(probe_value());
-        let segment = make_segment(&policy, device.lanes().len(), *probe);
+        let probe = Box::new(AtomicU64::new(probe_value()));
+        let known_by = known_by(&probe);
+        if policy.direct
+            && let Some(why) = reach::prepare(known_by)
+        {
+            policy.do_without_kernel(&why);
+        }
+        let segment = make_segment(&policy, device.lanes().len(), known_by.value);
         let descriptor = segment.as_ref().map(Segment::descriptor);
         if segment.is_some() {
             chosen.atomics.limit_to_channel(segment::LARGEST);
@@ -203,8 +211,8 @@ impl Transport {
             virtual_addresses: registrar.virtual_addresses,
             node,
             process: own,
-            probe_address: &raw const *probe as u64,
-            probe_value: *probe,
+            probe_address: known_by.address,
+            probe_value: known_by.value,
             segment: descriptor,
             provider: provider.clone(),
             format: info.raw().addr_format,
@@ -349,7 +357,7 @@ impl Transport {
 
     /// Whether an address is this transport's own, by its probe.
     pub(crate) fn is_own_probe(&self, blob: &Blob) -> bool {
-        (blob.probe_address, blob.probe_value) == (&raw const *self.probe as u64, *self.probe)
+        blob.probe() == known_by(&self.probe)
     }
 
     #[inline]
@@ -493,6 +501,13 @@ fn link_speed(info: crate::fabric::InfoRef<'_>) -> u32 {
     speed.map_or(0, |link| {
         u32::try_from(link.speed / 1_000_000).unwrap_or(u32::MAX)
     })
+}
+
+fn known_by(probe: &AtomicU64) -> Probe {
+    Probe {
+        address: probe.as_ptr() as u64,
+        value: probe.load(Ordering::Relaxed),
+    }
 }
 
 /// A value that other memory is unlikely to hold: not a secret, only telling.

@@ -1,6 +1,7 @@
 //! Watching peers: which of those on this node are gone or stopped, which are silent.
 //!
-//! A peer that died on this node is found by its process id and start time. One that is stopped, or
+//! A peer that died on this node is found by its process id, its start time and a word in its memory
+//! (`reach`). One that is stopped, or
 //! that completes nothing for whatever reason, is given up only if the user set a time for that
 //! (`btl_ofi_peer_timeout`): a debugger stops peers too, and they come back. The time counts while
 //! this process looks; what it spends elsewhere, stopped itself or computing, is nobody's silence.
@@ -11,8 +12,10 @@ use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
 
-use crate::endpoint::Endpoint;
-use crate::liveness::{ProcessId, State};
+use crate::direct::Refused;
+use crate::endpoint::{Copies, Endpoint};
+use crate::liveness::State;
+use crate::reach::{self, Standing};
 use crate::tally::{Backlog, Mark};
 use crate::transport::Transport;
 
@@ -87,6 +90,7 @@ impl Transport {
         let idle_too = occasion == Occasion::Suspicion || self.watch_idle.load(Ordering::Relaxed);
         let mut gone: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
+        let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
         {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
@@ -105,14 +109,26 @@ impl Transport {
                 }
                 // This process runs; but the provider may still complete nothing of what it sends itself.
                 let others = peer.process().filter(|process| *process != self.own);
-                let state = others.map(ProcessId::state);
+                let probe = peers.reached.get(&peer.proc).map(|reach| reach.probe);
+                let found = others.map(|process| (process, reach::standing(process, probe)));
+                let state = found.map(|(_, standing)| standing.state());
                 let due = idle_too || peer.tally.outstanding() > 0;
-                if let (Some(State::Gone), Some(process)) = (state, peer.process())
-                    && due
+                if let Some((process, standing)) = found
+                    && let Some(why) = standing.end(process)
                 {
-                    let why = format!("process id {} on this node no longer runs", process.pid);
-                    gone.push((NonNull::from(peer), why));
-                    continue;
+                    if due {
+                        gone.push((NonNull::from(peer), why));
+                        continue;
+                    }
+                    // No matter while nobody wants it; but the kernel must not write there any more.
+                    if peer.copies() == Copies::Kernel {
+                        peer.copy_by(Copies::Doubted);
+                    }
+                }
+                if let Some((_, Standing::Closed(_, refused))) = found
+                    && peer.copies() == Copies::Kernel
+                {
+                    closed.push((NonNull::from(peer), refused));
                 }
                 if self.peer_timeout_ms == 0 {
                     continue;
@@ -132,6 +148,9 @@ impl Transport {
                     silent.push((NonNull::from(peer), why));
                 }
             }
+        }
+        for (endpoint, refused) in closed {
+            self.leave_kernel(endpoint, refused);
         }
         for (endpoint, why) in gone {
             self.fail_peer(endpoint, Status::UNREACH, &why);

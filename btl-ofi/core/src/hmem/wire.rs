@@ -74,7 +74,7 @@ fn started(flag: &AtomicI32, status: Status) -> Start {
 /// The best length of a piece to a peer: where the transport copies itself, messages cost next to
 /// nothing, and half as much stays nearer to the processor.
 pub(super) fn best_piece(peer: &Endpoint) -> usize {
-    match peer.copies {
+    match peer.copies() {
         Copies::Provider => PIECE,
         _ => PIECE / 2,
     }

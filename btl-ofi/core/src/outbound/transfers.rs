@@ -8,7 +8,8 @@ use plugin_api::Status;
 
 use super::pace::{Pace, Way};
 use super::{Done, Operands, Outbound, Room, Use, nobodys, refusal};
-use crate::direct;
+use crate::direct::{self, Refused};
+use crate::endpoint::Copies;
 use crate::record::Finished;
 use crate::ring::Command;
 use crate::segment::ENTRIES;
@@ -73,6 +74,14 @@ impl Wait {
         self.looks.is_multiple_of(nth)
             && self.since.get_or_insert_with(Instant::now).elapsed() >= patience
     }
+}
+
+/// What became of a transfer that was revoked.
+enum Made {
+    /// It is over.
+    Ended(Finished, Result<(), Status>),
+    /// The kernel refuses to reach the peer, so it is for the target after all.
+    Queued(Refused),
 }
 
 /// Bytes of a piece of a large get: as many as fit in the payload eight times, so that both sides copy.
@@ -143,12 +152,34 @@ impl Outbound {
         unsafe { self.post_as(used, command, Operands::Buffer(from), room, to, finished) };
     }
 
-    /// Revokes all transfers if there was no answer for too long.
+    /// Revokes all transfers if there was no answer for too long, and the kernel can make them.
     #[inline(never)]
     pub(super) fn consider_revoking(&mut self, done: &mut Done) {
-        if self.wait.is_over(LOOK, PATIENCE) {
+        if !self.queued.is_empty() {
+            self.post_fragments();
+        }
+        if self.wait.is_over(LOOK, PATIENCE) && self.may_revoke(done) {
             self.revoke(done);
         }
+    }
+
+    /// Whether the kernel reaches the peer, and its memory is still its own: where it is too slow, it may be gone.
+    #[cold]
+    #[inline(never)]
+    fn may_revoke(&mut self, done: &mut Done) -> bool {
+        // SAFETY: endpoints outlive their rings.
+        let peer = unsafe { self.endpoint.as_ref() };
+        if peer.failure().is_some() || peer.copies() != Copies::Kernel {
+            return false;
+        }
+        let refused = match self.probe.map(|probe| probe.is_in(peer.pid())) {
+            Some(Ok(true)) => return true,
+            Some(Err(refused)) => refused,
+            Some(Ok(false)) | None => Refused(libc::EFAULT),
+        };
+        done.doubted = Some((self.endpoint, refused));
+        self.wait = Wait::default();
+        false
     }
 
     /// Has the kernel make the transfers that the target did not begin, as far as `done` has room.
@@ -158,10 +189,15 @@ impl Outbound {
         self.small.fall(SMALL_ONES);
         let mut position = self.head;
         while position != self.tail && done.has_room() {
-            if let Some(outcome) = self.make(position) {
-                match outcome {
-                    (finished, Ok(())) => done.push(finished),
-                    (finished, Err(status)) => done.refused = Some((finished, status)),
+            match self.make(position) {
+                None => {}
+                Some(Made::Ended(finished, Ok(()))) => done.push(finished),
+                Some(Made::Ended(finished, Err(status))) => done.refused = Some((finished, status)),
+                // The others are left to the target, and so is this one, once more.
+                Some(Made::Queued(refused)) => {
+                    done.doubted = Some((self.endpoint, refused));
+                    self.wait = Wait::default();
+                    return;
                 }
             }
             position = position.wrapping_add(1);
@@ -173,12 +209,12 @@ impl Outbound {
     }
 
     /// Has the kernel make the transfer at this position, if there is one that the target has not begun.
-    fn make(&mut self, position: u32) -> Option<(Finished, Result<(), Status>)> {
+    fn make(&mut self, position: u32) -> Option<Made> {
         // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
         let pending = unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() };
         let entry = self.claim.ring().entry(position);
         let put = match pending.used {
-            Use::Atomic | Use::Piece | Use::Revoked | Use::Held => return None,
+            Use::Atomic | Use::Piece | Use::Fragment | Use::Revoked | Use::Held => return None,
             Use::Put => true,
             Use::Get => false,
         };
@@ -199,7 +235,7 @@ impl Outbound {
             match self.claim.ring().payload(pending.payload, size) {
                 Some(at) => at.cast(),
                 // There was room when it was posted.
-                None => return Some((pending.finished, Err(Status::ERROR))),
+                None => return Some(Made::Ended(pending.finished, Err(Status::ERROR))),
             }
         };
         // SAFETY: endpoints outlive their rings.
@@ -214,7 +250,18 @@ impl Outbound {
                 direct::read(pid, local, command.address, size)
             }
         };
-        Some((pending.finished, copied.map_err(|e| e.status())))
+        let finished = pending.finished;
+        match copied {
+            Err(refused) if refused.is_lasting() => {
+                // SAFETY: the same bytes.
+                let queued = unsafe { self.queue_revoked(put, command, (local, size), finished) };
+                Some(match queued {
+                    Ok(()) => Made::Queued(refused),
+                    Err(status) => Made::Ended(finished, Err(status)),
+                })
+            }
+            copied => Some(Made::Ended(finished, copied.map_err(Refused::status))),
+        }
     }
 
     /// Gets the beginning of `size` bytes to `local`, by pieces, as long as the target is quick; gives how many

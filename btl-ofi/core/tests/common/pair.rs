@@ -1,6 +1,7 @@
 //! A second process for tests that need one: the test's own program, started again as a target.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::ptr::{self, NonNull};
 use std::sync::mpsc;
@@ -15,6 +16,7 @@ use super::{PATIENCE, device, open};
 const ROLE: &str = "BTL_OFI_TEST_PROVIDER";
 const PASSIVE: &str = "BTL_OFI_TEST_PASSIVE";
 const DEVICE: &str = "BTL_OFI_TEST_DEVICE";
+const SUCCESSOR: &str = "BTL_OFI_TEST_SUCCESSOR";
 /// Words of the target's window.
 pub(crate) const WORDS: usize = 16 * 1024;
 
@@ -78,6 +80,10 @@ pub(crate) fn serve_as_target() {
             }
         };
         met = true;
+        if act(&line, address.addr()) {
+            println!("@done");
+            continue;
+        }
         let (first, last) = line.split_once(' ').unwrap();
         let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
         // No progress since the line arrived: what is seen now was there.
@@ -95,6 +101,84 @@ pub(crate) fn serve_as_target() {
     drop(region);
     t.close().unwrap();
     // The rest of a test process would print its own lines; this one is done.
+    std::process::exit(0);
+}
+
+/// Does what changes this process as its peers see it; no if the line asks for nothing of the kind.
+fn act(line: &str, window: usize) -> bool {
+    match line {
+        // Another program, which maps other memory at the window's place.
+        "exec" => {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "successor_process", "--nocapture"]);
+            command.env_remove(ROLE).env(SUCCESSOR, window.to_string());
+            // SAFETY: plain numbers. It ends with the test.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            panic!("exec: {}", command.exec());
+        }
+        // The main thread ends, and this one, which must be another, goes on.
+        "leave" => {
+            extern "C" fn end(_: libc::c_int) {
+                // SAFETY: ends this thread alone, which waits for another in `join`.
+                unsafe { libc::syscall(libc::SYS_exit, 0) };
+            }
+            let end: extern "C" fn(libc::c_int) = end;
+            let pid = std::process::id();
+            // SAFETY: a handler that makes one system call; the signal is for the main thread.
+            unsafe {
+                libc::signal(libc::SIGUSR1, end as usize);
+                libc::syscall(libc::SYS_tgkill, pid, pid, libc::SIGUSR1);
+            }
+            let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            while !stat().rsplit(')').next().unwrap().trim().starts_with('Z') {
+                std::thread::yield_now();
+            }
+            true
+        }
+        // Peers without CAP_SYS_PTRACE reach it no more.
+        "hide" => {
+            // SAFETY: plain numbers.
+            assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }, 0);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// What words of the next program hold at the place of the window.
+const THEIRS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
+/// The program that a target executed, if this process is one: says how many of its words were changed.
+pub(crate) fn succeed_if_executed() {
+    let Ok(window) = std::env::var(SUCCESSOR) else {
+        return;
+    };
+    let window: usize = window.parse().unwrap();
+    let start = window / 4096 * 4096;
+    let length = window - start + WORDS * 8;
+    // SAFETY: a new mapping, at a place that is free.
+    let at = unsafe {
+        libc::mmap(
+            ptr::without_provenance_mut(start),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+            -1,
+            0,
+        )
+    };
+    assert_eq!(at.addr(), start, "{}", std::io::Error::last_os_error());
+    let words: *mut u64 = at.wrapping_byte_add(window - start).cast();
+    for i in 0..WORDS {
+        // SAFETY: inside the mapping.
+        unsafe { words.add(i).write_volatile(THEIRS) };
+    }
+    println!("@done");
+    for _ in BufReader::new(std::io::stdin()).lines() {
+        // SAFETY: as above.
+        let changed = (0..WORDS).filter(|i| unsafe { words.add(*i).read_volatile() } != THEIRS);
+        println!("@{}", changed.count());
+    }
     std::process::exit(0);
 }
 
@@ -242,6 +326,24 @@ impl<'a> Target<'a> {
         let answer = self.answer();
         let (a, b) = answer.split_once(' ').unwrap();
         (a.parse().unwrap(), b.parse().unwrap())
+    }
+
+    /// Has the target change itself, as `act` says.
+    pub(crate) fn act(&mut self, what: &str) {
+        self.say(what);
+        assert_eq!(self.answer(), "done");
+    }
+
+    /// Likewise, without progress here.
+    pub(crate) fn act_unattended(&mut self, what: &str) {
+        self.say(what);
+        assert_eq!(self.hear.recv_timeout(PATIENCE).unwrap(), "done");
+    }
+
+    /// How many words of the program that it executed were changed, at the place of its window.
+    pub(crate) fn changed(&mut self) -> usize {
+        self.say("?");
+        self.answer().parse().unwrap()
     }
 
     fn answer(&self) -> String {

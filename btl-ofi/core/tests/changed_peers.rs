@@ -1,0 +1,521 @@
+//! Peers on this node that change after they were connected: they execute another program, their main
+//! thread ends, or the kernel no longer lets their memory be reached.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Completion, Endpoint, Transport};
+use mca_params::Value;
+use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+
+use common::pair::{Target, WORDS, serve_if_target, succeed_if_executed};
+use common::{PATIENCE, insist, open};
+
+/// Milliseconds between two looks at the peers.
+const LOOK: u64 = 50;
+
+#[test]
+fn target_process() {
+    // Whichever thread the harness uses, the main thread is not needed.
+    std::thread::spawn(serve_if_target).join().unwrap();
+}
+
+#[test]
+fn successor_process() {
+    succeed_if_executed();
+}
+
+#[derive(Default)]
+struct Seen {
+    succeeded: AtomicU32,
+    failed: AtomicU32,
+    status: std::sync::atomic::AtomicI32,
+}
+
+impl Seen {
+    fn both(&self) -> (u32, u32) {
+        (
+            self.succeeded.load(Ordering::Relaxed),
+            self.failed.load(Ordering::Relaxed),
+        )
+    }
+
+    fn told(&self) -> Option<Completion> {
+        Some(Completion {
+            function: completed,
+            context: ptr::from_ref(self).cast_mut().cast(),
+            data: ptr::null_mut(),
+        })
+    }
+}
+
+unsafe extern "C" fn completed(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the tests pass a Seen that outlives the transport.
+    let seen = unsafe { &*context.cast::<Seen>() };
+    let count = if status == 0 {
+        &seen.succeeded
+    } else {
+        seen.status.store(status, Ordering::Relaxed);
+        &seen.failed
+    };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+fn opened() -> Transport {
+    let look = ("btl_ofi_peer_check_interval", Value::Unsigned(LOOK));
+    open("shm", ThreadLevel::Single, &[look])
+}
+
+/// Puts words to the window's beginning.
+fn put(t: &Transport, target: &Target<'_>, words: &mut [u64], seen: Option<&Seen>) -> Status {
+    let (h, none) = (target.handle, ptr::null_mut());
+    let (local, size) = (words.as_mut_ptr().cast(), size_of_val(words));
+    let completion = seen.and_then(Seen::told);
+    // SAFETY: the tests keep the words until it is done.
+    unsafe { t.put(target.peer, local, h.base(), none, &h, size, completion) }
+}
+
+fn add(t: &Transport, target: &Target<'_>, at: usize, out: &mut u64, seen: &Seen) -> Status {
+    let (h, none, f) = (target.handle, ptr::null_mut(), OpFlags::empty());
+    let (out, at) = (ptr::from_mut(out).cast(), h.base() + 8 * at as u64);
+    let (op, told) = (BtlAtomicOp::Add, seen.told());
+    // SAFETY: the tests keep the word until it is done.
+    unsafe { t.atomic_fop(target.peer, out, at, none, &h, op, 1, f, told) }
+}
+
+/// Progresses until a look at the peers was taken.
+fn let_look(t: &Transport) {
+    let until = Instant::now() + Duration::from_millis(2 * LOOK);
+    while Instant::now() < until {
+        t.progress();
+    }
+    // So many that the clock is looked at, whenever it is.
+    for _ in 0..4096 {
+        t.progress();
+    }
+}
+
+/// Makes small transfers until the ring is claimed and has its payload.
+fn settle(t: &Transport, target: &Target<'_>) {
+    let (seen, mut out, mut words) = (Seen::default(), 0, [0u64; 16]);
+    insist(t, || add(t, target, 0, &mut out, &seen));
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    insist(t, || put(t, target, &mut words, None));
+    assert_eq!(t.flush(None), Status::SUCCESS);
+}
+
+/// Nothing is outstanding when the peer executes another program, whose memory is not written to.
+#[test]
+fn nothing_is_written_to_the_next_program() {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", false);
+    settle(&t, &target);
+    target.act("exec");
+    let_look(&t);
+    let mut words = vec![7u64; WORDS];
+    for _ in 0..3 {
+        let status = put(&t, &target, &mut words, None);
+        assert_eq!(status, Status::UNREACH);
+    }
+    assert_eq!(put(&t, &target, &mut words[..1], None), Status::UNREACH);
+    assert_eq!(target.changed(), 0);
+    drop(target);
+    t.close().unwrap();
+}
+
+/// A host that makes puts only, and never polls, finds out as well.
+#[test]
+fn puts_alone_find_out() {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", false);
+    settle(&t, &target);
+    target.act("exec");
+    let mut words = vec![7u64; 2048];
+    let started = Instant::now();
+    while put(&t, &target, &mut words, None) != Status::UNREACH {
+        assert!(started.elapsed() < PATIENCE, "written to for ever");
+    }
+    drop(target);
+    t.close().unwrap();
+}
+
+/// What was outstanding when the peer executed another program is reported as failed, each once.
+#[test]
+fn what_was_outstanding_fails() {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", true);
+    settle(&t, &target);
+    // From now on it makes no progress.
+    target.sees(0, 0);
+    let (seen, mut out) = (Seen::default(), [0u64; 20]);
+    for word in &mut out {
+        assert_eq!(add(&t, &target, 0, word, &seen), Status::SUCCESS);
+    }
+    target.act_unattended("exec");
+    assert_eq!(t.flush(None), Status::UNREACH);
+    assert_eq!(seen.both(), (0, 20));
+    assert_eq!(seen.status.load(Ordering::Relaxed), Status::UNREACH.0);
+    assert_eq!(target.changed(), 0);
+    drop(target);
+    t.close().unwrap();
+}
+
+/// A put that waits in the ring is not made by the kernel in the memory of the next program.
+#[test]
+fn a_put_that_waits_is_not_made_in_the_next_program() {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", true);
+    settle(&t, &target);
+    target.sees(0, 0);
+    let (seen, mut words) = (Seen::default(), [7u64; 4]);
+    // Until one is left to the target: those that the kernel makes are complete with the next poll.
+    let (deadline, mut posted) = (Instant::now() + PATIENCE, 0);
+    while seen.both().0 == posted {
+        assert!(Instant::now() < deadline, "none is left to the target");
+        assert_eq!(put(&t, &target, &mut words, Some(&seen)), Status::SUCCESS);
+        posted += 1;
+        t.progress();
+    }
+    target.act_unattended("exec");
+    assert_eq!(t.flush(None), Status::UNREACH);
+    assert_eq!(seen.both(), (posted - 1, 1));
+    assert_eq!(target.changed(), 0);
+    drop(target);
+    t.close().unwrap();
+}
+
+/// Transfers of many sizes both ways, and atomics: all succeed, each is reported once, and every byte is
+/// where it should be.
+fn all_work(t: &Transport, target: &mut Target<'_>) {
+    let (h, none) = (target.handle, ptr::null_mut());
+    let seen = Seen::default();
+    let mut posted = 0;
+    let most = WORDS * 8;
+    for round in 0..2u8 {
+        for size in [1, 8, 12, 100, 8192, 8193, 65_536, most - 3, most] {
+            let (mut out, mut back) = (vec![0u8; size], vec![0u8; size]);
+            for (i, byte) in out.iter_mut().enumerate() {
+                *byte = (i * 7 + size) as u8 ^ round;
+            }
+            // The end of the window.
+            let at = h.base() + (most - size) as u64;
+            let (from, to) = (out.as_mut_ptr().cast(), back.as_mut_ptr().cast());
+            // SAFETY: both live until the flush.
+            insist(t, || unsafe {
+                t.put(target.peer, from, at, none, &h, size, seen.told())
+            });
+            assert_eq!(t.flush(None), Status::SUCCESS, "a put of {size} bytes");
+            let (last, _) = target.sees(WORDS - 1, 0);
+            assert_eq!(
+                last.to_ne_bytes()[7],
+                out[size - 1],
+                "{size} bytes, {last:x}"
+            );
+            // SAFETY: as above.
+            insist(t, || unsafe {
+                t.get(target.peer, to, at, none, &h, size, seen.told())
+            });
+            assert_eq!(t.flush(None), Status::SUCCESS, "a get of {size} bytes");
+            let wrong = out.iter().zip(&back).position(|(a, b)| a != b);
+            assert_eq!(
+                wrong,
+                None,
+                "{size} bytes: {:?} {:?}",
+                &out[..1],
+                &back[..1]
+            );
+            posted += 2;
+        }
+    }
+    // Many at once, of which none is lost or made twice.
+    let mut sources: Vec<u64> = (1..=300).collect();
+    let mut fetched = [0u64; 300];
+    for (i, (word, old)) in sources.iter_mut().zip(&mut fetched).enumerate() {
+        let (from, at) = (ptr::from_mut(word).cast(), h.base() + 8 * (i as u64 + 1));
+        // SAFETY: as above.
+        insist(t, || unsafe {
+            t.put(target.peer, from, at, none, &h, 8, seen.told())
+        });
+        insist(t, || add(t, target, WORDS - 1, old, &seen));
+        posted += 2;
+    }
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    let first = fetched[0];
+    for (i, old) in fetched.iter().enumerate() {
+        assert_eq!(*old, first + i as u64);
+        assert_eq!(target.sees(i + 1, 0).0, i as u64 + 1);
+    }
+    assert_eq!(seen.both(), (posted, 0));
+}
+
+fn after(what: &str, settled: bool) {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", false);
+    if settled {
+        settle(&t, &target);
+    }
+    if what == "hide" {
+        give_up_tracing();
+    }
+    target.act(what);
+    let_look(&t);
+    all_work(&t, &mut target);
+    target.end();
+    t.close().unwrap();
+}
+
+/// Takes CAP_SYS_PTRACE from this thread, if it has that: it outdoes `PR_SET_DUMPABLE`.
+fn give_up_tracing() {
+    let mut header = [0x2008_0522u32, 0];
+    let mut data = [0u32; 6];
+    // SAFETY: version 3 of the header, and twice three words of 32 capabilities each.
+    unsafe {
+        assert_eq!(
+            libc::syscall(libc::SYS_capget, &raw mut header, &raw mut data),
+            0
+        );
+        data[0] &= !(1 << 19);
+        assert_eq!(
+            libc::syscall(libc::SYS_capset, &raw mut header, &raw mut data),
+            0
+        );
+    }
+}
+
+#[test]
+fn a_main_thread_may_end() {
+    after("leave", true);
+}
+
+#[test]
+fn a_main_thread_may_end_before_the_first_operation() {
+    after("leave", false);
+}
+
+#[test]
+fn a_process_may_hide_its_memory() {
+    after("hide", true);
+}
+
+#[test]
+fn a_process_may_hide_its_memory_before_the_first_operation() {
+    after("hide", false);
+}
+
+/// The ring is claimed, and there is no memory for its payload.
+#[test]
+fn transfers_need_no_payload() {
+    const ALONE: &str = "BTL_OFI_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "transfers_need_no_payload", "--nocapture"]);
+        assert!(command.env(ALONE, "1").status().unwrap().success());
+        return;
+    }
+    let t = opened();
+    let mut target = Target::start(&t, "shm", false);
+    let (seen, mut out) = (Seen::default(), 0);
+    insist(&t, || add(&t, &target, 0, &mut out, &seen));
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    give_up_tracing();
+    target.act("hide");
+    let limit = libc::rlimit {
+        rlim_cur: 4096,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: the limit is readable; this process is the test's own.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
+    all_work(&t, &mut target);
+    target.end();
+    t.close().unwrap();
+}
+
+/// Has the kernel refuse a system call of this thread from now on: `action` of a seccomp filter.
+fn refuse(call: libc::c_long, action: u32) {
+    let statement = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut program = [
+        // The number of the system call stands first.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            call as u32,
+        ),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, action),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: a program of four statements, for this thread.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let (mode, none) = (libc::SECCOMP_SET_MODE_FILTER, 0);
+        assert_eq!(
+            libc::syscall(libc::SYS_seccomp, mode, none, &raw const filter),
+            0
+        );
+    }
+}
+
+fn deny(call: libc::c_long) {
+    refuse(call, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+}
+
+#[test]
+fn a_filter_may_forbid_writing() {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", false);
+    settle(&t, &target);
+    deny(libc::SYS_process_vm_writev);
+    all_work(&t, &mut target);
+    target.end();
+    t.close().unwrap();
+}
+
+/// Puts that wait in the ring for a target that does not progress are not lost when the kernel, which is
+/// to make them instead, refuses; the target makes them later.
+#[test]
+fn what_the_kernel_refuses_waits_for_the_target() {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", false);
+    settle(&t, &target);
+    deny(libc::SYS_process_vm_writev);
+    let pid = target.child.id() as libc::pid_t;
+    // SAFETY: our own child, not yet waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    while !stat().rsplit(')').next().unwrap().trim().starts_with('T') {
+        std::thread::yield_now();
+    }
+    let seen = Seen::default();
+    let mut words: Vec<[u64; 4]> = (1..=40).map(|n| [n; 4]).collect();
+    let h = target.handle;
+    for (i, words) in words.iter_mut().enumerate() {
+        let (from, at) = (words.as_mut_ptr().cast(), h.base() + 32 * i as u64);
+        // SAFETY: the words live until the flush.
+        insist(&t, || unsafe {
+            t.put(target.peer, from, at, ptr::null_mut(), &h, 32, seen.told())
+        });
+    }
+    let_look(&t);
+    assert_eq!(seen.both(), (0, 0), "nobody can make them");
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert_eq!(seen.both(), (40, 0));
+    for i in 0..40 {
+        let wanted = i as u64 + 1;
+        assert_eq!(target.sees(4 * i, 4 * i + 3), (wanted, wanted));
+    }
+    target.end();
+    t.close().unwrap();
+}
+
+/// A filter that was there before allows reading: the peer is not taken for one that the kernel reaches.
+#[test]
+fn a_filter_may_forbid_writing_from_the_start() {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", false);
+    // SAFETY: connected once, and not used after.
+    assert_eq!(unsafe { t.disconnect(target.peer) }, Status::SUCCESS);
+    deny(libc::SYS_process_vm_writev);
+    target.peer = t.connect(&target.address, 0).unwrap();
+    all_work(&t, &mut target);
+    target.end();
+    t.close().unwrap();
+}
+
+/// What a transport says that opens where the kernel copies nothing.
+#[test]
+fn a_transport_says_that_the_kernel_copies_nothing() {
+    let t = opened();
+    let said = t.capabilities().completion.to_string_lossy().into_owned();
+    assert!(t.copies_directly() && !said.contains("is off"), "{said}");
+    t.close().unwrap();
+    deny(libc::SYS_process_vm_readv);
+    let t = opened();
+    let said = t.capabilities().completion.to_string_lossy().into_owned();
+    assert!(!t.copies_directly(), "{said}");
+    for part in ["cross-memory attach is off", "process_vm_readv", "seccomp"] {
+        assert!(said.contains(part), "{said}");
+    }
+    t.close().unwrap();
+}
+
+static WATCHED: AtomicPtr<Endpoint> = AtomicPtr::new(ptr::null_mut());
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// Counts a system call that was made for a peer known to be gone.
+extern "C" fn caught(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the test's endpoint, which lives as long as its transport; the kernel passes its context.
+    unsafe {
+        if (*WATCHED.load(Ordering::Relaxed)).failure().is_some() {
+            CALLS.fetch_add(1, Ordering::Relaxed);
+        }
+        let context = context.cast::<libc::ucontext_t>();
+        (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = -i64::from(libc::ESRCH);
+    }
+}
+
+/// A peer that is known to be gone is not reached for by its process id, which may be another's by now.
+#[test]
+fn a_process_known_to_be_gone_is_not_reached_for() {
+    let t = opened();
+    let mut target = Target::start(&t, "shm", true);
+    settle(&t, &target);
+    target.sees(0, 0);
+    let (seen, mut words) = (Seen::default(), vec![[7u64; 4]; 100]);
+    let mut posted = 0;
+    for words in &mut words {
+        if put(&t, &target, words, Some(&seen)) == Status::SUCCESS {
+            posted += 1;
+        }
+    }
+    WATCHED.store(target.peer.as_ptr(), Ordering::Relaxed);
+    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = caught;
+    // SAFETY: a handler that takes three arguments and touches statics alone.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGSYS, &action, ptr::null_mut()), 0);
+    }
+    target.child.kill().unwrap();
+    target.child.wait().unwrap();
+    refuse(libc::SYS_process_vm_readv, libc::SECCOMP_RET_TRAP);
+    refuse(libc::SYS_process_vm_writev, libc::SECCOMP_RET_TRAP);
+    t.flush(None);
+    let (succeeded, failed) = seen.both();
+    assert_eq!(succeeded + failed, posted);
+    assert!(failed > 0);
+    assert_eq!(CALLS.load(Ordering::Relaxed), 0);
+    drop(target);
+    t.close().unwrap();
+}

@@ -89,7 +89,8 @@ END
 openmpi_run() {
     local provider=$1 ranks=$2
     shift 2
-    timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none \
+    # Open MPI has threads before the component could set what sockets wants.
+    timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca mca_base_component_path "$openmpi_component:$openmpi_system" \
         --mca osc "${OPENMPI_OSC:-rdma,sm}" --mca btl "self,${OPENMPI_BTL:-vader},$openmpi_name" --mca btl_vader_single_copy_mechanism none \
         --mca opal_common_ofi_provider_include "$provider" "$@"

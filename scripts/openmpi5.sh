@@ -98,7 +98,7 @@ build() {
 run5() {
     local provider=$1 ranks=$2
     shift 2
-    inside timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --map-by :oversubscribe --bind-to none \
+    inside timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --map-by :oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca mca_base_component_path "${OPENMPI_COMPONENT:-/opt/component}" --mca osc rdma,sm \
         --mca btl "self,sm,$openmpi_name" --mca btl_sm_single_copy_mechanism none \
         --mca opal_common_ofi_provider_include "$provider" "$@" 2>&1

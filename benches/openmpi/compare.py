@@ -50,6 +50,9 @@ def mpirun(options, provider, component, program):
     }
     if component:
         settings["mca_base_component_path"] = f"{component}:{options.system}"
+        if provider == "sockets":
+            # Ours asks its users to export this, and theirs does not.
+            command += ["-x", "FI_SOCKETS_PE_WAITTIME=0"]
     for name, value in settings.items():
         command += ["--mca", name, value]
     return command + program

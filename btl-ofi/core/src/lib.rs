@@ -25,6 +25,7 @@ mod direct;
 mod element;
 mod endpoint;
 mod endpoints;
+mod environment;
 mod error;
 mod fabric;
 mod failure;

@@ -7,6 +7,7 @@ use plugin_api::ThreadLevel;
 
 use crate::atomic_table::AtomicTable;
 use crate::device::Device;
+use crate::environment;
 use crate::error::{CallError, Doing, Error};
 use crate::fabric::{Hints, HintsMut, Info, InfoList, InfoRef};
 use crate::params::{Options, ProgressMode};
@@ -109,12 +110,15 @@ fn api() -> Result<u32, String> {
 
 /// Opens the first provider that can be used.
 pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Error> {
-    prepare_environment(options);
+    environment::prepare(options);
     let mut refusals = Vec::new();
     for info in offers(options, calling, None)? {
         let name = info.get().provider();
         match consider(info, options, calling) {
             Ok((device, atomics)) => {
+                if let Some(advice) = environment::advice(&name) {
+                    tracing::warn!("{advice}");
+                }
                 return Ok(Chosen {
                     device,
                     atomics,
@@ -162,7 +166,7 @@ pub fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, E
 }
 
 fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Error> {
-    prepare_environment(options);
+    environment::prepare(options);
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut add = |name: String, domain: String, refusal: Option<String>| {
         match candidates
@@ -223,18 +227,6 @@ fn absent(options: &Options, known: &[Candidate]) -> Vec<String> {
         })
         .cloned()
         .collect()
-}
-
-/// sockets' progress thread sleeps 10 ms at a time unless told otherwise, which makes an operation
-/// take as long. The variable must be there before the provider is first asked for.
-fn prepare_environment(options: &Options) {
-    const VARIABLE: &str = "FI_SOCKETS_PE_WAITTIME";
-    if options.admits("sockets").is_ok() && std::env::var_os(VARIABLE).is_none() {
-        // SAFETY: other threads of the host may read the environment only through the C library or
-        // std, both of which the host calls after `init` in any sane order; the transport itself
-        // does this before it starts anything that could.
-        unsafe { std::env::set_var(VARIABLE, "0") };
-    }
 }
 
 /// What libfabric offers for our hints, in its order: under the mode bits of today, then under the

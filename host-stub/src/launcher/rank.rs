@@ -67,6 +67,10 @@ pub(super) fn signal_name(signal: i32) -> String {
     format!("signal {signal} ({name})")
 }
 
+/// What providers read from the environment, and transports cannot set once there are threads. The user's own
+/// values stay. The progress thread of sockets would sleep 10 ms at a time.
+const PROVIDER_SETTINGS: [(&str, &str); 1] = [("FI_SOCKETS_PE_WAITTIME", "0")];
+
 /// What it takes to start one.
 pub(super) struct Spawn<'a> {
     pub(super) options: &'a LaunchOptions,
@@ -89,6 +93,11 @@ impl Spawn<'_> {
             number,
         } = self;
         let mut command = Command::new(&options.program);
+        for (name, value) in PROVIDER_SETTINGS {
+            if std::env::var_os(name).is_none() {
+                command.env(name, value);
+            }
+        }
         command
             .args(&options.arguments)
             .envs(

@@ -1,0 +1,98 @@
+//! What providers read from the environment is set in a process of one thread, and in no other: there the user
+//! is told what to export.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use plugin_api::{LogLevel, ThreadLevel};
+
+const ROLE: &str = "BTL_OFI_TEST_THREADS";
+const VARIABLE: &str = "FI_SOCKETS_PE_WAITTIME";
+
+/// Opens sockets with so many threads, and says what the environment holds then, and what was warned of.
+#[test]
+fn opening_process() {
+    let Ok(threads) = std::env::var(ROLE) else {
+        return;
+    };
+    // The harness has a thread besides this one; what is forked has not.
+    if threads == "1" {
+        // SAFETY: the C library allows a child of several threads what the rest of this does.
+        match unsafe { libc::fork() } {
+            0 => {}
+            child => {
+                let mut status = -1;
+                // SAFETY: our own child.
+                assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+                std::process::exit(status);
+            }
+        }
+    }
+    let counted = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let list = Arc::clone(&said);
+    let sink = move |_: LogLevel, line: &str| list.lock().unwrap().push(line.to_owned());
+    btl_ofi::log::route(LogLevel::Warn, Some(Arc::new(sink)));
+    println!("@threads {}", counted());
+    let options = [(
+        "btl_ofi_provider_include",
+        mca_params::Value::str("sockets"),
+    )];
+    let t = btl_ofi::Transport::open(&common::options(&options), ThreadLevel::Single).unwrap();
+    println!("@value {:?}", std::env::var_os(VARIABLE));
+    println!("@said {}", said.lock().unwrap().join(" "));
+    t.close().unwrap();
+    std::process::exit(0);
+}
+
+fn opened_with(threads: &str, value: Option<&str>) -> Vec<String> {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "opening_process", "--nocapture"]);
+    command.env(ROLE, threads).env_remove(VARIABLE);
+    if let Some(value) = value {
+        command.env(VARIABLE, value);
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text
+        .lines()
+        .filter_map(|line| Some(line.split_once('@')?.1.to_owned()));
+    let mut lines: Vec<String> = lines.collect();
+    assert_eq!(lines.remove(0), format!("threads {threads}"));
+    lines
+}
+
+#[test]
+fn a_process_of_one_thread_sets_what_sockets_wants() {
+    assert_eq!(opened_with("1", None), ["value Some(\"0\")", "said "]);
+}
+
+#[test]
+fn a_process_with_threads_leaves_its_environment_alone() {
+    let lines = opened_with("2", None);
+    assert_eq!(lines[0], "value None");
+    assert!(
+        lines[1].contains("export FI_SOCKETS_PE_WAITTIME=0"),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn the_users_value_stays() {
+    for threads in ["1", "2"] {
+        assert_eq!(
+            opened_with(threads, Some("5")),
+            ["value Some(\"5\")", "said "]
+        );
+    }
+}

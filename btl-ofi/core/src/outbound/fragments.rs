@@ -10,7 +10,7 @@ use std::ptr;
 use plugin_api::Status;
 
 use super::transfers::Direction;
-use super::{Answer, Done, Operands, Outbound, Pending, Use, copy, nobodys};
+use super::{Answer, Done, Operands, Outbound, Pending, Use, copy, nobodys, refusal};
 use crate::record::Finished;
 use crate::ring::Command;
 
@@ -186,11 +186,7 @@ impl Outbound {
             }
             Some(_) => {}
             None => {
-                // The target's word for it is not believed to mean "again".
-                let status = match Status(answer.status) {
-                    s if s.is_ok() || s.is_again() => Status::ERROR,
-                    s => s,
-                };
+                let status = refusal(answer).unwrap_or(Status::ERROR);
                 front.refused.get_or_insert(status);
                 // Nothing more is asked for.
                 front.asked = front.size;

@@ -290,7 +290,7 @@ impl Transport {
         // SAFETY: the way is `Ring`, and the lock is held.
         let outbound = unsafe { &mut *peer.outbound() };
         let size = order.count * order.datatype.size();
-        let room = match outbound.reserve(size) {
+        let room = match outbound.reserve(size, true) {
             Ok(room) => room,
             Err(status) => {
                 *again += 1;

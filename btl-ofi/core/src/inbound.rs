@@ -150,6 +150,7 @@ impl Inbound {
             return;
         }
         let regions = registrar.regions();
+        let from = (&self.segment, ring);
         for _ in 0..BATCH {
             let entry = ring.entry(next);
             if !entry.is_published(next) {
@@ -159,13 +160,13 @@ impl Inbound {
             let put = command.what == PUT;
             let done = if put || command.what == GET {
                 if entry.take(next) {
-                    transfer(&regions, &mut self.last, ring, &command, put)
+                    transfer(&regions, &mut self.last, from, &command, put)
                 } else {
                     // Its initiator has revoked it, and wants the entry back.
                     Ok(0)
                 }
             } else {
-                execute(&regions, &mut self.last, ring, &command)
+                execute(&regions, &mut self.last, from, &command)
             };
             let answer = match done {
                 Ok(value) => Answer { status: 0, value },
@@ -203,7 +204,12 @@ impl Last {
 }
 
 #[inline]
-fn execute(regions: &Regions, last: &mut Last, ring: &Ring, c: &Command) -> Result<u64, Status> {
+fn execute(
+    regions: &Regions,
+    last: &mut Last,
+    (segment, ring): (&Segment, &Ring),
+    c: &Command,
+) -> Result<u64, Status> {
     let (kind, datatype, op) = understand(c.what).ok_or(Status::BAD_PARAM)?;
     let known = last.find(regions, c.key, c.mark).ok_or(Status::PERM)?;
     let count = c.count as usize;
@@ -213,7 +219,9 @@ fn execute(regions: &Regions, last: &mut Last, ring: &Ring, c: &Command) -> Resu
     let operands: *mut u8 = if size <= size_of_val(&value) {
         (&raw mut value).cast()
     } else {
-        ring.payload(c.payload, size).ok_or(Status::BAD_PARAM)?
+        segment
+            .payload(ring, c.payload, size)
+            .ok_or(Status::BAD_PARAM)?
     };
     let elements = Elements {
         datatype,
@@ -238,7 +246,7 @@ fn execute(regions: &Regions, last: &mut Last, ring: &Ring, c: &Command) -> Resu
 fn transfer(
     regions: &Regions,
     last: &mut Last,
-    ring: &Ring,
+    (segment, ring): (&Segment, &Ring),
     c: &Command,
     put: bool,
 ) -> Result<u64, Status> {
@@ -252,7 +260,9 @@ fn transfer(
     let here: *mut u8 = if size <= size_of_val(&value) {
         (&raw mut value).cast()
     } else {
-        ring.payload(c.payload, size).ok_or(Status::BAD_PARAM)?
+        segment
+            .payload(ring, c.payload, size)
+            .ok_or(Status::BAD_PARAM)?
     };
     let there: *mut u8 = std::ptr::with_exposed_provenance_mut(c.address as usize);
     let reach = regions.reach();

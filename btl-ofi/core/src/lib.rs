@@ -45,6 +45,7 @@ mod outbound;
 mod params;
 mod peers;
 mod policy;
+mod pool;
 mod post;
 mod progress;
 mod reach;

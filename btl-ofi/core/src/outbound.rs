@@ -25,14 +25,15 @@ use crate::params::MAX_CQ_READ;
 use crate::reach::Probe;
 use crate::record::{Finished, Tag};
 use crate::ring::{Answer, Command};
-use crate::segment::{Claim, ENTRIES, LARGEST, PAYLOAD};
+use crate::segment::{Claim, ENTRIES, LARGEST};
 
+mod area;
 mod fragments;
 mod pace;
 mod transfers;
 
+use area::Area;
 use fragments::Queued;
-
 use pace::Pace;
 pub(crate) use pace::Way as GetWay;
 pub(crate) use transfers::Direction;
@@ -185,12 +186,7 @@ pub(crate) struct Outbound {
     /// The oldest position without answer taken, and the next to use.
     head: u32,
     tail: u32,
-    /// The payload in use: a ring of bytes, by counts that only grow.
-    used_from: u64,
-    used_to: u64,
-    has_payload: bool,
-    /// Whether there was no memory for it once.
-    lacks_payload: bool,
+    area: Area,
     /// Whether it is among the channel's active ones.
     pub(crate) listed: bool,
     /// Transfers in entries or queued, entries in use by what is spent, and by what is held among that.
@@ -229,10 +225,7 @@ impl Outbound {
             claim,
             endpoint,
             probe,
-            used_from: 0,
-            used_to: 0,
-            has_payload: false,
-            lacks_payload: false,
+            area: Area::new(),
             listed: false,
             transfers: 0,
             spent,
@@ -272,9 +265,10 @@ impl Outbound {
         self.is_closed() || self.leaving.map(ProcessId::state) == Some(State::Gone)
     }
 
-    /// Makes room for an operation with `size` bytes of operands.
+    /// Makes room for an operation with `size` bytes of operands. `must` if only the target can execute it:
+    /// what the kernel may make as well is not worth more memory, and is OUT_OF_RESOURCE then.
     #[inline]
-    pub(crate) fn reserve(&mut self, size: usize) -> Result<Room, Status> {
+    pub(crate) fn reserve(&mut self, size: usize, must: bool) -> Result<Room, Status> {
         if self.in_use() >= ENTRIES {
             return Err(Status::TEMP_OUT_OF_RESOURCE);
         }
@@ -285,42 +279,12 @@ impl Outbound {
                 at: ptr::null_mut(),
             });
         }
-        self.reserve_payload(size)
+        self.reserve_payload(size, must)
     }
 
-    fn reserve_payload(&mut self, size: usize) -> Result<Room, Status> {
-        if !self.has_payload {
-            let allocated = self.claim.allocate_payload();
-            self.lacks_payload = allocated.is_err();
-            allocated.map_err(|_| Status::OUT_OF_RESOURCE)?;
-            self.has_payload = true;
-        }
-        let start = self.fitting(self.used_to, size);
-        if start + size as u64 - self.used_from > PAYLOAD as u64 {
-            return Err(Status::TEMP_OUT_OF_RESOURCE);
-        }
-        let payload = (start % PAYLOAD as u64) as u32;
-        let at = self.claim.ring().payload(payload, size);
-        Ok(Room {
-            size,
-            payload,
-            at: at.ok_or(Status::VALUE_OUT_OF_BOUNDS)?,
-        })
-    }
-
-    /// Where `size` bytes go when `from` is free: there, or at the start of the payload's next lap.
-    fn fitting(&self, from: u64, size: usize) -> u64 {
-        let at = from % PAYLOAD as u64;
-        if at + size as u64 > PAYLOAD as u64 {
-            from - at + PAYLOAD as u64
-        } else {
-            from
-        }
-    }
-
-    /// The end of `size` bytes that begin where [`fitting`](Self::fitting) puts them.
-    fn end(&self, from: u64, size: usize) -> u64 {
-        self.fitting(from, size) + size.next_multiple_of(LINE) as u64
+    fn reserve_payload(&mut self, size: usize, must: bool) -> Result<Room, Status> {
+        let (payload, at) = self.area.reserve(&mut self.claim, size, must)?;
+        Ok(Room { size, payload, at })
     }
 
     /// Posts an atomic for which `room` was just [made](Self::reserve), and adds its operands.
@@ -369,7 +333,7 @@ impl Outbound {
             }
         }
         if !at.is_null() {
-            self.used_to = self.end(self.used_to, size);
+            self.area.begin(size);
         }
         self.pending[(self.tail % ENTRIES) as usize].write(Pending {
             finished,
@@ -432,6 +396,7 @@ impl Outbound {
             }
             done.push(pending.finished);
         }
+        self.area.settle(&self.claim);
         self.head != first
     }
 
@@ -446,12 +411,12 @@ impl Outbound {
         if size <= size_of::<u64>() {
             return Some((&raw const answer.value).cast());
         }
-        let at = self.claim.ring().payload(pending.payload, size)?;
+        let at = self.area.at(pending.payload, size)?;
         Some(at.cast_const())
     }
 
     /// Takes the oldest entry out; there is one. Its part of the payload is free once the next
-    /// command is posted.
+    /// command is posted, or the area settled.
     #[inline]
     fn take(&mut self) -> Pending {
         // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
@@ -468,7 +433,7 @@ impl Outbound {
         }
         let size = usize::from(pending.size);
         if size > size_of::<u64>() {
-            self.used_from = self.end(self.used_from, size);
+            self.area.end(size);
         }
         pending
     }
@@ -525,11 +490,15 @@ impl Outbound {
     }
 
     /// Lets another process have the ring if it [may](Self::may_be_given_back); else it stays taken, for everyone
-    /// and for ever.
+    /// and for ever, and only its block is found again once the target has answered.
     pub(crate) fn give_back(mut self) {
         if self.may_be_given_back() {
+            // What is spent was revoked, so the target touches its part of the payload no more.
+            self.area.release(&self.claim);
             let (next, spent) = (self.tail, self.spent);
             self.claim.give_back(next, spent);
+        } else {
+            self.claim.desert();
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Command {
     pub(crate) what: u32,
     /// Elements, of a transfer bytes.
     pub(crate) count: u32,
-    /// Where operands and results lie in the ring's payload, unless they fit in `value`.
+    /// Where operands and results lie (`segment`), unless they fit in `value`.
     pub(crate) payload: u32,
     /// The first element, in the target's address space.
     pub(crate) address: u64,
@@ -166,6 +166,12 @@ impl Entry {
         self.state
             .compare_exchange(published(position), revoked(position), set, fetch)
             .is_ok()
+    }
+
+    /// Anyone: whether the target may execute the command in this entry, or be about to answer it.
+    pub(crate) fn may_be_executed(&self) -> bool {
+        // Published or taken, at whatever position. Acquire pairs with the Release in `answer`.
+        self.state.load(Ordering::Acquire) % 2 == 1
     }
 
     /// The command: for the target after [`is_published`](Self::is_published) said that there is one, for the

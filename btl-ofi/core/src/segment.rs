@@ -13,8 +13,10 @@
 //! know it by the value that its owner also announced as its probe. It is sealed against shrinking, or
 //! touching it could kill a peer (SIGBUS). For the same reason pages are allocated (`fallocate`), and
 //! not only mapped, before they are first used: where memory is short that is an error of a call. The
-//! file is sparse, so a ring costs nothing until it is claimed, then 9 KiB, and 64 KiB more once a
-//! vector or a transfer of more than a word is sent through it.
+//! file is sparse, so a ring costs nothing until it is claimed, then 12 KiB. What does not fit in a command lies
+//! in a *block* of a pool that all initiators share (`pool`), 64 KiB each and 4 MiB together. A ring has some room
+//! of its own as well, so that an atomic waits for its target only and never for another initiator: 3.9 KiB that
+//! its pages hold anyway, and up to 16 KiB more once a longer vector finds every block in use.
 //!
 //! After a fork the child shares the mapping, as it shares the provider's; it must not use the
 //! transport, and leaves it alone when it exits or executes another program.
@@ -25,22 +27,29 @@ use std::mem::offset_of;
 use std::ops::Deref;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{cell::UnsafeCell, io};
 
+use crate::liveness::{ProcessId, State};
+use crate::pool::{BLOCKS, Owner};
 use crate::ring::{Bells, Entry, RINGS, Watch};
 
 /// Commands that one initiator may have outstanding.
 pub(crate) const ENTRIES: u32 = 128;
-/// Bytes for operands and results of one ring's vectors, and for transfers of more than a word.
+/// Bytes of a block, for operands and results of vectors and for transfers of more than a word.
 pub(crate) const PAYLOAD: usize = 64 * 1024;
-/// Most bytes of one of them: a payload holds some.
+/// Most bytes of one of them: a block holds some.
 pub(crate) const LARGEST: usize = PAYLOAD / 4;
+/// Bytes of a ring's own payload: what its first pages have left, and all of it.
+pub(crate) const OWN_SHORT: usize = 3 * PAGE - offset_of!(Ring, own);
+pub(crate) const OWN_LONG: usize = OWN_SHORT + 4 * PAGE;
+/// In a command's payload: an offset into the ring's own, and not into the pool.
+pub(crate) const OWN: u32 = 1 << 31;
 
 const PAGE: usize = 4096;
 /// Says which layout this is; a process with another is not understood.
-const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO2");
+const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO3");
 /// In a claim: the ring is taken. The low half is the position at which whoever has it next goes on, and what
 /// is above this bit the number of entries before that position that the target has yet to pass over.
 const TAKEN: u64 = 1 << 32;
@@ -56,6 +65,10 @@ pub(crate) struct Front {
     closed: AtomicU32,
     pub(crate) bells: Bells,
     claims: [AtomicU64; RINGS],
+    /// For each ring the process that claimed it last, to find blocks of the dead: id, and start above it. 0 for
+    /// a ring that was left with commands unanswered.
+    holders: [AtomicU64; RINGS],
+    owners: [Owner; BLOCKS],
 }
 
 /// What one initiator writes its commands to.
@@ -63,21 +76,32 @@ pub(crate) struct Front {
 pub(crate) struct Ring {
     pub(crate) watch: Watch,
     entries: [Entry; ENTRIES as usize],
-    payload: Payload,
+    own: Payload<OWN_BYTES>,
 }
+
+/// [`OWN_LONG`], spelled out because that is computed from the layout.
+const OWN_BYTES: usize = 20352;
 
 /// Written by one side at a time, as the entry's state that speaks of it says; read and written
 /// through raw pointers, since a process that misbehaves may write at any time.
+#[repr(C, align(64))]
+struct Payload<const N: usize>(UnsafeCell<[u8; N]>);
+
+/// The blocks, one after the other.
 #[repr(C, align(4096))]
-struct Payload(UnsafeCell<[u8; PAYLOAD]>);
+struct Pool(Payload<{ BLOCKS * PAYLOAD }>);
 
 #[repr(C)]
 struct Layout {
     front: Front,
     rings: [Ring; RINGS],
+    pool: Pool,
 }
 
 const _: () = assert!(offset_of!(Front, nonce) == 8 && size_of::<Entry>() == 64);
+const _: () = assert!(OWN_LONG == OWN_BYTES && OWN_LONG >= LARGEST);
+const _: () = assert!(OWN_SHORT.is_multiple_of(64) && size_of::<Ring>() == 7 * PAGE);
+const _: () = assert!(BLOCKS * PAYLOAD <= OWN as usize && size_of::<Pool>() == BLOCKS * PAYLOAD);
 const _: () = assert!(size_of::<Layout>().is_multiple_of(PAGE) && align_of::<Layout>() == PAGE);
 
 impl Ring {
@@ -86,13 +110,14 @@ impl Ring {
         &self.entries[(position % ENTRIES) as usize]
     }
 
-    /// The payload from `offset` on; `None` if it does not hold `size` bytes there.
-    #[inline]
-    pub(crate) fn payload(&self, offset: u32, size: usize) -> Option<*mut u8> {
-        let offset = offset as usize;
-        // Neither side overflows: `offset <= PAYLOAD` is tested first.
-        (offset <= PAYLOAD && size <= PAYLOAD - offset)
-            .then(|| self.payload.0.get().cast::<u8>().wrapping_add(offset))
+    /// The ring's own payload.
+    pub(crate) fn own(&self) -> *mut u8 {
+        self.own.0.get().cast()
+    }
+
+    /// Whether the target may still execute a command of it.
+    fn has_unanswered(&self) -> bool {
+        self.entries.iter().any(Entry::may_be_executed)
     }
 }
 
@@ -106,7 +131,7 @@ impl<T> Mapped<T> {
         // SAFETY: a new mapping, placed by the kernel.
         let at = unsafe {
             libc::mmap(
-                std::ptr::null_mut(),
+                ptr::null_mut(),
                 size_of::<T>(),
                 rights,
                 shared,
@@ -213,6 +238,20 @@ impl Segment {
     pub(crate) fn ring(&self, index: usize) -> &Ring {
         &self.layout.rings[index % RINGS]
     }
+
+    /// What a command of `ring` calls its payload; `None` if there are no `size` bytes there. An initiator that
+    /// names what is not its own spoils payloads only, of this segment.
+    #[inline]
+    pub(crate) fn payload(&self, ring: &Ring, payload: u32, size: usize) -> Option<*mut u8> {
+        let (start, most) = if payload & OWN == 0 {
+            (self.layout.pool.0.0.get().cast(), BLOCKS * PAYLOAD)
+        } else {
+            (ring.own(), OWN_LONG)
+        };
+        let offset = (payload & !OWN) as usize;
+        // Neither side overflows: `offset <= most` is tested first.
+        (offset <= most && size <= most - offset).then(|| start.wrapping_add(offset))
+    }
 }
 
 impl Drop for Segment {
@@ -275,7 +314,7 @@ impl Place {
                 continue;
             }
             let offset = offset_of!(Layout, rings) + index * size_of::<Ring>();
-            let ring = allocate(fd, offset, offset_of!(Ring, payload))
+            let ring = allocate(fd, offset, offset_of!(Ring, own) + OWN_SHORT)
                 .and_then(|()| Mapped::<Ring>::new(fd, offset));
             let ring = match ring {
                 Ok(ring) => ring,
@@ -284,10 +323,15 @@ impl Place {
                     return Err(e);
                 }
             };
+            let own = ProcessId::own();
+            let holder = u64::from(own.pid) | u64::from(own.started) << 32;
+            // Seen by whoever sees that the ring took a block (`Owner::read`).
+            front.holders[index].store(holder, Ordering::Relaxed);
             front.bells.enlist(index);
             return Ok(Claim {
                 front,
                 ring,
+                pool: None,
                 index,
                 place: self,
                 position: found as u32,
@@ -302,6 +346,8 @@ impl Place {
 pub(crate) struct Claim {
     front: Mapped<Front>,
     ring: Mapped<Ring>,
+    /// Mapped with the first block.
+    pool: Option<Mapped<Pool>>,
     index: usize,
     place: Place,
     /// The position of the first command.
@@ -328,11 +374,71 @@ impl Claim {
         self.front.closed.load(Ordering::Acquire) != 0
     }
 
-    /// Allocates the payload, before its first use.
-    pub(crate) fn allocate_payload(&self) -> io::Result<()> {
+    /// The number of the ring.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The words of the target's blocks.
+    #[inline]
+    pub(crate) fn owners(&self) -> &[Owner; BLOCKS] {
+        &self.front.owners
+    }
+
+    /// Allocates so many bytes of the ring's own payload, before their first use; gives how many are there now, which
+    /// are whole pages. [`OWN_SHORT`] are there from the beginning.
+    pub(crate) fn allocate_own(&self, size: usize) -> io::Result<usize> {
         let file = self.place.open()?;
         let ring = offset_of!(Layout, rings) + self.index * size_of::<Ring>();
-        allocate(file.as_raw_fd(), ring + offset_of!(Ring, payload), PAYLOAD)
+        let all = (offset_of!(Ring, own) + size.min(OWN_LONG)).next_multiple_of(PAGE);
+        allocate(file.as_raw_fd(), ring, all)?;
+        Ok(all - offset_of!(Ring, own))
+    }
+
+    /// Allocates a block, before its first use.
+    pub(crate) fn allocate_block(&self, block: usize) -> io::Result<()> {
+        let file = self.place.open()?;
+        let from = offset_of!(Layout, pool) + block % BLOCKS * PAYLOAD;
+        allocate(file.as_raw_fd(), from, PAYLOAD)
+    }
+
+    /// Where a block is.
+    pub(crate) fn block(&mut self, block: usize) -> io::Result<*mut u8> {
+        let pool = match &mut self.pool {
+            Some(pool) => pool,
+            none => {
+                let file = self.place.open()?;
+                none.insert(Mapped::new(file.as_raw_fd(), offset_of!(Layout, pool))?)
+            }
+        };
+        let Pool(Payload(bytes)) = &**pool;
+        let start: *mut u8 = bytes.get().cast();
+        Ok(start.wrapping_add(block % BLOCKS * PAYLOAD))
+    }
+
+    /// Whether nobody will use what a ring has in the pool any more: the process that had it is gone, or left it, and
+    /// the target has nothing of it to execute. To be asked after the block's word was read, which names the ring.
+    pub(crate) fn is_deserted(&self, ring: usize) -> io::Result<bool> {
+        let ring = ring % RINGS;
+        // Acquire pairs with the Release in `desert`.
+        let holder = self.front.holders[ring].load(Ordering::Acquire);
+        let process = ProcessId {
+            pid: holder as u32,
+            started: (holder >> 32) as u32,
+        };
+        if holder != 0 && process.state() != State::Gone {
+            return Ok(false);
+        }
+        let file = self.place.open()?;
+        let offset = offset_of!(Layout, rings) + ring * size_of::<Ring>();
+        let ring = Mapped::<Ring>::new(file.as_raw_fd(), offset)?;
+        Ok(!ring.has_unanswered())
+    }
+
+    /// Leaves the ring, which nobody has from now on: commands in it are unanswered.
+    pub(crate) fn desert(self) {
+        // Release: what this process did with its block comes before another takes it.
+        self.front.holders[self.index].store(0, Ordering::Release);
     }
 
     /// Lets another process have the ring. The last `spent` commands before `next` were revoked, all
@@ -378,7 +484,9 @@ mod tests {
         };
         entry.answer(0, answer);
         assert_eq!(second.ring().entry(0).answered(0), Some(answer));
-        first.allocate_payload().unwrap();
+        assert_eq!(first.allocate_own(OWN_SHORT).unwrap(), OWN_SHORT);
+        assert_eq!(first.allocate_own(OWN_LONG).unwrap(), OWN_LONG);
+        first.allocate_block(BLOCKS - 1).unwrap();
         second.give_back(1, 0);
         let again = place(&segment, 42).claim().unwrap();
         assert_eq!((again.index, again.position, again.spent), (1, 1, 0));
@@ -449,10 +557,41 @@ mod tests {
     fn a_payload_is_never_left() {
         let segment = Segment::make(1).unwrap();
         let ring = segment.ring(3);
-        assert!(ring.payload(0, PAYLOAD).is_some());
-        assert!(ring.payload(PAYLOAD as u32, 0).is_some());
-        assert!(ring.payload(64, PAYLOAD).is_none());
-        assert!(ring.payload(PAYLOAD as u32 + 1, 0).is_none());
-        assert!(ring.payload(u32::MAX, usize::MAX).is_none());
+        let has = |payload, size| segment.payload(ring, payload, size).is_some();
+        let pool = BLOCKS * PAYLOAD;
+        for (most, flag) in [(pool, 0), (OWN_LONG, OWN)] {
+            let end = most as u32 | flag;
+            assert!(has(flag, most) && has(end, 0) && has(end - 64, 64));
+            assert!(!has(end - 64, 65) && !has(64 | flag, most) && !has(end + 1, 0));
+            assert!(!has(flag, usize::MAX) && !has(!OWN | flag, usize::MAX));
+        }
+        let end = segment.payload(ring, pool as u32, 0).unwrap().addr();
+        let start = ptr::from_ref(&segment.layout.front).addr();
+        assert_eq!(end - start, size_of::<Layout>());
+    }
+
+    #[test]
+    fn a_ring_is_deserted_when_its_process_is_gone_and_all_is_answered() {
+        let segment = Segment::make(1).unwrap();
+        let (mut mine, other) = (
+            place(&segment, 1).claim().unwrap(),
+            place(&segment, 1).claim().unwrap(),
+        );
+        mine.block(BLOCKS - 1).unwrap();
+        assert!(!mine.is_deserted(other.index).unwrap(), "it lives");
+        let (ring, command) = (other.index, Command::default());
+        other.ring().entry(0).publish(0, &command);
+        other.desert();
+        assert!(!mine.is_deserted(ring).unwrap(), "it may be executed");
+        let answer = Answer {
+            status: 0,
+            value: 0,
+        };
+        segment.ring(ring).entry(0).answer(0, answer);
+        assert!(mine.is_deserted(ring).unwrap());
+        let own = ProcessId::own();
+        let gone = u64::from(own.pid) | u64::from(own.started.wrapping_sub(1)) << 32;
+        segment.layout.front.holders[ring].store(gone, Ordering::Relaxed);
+        assert!(mine.is_deserted(ring).unwrap(), "the id serves another");
     }
 }

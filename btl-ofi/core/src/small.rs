@@ -12,7 +12,7 @@
 //! **Completion** is as with the kernel: the bytes are there when the target answers, or when the call that made
 //! the copy returned. The target need not progress for it; the initiator does, as for any operation.
 //!
-//! **Larger gets** are made by both sides at once, while the target is quick: it copies pieces into the ring's payload,
+//! **Larger gets** are made by both sides at once, while the target is quick: it copies pieces into a block of its pool,
 //! the initiator out of it, within the call. That takes the kernel's page-wise look-ups out of the way (a page costs it
 //! twice what copying it does), and waits for nothing: a piece that the target began and did not end is read once more,
 //! and what the target still does for it touches the payload only. A piece that the target refuses is a refusal of the get: it
@@ -22,8 +22,8 @@
 //! no piece outstanding: peers are served and completions delivered then, and if a thread waits for the lock, the
 //! kernel makes as much of the get before the lock is taken again.
 //!
-//! **The kernel makes it at once** when another thread has the context, when the ring is full, and when there is
-//! no ring. A target that runs and holds what it took, stopped by a signal in between, is waited for like one
+//! **The kernel makes it at once** when another thread has the context, when the ring is full or has no block for it,
+//! and when there is no ring. A target that runs and holds what it took, stopped by a signal in between, is waited for like one
 //! that owes the answer to an atomic.
 
 use std::ffi::c_void;
@@ -248,13 +248,13 @@ impl Transport {
         let mut state = self.ring_to(endpoint)?;
         // SAFETY: the way is `Ring`, and the lock is held.
         let mut outbound = unsafe { &mut *peer.outbound() };
-        if !outbound.tries_small(small.size) {
+        if !outbound.tries_small() {
             return None;
         }
-        let room = match outbound.reserve(small.size) {
+        let room = match outbound.reserve(small.size, false) {
             Ok(room) => room,
             // Answers may be waiting to be taken, where callbacks do not do so already.
-            Err(_) if !context.delivering.load(Ordering::Relaxed) => {
+            Err(Status::TEMP_OUT_OF_RESOURCE) if !context.delivering.load(Ordering::Relaxed) => {
                 drop(state);
                 guarded(|| {
                     self.poll(context);
@@ -263,7 +263,7 @@ impl Transport {
                 state = self.ring_to(endpoint)?;
                 // SAFETY: as above.
                 outbound = unsafe { &mut *peer.outbound() };
-                outbound.reserve(small.size).ok()?
+                outbound.reserve(small.size, false).ok()?
             }
             Err(_) => return None,
         };

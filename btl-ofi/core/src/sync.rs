@@ -1,6 +1,6 @@
 //! Atomics by one name, so that the model checker can stand in for them: `tests/tally_model.rs` and
 //! `tests/lane_model.rs` build `tally`, `lock` and `record` again over loom's, `tests/ring_model.rs`
-//! builds `ring`.
+//! builds `ring` and `pool`.
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};

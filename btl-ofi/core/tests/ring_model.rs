@@ -1,6 +1,6 @@
 //! The rings of the direct atomics under the model checker: every interleaving of one initiator and
-//! one target, with the bell, with watching, and while watching begins and ends; and of two owners of a ring,
-//! one after the other, and its target.
+//! one target, with the bell, with watching, and while watching begins and ends; of two owners of a ring, one after the
+//! other, and its target; and of the payload's blocks, which several rings share.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,7 +16,14 @@
 #[path = "../src/ring.rs"]
 mod ring;
 
-/// What `ring` finds under this name: loom's atomics.
+#[allow(
+    dead_code,
+    reason = "the file is built again here, and not all of it is used"
+)]
+#[path = "../src/pool.rs"]
+mod pool;
+
+/// What `ring` and `pool` find under this name: loom's atomics.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -345,4 +352,115 @@ fn a_ring_changes_its_owner() {
 #[should_panic(expected = "Causality violation")]
 fn a_ring_given_away_with_a_taken_transfer_is_a_race() {
     change_owner(false);
+}
+
+/// A block of the pool, which two rings and their target use.
+struct Block {
+    owner: pool::Owner,
+    bytes: UnsafeCell<u64>,
+    entry: Entry,
+}
+
+// SAFETY: loom checks each access to the bytes.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn new() -> Arc<Block> {
+        Arc::new(Block {
+            owner: pool::Owner::new(),
+            bytes: UnsafeCell::new(0),
+            entry: Entry::new(),
+        })
+    }
+
+    fn write(&self, value: u64) {
+        // SAFETY: loom checks it.
+        self.bytes.with_mut(|b| unsafe { *b = value });
+    }
+
+    /// The target's part: adds 1 to the bytes, as the command asks, and answers.
+    fn serve(&self) {
+        let value = self.bytes.with(|b| {
+            // SAFETY: loom checks it.
+            unsafe { *b }
+        });
+        self.write(value + 1);
+        let answer = Answer {
+            status: 0,
+            value: 0,
+        };
+        self.entry.answer(0, answer);
+    }
+}
+
+/// Two rings want one block: one of them has it at a time, the target included, and the second finds it idle once
+/// the first has read its result. The first takes it again if the second did not.
+#[test]
+fn a_block_serves_one_ring_at_a_time() {
+    check(|| {
+        let block = Block::new();
+        let busy = block.owner.take(block.owner.read(), 0).unwrap();
+        let second = {
+            let block = Arc::clone(&block);
+            thread::spawn(move || {
+                let found = block.owner.read();
+                if !found.is_busy()
+                    && let Some(busy) = block.owner.take(found, 1)
+                {
+                    block.write(7);
+                    block.owner.release(busy);
+                }
+            })
+        };
+        let target = {
+            let block = Arc::clone(&block);
+            thread::spawn(move || {
+                while !block.entry.is_published(0) {
+                    thread::yield_now();
+                }
+                block.serve();
+            })
+        };
+        block.write(10);
+        block.entry.publish(0, &Command::default());
+        while block.entry.answered(0).is_none() {
+            thread::yield_now();
+        }
+        // SAFETY: loom checks it.
+        block.bytes.with(|b| assert_eq!(unsafe { *b }, 11));
+        let idle = block.owner.release(busy);
+        if let Some(busy) = block.owner.retake(idle) {
+            block.write(9);
+            block.owner.release(busy);
+        }
+        second.join().unwrap();
+        target.join().unwrap();
+    });
+}
+
+/// A ring whose process is gone leaves its block in use: another takes it once nothing is left to execute, and then
+/// the target is done with the bytes.
+#[test]
+fn a_block_of_the_dead_is_taken_after_its_last_answer() {
+    check(|| {
+        let block = Block::new();
+        let busy = block.owner.take(block.owner.read(), 0).unwrap();
+        block.write(10);
+        block.entry.publish(0, &Command::default());
+        let target = {
+            let block = Arc::clone(&block);
+            thread::spawn(move || {
+                assert!(block.entry.is_published(0));
+                block.serve();
+            })
+        };
+        let found = block.owner.read();
+        assert_eq!(found, busy);
+        if !block.entry.may_be_executed() {
+            let mine = block.owner.take(found, 1).unwrap();
+            block.write(20);
+            block.owner.release(mine);
+        }
+        target.join().unwrap();
+    });
 }

@@ -79,7 +79,7 @@ impl Origin {
 
     fn claim(&mut self, target: &Target) {
         let claim = target.place().claim().unwrap();
-        let outbound = Box::new(Outbound::new(claim, self.endpoint));
+        let outbound = Box::new(Outbound::new(claim, self.endpoint, None));
         assert!(self.channel.add(outbound).is_ok());
     }
 
@@ -106,14 +106,14 @@ impl Origin {
         let to = local.as_mut_ptr().cast();
         // SAFETY: the buffer has as many bytes.
         let got = unsafe { self.outbound().get_pieces(command, to, PAYLOAD, meanwhile) };
-        assert_eq!((got, next), (0, begun));
+        assert_eq!((got, next), (Ok(0), begun));
     }
 
     /// Posts a vector of `words`.
     fn post(&mut self, words: &[u64]) {
         let finished = self.finished();
         let outbound = self.outbound();
-        let room = outbound.reserve(size_of_val(words)).ok().unwrap();
+        let room = outbound.reserve(size_of_val(words), true).ok().unwrap();
         let operands = Operands::Buffer(words.as_ptr().cast());
         // SAFETY: the operands are copied, and there is no result.
         unsafe {
@@ -162,7 +162,10 @@ fn a_late_piece_spares_the_next_owner() {
     let words = [7u64; PIECE / 8];
     second.post(&words);
     // The target ends its copy ...
-    let late = target.0.ring(0).payload(piece.payload, PIECE).unwrap();
+    let late = target
+        .0
+        .payload(target.0.ring(0), piece.payload, PIECE)
+        .unwrap();
     // SAFETY: inside the payload.
     unsafe { ptr::write_bytes(late, 0xaa, PIECE) };
     target.entry(0).answer(0, NOTHING);
@@ -171,7 +174,8 @@ fn a_late_piece_spares_the_next_owner() {
     let posted = |(ring, at): &(usize, u32)| target.0.ring(*ring).entry(*at).is_published(*at);
     let (ring, at) = rings.into_iter().find(posted).unwrap();
     let ring = target.0.ring(ring);
-    let operands = ring.payload(ring.entry(at).command().payload, size_of_val(&words));
+    let payload = ring.entry(at).command().payload;
+    let operands = target.0.payload(ring, payload, size_of_val(&words));
     // SAFETY: inside the payload.
     let seen = unsafe { operands.unwrap().cast::<[u64; PIECE / 8]>().read() };
     let wrong = seen.iter().filter(|w| **w != 7).count();
@@ -227,13 +231,13 @@ fn the_payload_of_a_taken_piece_is_not_used() {
     let mut origin = Origin::new();
     origin.claim(&target);
     origin.get_in_vain(&target, 1);
-    let full = origin.outbound().reserve(PIECE).err();
+    let full = origin.outbound().reserve(PIECE, false).err();
     assert_eq!(full, Some(Status::TEMP_OUT_OF_RESOURCE));
     target.entry(0).answer(0, NOTHING);
     let mut done = Done::new();
     origin.outbound().collect(&mut done);
-    assert!(origin.outbound().reserve(PIECE).is_ok());
-    let full = origin.outbound().reserve(PIECE + 1).err();
+    assert!(origin.outbound().reserve(PIECE, false).is_ok());
+    let full = origin.outbound().reserve(PIECE + 1, false).err();
     assert_eq!(full, Some(Status::TEMP_OUT_OF_RESOURCE));
 }
 

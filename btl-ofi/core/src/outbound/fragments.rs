@@ -125,16 +125,12 @@ impl Outbound {
                 if left == 0 {
                     break;
                 }
-                // What is short needs no payload, for which there may be no memory.
-                let mut size = if self.lacks_payload {
-                    left.min(size_of::<u64>())
-                } else {
-                    left.min(FRAGMENT)
-                };
-                let mut room = self.reserve(size);
+                let mut size = left.min(FRAGMENT);
+                let mut room = self.reserve(size, true);
                 if room.as_ref().is_err_and(|s| *s == Status::OUT_OF_RESOURCE) {
+                    // A word needs no payload, for which there is no memory.
                     size = left.min(size_of::<u64>());
-                    room = self.reserve(size);
+                    room = self.reserve(size, true);
                 }
                 let (Ok(room), Some(queued)) = (room, self.queued.get_mut(index)) else {
                     return;

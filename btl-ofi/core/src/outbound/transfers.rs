@@ -84,21 +84,21 @@ enum Made {
     Queued(Refused),
 }
 
-/// Bytes of a piece of a large get: as many as fit in the payload eight times, so that both sides copy.
+/// Bytes of a piece of a large get: as many as fit in a block eight times, so that both sides copy.
 const PIECE: usize = 8 * 1024;
 /// Looks for the answer to a piece between two at the clock.
 const PIECE_LOOK: u32 = 32;
 
 impl Outbound {
-    /// Whether a small transfer of so many bytes is to be tried with the target, rather than left to the kernel.
+    /// Whether a small transfer is to be tried with the target, rather than left to the kernel.
     #[inline]
-    pub(crate) fn tries_small(&mut self, size: usize) -> bool {
-        (size <= size_of::<u64>() || !self.lacks_payload) && self.small.tries()
+    pub(crate) fn tries_small(&mut self) -> bool {
+        self.small.tries()
     }
 
     /// Likewise a larger get. Nothing may be outstanding here then but what is spent.
     pub(crate) fn tries_pieces(&mut self) -> bool {
-        self.outstanding() == 0 && !self.lacks_payload && self.large.tries()
+        self.outstanding() == 0 && self.area.may_have_block() && self.large.tries()
     }
 
     /// Who makes a larger get of so many bytes, and whether it is to be timed.
@@ -232,7 +232,7 @@ impl Outbound {
         } else if size <= size_of::<u64>() {
             (&raw mut command.value).cast()
         } else {
-            match self.claim.ring().payload(pending.payload, size) {
+            match self.area.at(pending.payload, size) {
                 Some(at) => at.cast(),
                 // There was room when it was posted.
                 None => return Some(Made::Ended(pending.finished, Err(Status::ERROR))),
@@ -285,7 +285,7 @@ impl Outbound {
         while got < size {
             while asked < size {
                 let piece = PIECE.min(size - asked);
-                let Ok(room) = self.reserve(piece) else {
+                let Ok(room) = self.reserve(piece, false) else {
                     break;
                 };
                 let command = Command {
@@ -297,6 +297,10 @@ impl Outbound {
                 // SAFETY: there are no operands, and the result is taken below.
                 unsafe { self.post_as(Use::Piece, command, none, room, ptr::null_mut(), nobody) };
                 asked += piece;
+            }
+            if self.is_empty() {
+                // There is no room, and nothing here that will make some.
+                break;
             }
             let entry = self.claim.ring().entry(self.head);
             match entry.answered(self.head) {
@@ -335,6 +339,7 @@ impl Outbound {
             self.large = Trust::default();
         }
         self.spend_pieces();
+        self.area.settle(&self.claim);
         match refused {
             Some(status) => Err(status),
             None => Ok(got),

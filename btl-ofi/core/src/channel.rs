@@ -448,6 +448,10 @@ impl Transport {
                     self.fail_peer(endpoint, status, why);
                     return Err(status);
                 }
+                if let Err(why) = self.allocate_towards(peer) {
+                    tracing::warn!("no atomics to process {}: {why}", peer.proc);
+                    return Err(Status::OUT_OF_RESOURCE);
+                }
                 tracing::info!(
                     "atomics to process {} go through the provider: {e}",
                     peer.proc
@@ -456,6 +460,10 @@ impl Transport {
                 peer.go(Way::Provider, 0);
             }
             (_, None) => {
+                if let Err(why) = self.allocate_towards(peer) {
+                    tracing::warn!("no atomics to process {}: {why}", peer.proc);
+                    return Err(Status::OUT_OF_RESOURCE);
+                }
                 self.lean.store(false, Ordering::Relaxed);
                 peer.go(Way::Provider, 0);
             }

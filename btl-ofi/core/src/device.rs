@@ -10,7 +10,9 @@ use crate::fabric::{Info, InfoRef, Owned};
 use crate::hmem::Offer;
 use crate::liveness::{self, ProcessId};
 use crate::params::Options;
+use crate::policy;
 use crate::remains;
+use crate::room;
 
 /// Fewest entries of a completion queue; more when the provider takes more operations.
 const MIN_CQ_SIZE: usize = 1024;
@@ -70,10 +72,14 @@ impl Device {
         let name = info.get().provider();
         let doing = |what: &str| format!("opening {what} of provider {name}");
         let node = liveness::node();
-        if name == "shm"
+        if policy::keeps_files(&name)
             && let Some(own) = remains::name(node, ProcessId::own())
         {
             remains::remove_all(node);
+            if let Some(reason) = room::no_room() {
+                let what = "provider shm";
+                return Err(Error::Invalid { what, reason });
+            }
             info.set_source(&format!("fi_shm://{own}"))
                 .doing(|| doing("the endpoint, naming it"))?;
         }
@@ -117,6 +123,13 @@ impl Device {
             device.open_scalable(options.contexts.min(most), &doing)?;
         } else {
             device.open_single(&doing)?;
+        }
+        if policy::keeps_files(&name)
+            && let Err(e) = room::trim(&device.name()?)
+        {
+            let reason = format!("its file in /dev/shm cannot be allocated: {e}");
+            let what = "provider shm";
+            return Err(Error::Invalid { what, reason });
         }
         Ok(device)
     }

@@ -55,6 +55,7 @@ mod remains;
 mod rights;
 mod ring;
 mod rma;
+mod room;
 mod segment;
 mod select;
 mod small;

@@ -15,7 +15,9 @@ use crate::endpoints::{Endpoints, Placed};
 use crate::error::{CallError, Doing, Error, check};
 use crate::liveness::ProcessId;
 use crate::modex::Blob;
+use crate::policy;
 use crate::reach::{self, Probe, Reach};
+use crate::room;
 use crate::segment::Place;
 use crate::transport::Transport;
 use crate::watch::Watches;
@@ -114,12 +116,24 @@ impl Transport {
         } else {
             Placed::Far(Endpoint::new(address, proc))
         };
-        let Some(endpoint) = peers.known.insert(placed) else {
+        let near = match &placed {
+            Placed::Far(peer) => peer,
+            Placed::Near(peer) => &peer.endpoint,
+        };
+        let room = if near.uses_provider() {
+            self.allocate_for(&blob.address).map_err(modex)
+        } else {
+            Ok(())
+        };
+        let kept = room.and_then(|()| {
+            let kept = peers.known.insert(placed);
+            kept.ok_or(Error::OutOfMemory("another peer"))
+        });
+        let endpoint = kept.inspect_err(|_| {
             let mut address = address;
             // SAFETY: the address was just inserted.
             unsafe { ffi::fi_av_remove(self.device.av(), &mut address, 1) };
-            return Err(Error::OutOfMemory("another peer"));
-        };
+        })?;
         if let Some(reach) = reached {
             peers.reached.insert(proc, reach);
         }
@@ -192,6 +206,35 @@ impl Transport {
             ffi::fi_av_remove(self.device.av(), &mut address, 1)
         })
         .map(drop)
+    }
+
+    /// Makes sure, before an operation goes to the peer at this address through the provider, that what the two
+    /// endpoints need for it can be touched. Says why not.
+    pub(crate) fn allocate_for(&self, address: &[u8]) -> Result<(), String> {
+        if !policy::keeps_files(&self.device.info().provider()) {
+            return Ok(());
+        }
+        let own = self.device.name().map_err(|e| e.to_string())?;
+        room::allocate(&own)?;
+        room::allocate(address)
+    }
+
+    /// As [`allocate_for`](Self::allocate_for), for a peer that is connected.
+    pub(crate) fn allocate_towards(&self, peer: &Endpoint) -> Result<(), String> {
+        let mut name = [0u8; 512];
+        let mut length = name.len();
+        // SAFETY: the buffer has `length` bytes; the address came from this vector.
+        let found = unsafe {
+            ffi::fi_av_lookup(
+                self.device.av(),
+                peer.address,
+                name.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        check("fi_av_lookup", found).map_err(|e| e.to_string())?;
+        let end = name.iter().position(|b| *b == 0);
+        self.allocate_for(&name[..end.unwrap_or(name.len())])
     }
 
     /// Finds out how a peer on this node is reached; gives what that takes, if its memory can be read.

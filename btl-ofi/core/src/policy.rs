@@ -216,6 +216,11 @@ fn mixes_fetches_up(provider: &str) -> bool {
     provider.ends_with("ofi_rxd")
 }
 
+/// Whether a provider's endpoints are files in `/dev/shm` (`room`).
+pub(crate) fn keeps_files(provider: &str) -> bool {
+    is_shm(provider)
+}
+
 fn is_shm(provider: &str) -> bool {
     provider == "shm"
 }

@@ -12,6 +12,7 @@ use crate::error::{CallError, Doing, Error};
 use crate::fabric::{Hints, HintsMut, Info, InfoList, InfoRef};
 use crate::params::{Options, ProgressMode};
 use crate::policy;
+use crate::room::{self, Turn};
 
 /// Oldest interface that is enough (seed of BTL/OFI: no support below 1.5).
 const OLDEST_API: u32 = ffi::version(1, 5);
@@ -111,6 +112,7 @@ fn api() -> Result<u32, String> {
 /// Opens the first provider that can be used.
 pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Error> {
     environment::prepare(options);
+    let turn = turn(options);
     let mut refusals = Vec::new();
     for info in offers(options, calling, None)? {
         let name = info.get().provider();
@@ -134,6 +136,7 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
             }
         }
     }
+    drop(turn);
     // Nothing fits: say of every provider why, those included that our own hints kept away.
     let mut refusals = Vec::new();
     for candidate in survey_for(options, calling)? {
@@ -167,6 +170,7 @@ pub fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, E
 
 fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Error> {
     environment::prepare(options);
+    let _turn = turn(options);
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut add = |name: String, domain: String, refusal: Option<String>| {
         match candidates
@@ -198,12 +202,18 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
         add(name, info.domain(), Some(refusal));
     }
     for name in absent(options, &candidates) {
+        let short = if policy::keeps_files(&name) {
+            room::shortage()
+        } else {
+            None
+        };
+        let refusal = short.unwrap_or_else(|| {
+            String::from("libfabric has no such provider, or it finds no device")
+        });
         candidates.push(Candidate {
             name,
             domain: String::new(),
-            refusal: Some(String::from(
-                "libfabric has no such provider, or it finds no device",
-            )),
+            refusal: Some(refusal),
             chosen: false,
         });
     }
@@ -211,6 +221,12 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
         first.chosen = true;
     }
     Ok(candidates)
+}
+
+/// The right to open a provider whose endpoints take room that other processes may be about to take.
+fn turn(options: &Options) -> Option<Turn> {
+    let admitted = options.admits("shm").is_ok();
+    if admitted { Turn::take() } else { None }
 }
 
 /// Names of the include list that match nothing libfabric knows.

@@ -19,7 +19,7 @@ use btl_ofi::{Completion, Endpoint, Transport};
 use mca_params::Value;
 use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
-use common::pair::{Target, WORDS, serve_as_target, succeed_if_executed};
+use common::pair::{Target, WORDS, serve_as_target, succeed_target};
 use common::{PATIENCE, insist, open};
 
 /// Milliseconds between two looks at the peers.
@@ -33,8 +33,9 @@ fn target_process() {
 }
 
 #[test]
+#[ignore = "a child process of other tests, which start it"]
 fn successor_process() {
-    succeed_if_executed();
+    succeed_target();
 }
 
 #[derive(Default)]

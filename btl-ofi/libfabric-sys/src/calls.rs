@@ -319,6 +319,19 @@ pub unsafe fn fi_av_remove(av: *mut fid_av, addr: *mut fi_addr_t, count: usize) 
     through!((*av).ops, remove, ENOSYS, av, addr, count, 0)
 }
 
+/// `fi_av_lookup`.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn fi_av_lookup(
+    av: *mut fid_av,
+    at: fi_addr_t,
+    addr: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    through!((*av).ops, lookup, ENOSYS, av, at, addr, len)
+}
+
 /// `fi_cq_readerr`.
 ///
 /// # Safety

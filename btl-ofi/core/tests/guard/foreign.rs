@@ -146,7 +146,12 @@ fn foreign_process() {
 
 fn ends(case: &str) -> ExitStatus {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "foreign::foreign_process", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "foreign::foreign_process",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(CASE, case)
         .stdout(Stdio::null())
         .status()

@@ -1,0 +1,255 @@
+//! A small `/dev/shm`: what needs little of it works, and what cannot work says why.
+//!
+//! Each test runs in a process of its own with a folder of its own there, which takes the right to mount.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::ptr;
+
+use btl_ofi::{Handle, Transport, survey};
+use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
+
+use common::attending::attended;
+use common::pair::{hex, unhex};
+use common::{insist, loopback, open, options, register};
+
+const MIB: u64 = 1 << 20;
+const INSIDE: &str = "BTL_OFI_TEST_INSIDE";
+
+/// Processors, for each of which libfabric asks for 16 MiB.
+fn processors() -> u64 {
+    // SAFETY: a plain question.
+    unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) as u64 }
+}
+
+/// Runs the test of this name in this program again, with so much room in its `/dev/shm`; true in the process
+/// where that is so.
+fn inside(name: &str, room: u64) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command.env(INSIDE, "1");
+    let size = std::ffi::CString::new(format!("size={room}")).unwrap();
+    let mount = move || {
+        let (none, shm) = (c"none".as_ptr(), c"/dev/shm".as_ptr());
+        // SAFETY: C strings; calls that a child may make before it executes.
+        let mounted = unsafe {
+            libc::unshare(libc::CLONE_NEWNS) == 0
+                && libc::mount(
+                    none,
+                    c"/".as_ptr(),
+                    ptr::null(),
+                    libc::MS_REC | libc::MS_PRIVATE,
+                    ptr::null(),
+                ) == 0
+                && libc::mount(none, shm, c"tmpfs".as_ptr(), 0, size.as_ptr().cast()) == 0
+        };
+        if mounted {
+            Ok(())
+        } else {
+            Err(std::io::Error::last_os_error())
+        }
+    };
+    // SAFETY: nothing but system calls.
+    unsafe { command.pre_exec(mount) };
+    match command.status() {
+        Ok(status) => assert!(status.success(), "{status}"),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            println!("SKIPPED {name}: no right to mount a /dev/shm of its own ({e}); run as root");
+        }
+        Err(e) => panic!("{name}: {e}"),
+    }
+    false
+}
+
+/// Bytes free, and in use.
+fn folder() -> (u64, u64) {
+    // SAFETY: plain numbers.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: a C string and a structure that is written.
+    let rc = unsafe { libc::statvfs(c"/dev/shm".as_ptr(), &mut stat) };
+    assert_eq!(rc, 0);
+    let used = stat.f_blocks - stat.f_bavail;
+    (stat.f_bavail * stat.f_frsize, used * stat.f_frsize)
+}
+
+/// Fills the folder up to so many bytes.
+fn fill(but: u64) {
+    let file = std::fs::File::create("/dev/shm/filler").unwrap();
+    let (free, _) = folder();
+    // SAFETY: plain numbers.
+    let rc = unsafe {
+        libc::fallocate(
+            std::os::fd::AsRawFd::as_raw_fd(&file),
+            0,
+            0,
+            (free - but) as libc::off_t,
+        )
+    };
+    assert_eq!(rc, 0, "{}", std::io::Error::last_os_error());
+}
+
+const ORDERS: &str = "BTL_OFI_TEST_ORDERS";
+
+/// One of many origins: puts to a word of its own, adds to a common one, and stays open until it is told to go.
+#[test]
+#[ignore = "started by many_processes_in_a_small_folder"]
+fn origin() {
+    let Some(orders) = std::env::var_os(ORDERS) else {
+        return;
+    };
+    let orders = orders.into_string().unwrap();
+    let [blob, handle, at] = orders.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{orders}");
+    };
+    let handle: [u8; 32] = unhex(handle).try_into().unwrap();
+    // SAFETY: a handle is 32 plain bytes.
+    let h: Handle = unsafe { std::mem::transmute(handle) };
+    let at: u64 = at.parse().unwrap();
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let peer = t.connect(&unhex(blob), 0).unwrap();
+    let (none, word, mut old) = (ptr::null_mut(), at, 0u64);
+    let local = ptr::from_ref(&word).cast_mut().cast();
+    // SAFETY: the buffers outlive the flush.
+    unsafe {
+        insist(&t, || {
+            t.put(peer, local, h.base() + 8 * at, none, &h, 8, None)
+        });
+        let (out, f) = ((&raw mut old).cast(), OpFlags::empty());
+        insist(&t, || {
+            t.atomic_fop(peer, out, h.base(), none, &h, BtlAtomicOp::Add, 1, f, None)
+        });
+    }
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    println!("@done");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    t.close().unwrap();
+}
+
+fn start(t: &Transport, h: Handle, at: usize) -> Child {
+    // SAFETY: a handle is 32 plain bytes.
+    let handle: [u8; 32] = unsafe { std::mem::transmute(h) };
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "origin", "--ignored", "--nocapture"]);
+    command
+        .env(
+            ORDERS,
+            format!("{} {} {at}", hex(t.address()), hex(&handle)),
+        )
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Half as many megabytes as processes, beside what libfabric wants to see free: a file took 3.8 MiB each before.
+#[test]
+fn many_processes_in_a_small_folder() {
+    const PROCESSES: usize = 48;
+    let room = processors() * 16 * MIB + PROCESSES as u64 * MIB / 2;
+    if !inside("many_processes_in_a_small_folder", room) {
+        return;
+    }
+    let t = open("shm", ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; PROCESSES + 1];
+    let region = register(&t, &mut window, Access::all());
+    let mut origins: Vec<Child> = (1..=PROCESSES)
+        .map(|at| start(&t, region.handle(), at))
+        .collect();
+    attended(&t, || {
+        for origin in &mut origins {
+            let out = BufReader::new(origin.stdout.as_mut().unwrap());
+            let done = out.lines().any(|l| l.unwrap().contains("@done"));
+            assert!(done, "an origin failed");
+        }
+    });
+    // All of them are open now.
+    let (_, used) = folder();
+    assert!(used < PROCESSES as u64 * MIB / 2, "{used} bytes in use");
+    for mut origin in origins {
+        drop(origin.stdin.take());
+        // Its harness has something to say yet.
+        let mut rest = origin.stdout.take().unwrap();
+        std::io::copy(&mut rest, &mut std::io::sink()).unwrap();
+        assert!(origin.wait().unwrap().success());
+    }
+    let expected: Vec<u64> = (1..=PROCESSES as u64).collect();
+    assert_eq!(window[0], PROCESSES as u64);
+    assert_eq!(window[1..], expected[..]);
+    region.close().unwrap();
+    t.close().unwrap();
+}
+
+fn shm_alone() -> btl_ofi::Options {
+    let shm = mca_params::Value::String("shm".to_owned().into());
+    options(&[("btl_ofi_provider_include", shm)])
+}
+
+/// The refusal says what is free, what is needed and what to do.
+#[test]
+fn too_small_a_folder_is_named() {
+    if !inside("too_small_a_folder_is_named", 8 * MIB) {
+        return;
+    }
+    loopback();
+    let candidates = survey(&shm_alone(), ThreadLevel::Single).unwrap();
+    let shm = candidates.iter().find(|c| c.name == "shm").unwrap();
+    let opened = Transport::open(&shm_alone(), ThreadLevel::Single);
+    let opened = opened.err().expect("there is no room").to_string();
+    for text in [shm.refusal.as_ref().unwrap(), &opened] {
+        let needed = format!("{}.0 MiB", 16 * processors());
+        for part in ["/dev/shm", &needed, "8.0 MiB are free", "--shm-size"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+}
+
+/// What goes through the provider is refused when the folder is full, and does not end the process.
+#[test]
+fn a_full_folder_is_an_error_of_connecting() {
+    if !inside(
+        "a_full_folder_is_an_error_of_connecting",
+        processors() * 16 * MIB + 8 * MIB,
+    ) {
+        return;
+    }
+    loopback();
+    // SAFETY: the first thing in this process; there is no other thread that would look.
+    unsafe { std::env::set_var("FI_SHM_DISABLE_CMA", "1") };
+    let a = open("shm", ThreadLevel::Single, &[]);
+    let b = open("shm", ThreadLevel::Single, &[]);
+    fill(MIB);
+    let refused = a.connect(b.address(), 0).unwrap_err().to_string();
+    for part in ["/dev/shm", "too full", "--shm-size"] {
+        assert!(refused.contains(part), "{part} in {refused}");
+    }
+    std::fs::remove_file("/dev/shm/filler").unwrap();
+    let peer = a.connect(b.address(), 0).unwrap();
+    let mut window = vec![0u64; 8192];
+    let region = register(&b, &mut window, Access::all());
+    let (h, data, none) = (region.handle(), vec![7u64; 8192], ptr::null_mut());
+    let local = data.as_ptr().cast_mut().cast();
+    fill(0);
+    attended(&b, || {
+        // SAFETY: the buffers outlive the flush.
+        insist(&a, || unsafe {
+            a.put(peer, local, h.base(), none, &h, 8 * 8192, None)
+        });
+        assert_eq!(a.flush(None), Status::SUCCESS);
+    });
+    assert_eq!(window, data);
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}

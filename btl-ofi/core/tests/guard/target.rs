@@ -124,7 +124,7 @@ impl Windows {
     }
 }
 
-/// The target's side, if this process was started as one; it does not return then.
+/// The target's side; it does not return.
 pub(crate) fn serve_as_target() {
     let role = std::env::var(ROLE).expect("started by a test, as its target");
     let values = [("btl_ofi_fault_guard", Value::Bool(role == "guarded"))];

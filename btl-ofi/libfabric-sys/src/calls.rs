@@ -10,6 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::bindings::*;
+use crate::grown::*;
 
 const ENOSYS: c_int = -(FI_ENOSYS as c_int);
 
@@ -28,6 +29,28 @@ macro_rules! through {
             }
         }
     }};
+}
+
+/// A structure of ours, with zeroed room behind it: a release newer than the bindings may read or write fields that it
+/// added. Zero is what such a field holds for those who do not know it.
+#[repr(C)]
+struct WithRoom<T> {
+    known: T,
+    room: [u64; 16],
+}
+
+impl<T> WithRoom<T> {
+    fn new(known: T) -> Self {
+        WithRoom {
+            known,
+            room: [0; 16],
+        }
+    }
+
+    /// The address, good for the room too.
+    fn address(&mut self) -> *mut T {
+        ptr::from_mut(self).cast()
+    }
 }
 
 /// `fi_close`.
@@ -238,6 +261,9 @@ pub unsafe fn fi_mr_regattr(
     flags: u64,
     mr: *mut *mut fid_mr,
 ) -> c_int {
+    // SAFETY: the function's own contract: a complete attribute.
+    let mut roomy = WithRoom::new(unsafe { *attr });
+    let attr = roomy.address().cast_const();
     through!(
         (*domain).mr,
         regattr,
@@ -337,5 +363,113 @@ pub unsafe fn fi_av_lookup(
 /// # Safety
 /// See the module.
 pub unsafe fn fi_cq_readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry) -> isize {
+    // SAFETY: the function's own contract: an entry to read and write, which may name a buffer for details.
+    let mut roomy = WithRoom::new(unsafe { *entry });
+    let address = roomy.address();
+    // SAFETY: the function's own contract: a live queue; the entry is ours.
+    let read = unsafe { readerr(cq, address) };
+    // SAFETY: as before; `roomy` is read through the address that was written through.
+    unsafe { *entry = *address };
+    read
+}
+
+unsafe fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry) -> isize {
     through!((*cq).ops, readerr, ENOSYS as isize, cq, entry, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a release with larger structures adds.
+    const NEWER: usize = 12;
+
+    #[repr(C)]
+    struct NewerEntry {
+        known: fi_cq_err_entry,
+        newer: [u64; NEWER],
+    }
+
+    #[repr(C)]
+    struct NewerAttr {
+        known: fi_mr_attr,
+        newer: [u64; NEWER],
+    }
+
+    /// A provider whose entry is larger writes all of it.
+    unsafe extern "C" fn write_newer(
+        _cq: *mut fid_cq,
+        entry: *mut fi_cq_err_entry,
+        _flags: u64,
+    ) -> isize {
+        let newer = NewerEntry {
+            known: fi_cq_err_entry {
+                err: 5,
+                ..Default::default()
+            },
+            newer: [u64::MAX; NEWER],
+        };
+        // SAFETY: what is tested: a caller of an older interface has to bear it.
+        unsafe { entry.cast::<NewerEntry>().write(newer) };
+        1
+    }
+
+    /// A provider whose attribute is larger reads all of it.
+    unsafe extern "C" fn read_newer(
+        _fid: *mut fid,
+        attr: *const fi_mr_attr,
+        _flags: u64,
+        _mr: *mut *mut fid_mr,
+    ) -> c_int {
+        // SAFETY: as in `write_newer`.
+        let attr = unsafe { attr.cast::<NewerAttr>().read() };
+        let clean = attr.newer == [0; NEWER] && attr.known.requested_key == 7;
+        if clean { 0 } else { -1 }
+    }
+
+    #[test]
+    fn newer_error_entries_do_not_overwrite_what_stands_behind() {
+        // SAFETY: zero is a value of each: no function, no address.
+        let (mut cq, mut ops) = unsafe {
+            (
+                std::mem::zeroed::<fid_cq>(),
+                std::mem::zeroed::<fi_ops_cq>(),
+            )
+        };
+        ops.readerr = Some(write_newer);
+        cq.ops = &mut ops;
+        let mut place = NewerEntry {
+            known: fi_cq_err_entry::default(),
+            newer: [0; NEWER],
+        };
+        let entry = ptr::from_mut(&mut place).cast();
+        // SAFETY: a queue with the one function that is called.
+        assert_eq!(unsafe { fi_cq_readerr(&mut cq, entry) }, 1);
+        assert_eq!(place.known.err, 5);
+        assert_eq!(place.newer, [0; NEWER]);
+    }
+
+    #[test]
+    fn newer_fields_of_registrations_are_zero() {
+        // SAFETY: zero is a value of each: no function, no address.
+        let (mut domain, mut ops) = unsafe {
+            (
+                std::mem::zeroed::<fid_domain>(),
+                std::mem::zeroed::<fi_ops_mr>(),
+            )
+        };
+        ops.regattr = Some(read_newer);
+        domain.mr = &mut ops;
+        let attr = NewerAttr {
+            known: fi_mr_attr {
+                requested_key: 7,
+                ..Default::default()
+            },
+            newer: [u64::MAX; NEWER],
+        };
+        let mut mr = ptr::null_mut();
+        // SAFETY: a domain with the one function that is called.
+        let code = unsafe { fi_mr_regattr(&mut domain, ptr::from_ref(&attr).cast(), 0, &mut mr) };
+        assert_eq!(code, 0);
+    }
 }

@@ -57,7 +57,6 @@ static OPS: ffi::fi_ops_domain = ffi::fi_ops_domain {
     srx_ctx: Missing::MISSING,
     query_atomic: Some(query_atomic),
     query_collective: Missing::MISSING,
-    endpoint2: Missing::MISSING,
 };
 
 static MR: ffi::fi_ops_mr = ffi::fi_ops_mr {

@@ -33,7 +33,6 @@ static OPS: ffi::fi_ops_fabric = ffi::fi_ops_fabric {
     eq_open: Missing::MISSING,
     wait_open: Missing::MISSING,
     trywait: Missing::MISSING,
-    domain2: Missing::MISSING,
 };
 
 /// `fi_provider.fabric`.

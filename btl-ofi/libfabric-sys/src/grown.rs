@@ -1,0 +1,405 @@
+// What examples/regenerate.rs does not generate. Of structures that releases after 1.14 made larger, the part that 1.14
+// has: a newer field is not in here, so that no code reads it from a library that does not have it. Where libfabric reads
+// or writes such a structure of ours, `calls` gives it room for a newer release's. Where libfabric allocates it
+// (`fi_domain_attr`), copies are made by `fi_dupinfo` only. The tables are read up to their own `size`.
+//
+// tests/layout.rs compares all of it with the headers that are installed.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::{align_of, offset_of, size_of};
+
+use crate::bindings::*;
+use crate::opaque::*;
+
+// Macros that bindgen does not read, and, up to 1.20, values of an enumeration that is not used otherwise.
+pub const FI_ADDR_NOTAVAIL: fi_addr_t = u64::MAX;
+pub const FI_ADDR_UNSPEC: fi_addr_t = u64::MAX;
+pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;
+pub const FI_MR_BASIC: u32 = 1;
+pub const FI_MR_SCALABLE: u32 = 2;
+
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_mr_attr {
+    pub mr_iov: *const iovec,
+    pub iov_count: usize,
+    pub access: u64,
+    pub offset: u64,
+    pub requested_key: u64,
+    pub context: *mut c_void,
+    pub auth_key_size: usize,
+    pub auth_key: *mut u8,
+    pub iface: fi_hmem_iface,
+    pub device: fi_mr_attr_device,
+}
+const _: () = {
+    ["Size of fi_mr_attr"][size_of::<fi_mr_attr>() - 80usize];
+    ["Alignment of fi_mr_attr"][align_of::<fi_mr_attr>() - 8usize];
+    ["Offset of field: fi_mr_attr::mr_iov"][offset_of!(fi_mr_attr, mr_iov) - 0usize];
+    ["Offset of field: fi_mr_attr::iov_count"][offset_of!(fi_mr_attr, iov_count) - 8usize];
+    ["Offset of field: fi_mr_attr::access"][offset_of!(fi_mr_attr, access) - 16usize];
+    ["Offset of field: fi_mr_attr::offset"][offset_of!(fi_mr_attr, offset) - 24usize];
+    ["Offset of field: fi_mr_attr::requested_key"][offset_of!(fi_mr_attr, requested_key) - 32usize];
+    ["Offset of field: fi_mr_attr::context"][offset_of!(fi_mr_attr, context) - 40usize];
+    ["Offset of field: fi_mr_attr::auth_key_size"][offset_of!(fi_mr_attr, auth_key_size) - 48usize];
+    ["Offset of field: fi_mr_attr::auth_key"][offset_of!(fi_mr_attr, auth_key) - 56usize];
+    ["Offset of field: fi_mr_attr::iface"][offset_of!(fi_mr_attr, iface) - 64usize];
+    ["Offset of field: fi_mr_attr::device"][offset_of!(fi_mr_attr, device) - 72usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub union fi_mr_attr_device {
+    pub reserved: u64,
+    pub cuda: c_int,
+    pub ze: c_int,
+}
+const _: () = {
+    ["Size of fi_mr_attr_device"][size_of::<fi_mr_attr_device>() - 8usize];
+    ["Alignment of fi_mr_attr_device"][align_of::<fi_mr_attr_device>() - 8usize];
+    ["Offset of field: fi_mr_attr_device::reserved"]
+        [offset_of!(fi_mr_attr_device, reserved) - 0usize];
+    ["Offset of field: fi_mr_attr_device::cuda"][offset_of!(fi_mr_attr_device, cuda) - 0usize];
+    ["Offset of field: fi_mr_attr_device::ze"][offset_of!(fi_mr_attr_device, ze) - 0usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_domain_attr {
+    pub domain: *mut fid_domain,
+    pub name: *mut c_char,
+    pub threading: fi_threading,
+    pub control_progress: fi_progress,
+    pub data_progress: fi_progress,
+    pub resource_mgmt: fi_resource_mgmt,
+    pub av_type: fi_av_type,
+    pub mr_mode: c_int,
+    pub mr_key_size: usize,
+    pub cq_data_size: usize,
+    pub cq_cnt: usize,
+    pub ep_cnt: usize,
+    pub tx_ctx_cnt: usize,
+    pub rx_ctx_cnt: usize,
+    pub max_ep_tx_ctx: usize,
+    pub max_ep_rx_ctx: usize,
+    pub max_ep_stx_ctx: usize,
+    pub max_ep_srx_ctx: usize,
+    pub cntr_cnt: usize,
+    pub mr_iov_limit: usize,
+    pub caps: u64,
+    pub mode: u64,
+    pub auth_key: *mut u8,
+    pub auth_key_size: usize,
+    pub max_err_data: usize,
+    pub mr_cnt: usize,
+    pub tclass: u32,
+}
+const _: () = {
+    ["Size of fi_domain_attr"][size_of::<fi_domain_attr>() - 192usize];
+    ["Alignment of fi_domain_attr"][align_of::<fi_domain_attr>() - 8usize];
+    ["Offset of field: fi_domain_attr::domain"][offset_of!(fi_domain_attr, domain) - 0usize];
+    ["Offset of field: fi_domain_attr::name"][offset_of!(fi_domain_attr, name) - 8usize];
+    ["Offset of field: fi_domain_attr::threading"][offset_of!(fi_domain_attr, threading) - 16usize];
+    ["Offset of field: fi_domain_attr::control_progress"]
+        [offset_of!(fi_domain_attr, control_progress) - 20usize];
+    ["Offset of field: fi_domain_attr::data_progress"]
+        [offset_of!(fi_domain_attr, data_progress) - 24usize];
+    ["Offset of field: fi_domain_attr::resource_mgmt"]
+        [offset_of!(fi_domain_attr, resource_mgmt) - 28usize];
+    ["Offset of field: fi_domain_attr::av_type"][offset_of!(fi_domain_attr, av_type) - 32usize];
+    ["Offset of field: fi_domain_attr::mr_mode"][offset_of!(fi_domain_attr, mr_mode) - 36usize];
+    ["Offset of field: fi_domain_attr::mr_key_size"]
+        [offset_of!(fi_domain_attr, mr_key_size) - 40usize];
+    ["Offset of field: fi_domain_attr::cq_data_size"]
+        [offset_of!(fi_domain_attr, cq_data_size) - 48usize];
+    ["Offset of field: fi_domain_attr::cq_cnt"][offset_of!(fi_domain_attr, cq_cnt) - 56usize];
+    ["Offset of field: fi_domain_attr::ep_cnt"][offset_of!(fi_domain_attr, ep_cnt) - 64usize];
+    ["Offset of field: fi_domain_attr::tx_ctx_cnt"]
+        [offset_of!(fi_domain_attr, tx_ctx_cnt) - 72usize];
+    ["Offset of field: fi_domain_attr::rx_ctx_cnt"]
+        [offset_of!(fi_domain_attr, rx_ctx_cnt) - 80usize];
+    ["Offset of field: fi_domain_attr::max_ep_tx_ctx"]
+        [offset_of!(fi_domain_attr, max_ep_tx_ctx) - 88usize];
+    ["Offset of field: fi_domain_attr::max_ep_rx_ctx"]
+        [offset_of!(fi_domain_attr, max_ep_rx_ctx) - 96usize];
+    ["Offset of field: fi_domain_attr::max_ep_stx_ctx"]
+        [offset_of!(fi_domain_attr, max_ep_stx_ctx) - 104usize];
+    ["Offset of field: fi_domain_attr::max_ep_srx_ctx"]
+        [offset_of!(fi_domain_attr, max_ep_srx_ctx) - 112usize];
+    ["Offset of field: fi_domain_attr::cntr_cnt"][offset_of!(fi_domain_attr, cntr_cnt) - 120usize];
+    ["Offset of field: fi_domain_attr::mr_iov_limit"]
+        [offset_of!(fi_domain_attr, mr_iov_limit) - 128usize];
+    ["Offset of field: fi_domain_attr::caps"][offset_of!(fi_domain_attr, caps) - 136usize];
+    ["Offset of field: fi_domain_attr::mode"][offset_of!(fi_domain_attr, mode) - 144usize];
+    ["Offset of field: fi_domain_attr::auth_key"][offset_of!(fi_domain_attr, auth_key) - 152usize];
+    ["Offset of field: fi_domain_attr::auth_key_size"]
+        [offset_of!(fi_domain_attr, auth_key_size) - 160usize];
+    ["Offset of field: fi_domain_attr::max_err_data"]
+        [offset_of!(fi_domain_attr, max_err_data) - 168usize];
+    ["Offset of field: fi_domain_attr::mr_cnt"][offset_of!(fi_domain_attr, mr_cnt) - 176usize];
+    ["Offset of field: fi_domain_attr::tclass"][offset_of!(fi_domain_attr, tclass) - 184usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_cq_err_entry {
+    pub op_context: *mut c_void,
+    pub flags: u64,
+    pub len: usize,
+    pub buf: *mut c_void,
+    pub data: u64,
+    pub tag: u64,
+    pub olen: usize,
+    pub err: c_int,
+    pub prov_errno: c_int,
+    pub err_data: *mut c_void,
+    pub err_data_size: usize,
+}
+const _: () = {
+    ["Size of fi_cq_err_entry"][size_of::<fi_cq_err_entry>() - 80usize];
+    ["Alignment of fi_cq_err_entry"][align_of::<fi_cq_err_entry>() - 8usize];
+    ["Offset of field: fi_cq_err_entry::op_context"]
+        [offset_of!(fi_cq_err_entry, op_context) - 0usize];
+    ["Offset of field: fi_cq_err_entry::flags"][offset_of!(fi_cq_err_entry, flags) - 8usize];
+    ["Offset of field: fi_cq_err_entry::len"][offset_of!(fi_cq_err_entry, len) - 16usize];
+    ["Offset of field: fi_cq_err_entry::buf"][offset_of!(fi_cq_err_entry, buf) - 24usize];
+    ["Offset of field: fi_cq_err_entry::data"][offset_of!(fi_cq_err_entry, data) - 32usize];
+    ["Offset of field: fi_cq_err_entry::tag"][offset_of!(fi_cq_err_entry, tag) - 40usize];
+    ["Offset of field: fi_cq_err_entry::olen"][offset_of!(fi_cq_err_entry, olen) - 48usize];
+    ["Offset of field: fi_cq_err_entry::err"][offset_of!(fi_cq_err_entry, err) - 56usize];
+    ["Offset of field: fi_cq_err_entry::prov_errno"]
+        [offset_of!(fi_cq_err_entry, prov_errno) - 60usize];
+    ["Offset of field: fi_cq_err_entry::err_data"][offset_of!(fi_cq_err_entry, err_data) - 64usize];
+    ["Offset of field: fi_cq_err_entry::err_data_size"]
+        [offset_of!(fi_cq_err_entry, err_data_size) - 72usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_ops_domain {
+    pub size: usize,
+    pub av_open: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            attr: *mut fi_av_attr,
+            av: *mut *mut fid_av,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub cq_open: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            attr: *mut fi_cq_attr,
+            cq: *mut *mut fid_cq,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub endpoint: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            info: *mut fi_info,
+            ep: *mut *mut fid_ep,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub scalable_ep: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            info: *mut fi_info,
+            sep: *mut *mut fid_ep,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub cntr_open: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            attr: *mut fi_cntr_attr,
+            cntr: *mut *mut fid_cntr,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub poll_open: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            attr: *mut fi_poll_attr,
+            pollset: *mut *mut fid_poll,
+        ) -> c_int,
+    >,
+    pub stx_ctx: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            attr: *mut fi_tx_attr,
+            stx: *mut *mut fid_stx,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub srx_ctx: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            attr: *mut fi_rx_attr,
+            rx_ep: *mut *mut fid_ep,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub query_atomic: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            datatype: fi_datatype,
+            op: fi_op,
+            attr: *mut fi_atomic_attr,
+            flags: u64,
+        ) -> c_int,
+    >,
+    pub query_collective: Option<
+        unsafe extern "C" fn(
+            domain: *mut fid_domain,
+            coll: c_uint,
+            attr: *mut fi_collective_attr,
+            flags: u64,
+        ) -> c_int,
+    >,
+}
+const _: () = {
+    ["Size of fi_ops_domain"][size_of::<fi_ops_domain>() - 88usize];
+    ["Alignment of fi_ops_domain"][align_of::<fi_ops_domain>() - 8usize];
+    ["Offset of field: fi_ops_domain::size"][offset_of!(fi_ops_domain, size) - 0usize];
+    ["Offset of field: fi_ops_domain::av_open"][offset_of!(fi_ops_domain, av_open) - 8usize];
+    ["Offset of field: fi_ops_domain::cq_open"][offset_of!(fi_ops_domain, cq_open) - 16usize];
+    ["Offset of field: fi_ops_domain::endpoint"][offset_of!(fi_ops_domain, endpoint) - 24usize];
+    ["Offset of field: fi_ops_domain::scalable_ep"]
+        [offset_of!(fi_ops_domain, scalable_ep) - 32usize];
+    ["Offset of field: fi_ops_domain::cntr_open"][offset_of!(fi_ops_domain, cntr_open) - 40usize];
+    ["Offset of field: fi_ops_domain::poll_open"][offset_of!(fi_ops_domain, poll_open) - 48usize];
+    ["Offset of field: fi_ops_domain::stx_ctx"][offset_of!(fi_ops_domain, stx_ctx) - 56usize];
+    ["Offset of field: fi_ops_domain::srx_ctx"][offset_of!(fi_ops_domain, srx_ctx) - 64usize];
+    ["Offset of field: fi_ops_domain::query_atomic"]
+        [offset_of!(fi_ops_domain, query_atomic) - 72usize];
+    ["Offset of field: fi_ops_domain::query_collective"]
+        [offset_of!(fi_ops_domain, query_collective) - 80usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_ops_fabric {
+    pub size: usize,
+    pub domain: Option<
+        unsafe extern "C" fn(
+            fabric: *mut fid_fabric,
+            info: *mut fi_info,
+            dom: *mut *mut fid_domain,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub passive_ep: Option<
+        unsafe extern "C" fn(
+            fabric: *mut fid_fabric,
+            info: *mut fi_info,
+            pep: *mut *mut fid_pep,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub eq_open: Option<
+        unsafe extern "C" fn(
+            fabric: *mut fid_fabric,
+            attr: *mut fi_eq_attr,
+            eq: *mut *mut fid_eq,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub wait_open: Option<
+        unsafe extern "C" fn(
+            fabric: *mut fid_fabric,
+            attr: *mut fi_wait_attr,
+            waitset: *mut *mut fid_wait,
+        ) -> c_int,
+    >,
+    pub trywait: Option<
+        unsafe extern "C" fn(fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int,
+    >,
+}
+const _: () = {
+    ["Size of fi_ops_fabric"][size_of::<fi_ops_fabric>() - 48usize];
+    ["Alignment of fi_ops_fabric"][align_of::<fi_ops_fabric>() - 8usize];
+    ["Offset of field: fi_ops_fabric::size"][offset_of!(fi_ops_fabric, size) - 0usize];
+    ["Offset of field: fi_ops_fabric::domain"][offset_of!(fi_ops_fabric, domain) - 8usize];
+    ["Offset of field: fi_ops_fabric::passive_ep"][offset_of!(fi_ops_fabric, passive_ep) - 16usize];
+    ["Offset of field: fi_ops_fabric::eq_open"][offset_of!(fi_ops_fabric, eq_open) - 24usize];
+    ["Offset of field: fi_ops_fabric::wait_open"][offset_of!(fi_ops_fabric, wait_open) - 32usize];
+    ["Offset of field: fi_ops_fabric::trywait"][offset_of!(fi_ops_fabric, trywait) - 40usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_ops_av {
+    pub size: usize,
+    pub insert: Option<
+        unsafe extern "C" fn(
+            av: *mut fid_av,
+            addr: *const c_void,
+            count: usize,
+            fi_addr: *mut fi_addr_t,
+            flags: u64,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub insertsvc: Option<
+        unsafe extern "C" fn(
+            av: *mut fid_av,
+            node: *const c_char,
+            service: *const c_char,
+            fi_addr: *mut fi_addr_t,
+            flags: u64,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub insertsym: Option<
+        unsafe extern "C" fn(
+            av: *mut fid_av,
+            node: *const c_char,
+            nodecnt: usize,
+            service: *const c_char,
+            svccnt: usize,
+            fi_addr: *mut fi_addr_t,
+            flags: u64,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+    pub remove: Option<
+        unsafe extern "C" fn(
+            av: *mut fid_av,
+            fi_addr: *mut fi_addr_t,
+            count: usize,
+            flags: u64,
+        ) -> c_int,
+    >,
+    pub lookup: Option<
+        unsafe extern "C" fn(
+            av: *mut fid_av,
+            fi_addr: fi_addr_t,
+            addr: *mut c_void,
+            addrlen: *mut usize,
+        ) -> c_int,
+    >,
+    pub straddr: Option<
+        unsafe extern "C" fn(
+            av: *mut fid_av,
+            addr: *const c_void,
+            buf: *mut c_char,
+            len: *mut usize,
+        ) -> *const c_char,
+    >,
+    pub av_set: Option<
+        unsafe extern "C" fn(
+            av: *mut fid_av,
+            attr: *mut fi_av_set_attr,
+            av_set: *mut *mut fid_av_set,
+            context: *mut c_void,
+        ) -> c_int,
+    >,
+}
+const _: () = {
+    ["Size of fi_ops_av"][size_of::<fi_ops_av>() - 64usize];
+    ["Alignment of fi_ops_av"][align_of::<fi_ops_av>() - 8usize];
+    ["Offset of field: fi_ops_av::size"][offset_of!(fi_ops_av, size) - 0usize];
+    ["Offset of field: fi_ops_av::insert"][offset_of!(fi_ops_av, insert) - 8usize];
+    ["Offset of field: fi_ops_av::insertsvc"][offset_of!(fi_ops_av, insertsvc) - 16usize];
+    ["Offset of field: fi_ops_av::insertsym"][offset_of!(fi_ops_av, insertsym) - 24usize];
+    ["Offset of field: fi_ops_av::remove"][offset_of!(fi_ops_av, remove) - 32usize];
+    ["Offset of field: fi_ops_av::lookup"][offset_of!(fi_ops_av, lookup) - 40usize];
+    ["Offset of field: fi_ops_av::straddr"][offset_of!(fi_ops_av, straddr) - 48usize];
+    ["Offset of field: fi_ops_av::av_set"][offset_of!(fi_ops_av, av_set) - 56usize];
+};

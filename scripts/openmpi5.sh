@@ -9,57 +9,27 @@ cd "$(dirname "$0")/.."
 . scripts/openmpi.sh
 
 suite=trixie
-# The mirror that this machine's own packages come from, unless DEBIAN_MIRROR names another.
-mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -m1 '/debian/*$' || true)}
 root=$(pwd)/$openmpi_dir/$suite
 keep=no
-
-unmount() {
-    local at
-    # Deepest first; what is not mounted is passed over.
-    for at in dev/shm dev/pts dev proc; do
-        if mountpoint -q "$root/$at"; then umount "$root/$at" || umount -l "$root/$at"; fi
-    done
-}
-
-clean() {
-    unmount
-    # A mount that would not go must not be emptied.
-    if grep -q " $root/" /proc/mounts; then
-        openmpi_die "something is still mounted under $root; it was left in place"
-    fi
-    rm -rf --one-file-system "$root"
-}
+. scripts/debian_root.sh
+debian_environment=(OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 
 leave() {
     local status=$?
-    if [ $keep = yes ]; then unmount; else clean; fi
+    trap '' INT TERM
+    if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
     exit $status
 }
 
-inside() {
-    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-        PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 chroot "$root" "$@"
-}
+inside() { debian_inside "$@"; }
 
 make_root() {
+    debian_make
     if [ ! -x "$root/usr/bin/mpicc" ]; then
-        openmpi_say "a Debian $suite in $root"
-        clean
-        debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$openmpi_dir/debootstrap.log" 2>&1 ||
-            { tail -3 "$openmpi_dir/debootstrap.log" >&2; openmpi_die "debootstrap failed ($openmpi_dir/debootstrap.log)"; }
-        cp /etc/resolv.conf "$root/etc/"
-    fi
-    mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
-    mountpoint -q "$root/dev" || mount --bind /dev "$root/dev"
-    # Shared memory of its own, so that nothing of it stays behind on this machine.
-    mkdir -p "$root/dev/shm"
-    mountpoint -q "$root/dev/shm" || mount -t tmpfs tmpfs "$root/dev/shm"
-    if [ ! -x "$root/usr/bin/mpicc" ]; then
-        inside apt-get update >>"$openmpi_dir/debootstrap.log" 2>&1
+        inside apt-get update >>"$root.log" 2>&1
         inside apt-get install -y --no-install-recommends openmpi-bin libopenmpi-dev libfabric1 python3-mpi4py \
-            gcc libc6-dev >>"$openmpi_dir/debootstrap.log" 2>&1 || openmpi_die "apt-get failed ($openmpi_dir/debootstrap.log)"
+            gcc libc6-dev >>"$root.log" 2>&1 || openmpi_die "apt-get failed ($root.log)"
     fi
 }
 
@@ -202,14 +172,12 @@ fetch_mpi4py() {
 main() {
     local provider ranks program
     case "${1:-}" in
-        --clean) clean; return ;;
+        --clean) debian_remove; return ;;
         --keep) keep=yes ;;
         '') ;;
         *) openmpi_die "unknown: $1 (nothing, --keep or --clean)" ;;
     esac
-    [ "$(id -u)" -eq 0 ] || openmpi_die "debootstrap and chroot need root: run this as root"
     mkdir -p "$openmpi_dir"
-    command -v debootstrap >/dev/null || openmpi_packages debootstrap
     trap leave EXIT
     trap 'exit 130' INT TERM
     make_root

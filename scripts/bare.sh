@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# `./dev bare`: the first commands of a new user, on a bare machine.
+#
+# Makes a minimal Debian 12 with debootstrap, puts in the Rust toolchain of this machine and nothing else, clones the
+# committed tree, and runs `./dev demo` and `./dev test --short` in there: what they need they install themselves. Takes
+# everything down again, also when interrupted. Needs root, git and about 3 GB. `--keep` leaves the root and what was
+# built in there for the next run, which then is not a bare one; `--clean` removes it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+suite=bookworm
+root=$(pwd)/target/bare/$suite
+keep=no
+. scripts/debian_root.sh
+
+# The toolchain stands in /opt/rust. Crates are reached as on this machine: by its proxies, certificates and registries.
+debian_environment=(PATH=/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin CARGO_HOME=/opt/cargo
+    CARGO_HTTP_CAINFO=/opt/cargo/certificates.crt)
+for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+    if [ -n "${!name:-}" ]; then debian_environment+=("$name=${!name}"); fi
+done
+
+leave() {
+    local status=$?
+    trap '' INT TERM
+    if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
+    exit $status
+}
+
+put_in_rust() {
+    local sysroot cargo_home=${CARGO_HOME:-$HOME/.cargo} certificates file
+    sysroot=$(rustc --print sysroot)
+    debian_mount --bind "$sysroot" opt/rust
+    mount -o remount,bind,ro "$root/opt/rust"
+    mkdir -p "$root/opt/cargo"
+    for file in "$cargo_home"/config "$cargo_home"/config.toml; do
+        if [ -f "$file" ]; then cp "$file" "$root/opt/cargo/"; fi
+    done
+    certificates=${CARGO_HTTP_CAINFO:-${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}}
+    cp "$certificates" "$root/opt/cargo/certificates.crt"
+}
+
+main() {
+    local status=0
+    case "${1:-}" in
+        --clean) debian_remove; return ;;
+        --keep) keep=yes ;;
+        '') ;;
+        *) debian_die "unknown: $1 (nothing, --keep or --clean)" ;;
+    esac
+    trap leave EXIT
+    trap 'exit 130' INT TERM
+    mkdir -p "$(dirname "$root")"
+    debian_make
+    put_in_rust
+    mkdir -p "$root/opt/project"
+    # The build of an earlier run stays, the files are those of the last commit.
+    find "$root/opt/project" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
+    git clone --quiet --no-hardlinks --no-checkout . "$root/opt/clone"
+    mv "$root/opt/clone/.git" "$root/opt/project/.git"
+    rm -rf "$root/opt/clone"
+    git -C "$root/opt/project" reset --quiet --hard
+    printf '== %s on a Debian %s\n' "$(git -C "$root/opt/project" log -1 --format='%h %s')" \
+        "$(debian_inside cat /etc/debian_version)"
+    printf '== ./dev demo\n'
+    debian_inside sh -c 'cd /opt/project && exec ./dev demo' || status=$?
+    printf '== ./dev test --short\n'
+    debian_inside sh -c 'cd /opt/project && exec ./dev test --short' || status=$?
+    if [ $status -eq 0 ]; then
+        printf '== bare: passed in %d s\n' $SECONDS
+    else
+        printf '== bare: FAILED after %d s\n' $SECONDS
+    fi
+    return $status
+}
+
+main "$@"

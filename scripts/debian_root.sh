@@ -1,0 +1,61 @@
+# Functions for a minimal Debian in a root of its own, for `./dev openmpi5` and `./dev bare`. Sourced by bash, under
+# `set -euo pipefail`; the script sets `root` (the folder, absolute) and `suite`. Needs root: debootstrap, chroot, mounts.
+
+# The mirror that this machine's own packages come from, unless DEBIAN_MIRROR names another.
+mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -m1 '/debian/*$' || true)}
+
+debian_die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
+
+# Takes down every mount below the root, the deepest first.
+debian_unmount() {
+    local at
+    awk -v below="$root/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -r | while read -r at; do
+        umount "$at" || umount -l "$at"
+    done
+}
+
+debian_remove() {
+    debian_unmount
+    # A mount that would not go must not be emptied.
+    if grep -q " $root/" /proc/mounts; then
+        debian_die "something is still mounted under $root; it was left in place"
+    fi
+    rm -rf --one-file-system "$root"
+}
+
+# Makes the root, unless it was made whole before, and mounts what programs expect. Its shared memory is its own, so that
+# nothing of it stays behind on this machine.
+debian_make() {
+    local log=$root.log
+    [ "$(id -u)" -eq 0 ] || debian_die "debootstrap and chroot need root: run this as root"
+    if ! command -v debootstrap >/dev/null; then
+        { apt-get -qq update && apt-get -qq install -y --no-install-recommends debootstrap; } >"$log" 2>&1 ||
+            debian_die "debootstrap is missing, and apt-get did not install it ($log)"
+    fi
+    if [ ! -e "$root/.made" ]; then
+        printf '== a Debian %s in %s\n' "$suite" "$root"
+        debian_remove
+        mkdir -p "$root"
+        debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$log" 2>&1 ||
+            { tail -3 "$log" >&2; debian_die "debootstrap failed ($log)"; }
+        touch "$root/.made"
+    fi
+    cp /etc/resolv.conf "$root/etc/"
+    debian_mount -t proc proc proc
+    debian_mount --bind /dev dev
+    mkdir -p "$root/dev/shm"
+    debian_mount -t tmpfs tmpfs dev/shm
+}
+
+# debian_mount OPTIONS... WHAT WHERE: mounts below the root, once.
+debian_mount() {
+    local where=$root/${!#}
+    mkdir -p "$where"
+    mountpoint -q "$where" || mount "${@:1:$#-1}" "$where"
+}
+
+# debian_inside COMMAND...: runs a command in there, with an environment of its own.
+debian_inside() {
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+        "${debian_environment[@]}" chroot "$root" "$@"
+}

@@ -27,6 +27,13 @@ leave() {
     exit $status
 }
 
+# try COMMAND: runs a command of ours in there. Waited for by `wait`, which a signal interrupts at once.
+try() {
+    printf '== %s\n' "$1"
+    debian_inside sh -c "cd /opt/project && exec $1" &
+    wait $!
+}
+
 put_in_rust() {
     local sysroot cargo_home=${CARGO_HOME:-$HOME/.cargo} certificates file
     sysroot=$(rustc --print sysroot)
@@ -62,10 +69,8 @@ main() {
     git -C "$root/opt/project" reset --quiet --hard
     printf '== %s on a Debian %s\n' "$(git -C "$root/opt/project" log -1 --format='%h %s')" \
         "$(debian_inside cat /etc/debian_version)"
-    printf '== ./dev demo\n'
-    debian_inside sh -c 'cd /opt/project && exec ./dev demo' || status=$?
-    printf '== ./dev test --short\n'
-    debian_inside sh -c 'cd /opt/project && exec ./dev test --short' || status=$?
+    try './dev demo' || status=$?
+    try './dev test --short' || status=$?
     if [ $status -eq 0 ]; then
         printf '== bare: passed in %d s\n' $SECONDS
     else

@@ -6,9 +6,20 @@ mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/nul
 
 debian_die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
+# Ends what still runs in there.
+debian_end() {
+    local process
+    for process in /proc/[0-9]*; do
+        if [ "$(readlink "$process/root" 2>/dev/null)" = "$root" ]; then
+            kill -KILL "${process#/proc/}" 2>/dev/null || true
+        fi
+    done
+}
+
 # Takes down every mount below the root, the deepest first.
 debian_unmount() {
     local at
+    debian_end
     awk -v below="$root/" 'index($2, below) == 1 { print $2 }' /proc/mounts | sort -r | while read -r at; do
         umount "$at" || umount -l "$at"
     done

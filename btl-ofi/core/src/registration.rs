@@ -288,6 +288,13 @@ impl Registrar {
         };
         let mut flags = 0;
         if let Some((iface, device, device_flags)) = kind {
+            // SAFETY: fi_version takes nothing and only returns a number.
+            if iface > ffi::newest_hmem_iface(unsafe { ffi::fi_version() }) {
+                return Err(CallError {
+                    call: "fi_mr_regattr, of a kind of memory newer than the libfabric installed",
+                    code: ffi::FI_ENOSYS as i32,
+                });
+            }
             attr.iface = iface;
             // Every member of the union stands in these 64 bits.
             attr.device.reserved = device;

@@ -46,6 +46,17 @@ pub const fn version(major: u32, minor: u32) -> u32 {
     (major << 16) | (minor & 0xffff)
 }
 
+/// The last kind of device memory that a release knows, by its version: providers take a kind for an index into a table.
+pub const fn newest_hmem_iface(installed: u32) -> fi_hmem_iface {
+    if installed >= version(1, 16) {
+        FI_HMEM_SYNAPSEAI
+    } else if installed >= version(1, 15) {
+        FI_HMEM_NEURON
+    } else {
+        FI_HMEM_ZE
+    }
+}
+
 /// Structures of which only the address is known.
 #[allow(non_camel_case_types, reason = "C names")]
 mod opaque {
@@ -85,4 +96,17 @@ macro_rules! default_is_zero {
 default_is_zero! {
     fi_atomic_attr fi_av_attr fi_cntr_attr fi_context fi_context2 fi_cq_attr fi_cq_entry fi_cq_err_entry fi_mr_attr
     fi_provider
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_releases_know_fewer_kinds_of_memory() {
+        assert_eq!(newest_hmem_iface(version(1, 14)), FI_HMEM_ZE);
+        assert_eq!(newest_hmem_iface(version(1, 15)), FI_HMEM_NEURON);
+        assert_eq!(newest_hmem_iface(version(1, 17)), FI_HMEM_SYNAPSEAI);
+        assert_eq!(newest_hmem_iface(version(2, 1)), FI_HMEM_SYNAPSEAI);
+    }
 }

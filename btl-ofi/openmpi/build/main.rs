@@ -1,13 +1,15 @@
 //! Finds Open MPI's devel headers, checks their series, generates the bindings and compiles the few lines of C.
 //!
-//! Without headers the crate builds to an empty library with a warning, so that a build of the whole workspace
-//! works on a machine without Open MPI. Whoever asks for the component by naming a prefix or a series gets an error.
+//! Without headers, or without libclang to read them with, the crate builds to an empty library with a warning, so that a
+//! build of the whole workspace works on a machine without Open MPI. Whoever asks for the component by naming a prefix or a
+//! series gets an error.
 
 #![allow(clippy::panic, reason = "a build script reports failure by panicking")]
 
 mod headers;
 
 use std::env;
+use std::panic;
 use std::path::PathBuf;
 
 use headers::{Headers, Series};
@@ -23,7 +25,8 @@ fn main() {
     println!("cargo:rustc-check-cfg=cfg(name_taken)");
     println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\"))");
 
-    let headers = match headers::find() {
+    let found = headers::find().and_then(|headers| can_bind().map(|()| headers));
+    let headers = match found {
         Ok(found) => found,
         Err(reason) if headers::asked_for() => panic!("\n\n{reason}\n"),
         Err(reason) => {
@@ -51,6 +54,25 @@ fn one_line(text: &str) -> String {
 
 fn out_dir() -> PathBuf {
     PathBuf::from(env::var_os("OUT_DIR").unwrap_or_else(|| panic!("cargo did not set OUT_DIR")))
+}
+
+/// Whether bindgen can load libclang, which it panics without.
+fn can_bind() -> Result<(), String> {
+    for name in ["LIBCLANG_PATH", "LLVM_CONFIG_PATH", "LD_LIBRARY_PATH"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let loaded = panic::catch_unwind(bindgen::clang_version);
+    panic::set_hook(report);
+    loaded.map(drop).map_err(|reason| {
+        let reason = reason.downcast_ref::<String>();
+        format!(
+            "libclang, which reads Open MPI's headers for the component's bindings, cannot be loaded ({}).\n\
+             Debian and Ubuntu: apt-get install libclang-dev. LIBCLANG_PATH names the folder of another.",
+            reason.map_or("no reason is given", String::as_str)
+        )
+    })
 }
 
 fn bind(headers: &Headers) {

@@ -203,7 +203,6 @@ fn lend_hooks() -> Result<(), Failure> {
     }
     unsafe extern "C" fn yield_now() {}
     let hooks = Hooks {
-        size: size_of::<Hooks>() as u32,
         claims: CAN_YIELD,
         running: Some(running),
         yield_now: Some(yield_now),

@@ -17,7 +17,7 @@ fn module(settings: &[(&str, &str)]) -> (Attributes, Vec<String>) {
     let mut all = vec![("btl_ofi_provider_include", "sockets")];
     all.extend_from_slice(settings);
     let host = TestHost::new(&all);
-    let session = Session::new(&ofi_plugin(), &host);
+    let session = Session::new(ofi_plugin(), &host);
     // SAFETY: the module lives, and so do its attributes, which are plain data.
     let attributes = unsafe { *(*session.module).attributes };
     drop(session);

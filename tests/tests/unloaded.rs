@@ -56,7 +56,10 @@ fn is_mapped() -> bool {
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn unloading_process() {
-    assert!(std::env::var_os(CHILD).is_some(), "started by the test below");
+    assert!(
+        std::env::var_os(CHILD).is_some(),
+        "started by the test below"
+    );
     let host = TestHost::with_provider("shm");
     // Libraries of libfabric's providers put handlers of their own in place when they are loaded.
     drop(Session::new(ofi_plugin(), &host));

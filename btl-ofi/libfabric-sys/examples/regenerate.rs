@@ -2,12 +2,13 @@
 //! name that the file does not hold:
 //!
 //! ```text
-//! cargo run -p libfabric-sys --example regenerate
+//! cargo run -p libfabric-sys --features regenerate --example regenerate
 //! ```
 //!
-//! Needs libclang (Debian: `libclang-dev`), rustfmt, and headers of libfabric 1.x, whose constants bindgen can read. Only
-//! the names below are taken. Structures that releases after 1.14 made larger are not generated: they stand in
-//! `src/grown.rs`, as 1.14 has them.
+//! The crate itself must compile: after a broken attempt, `git checkout` the file first. Needs libclang (Debian:
+//! `libclang-dev`), rustfmt, and headers of libfabric 1.x, whose constants bindgen can read. Only the names below are
+//! taken. Structures that releases after 1.14 made larger are not generated: they stand in `src/grown.rs`, as 1.14 has
+//! them.
 
 #![allow(clippy::panic, reason = "a tool for developers reports by panicking")]
 

@@ -10,7 +10,9 @@ use btl_ofi::Options;
 use plugin_api::{Status, ThreadLevel};
 
 use crate::bindings as ffi;
+use crate::entries;
 use crate::guard::guarded;
+use crate::identity::NAME;
 use crate::log;
 use crate::module::Module;
 use crate::params;
@@ -26,11 +28,6 @@ pub(crate) struct Exported(UnsafeCell<ffi::mca_btl_base_component_3_0_0_t>);
 // SAFETY: this library only takes the structure's address; the host, which may write to it, does so while it loads
 // components, on one thread.
 unsafe impl Sync for Exported {}
-
-/// The component's name: `ofi`, so that it takes the place of the system's component that is loaded from a file.
-/// Where Open MPI's core library holds that one (5.0 as it is built by default), it comes first in any case, and
-/// ours goes by a name of its own.
-pub(crate) const NAME: &CStr = if cfg!(name_taken) { c"ofi_rs" } else { c"ofi" };
 
 /// Open MPI looks for exactly this symbol in `mca_btl_<name>.so`.
 #[cfg_attr(name_taken, unsafe(export_name = "mca_btl_ofi_rs_component"))]
@@ -93,25 +90,9 @@ const fn number(text: &str) -> c_int {
     value
 }
 
-/// The component as the variable system and the modex know it.
-pub(crate) fn base() -> *const ffi::mca_base_component_t {
-    // The version is the structure's first field.
-    COMPONENT.0.get().cast()
-}
-
-/// The component as its modules point to it.
-pub(crate) fn exported() -> *mut ffi::mca_btl_base_component_3_0_0_t {
+/// The structure's address.
+fn exported() -> *mut ffi::mca_btl_base_component_3_0_0_t {
     COMPONENT.0.get()
-}
-
-/// What this is, for people.
-pub(crate) fn description() -> String {
-    format!(
-        "{} {} in Rust, built for Open MPI {}",
-        env!("CARGO_PKG_NAME"),
-        env!("CARGO_PKG_VERSION"),
-        env!("MCA_BTL_OFI_HEADERS")
-    )
 }
 
 /// The version of the Open MPI that loaded this library.
@@ -151,7 +132,7 @@ extern "C" fn register() -> c_int {
             log::line(&reason);
             return Status::SUCCESS.0;
         }
-        if let Err(reason) = params::register() {
+        if let Err(reason) = params::register(entries::functions(exported())) {
             log::line(&reason);
             return Status::ERROR.0;
         }
@@ -204,7 +185,7 @@ unsafe extern "C" fn init(
         } else {
             ThreadLevel::Serialized
         };
-        let module = match Module::open(options, level) {
+        let module = match Module::open(entries::functions(exported()), options, level) {
             Ok(module) => module,
             Err(reason) => {
                 let said = if params::names_providers() { 0 } else { 1 };

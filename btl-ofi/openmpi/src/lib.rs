@@ -16,23 +16,25 @@ mod common_ofi;
 #[cfg(openmpi)]
 mod component;
 #[cfg(openmpi)]
+mod entries;
+#[cfg(openmpi)]
+mod flags;
+#[cfg(openmpi)]
 mod guard;
 #[cfg(openmpi)]
-mod log;
+mod identity;
 #[cfg(openmpi)]
-mod memory;
+mod log;
 #[cfg(openmpi)]
 mod module;
 #[cfg(openmpi)]
 mod params;
 #[cfg(openmpi)]
-mod procs;
+mod peers;
 #[cfg(openmpi)]
-mod rma;
+mod registrations;
 #[cfg(openmpi)]
 mod storage;
-#[cfg(openmpi)]
-mod template;
 
 #[cfg(series = "4.1")]
 #[path = "series_41.rs"]

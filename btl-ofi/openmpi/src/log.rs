@@ -10,7 +10,7 @@ use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::bindings as ffi;
-use crate::component;
+use crate::identity;
 
 /// `btl_ofi_verbose`; only ever read and replaced, so that no ordering is needed.
 static VERBOSITY: AtomicI32 = AtomicI32::new(0);
@@ -28,7 +28,7 @@ pub(crate) fn line(text: &str) {
         ffi::opal_output(
             0,
             c"btl/%s: %s".as_ptr(),
-            component::NAME.as_ptr(),
+            identity::NAME.as_ptr(),
             text.as_ptr(),
         )
     };

@@ -1,6 +1,6 @@
 //! The one BTL module: its structure as Open MPI sees it, opened over the transport, and ended.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::mem::{MaybeUninit, transmute};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -10,12 +10,12 @@ use btl_ofi::{Endpoint, ErrorReport, Options, Transport, survey};
 use plugin_api::{ErrorFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
-use crate::component;
+use crate::flags::{FLAGS, NOT_DECLARED};
 use crate::guard::guarded;
+use crate::identity;
 use crate::log;
-use crate::memory::Registrations;
-use crate::procs::Peers;
-use crate::template::{FLAGS, NOT_DECLARED, functions};
+use crate::peers::Peers;
+use crate::registrations::Registrations;
 
 /// The module that lives, or NULL. Written by init and finalize (Release), read by progress (Acquire), so that
 /// progress never sees a module that is not fully made.
@@ -46,12 +46,13 @@ const SMALLEST_LIMIT: usize = 4096;
 impl Module {
     /// Chooses a provider and opens it, publishes the address, and makes the structure for Open MPI.
     pub(crate) fn open(
+        functions: ffi::mca_btl_base_module_t,
         mut options: Options,
         level: ThreadLevel,
     ) -> Result<NonNull<Module>, String> {
         options.need_limit(SMALLEST_LIMIT);
         let mut module = Box::new(Module {
-            btl: functions(),
+            btl: functions,
             transport: MaybeUninit::uninit(),
             registrations: Registrations::Direct,
             peers: Mutex::new(Peers::default()),
@@ -69,7 +70,7 @@ impl Module {
             Ok(transport) => transport,
             Err(e) => return Err(abandon(&module, e.to_string())),
         };
-        if let Err(reason) = publish(transport.address()) {
+        if let Err(reason) = publish(module.component(), transport.address()) {
             let reason = abandon(&module, reason);
             drop(transport);
             return Err(reason);
@@ -125,6 +126,18 @@ impl Module {
         unsafe { btl.cast::<Module>().as_ref() }
     }
 
+    /// The component, as the modex knows it.
+    pub(crate) fn component(&self) -> *const ffi::mca_base_component_t {
+        // The version that Open MPI calls the component is the structure's first field.
+        self.btl.btl_component.cast_const().cast()
+    }
+
+    /// Sets Open MPI's function for errors.
+    pub(crate) fn on_error(&self, callback: ffi::mca_btl_base_module_error_cb_fn_t) {
+        let pointer = callback.map_or(null_mut(), |f| f as *mut c_void);
+        self.error.store(pointer, Ordering::Release);
+    }
+
     /// The transport.
     #[inline]
     pub(crate) fn transport(&self) -> &Transport {
@@ -153,7 +166,7 @@ impl Module {
         let proc = self.peers().proc_of(endpoint);
         let text = format!(
             "btl/{}: {what}; ending the job",
-            component::NAME.to_string_lossy()
+            identity::NAME.to_string_lossy()
         );
         let info = CString::new(text).unwrap_or_default();
         let callback = self.error.load(Ordering::Acquire);
@@ -183,7 +196,7 @@ fn tell_choice(options: &Options, level: ThreadLevel) {
     if log::verbosity() < 1 {
         return;
     }
-    log::line(&component::description());
+    log::line(&identity::description());
     match survey(options, level) {
         Ok(candidates) => {
             for candidate in candidates {
@@ -203,10 +216,10 @@ fn tell_choice(options: &Options, level: ThreadLevel) {
 }
 
 /// Publishes the address for every process of the job.
-fn publish(address: &[u8]) -> Result<(), String> {
+fn publish(component: *const ffi::mca_base_component_t, address: &[u8]) -> Result<(), String> {
     // SAFETY: our exported component and a buffer that the modex copies.
     let rc = unsafe {
-        ffi::mca_btl_ofi_host_modex_send(component::base(), address.as_ptr().cast(), address.len())
+        ffi::mca_btl_ofi_host_modex_send(component, address.as_ptr().cast(), address.len())
     };
     Status(rc)
         .ok()
@@ -276,50 +289,8 @@ unsafe extern "C" fn transport_error(
     });
 }
 
-/// Sets the function that learns of errors.
-pub(crate) unsafe extern "C" fn register_error(
-    btl: *mut ffi::mca_btl_base_module_t,
-    callback: ffi::mca_btl_base_module_error_cb_fn_t,
-) -> c_int {
-    guarded("register_error", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return Status::BAD_PARAM.0;
-        };
-        let pointer = callback.map_or(null_mut(), |f| f as *mut c_void);
-        module.error.store(pointer, Ordering::Release);
-        Status::SUCCESS.0
-    })
-}
-
-/// Prints a peer's or the module's counts.
-pub(crate) unsafe extern "C" fn dump(
-    btl: *mut ffi::mca_btl_base_module_t,
-    endpoint: *mut ffi::mca_btl_base_endpoint_t,
-    _verbose: c_int,
-) {
-    guarded("dump", (), || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return;
-        };
-        log::line(&counts(module.transport()));
-        if !endpoint.is_null() {
-            let proc = module.peers().proc_of(endpoint.cast());
-            if !proc.is_null() {
-                // SAFETY: a process that Open MPI added and did not take back.
-                let name = unsafe { (*proc).proc_name };
-                log::line(&format!(
-                    "endpoint {endpoint:p} is process {}.{}",
-                    name.jobid, name.vpid
-                ));
-            }
-        }
-    });
-}
-
 /// What a transport did so far, for people.
-fn counts(transport: &Transport) -> String {
+pub(crate) fn counts(transport: &Transport) -> String {
     let offered = transport.capabilities();
     let stats = transport.stats();
     format!(
@@ -333,17 +304,4 @@ fn counts(transport: &Transport) -> String {
         stats.failed,
         stats.again
     )
-}
-
-/// Ends the module. There is nothing to wait for: the C component sleeps for a second here.
-pub(crate) unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
-    guarded("finalize", Status::ERROR.0, || {
-        match NonNull::new(btl.cast::<Module>()) {
-            Some(module) => {
-                Module::end(module);
-                Status::SUCCESS.0
-            }
-            None => Status::BAD_PARAM.0,
-        }
-    })
 }

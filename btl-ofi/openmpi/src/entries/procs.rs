@@ -1,7 +1,6 @@
-//! Peers: which endpoint belongs to which process of Open MPI.
+//! Peers come and go.
 
-use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 use std::slice;
 
@@ -9,108 +8,15 @@ use btl_ofi::Endpoint;
 use plugin_api::Status;
 
 use crate::bindings as ffi;
-use crate::component;
 use crate::guard::guarded;
 use crate::log;
 use crate::module::Module;
-
-/// A process by its name within the universe. Not by its address: Open MPI frees the structure of a process that
-/// left and may put another in its place.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Name(u32, u32);
-
-impl Name {
-    /// # Safety
-    /// `proc` is a process of Open MPI.
-    unsafe fn of(proc: *const ffi::opal_proc_t) -> Name {
-        // SAFETY: the caller's promise.
-        unsafe { Name((*proc).proc_name.jobid, (*proc).proc_name.vpid) }
-    }
-
-    /// One number for the transport: the rank, for a process of the job that this process belongs to.
-    fn number(self) -> u64 {
-        // SAFETY: takes nothing; Open MPI set the own process before it loaded components.
-        let own = unsafe { ffi::opal_proc_local_get() };
-        let job = if own.is_null() {
-            0
-        } else {
-            // SAFETY: not NULL, so this process.
-            unsafe { Name::of(own) }.0
-        };
-        u64::from(self.0.wrapping_sub(job)) << 32 | u64::from(self.1)
-    }
-}
-
-/// The endpoints that Open MPI holds.
-#[derive(Default)]
-pub(crate) struct Peers(HashMap<Name, Peer>);
-
-struct Peer {
-    endpoint: NonNull<Endpoint>,
-    proc: *mut ffi::opal_proc_t,
-}
-
-impl Peers {
-    /// The process behind an endpoint, or NULL.
-    pub(crate) fn proc_of(&self, endpoint: *const Endpoint) -> *mut ffi::opal_proc_t {
-        let peer = self
-            .0
-            .values()
-            .find(|peer| peer.endpoint.as_ptr().cast_const() == endpoint);
-        peer.map_or(null_mut(), |peer| peer.proc)
-    }
-}
-
-// SAFETY: the pointers are handed back to Open MPI and never followed here.
-unsafe impl Send for Peers {}
-
-/// What Open MPI's modex holds for a process; freed when dropped.
-struct Published {
-    data: *mut c_void,
-    size: usize,
-}
-
-impl Published {
-    /// # Safety
-    /// `proc` is a process of Open MPI.
-    unsafe fn by(proc: *const ffi::opal_proc_t) -> Result<Published, Status> {
-        let mut published = Published {
-            data: null_mut(),
-            size: 0,
-        };
-        // SAFETY: the caller's promise; both out pointers are valid for the call.
-        let rc = unsafe {
-            ffi::mca_btl_ofi_host_modex_recv(
-                component::base(),
-                proc,
-                &raw mut published.data,
-                &raw mut published.size,
-            )
-        };
-        match Status(rc).ok() {
-            Ok(_) if !published.data.is_null() => Ok(published),
-            Ok(_) => Err(Status::NOT_FOUND),
-            Err(status) => Err(status),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: the modex wrote a buffer of this many bytes, and `by` refused NULL.
-        unsafe { slice::from_raw_parts(self.data.cast(), self.size) }
-    }
-}
-
-impl Drop for Published {
-    fn drop(&mut self) {
-        // SAFETY: the modex allocates with malloc and leaves the buffer to its caller; NULL is fine.
-        unsafe { libc::free(self.data) };
-    }
-}
+use crate::peers::{Name, Peer, Published};
 
 /// Makes endpoints. Honours what osc/rdma and bml/r2 do here: a process may be added again and gets the endpoint it
 /// has; it may be added late, one at a time, then with `reachable` NULL (4.1.4); the own process is a peer like any
 /// other. A process that published no address of ours is left out, not an error: another transport may reach it.
-pub(crate) unsafe extern "C" fn add_procs(
+pub(super) unsafe extern "C" fn add_procs(
     btl: *mut ffi::mca_btl_base_module_t,
     count: usize,
     procs: *mut *mut ffi::opal_proc_t,
@@ -167,7 +73,7 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
     }
     // The modex may wait for the other process, so that the lock is not held meanwhile.
     // SAFETY: the caller's promise.
-    let published = match unsafe { Published::by(proc) } {
+    let published = match unsafe { Published::by(module.component(), proc) } {
         Ok(published) => published,
         Err(status) => {
             log::verbose(1, || {
@@ -204,7 +110,7 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
 }
 
 /// Releases endpoints, after their outstanding operations ended.
-pub(crate) unsafe extern "C" fn del_procs(
+pub(super) unsafe extern "C" fn del_procs(
     btl: *mut ffi::mca_btl_base_module_t,
     count: usize,
     procs: *mut *mut ffi::opal_proc_t,

@@ -10,9 +10,10 @@ use mca_params::{Allowed, Declaration, Value};
 
 use crate::bindings as ffi;
 use crate::common_ofi;
-use crate::component;
+use crate::identity;
 use crate::storage::{self, Name, Variable};
-use crate::template;
+
+mod every_btl;
 
 /// What each parameter's name starts with; the rest is its name within the component.
 const PREFIX: &str = "btl_ofi_";
@@ -48,8 +49,11 @@ impl fmt::Display for Unusable {
 impl std::error::Error for Unusable {}
 
 /// Registers every parameter. The variable system resolves each value at once.
-pub(crate) fn register() -> Result<(), String> {
-    let component = component::base();
+///
+/// `template` is a module structure with our functions: Open MPI takes flags away whose functions are not there.
+pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), String> {
+    // The version that Open MPI calls the component is the structure's first field.
+    let component = template.btl_component.cast_const().cast();
     let host_shares = common_ofi::register(component);
     let mut variables = Vec::new();
     for declared in Options::declarations() {
@@ -76,7 +80,7 @@ pub(crate) fn register() -> Result<(), String> {
             component: c"ofi",
             variable: &own,
         };
-        if component::NAME != c"ofi" && !usual.exists() {
+        if identity::NAME != c"ofi" && !usual.exists() {
             variable.synonym(&usual);
         }
         variables.push(Some(variable));
@@ -84,14 +88,14 @@ pub(crate) fn register() -> Result<(), String> {
     if let Ok(mut kept) = VARIABLES.lock() {
         *kept = variables;
     }
-    let version = CString::new(component::description()).unwrap_or_default();
+    let version = CString::new(identity::description()).unwrap_or_default();
     storage::version_string(
         component,
         c"implementation",
         c"What this component is, and for which Open MPI it was built",
         version,
     );
-    template::register_common_parameters()
+    every_btl::register(template)
 }
 
 /// Registers the shared name as the variable, unless the host has done so, and ours as its synonym, unless that is
@@ -112,7 +116,7 @@ fn with_shared_name(
     )?;
     let own = Name {
         framework: c"btl",
-        component: component::NAME,
+        component: identity::NAME,
         variable: own,
     };
     (!make_synonym && own.exists() || variable.synonym(&own)).then_some(variable)
@@ -134,7 +138,7 @@ pub(crate) fn resolve() -> Result<Options, Error> {
             Some(variable) => variable
                 .value(declared.kind)
                 .ok_or_else(|| Unusable(String::from("Open MPI does not know its value")))?,
-            None => template::common_parameter(declared),
+            None => every_btl::value(declared),
         };
         if declared.name == "btl_ofi_provider_include" {
             NAMED.store(
@@ -177,20 +181,4 @@ fn permitted(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
         "`{value}` is not allowed; {}",
         declared.allowed_text()
     )))
-}
-
-/// A value that Open MPI keeps in a field of every BTL module.
-pub(crate) fn field(module: &ffi::mca_btl_base_module_t, declared: &Declaration) -> Value {
-    let unsigned = |n: u32| Value::Unsigned(u64::from(n));
-    // Open MPI turns a limit of 0 into the largest number; the transport's word for "no limit asked" is 0.
-    let limit = |n: usize| Value::Unsigned(if n == usize::MAX { 0 } else { n as u64 });
-    match declared.name.strip_prefix(PREFIX) {
-        Some("exclusivity") => unsigned(module.btl_exclusivity),
-        Some("flags") => unsigned(module.btl_flags),
-        Some("latency") => unsigned(module.btl_latency),
-        Some("bandwidth") => unsigned(module.btl_bandwidth),
-        Some("put_limit") => limit(module.btl_put_limit),
-        Some("get_limit") => limit(module.btl_get_limit),
-        _ => declared.default.clone(),
-    }
 }

@@ -121,7 +121,7 @@ fn end_unless_again(what: &str, btl: Btl, status: Status) {
 }
 
 /// Writes to a peer.
-pub(crate) unsafe extern "C" fn put(
+pub(super) unsafe extern "C" fn put(
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -158,7 +158,7 @@ pub(crate) unsafe extern "C" fn put(
 }
 
 /// Reads from a peer.
-pub(crate) unsafe extern "C" fn get(
+pub(super) unsafe extern "C" fn get(
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -195,7 +195,7 @@ pub(crate) unsafe extern "C" fn get(
 }
 
 /// Updates a word of a peer.
-pub(crate) unsafe extern "C" fn atomic_op(
+pub(super) unsafe extern "C" fn atomic_op(
     btl: Btl,
     endpoint: BtlEndpoint,
     remote: u64,
@@ -234,7 +234,7 @@ pub(crate) unsafe extern "C" fn atomic_op(
 }
 
 /// Updates a word of a peer and fetches what was there.
-pub(crate) unsafe extern "C" fn atomic_fop(
+pub(super) unsafe extern "C" fn atomic_fop(
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -277,7 +277,7 @@ pub(crate) unsafe extern "C" fn atomic_fop(
 }
 
 /// Replaces a word of a peer if it has a value, and fetches what was there.
-pub(crate) unsafe extern "C" fn atomic_cswap(
+pub(super) unsafe extern "C" fn atomic_cswap(
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -320,7 +320,7 @@ pub(crate) unsafe extern "C" fn atomic_cswap(
 }
 
 /// Waits until everything that this thread issued before is complete, to one peer or, with NULL, to all.
-pub(crate) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int {
+pub(super) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int {
     guarded("flush", Status::ERROR.0, || {
         // SAFETY: Open MPI passes the module that `init` gave it.
         let Some(module) = (unsafe { Module::of(btl) }) else {

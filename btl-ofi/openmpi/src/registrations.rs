@@ -17,7 +17,6 @@ use plugin_api::{Access, Status};
 use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::log;
-use crate::module::Module;
 
 /// What osc/rdma copies into a fixed array of 256 bytes, in steps of 8.
 const _: () = assert!(HANDLE_SIZE <= 256 && HANDLE_SIZE.is_multiple_of(8));
@@ -95,6 +94,86 @@ impl Registrations {
         Registrations::Direct
     }
 
+    /// Registers memory; NULL when there is no room.
+    ///
+    /// # Safety
+    /// The memory stays until its registration ends: osc/rdma deregisters memory before it gives it back.
+    pub(crate) unsafe fn register(
+        self,
+        transport: &Transport,
+        base: *mut c_void,
+        size: usize,
+        access: Access,
+    ) -> *mut ffi::mca_btl_base_registration_handle_t {
+        match self {
+            Registrations::Cached(cache) => {
+                let (flags, access) = (0, access.bits() as i32);
+                let mut registration = null_mut();
+                // SAFETY: a live cache, whose functions Open MPI filled in.
+                let rc = unsafe {
+                    match (*cache.as_ptr()).rcache_register {
+                        Some(register) => {
+                            let out = &raw mut registration;
+                            register(cache.as_ptr(), base, size, flags, access, out)
+                        }
+                        None => Status::NOT_SUPPORTED.0,
+                    }
+                };
+                if rc != Status::SUCCESS.0 || registration.is_null() {
+                    return null_mut();
+                }
+                // SAFETY: one of our registrations, initialised by `reg_mem`.
+                unsafe { (&raw mut (*registration.cast::<Registration>()).handle).cast() }
+            }
+            // SAFETY: the caller keeps the memory until the registration ends.
+            Registrations::Direct => match unsafe { transport.register(base, size, access) } {
+                Ok(region) => Box::into_raw(Box::new(Direct {
+                    handle: region.handle(),
+                    region,
+                }))
+                .cast(),
+                Err(e) => {
+                    log::verbose(1, || format!("{e}"));
+                    null_mut()
+                }
+            },
+        }
+    }
+
+    /// Ends a registration; the cache may keep it for the next request.
+    ///
+    /// # Safety
+    /// `handle` is from [`register`](Self::register), and not used after this.
+    pub(crate) unsafe fn deregister(
+        self,
+        handle: *mut ffi::mca_btl_base_registration_handle_t,
+    ) -> Status {
+        match self {
+            Registrations::Cached(cache) => {
+                // SAFETY: the handle is the field of a registration that `register` returned.
+                let rc = unsafe {
+                    let registration = handle.byte_sub(offset_of!(Registration, handle)).cast();
+                    match (*cache.as_ptr()).rcache_deregister {
+                        Some(deregister) => deregister(cache.as_ptr(), registration),
+                        None => Status::NOT_SUPPORTED.0,
+                    }
+                };
+                Status(rc)
+            }
+            Registrations::Direct => {
+                // SAFETY: `register` returned the address of the box, whose first field is the handle.
+                let direct = unsafe { Box::from_raw(handle.cast::<Direct>()) };
+                match direct.region.close() {
+                    Ok(()) => Status::SUCCESS,
+                    Err(e) => {
+                        log::line(&format!("{e}"));
+                        e.status()
+                    }
+                }
+            }
+        }
+    }
+
     /// Ends the cache and with it every registration that it kept for reuse.
     pub(crate) fn close(self) {
         if let Registrations::Cached(cache) = self {
@@ -156,102 +235,6 @@ unsafe extern "C" fn dereg_mem(
                 log::line(&format!("{e}"));
                 // The region is gone all the same; an error here would make the cache keep it and try again.
                 Status::SUCCESS.0
-            }
-        }
-    })
-}
-
-/// Registers memory; NULL when there is no room, which osc/rdma takes as OUT_OF_RESOURCE. `endpoint` may be NULL or
-/// `MCA_BTL_ENDPOINT_ANY`, which is -1: it is not looked at, since a registration serves all peers.
-pub(crate) unsafe extern "C" fn register_mem(
-    btl: *mut ffi::mca_btl_base_module_t,
-    _endpoint: *mut ffi::mca_btl_base_endpoint_t,
-    base: *mut c_void,
-    size: usize,
-    flags: u32,
-) -> *mut ffi::mca_btl_base_registration_handle_t {
-    guarded("register_mem", null_mut(), || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return null_mut();
-        };
-        let access = flags & Access::all().bits();
-        match module.registrations() {
-            Registrations::Cached(cache) => {
-                let mut registration = null_mut();
-                // SAFETY: a live cache, whose functions Open MPI filled in.
-                let rc = unsafe {
-                    match (*cache.as_ptr()).rcache_register {
-                        Some(register) => register(
-                            cache.as_ptr(),
-                            base,
-                            size,
-                            0,
-                            access as i32,
-                            &raw mut registration,
-                        ),
-                        None => Status::NOT_SUPPORTED.0,
-                    }
-                };
-                if rc != Status::SUCCESS.0 || registration.is_null() {
-                    return null_mut();
-                }
-                // SAFETY: one of our registrations, initialised by `reg_mem`.
-                unsafe { (&raw mut (*registration.cast::<Registration>()).handle).cast() }
-            }
-            Registrations::Direct => {
-                let access = Access::from_bits_truncate(access);
-                // SAFETY: osc/rdma deregisters memory before it gives it back.
-                match unsafe { module.transport().register(base, size, access) } {
-                    Ok(region) => Box::into_raw(Box::new(Direct {
-                        handle: region.handle(),
-                        region,
-                    }))
-                    .cast(),
-                    Err(e) => {
-                        log::verbose(1, || format!("{e}"));
-                        null_mut()
-                    }
-                }
-            }
-        }
-    })
-}
-
-/// Ends a registration; the cache may keep it for the next request.
-pub(crate) unsafe extern "C" fn deregister_mem(
-    btl: *mut ffi::mca_btl_base_module_t,
-    handle: *mut ffi::mca_btl_base_registration_handle_t,
-) -> c_int {
-    guarded("deregister_mem", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return Status::BAD_PARAM.0;
-        };
-        if handle.is_null() {
-            return Status::BAD_PARAM.0;
-        }
-        match module.registrations() {
-            Registrations::Cached(cache) => {
-                // SAFETY: the handle is the field of a registration that `register_mem` returned.
-                unsafe {
-                    let registration = handle.byte_sub(offset_of!(Registration, handle)).cast();
-                    match (*cache.as_ptr()).rcache_deregister {
-                        Some(deregister) => deregister(cache.as_ptr(), registration),
-                        None => Status::NOT_SUPPORTED.0,
-                    }
-                }
-            }
-            Registrations::Direct => {
-                // SAFETY: `register_mem` returned the address of the box, whose first field is the handle.
-                let direct = unsafe { Box::from_raw(handle.cast::<Direct>()) };
-                match direct.region.close() {
-                    Ok(()) => Status::SUCCESS.0,
-                    Err(e) => {
-                        log::line(&format!("{e}"));
-                        e.status().0
-                    }
-                }
             }
         }
     })

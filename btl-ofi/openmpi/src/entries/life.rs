@@ -1,0 +1,65 @@
+//! A module's errors, counts and end.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use crate::bindings as ffi;
+use crate::guard::guarded;
+use crate::log;
+use crate::module::{Module, counts};
+
+/// Sets the function that learns of errors.
+pub(super) unsafe extern "C" fn register_error(
+    btl: *mut ffi::mca_btl_base_module_t,
+    callback: ffi::mca_btl_base_module_error_cb_fn_t,
+) -> c_int {
+    guarded("register_error", Status::ERROR.0, || {
+        // SAFETY: Open MPI passes the module that `init` gave it.
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return Status::BAD_PARAM.0;
+        };
+        module.on_error(callback);
+        Status::SUCCESS.0
+    })
+}
+
+/// Prints a peer's or the module's counts.
+pub(super) unsafe extern "C" fn dump(
+    btl: *mut ffi::mca_btl_base_module_t,
+    endpoint: *mut ffi::mca_btl_base_endpoint_t,
+    _verbose: c_int,
+) {
+    guarded("dump", (), || {
+        // SAFETY: Open MPI passes the module that `init` gave it.
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return;
+        };
+        log::line(&counts(module.transport()));
+        if !endpoint.is_null() {
+            let proc = module.peers().proc_of(endpoint.cast());
+            if !proc.is_null() {
+                // SAFETY: a process that Open MPI added and did not take back.
+                let name = unsafe { (*proc).proc_name };
+                log::line(&format!(
+                    "endpoint {endpoint:p} is process {}.{}",
+                    name.jobid, name.vpid
+                ));
+            }
+        }
+    });
+}
+
+/// Ends the module. There is nothing to wait for: the C component sleeps for a second here.
+pub(super) unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
+    guarded("finalize", Status::ERROR.0, || {
+        match NonNull::new(btl.cast::<Module>()) {
+            Some(module) => {
+                Module::end(module);
+                Status::SUCCESS.0
+            }
+            None => Status::BAD_PARAM.0,
+        }
+    })
+}

@@ -1,0 +1,49 @@
+//! Memory is registered and deregistered.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use plugin_api::{Access, Status};
+
+use crate::bindings as ffi;
+use crate::guard::guarded;
+use crate::module::Module;
+
+/// Registers memory; NULL when there is no room, which osc/rdma takes as OUT_OF_RESOURCE. `endpoint` may be NULL or
+/// `MCA_BTL_ENDPOINT_ANY`, which is -1: it is not looked at, since a registration serves all peers.
+pub(super) unsafe extern "C" fn register_mem(
+    btl: *mut ffi::mca_btl_base_module_t,
+    _endpoint: *mut ffi::mca_btl_base_endpoint_t,
+    base: *mut c_void,
+    size: usize,
+    flags: u32,
+) -> *mut ffi::mca_btl_base_registration_handle_t {
+    guarded("register_mem", null_mut(), || {
+        // SAFETY: Open MPI passes the module that `init` gave it.
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return null_mut();
+        };
+        let access = Access::from_bits_truncate(flags);
+        let registrations = module.registrations();
+        // SAFETY: osc/rdma deregisters memory before it gives it back.
+        unsafe { registrations.register(module.transport(), base, size, access) }
+    })
+}
+
+/// Ends a registration; the cache may keep it for the next request.
+pub(super) unsafe extern "C" fn deregister_mem(
+    btl: *mut ffi::mca_btl_base_module_t,
+    handle: *mut ffi::mca_btl_base_registration_handle_t,
+) -> c_int {
+    guarded("deregister_mem", Status::ERROR.0, || {
+        // SAFETY: Open MPI passes the module that `init` gave it.
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return Status::BAD_PARAM.0;
+        };
+        if handle.is_null() {
+            return Status::BAD_PARAM.0;
+        }
+        // SAFETY: Open MPI gives back each handle of `register_mem` once.
+        unsafe { module.registrations().deregister(handle) }.0
+    })
+}

@@ -1,0 +1,37 @@
+//! The functions that Open MPI calls through a module: each converts its arguments, calls the module's parts or the
+//! transport, and converts back.
+
+mod life;
+mod memory;
+mod procs;
+mod rma;
+
+use std::mem::zeroed;
+
+use btl_ofi::HANDLE_SIZE;
+
+use crate::bindings as ffi;
+
+/// A module structure with the functions, and everything else zero.
+pub(crate) fn functions(
+    component: *mut ffi::mca_btl_base_component_3_0_0_t,
+) -> ffi::mca_btl_base_module_t {
+    // SAFETY: the structure holds numbers, pointers and optional functions, for all of which zero is a value.
+    let mut btl = unsafe { zeroed::<ffi::mca_btl_base_module_t>() };
+    btl.btl_component = component;
+    btl.btl_add_procs = Some(procs::add_procs);
+    btl.btl_del_procs = Some(procs::del_procs);
+    btl.btl_finalize = Some(life::finalize);
+    btl.btl_put = Some(rma::put);
+    btl.btl_get = Some(rma::get);
+    btl.btl_atomic_op = Some(rma::atomic_op);
+    btl.btl_atomic_fop = Some(rma::atomic_fop);
+    btl.btl_atomic_cswap = Some(rma::atomic_cswap);
+    btl.btl_flush = Some(rma::flush);
+    btl.btl_register_mem = Some(memory::register_mem);
+    btl.btl_deregister_mem = Some(memory::deregister_mem);
+    btl.btl_register_error = Some(life::register_error);
+    btl.btl_dump = Some(life::dump);
+    btl.btl_registration_handle_size = HANDLE_SIZE;
+    btl
+}

@@ -1,0 +1,74 @@
+//! The parameters that Open MPI registers for every BTL, from the fields of a module.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use btl_ofi::Options;
+use mca_params::{Declaration, Value};
+use plugin_api::{AtomicFlags, Status};
+
+use super::PREFIX;
+use crate::bindings as ffi;
+use crate::flags::{FLAGS, NOT_DECLARED};
+
+/// Open MPI keeps the parameters of every BTL in a module's fields; this one exists from registration on.
+static TEMPLATE: AtomicPtr<ffi::mca_btl_base_module_t> = AtomicPtr::new(null_mut());
+
+/// Registers them for a module structure with our functions, with our defaults.
+pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), String> {
+    let component = template.btl_component;
+    template.btl_flags = FLAGS;
+    // Informational until a provider is known; zero would make Open MPI take the atomics out of the flags.
+    template.btl_atomic_flags = (AtomicFlags::all() - NOT_DECLARED).bits();
+    for declared in Options::declarations() {
+        let number = declared
+            .default
+            .as_unsigned()
+            .and_then(|n| u32::try_from(n).ok())
+            .unwrap_or(0);
+        match declared.name.as_ref() {
+            "btl_ofi_exclusivity" => template.btl_exclusivity = number,
+            "btl_ofi_latency" => template.btl_latency = number,
+            "btl_ofi_bandwidth" => template.btl_bandwidth = number,
+            _ => {}
+        }
+    }
+    // Leaked: the variable system keeps pointers to its fields.
+    let template = Box::leak(Box::new(template));
+    // SAFETY: our exported component, and a module structure that stays in place.
+    let rc = unsafe { ffi::mca_btl_base_param_register(component.cast(), template) };
+    if rc != Status::SUCCESS.0 {
+        return Err(format!(
+            "the parameters of every BTL could not be registered: {}",
+            Status(rc)
+        ));
+    }
+    TEMPLATE.store(template, Ordering::Release);
+    Ok(())
+}
+
+/// The value of a parameter that Open MPI keeps in a field of the template.
+pub(super) fn value(declared: &Declaration) -> Value {
+    // Pairs with the store in `register`.
+    let template = TEMPLATE.load(Ordering::Acquire);
+    // SAFETY: NULL or leaked; the variable system writes to it only during registration.
+    unsafe { template.as_ref() }.map_or(declared.default.clone(), |template| {
+        field(template, declared)
+    })
+}
+
+/// A value that Open MPI keeps in a field of every BTL module.
+fn field(module: &ffi::mca_btl_base_module_t, declared: &Declaration) -> Value {
+    let unsigned = |n: u32| Value::Unsigned(u64::from(n));
+    // Open MPI turns a limit of 0 into the largest number; the transport's word for "no limit asked" is 0.
+    let limit = |n: usize| Value::Unsigned(if n == usize::MAX { 0 } else { n as u64 });
+    match declared.name.strip_prefix(PREFIX) {
+        Some("exclusivity") => unsigned(module.btl_exclusivity),
+        Some("flags") => unsigned(module.btl_flags),
+        Some("latency") => unsigned(module.btl_latency),
+        Some("bandwidth") => unsigned(module.btl_bandwidth),
+        Some("put_limit") => limit(module.btl_put_limit),
+        Some("get_limit") => limit(module.btl_get_limit),
+        _ => declared.default.clone(),
+    }
+}

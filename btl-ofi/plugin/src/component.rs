@@ -3,7 +3,6 @@
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use plugin_api::{
     Component, ComponentVtable, HostVtable, LogLevel, Module, Provider, Status, SurveyFn,
@@ -12,11 +11,9 @@ use plugin_api::{
 use transport::{Options, Transport, log};
 
 use crate::guard::guarded;
-use crate::module::OfiModule;
+use crate::modex;
+use crate::module::{OfiModule, Slot};
 use crate::params;
-
-/// The key under which addresses are exchanged.
-pub(crate) const MODEX_KEY: &std::ffi::CStr = c"btl.ofi";
 
 const VERSION: &str = concat!("btl-ofi ", env!("CARGO_PKG_VERSION"), " (libfabric)\0");
 
@@ -33,11 +30,11 @@ pub(crate) static TABLE: ComponentVtable = ComponentVtable {
 };
 
 /// What the host's opaque [`Component`] is.
-pub(crate) struct OfiComponent {
-    pub(crate) host: &'static HostVtable,
+struct OfiComponent {
+    host: &'static HostVtable,
     options: Options,
     /// The module, while it lives. Seed of BTL/OFI: only the first compatible provider gets one.
-    pub(crate) module: AtomicPtr<OfiModule>,
+    module: Slot,
 }
 
 /// The component behind the host's pointer.
@@ -112,7 +109,7 @@ unsafe extern "C" fn open(host: *const HostVtable, out: *mut *mut Component) -> 
         let component = OfiComponent {
             host,
             options,
-            module: AtomicPtr::new(ptr::null_mut()),
+            module: Slot::default(),
         };
         // SAFETY: not NULL, and writable by contract.
         unsafe { *out = Box::into_raw(Box::new(component)).cast() };
@@ -180,7 +177,7 @@ unsafe extern "C" fn init(
         if room == 0 {
             return Status::BAD_PARAM;
         }
-        if !component.module.load(Ordering::Acquire).is_null() {
+        if !component.module.current().is_null() {
             return Status::RESOURCE_BUSY;
         }
         let transport = match Transport::open(&component.options, level) {
@@ -190,7 +187,7 @@ unsafe extern "C" fn init(
                 return e.status();
             }
         };
-        let status = publish(component.host, transport.address());
+        let status = modex::publish(component.host, transport.address());
         if !status.is_ok() {
             say(
                 component.host,
@@ -199,8 +196,7 @@ unsafe extern "C" fn init(
             );
             return status;
         }
-        let module = OfiModule::new(component, transport);
-        component.module.store(module, Ordering::Release);
+        let module = OfiModule::new(component.host, &component.module, transport);
         // SAFETY: not NULL, writable, and with room for one.
         unsafe {
             *modules = module.cast();
@@ -210,21 +206,6 @@ unsafe extern "C" fn init(
     })
 }
 
-fn publish(host: &HostVtable, address: &[u8]) -> Status {
-    let Some(modex_put) = host.modex_put else {
-        return Status::TYPE_MISMATCH;
-    };
-    // SAFETY: a checked table; the bytes live through the call.
-    unsafe {
-        modex_put(
-            host.context,
-            MODEX_KEY.as_ptr(),
-            address.as_ptr().cast(),
-            address.len(),
-        )
-    }
-}
-
 unsafe extern "C" fn progress(component: *mut Component) -> i32 {
     let counted = guarded("progress", || {
         // SAFETY: by the contract of this function.
@@ -232,7 +213,7 @@ unsafe extern "C" fn progress(component: *mut Component) -> i32 {
             return Status::BAD_PARAM;
         };
         // SAFETY: the pointer is NULL or a module that was not finalised.
-        match unsafe { component.module.load(Ordering::Acquire).as_ref() } {
+        match unsafe { component.module.current().as_ref() } {
             // What is not negative is a count here.
             Some(module) => Status((module.transport().progress() & i32::MAX as usize) as i32),
             None => Status::SUCCESS,
@@ -248,12 +229,10 @@ unsafe extern "C" fn close(component: *mut Component) -> Status {
         }
         // SAFETY: by the contract of this function it came from `open` and is closed once.
         let component = unsafe { Box::from_raw(component.cast::<OfiComponent>()) };
-        let module = component.module.swap(ptr::null_mut(), Ordering::AcqRel);
-        let status = if module.is_null() {
-            Status::SUCCESS
-        } else {
+        let status = match component.module.take() {
+            None => Status::SUCCESS,
             // SAFETY: a module that was not finalised.
-            unsafe { OfiModule::finish(module) }
+            Some(module) => unsafe { OfiModule::finish(module.as_ptr()) },
         };
         log::route(LogLevel::Error, None);
         status

@@ -7,6 +7,7 @@
 mod component;
 mod guard;
 mod handles;
+mod modex;
 mod module;
 mod params;
 

@@ -7,7 +7,7 @@ mod words;
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use plugin_api::{
     Access, Attributes, CompletionFn, Endpoint, ErrorFn, Handle, HostVtable, Module, ModuleVtable,
@@ -15,12 +15,9 @@ use plugin_api::{
 };
 use transport::{Completion, ErrorReport, HANDLE_SIZE, Transport};
 
-use crate::component::{MODEX_KEY, OfiComponent};
 use crate::guard::{guarded, need};
 use crate::handles::Handles;
-
-/// Largest address blob that is read from a peer.
-const MAX_BLOB: usize = 64 * 1024;
+use crate::modex;
 
 /// The tables, by whether calls may overlap and whether the kernel copies.
 static TABLES: [[ModuleVtable; 2]; 2] = [
@@ -76,20 +73,52 @@ const fn table<const T: bool, const K: bool>() -> ModuleVtable {
     }
 }
 
+/// Where a component keeps its module: NULL, or one that was not finalised.
+#[derive(Default)]
+pub(crate) struct Slot(AtomicPtr<OfiModule>);
+
+impl Slot {
+    /// The module, until it is finalised.
+    pub(crate) fn current(&self) -> *mut OfiModule {
+        // Acquire pairs with the Release in `put`.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Keeps a module.
+    pub(crate) fn put(&self, module: *mut OfiModule) {
+        self.0.store(module, Ordering::Release);
+    }
+
+    /// Takes the module out, if there is one.
+    pub(crate) fn take(&self) -> Option<NonNull<OfiModule>> {
+        NonNull::new(self.0.swap(ptr::null_mut(), Ordering::AcqRel))
+    }
+
+    /// Takes this module out; no if it is not the one.
+    fn take_this(&self, module: *mut OfiModule) -> bool {
+        let (none, set, fetch) = (ptr::null_mut(), Ordering::AcqRel, Ordering::Acquire);
+        self.0.compare_exchange(module, none, set, fetch).is_ok()
+    }
+}
+
 /// What the host's [`Module`] is: the two pointers it knows, and ours behind them.
 #[repr(C)]
 pub(crate) struct OfiModule {
     /// First, and begins with the host's [`Module`].
     transport: Transport,
     host: &'static HostVtable,
-    component: *const OfiComponent,
+    slot: *const Slot,
     handles: Handles,
     attributes: Attributes,
 }
 
 impl OfiModule {
-    /// A module on the heap, owned by the component until [`finish`](Self::finish).
-    pub(crate) fn new(component: &OfiComponent, mut transport: Transport) -> *mut OfiModule {
+    /// A module on the heap, until [`finish`](Self::finish), kept in `slot`, which outlives it.
+    pub(crate) fn new(
+        host: &'static HostVtable,
+        slot: &Slot,
+        mut transport: Transport,
+    ) -> *mut OfiModule {
         let c = transport.capabilities();
         let attributes = Attributes {
             header: TableHeader::of::<Attributes>(magic::ATTRIBUTES),
@@ -117,8 +146,8 @@ impl OfiModule {
         let tables = &TABLES[usize::from(transport.is_threaded())];
         transport.module.vtable = &tables[usize::from(transport.copies_directly())];
         let module = Box::into_raw(Box::new(OfiModule {
-            host: component.host,
-            component,
+            host,
+            slot,
             transport,
             handles: Handles::default(),
             attributes,
@@ -131,6 +160,7 @@ impl OfiModule {
             // outstanding, and lets none end while others still wait.
             (*module).transport.watch_idle_peers();
         }
+        slot.put(module);
         module
     }
 
@@ -242,55 +272,11 @@ fn connect(
     module: &OfiModule,
     proc: u64,
 ) -> Result<NonNull<transport::Endpoint>, (Status, String)> {
-    let blob = fetch_blob(module.host, proc)?;
+    let blob = modex::fetch(module.host, proc)?;
     module
         .transport
         .connect(&blob, proc)
         .map_err(|e| (e.status(), e.to_string()))
-}
-
-fn fetch_blob(host: &HostVtable, proc: u64) -> Result<Vec<u8>, (Status, String)> {
-    let Some(modex_get) = host.modex_get else {
-        return Err((
-            Status::TYPE_MISMATCH,
-            String::from("the host has no modex_get"),
-        ));
-    };
-    let mut blob = vec![0u8; 512];
-    loop {
-        let mut size = 0;
-        // SAFETY: a checked table; the buffer has the capacity given.
-        let status = unsafe {
-            modex_get(
-                host.context,
-                proc,
-                MODEX_KEY.as_ptr(),
-                blob.as_mut_ptr().cast(),
-                blob.len(),
-                &mut size,
-            )
-        };
-        if status == Status::NOT_FOUND {
-            return Err((Status::UNREACH, String::from("it published no address")));
-        }
-        status.ok().map_err(|s| {
-            (
-                s,
-                format!("the host answered {s} when asked for its address"),
-            )
-        })?;
-        if size <= blob.len() {
-            blob.truncate(size);
-            return Ok(blob);
-        }
-        if size > MAX_BLOB {
-            return Err((
-                Status::UNREACH,
-                format!("its address has {size} bytes, which cannot be"),
-            ));
-        }
-        blob.resize(size, 0);
-    }
 }
 
 unsafe extern "C" fn del_procs(
@@ -454,15 +440,9 @@ unsafe extern "C" fn finalize(module: *mut Module) -> Status {
             return Status::BAD_PARAM;
         };
         // SAFETY: the component outlives its modules.
-        let component = unsafe { &*module.component };
+        let slot = unsafe { &*module.slot };
         // Progress no longer finds the module, and `close` will not finish it again.
-        let taken = component.module.compare_exchange(
-            pointer,
-            ptr::null_mut(),
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        if taken.is_err() {
+        if !slot.take_this(pointer) {
             return Status::NOT_INITIALIZED;
         }
         // SAFETY: taken out of the component, so it is finished once.

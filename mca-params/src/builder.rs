@@ -22,6 +22,25 @@ const FILE_LIST_DEPRECATED: &str = "OMPI_MCA_mca_param_files";
 /// Far above any parameter file, and far below what would hurt.
 const MAX_FILE: u64 = 4 << 20;
 
+impl Registry {
+    /// A registry over this process's environment and the files that Open MPI reads.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Builder::build`].
+    pub fn from_system() -> Result<Self, Error> {
+        Self::builder()
+            .process_environment()
+            .standard_files()
+            .build()
+    }
+
+    /// Starts a registry over chosen sources.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
 /// Builds a [`Registry`] from chosen sources. A new builder has none: no environment and no file.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 
-use crate::convert;
 use crate::error::Error;
 use crate::value::{Kind, Value};
+
+mod convert;
 
 /// Whom a parameter is meant for, from 1 (every user) to 9 (developers), as `ompi_info --level` counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -237,6 +238,12 @@ impl Declaration {
     pub const fn synonyms(mut self, synonyms: &'static [Cow<'static, str>]) -> Self {
         mem::forget(mem::replace(&mut self.synonyms, Cow::Borrowed(synonyms)));
         self
+    }
+
+    /// The value that `text` means. `home` replaces `~` at the start of each colon-separated path. The reason of a
+    /// refusal completes the sentence "the value ...".
+    pub(crate) fn parse(&self, text: &str, home: Option<&str>) -> Result<Value, String> {
+        convert::parse(self, text, home)
     }
 
     /// What a value may be, for a person: the text after `Valid values:` in a dump and after `allowed:` in an error.

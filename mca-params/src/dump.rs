@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::declaration::{Allowed, Declaration, Level, Scope};
-use crate::registry::Resolved;
+use crate::registry::Registry;
+use crate::resolved::Resolved;
 use crate::source::Source;
 use crate::value::{Kind, Value};
 
@@ -194,8 +195,15 @@ pub struct Dump {
     entries: Vec<Entry>,
 }
 
+impl Registry {
+    /// The registered parameters that the filter lets through, ready to print as `ompi_info --param` does.
+    pub fn dump(&self, filter: &Filter) -> Dump {
+        Dump::new(self.iter(), filter)
+    }
+}
+
 impl Dump {
-    pub(crate) fn new(parameters: &[Resolved], filter: &Filter) -> Self {
+    fn new<'a>(parameters: impl Iterator<Item = &'a Resolved>, filter: &Filter) -> Self {
         let names = |resolved: &Resolved| {
             let d = &resolved.declaration;
             [&d.name]
@@ -205,7 +213,6 @@ impl Dump {
                 .collect::<Vec<_>>()
         };
         let all = parameters
-            .iter()
             .flat_map(|resolved| {
                 names(resolved)
                     .into_iter()

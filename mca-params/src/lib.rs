@@ -35,13 +35,13 @@
 #![forbid(unsafe_code)]
 
 mod builder;
-mod convert;
 mod declaration;
 mod dump;
 mod error;
 mod file;
 mod number;
 mod registry;
+mod resolved;
 mod source;
 mod unknown;
 mod value;
@@ -50,7 +50,8 @@ pub use builder::Builder;
 pub use declaration::{Allowed, Declaration, Level, Named, Scope};
 pub use dump::{Dump, Entry, Filter, Parsable};
 pub use error::{Error, InvalidValue, Warning};
-pub use registry::{Registry, Resolved};
+pub use registry::Registry;
+pub use resolved::Resolved;
 pub use source::Source;
 pub use unknown::Unknown;
 pub use value::{Kind, Value};

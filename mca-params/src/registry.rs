@@ -3,37 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::builder::Builder;
-use crate::convert;
 use crate::declaration::{Allowed, Declaration, is_name};
-use crate::dump::{Dump, Filter};
 use crate::error::{Error, InvalidValue, Warning};
+use crate::resolved::Resolved;
 use crate::source::{Layers, Setting, Source};
 use crate::unknown::{self, Unknown};
 use crate::value::Value;
 
 /// The project of every parameter known here: what a long name starts with.
 const PROJECT: &str = "opal";
-
-/// A parameter with its value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
-    /// What was declared.
-    pub declaration: Declaration,
-    /// Its value, of the declared type and among the allowed.
-    pub value: Value,
-    /// Where the value came from.
-    pub source: Source,
-    /// The name the value was given under, where that is not the parameter's own.
-    pub via_synonym: Option<String>,
-}
-
-impl Resolved {
-    /// The value as a dump prints it.
-    pub fn value_text(&self) -> String {
-        self.declaration.value_text(&self.value)
-    }
-}
 
 /// Parameters and the sources of their values. Reads its sources when it is built and never again; registering and
 /// setting need `&mut`, reading needs `&`, and it may be sent to and shared with other threads.
@@ -50,23 +28,6 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry over this process's environment and the files that Open MPI reads.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Builder::build`].
-    pub fn from_system() -> Result<Self, Error> {
-        Self::builder()
-            .process_environment()
-            .standard_files()
-            .build()
-    }
-
-    /// Starts a registry over chosen sources.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub(crate) fn new(
         layers: Layers,
         home: Option<String>,
@@ -200,11 +161,6 @@ impl Registry {
         &self.warnings
     }
 
-    /// The registered parameters that the filter lets through, ready to print as `ompi_info --param` does.
-    pub fn dump(&self, filter: &Filter) -> Dump {
-        Dump::new(&self.parameters, filter)
-    }
-
     /// What the sources set under names that start with `prefix` (such as `btl_ofi_`) and no declaration claims, once
     /// per name, from the strongest source. Call it when everything is registered, to warn about typing errors.
     pub fn unknown(&self, prefix: &str) -> Vec<Unknown> {
@@ -242,7 +198,8 @@ impl Registry {
             .text
             .as_deref()
             .map_err(|text| invalid(text, "is not UTF-8".into()))?;
-        let value = convert::parse(declaration, text, self.home.as_deref())
+        let value = declaration
+            .parse(text, self.home.as_deref())
             .map_err(|reason| invalid(text, reason))?;
         let own = name == declaration.name || name == long(&declaration.name);
         Ok(Resolved {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::declaration::{Allowed, Declaration, Named};
+use super::{Allowed, Declaration, Named};
 use crate::number;
 use crate::value::{Kind, Value};
 
@@ -11,7 +11,7 @@ const TRUE: [&str; 5] = ["true", "t", "enabled", "yes", "y"];
 const FALSE: [&str; 5] = ["false", "f", "disabled", "no", "n"];
 
 /// The value that `text` means for this parameter. `home` replaces `~` at the start of each colon-separated path.
-pub(crate) fn parse(d: &Declaration, text: &str, home: Option<&str>) -> Result<Value, String> {
+pub(super) fn parse(d: &Declaration, text: &str, home: Option<&str>) -> Result<Value, String> {
     let value = match (d.kind, &d.allowed) {
         (Kind::Bool, _) => Value::Bool(boolean(text)?),
         (Kind::String, _) => Value::String(Cow::Owned(string(text, home)?)),
@@ -24,7 +24,7 @@ pub(crate) fn parse(d: &Declaration, text: &str, home: Option<&str>) -> Result<V
 }
 
 /// The value, in its canonical spelling, if it is among the allowed ones.
-pub(crate) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
+pub(super) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
     match &d.allowed {
         Allowed::Any | Allowed::Fixed => {}
         Allowed::OneOf(words) => {
@@ -62,7 +62,7 @@ pub(crate) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
 }
 
 /// What the parameter takes, for a person.
-pub(crate) fn describe(d: &Declaration) -> String {
+pub(super) fn describe(d: &Declaration) -> String {
     match &d.allowed {
         Allowed::Fixed => "only the default".into(),
         Allowed::OneOf(words) => words.join(", "),
@@ -89,7 +89,7 @@ pub(crate) fn describe(d: &Declaration) -> String {
 }
 
 /// The value as a dump prints it.
-pub(crate) fn display(d: &Declaration, value: &Value) -> String {
+pub(super) fn display(d: &Declaration, value: &Value) -> String {
     let Some(number) = value.as_whole() else {
         return value.to_string();
     };

@@ -20,7 +20,7 @@ use crate::setup::{Local, open};
 const MOST: usize = 1_000_000;
 /// Bytes of our own memory that a peer may take.
 const BYTES: f64 = 64.0;
-/// Where the node stands in an address, and how long it is (`core/src/modex.rs`).
+/// Where the node stands in an address, and how long it is (`core/src/peer/address.rs`).
 const NODE: std::ops::Range<usize> = 8..16;
 /// Operations measured at once.
 const CALLS: usize = 2000;

@@ -14,12 +14,20 @@
     reason = "the files are built again here, and not all of them is used"
 )]
 
-#[path = "../src/lock.rs"]
+#[path = "../src/base/lock.rs"]
 mod lock;
-#[path = "../src/record.rs"]
+#[path = "../src/peer/outstanding.rs"]
+mod outstanding;
+#[path = "../src/op/record.rs"]
 mod record;
-#[path = "../src/tally.rs"]
-mod tally;
+
+/// The folders in which the sources find each other.
+mod base {
+    pub(crate) use crate::sync;
+}
+mod peer {
+    pub(crate) use crate::{endpoint, outstanding};
+}
 
 /// A peer, of which the model needs the alignment only.
 mod endpoint {
@@ -80,8 +88,8 @@ use plugin_api::{Handle, Module};
 
 use endpoint::Endpoint;
 use lock::Lock;
+use outstanding::Tally;
 use record::{Completion, Finished, Pool, Record, Tag};
-use tally::Tally;
 
 static PEER: Endpoint = Endpoint::new();
 

@@ -13,15 +13,20 @@
     dead_code,
     reason = "the file is built again here, and not all of it is used"
 )]
-#[path = "../src/ring.rs"]
+#[path = "../src/sm/ring.rs"]
 mod ring;
 
 #[allow(
     dead_code,
     reason = "the file is built again here, and not all of it is used"
 )]
-#[path = "../src/pool.rs"]
+#[path = "../src/sm/pool.rs"]
 mod pool;
+
+/// The folder in which the sources find what they use.
+mod base {
+    pub(crate) use crate::sync;
+}
 
 /// What `ring` and `pool` find under this name: loom's atomics.
 mod sync {

@@ -11,10 +11,15 @@
     dead_code,
     reason = "the file is built again here, and not all of it is used"
 )]
-#[path = "../src/tally.rs"]
-mod tally;
+#[path = "../src/peer/outstanding.rs"]
+mod outstanding;
 
-/// What `tally` finds under this name: loom's atomics.
+/// The folder in which the source finds what it uses.
+mod base {
+    pub(crate) use crate::sync;
+}
+
+/// What `outstanding` finds under this name: loom's atomics.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,7 +33,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-use tally::Tally;
+use outstanding::Tally;
 
 /// One operation's effect, written by whoever completes it and read after the flush. loom reports a
 /// data race if the flush does not order the two.

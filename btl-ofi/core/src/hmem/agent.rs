@@ -17,8 +17,8 @@ use super::mailbox::{
     HEAD, Holder, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Task, after, seal_reply,
 };
 use super::region::{DeviceRegion, DeviceRegions};
-use crate::liveness::State;
-use crate::rights;
+use crate::mem::rights;
+use crate::peer::liveness::State;
 
 /// Looks in vain after which the agent's thread sleeps between two.
 const PATIENCE: Duration = Duration::from_micros(200);
@@ -359,7 +359,7 @@ fn allowed(region: &DeviceRegion, task: Task) -> Result<(), Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::liveness::ProcessId;
+    use crate::peer::liveness::ProcessId;
 
     const NODE: u64 = 77;
 

@@ -17,9 +17,9 @@ use super::bounce::Pool;
 use super::mailbox::{Holder, LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
 use super::staged::Ops;
 use super::wire::{Stand, Start, best_piece, stand};
-use crate::address::Handle;
-use crate::endpoint::Endpoint;
-use crate::transport::Transport;
+use crate::engine::transport::Transport;
+use crate::mem::handle::Handle;
+use crate::peer::endpoint::Endpoint;
 
 /// Requests after which a lane is given back though more is to be asked: others may wait for one. They
 /// carry 16 MiB of data, beside which giving and taking does not show.

@@ -7,7 +7,7 @@ use libfabric_sys as ffi;
 use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps, Status, hmem_iface};
 
 use super::cuda::{self, Copies};
-use crate::error::{describe, status_of};
+use crate::base::error::{describe, status_of};
 
 /// What a copy function answers for a kind of memory it does not know.
 pub(crate) const UNKNOWN_KIND: isize = -(ffi::FI_ENOSYS as isize);

@@ -9,12 +9,12 @@ use plugin_api::{AtomicOp, Status};
 
 use super::region::Descriptor;
 use super::staged::{Action, Ask, Op, Side};
-use crate::address::Handle;
-use crate::endpoint::Endpoint;
-use crate::post::{Caller, Needs};
-use crate::record::{Record, Tag};
-use crate::rights;
-use crate::transport::Transport;
+use crate::engine::post::{Caller, Needs};
+use crate::engine::transport::Transport;
+use crate::mem::handle::Handle;
+use crate::mem::rights;
+use crate::op::record::{Record, Tag};
+use crate::peer::endpoint::Endpoint;
 
 impl Transport {
     /// Where an operation goes that the way of host memory refused with `refusal`: because a handle

@@ -11,10 +11,10 @@ use super::agent::Agent;
 use super::copy::Copier;
 use super::cuda;
 use super::mailbox::LANES;
-use crate::address::Handle;
-use crate::error::{CallError, Error};
-use crate::registration::Region;
-use crate::transport::Transport;
+use crate::base::error::{CallError, Error};
+use crate::engine::transport::Transport;
+use crate::fabric::registration::Region;
+use crate::mem::handle::Handle;
 
 impl Transport {
     /// Sets how device memory is reached; `None` goes back to our own functions. The provider is offered them

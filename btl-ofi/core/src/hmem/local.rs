@@ -9,7 +9,7 @@ use super::bounce::{Bounce, Pool};
 use super::mailbox::PIECE;
 use super::staged::{Action, Op, Ops};
 use super::wire::{self, Stand, Start, stand};
-use crate::transport::Transport;
+use crate::engine::transport::Transport;
 
 /// Most pieces of one operation that are under way: the wire has one while the next is copied. With more
 /// of them what is copied leaves the core's cache before the wire takes it (measured over tcp).

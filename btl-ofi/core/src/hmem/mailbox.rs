@@ -20,7 +20,7 @@
 
 use plugin_api::{AtomicOp, Datatype};
 
-use crate::liveness::ProcessId;
+use crate::peer::liveness::ProcessId;
 
 /// First word of the header; the digits change with the layout.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB02");
@@ -54,7 +54,7 @@ pub(super) fn after(number: u64, by: usize) -> u64 {
 /// The initiator of a request: its process, and the node that it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
-    /// See [`crate::liveness::node`].
+    /// See [`crate::peer::liveness::node`].
     pub(super) node: u64,
     pub(super) process: ProcessId,
 }

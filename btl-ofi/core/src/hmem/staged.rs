@@ -9,9 +9,9 @@ use plugin_api::{AtomicOp, Datatype, Status};
 
 use super::copy::CopyError;
 use super::region::DeviceRegion;
-use crate::address::Handle;
-use crate::endpoint::Endpoint;
-use crate::record::Record;
+use crate::mem::handle::Handle;
+use crate::op::record::Record;
+use crate::peer::endpoint::Endpoint;
 
 /// What is done.
 #[derive(Clone, Copy, Debug)]

@@ -16,11 +16,11 @@ use super::copy::Copier;
 use super::local::Local;
 use super::mailbox::Holder;
 use super::staged::{Op, Ops};
-use crate::address::Handle;
-use crate::endpoint::Endpoint;
-use crate::liveness::State;
-use crate::registration::Region;
-use crate::transport::Transport;
+use crate::engine::transport::Transport;
+use crate::fabric::registration::Region;
+use crate::mem::handle::Handle;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::liveness::State;
 
 /// The operations of one transport on device memory, and its agent.
 #[derive(Default)]
@@ -90,13 +90,13 @@ impl Hmem {
     pub(super) fn mailbox(
         &self,
         make: impl FnOnce() -> Option<(Agent, Option<(u64, Duration)>)>,
-        register: impl FnOnce(&Agent) -> Result<Region, crate::error::Error>,
-    ) -> Result<Handle, crate::error::Error> {
+        register: impl FnOnce(&Agent) -> Result<Region, crate::base::error::Error>,
+    ) -> Result<Handle, crate::base::error::Error> {
         let mut serving = lock(&self.serving);
         if let Some(serving) = &*serving {
             return Ok(serving.mailbox.handle());
         }
-        let no_memory = || crate::error::Error::OutOfMemory("the mailbox for device memory");
+        let no_memory = || crate::base::error::Error::OutOfMemory("the mailbox for device memory");
         let (agent, thread) = make().ok_or_else(no_memory)?;
         let mailbox = register(&agent)?;
         let handle = mailbox.handle();

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use plugin_api::{Module, OpFlags, Status};
 
 use super::mailbox::PIECE;
-use crate::address::Handle;
-use crate::endpoint::{Copies, Endpoint};
-use crate::record::Completion;
-use crate::transport::Transport;
+use crate::engine::transport::Transport;
+use crate::mem::handle::Handle;
+use crate::op::record::Completion;
+use crate::peer::endpoint::{Copies, Endpoint};
 
 /// Under way. Any other value of a flag is the status with which it ended.
 const PENDING: i32 = 1;

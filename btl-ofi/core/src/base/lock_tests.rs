@@ -1,0 +1,48 @@
+//! The lock with real threads; `tests/lane_model.rs` has it under the model checker.
+
+use crate::base::lock::*;
+
+#[test]
+fn excludes() {
+    let lock = Lock::new(0u64, true);
+    let guard = lock.try_lock();
+    assert!(guard.is_some());
+    assert!(
+        lock.try_lock().is_none(),
+        "a held lock must not be given twice"
+    );
+    drop(guard);
+    assert!(lock.try_lock().is_some());
+}
+
+#[test]
+fn counts_under_contention() {
+    let lock = Lock::new(0u64, true);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..10_000 {
+                    *lock.lock() += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(*lock.lock(), 40_000);
+}
+
+#[test]
+fn knows_who_waits() {
+    let lock = Lock::new(0u64, true);
+    std::thread::scope(|s| {
+        let guard = lock.lock();
+        assert!(!lock.is_waited_for());
+        let waiting = s.spawn(|| *lock.lock() += 1);
+        while !lock.is_waited_for() {
+            std::thread::yield_now();
+        }
+        drop(guard);
+        waiting.join().unwrap();
+    });
+    assert!(!lock.is_waited_for());
+    assert_eq!(*lock.lock(), 1);
+}

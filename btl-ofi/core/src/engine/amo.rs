@@ -1,0 +1,427 @@
+//! Atomics on single words, as the BTL asks for them.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
+
+use crate::engine::post::{Caller, branch};
+use crate::engine::rma::check_local;
+use crate::engine::transport::Transport;
+use crate::fabric::atomic_table::{self, AtomicTable};
+use crate::fabric::policy::Policy;
+use crate::hmem::{Ask, NOWHERE};
+use crate::mem::handle::{Handle, Target};
+use crate::op::record::Completion;
+use crate::peer::endpoint::Endpoint;
+use crate::sm::requester::Operands;
+
+/// Rows of the table: the BTL's operations have codes below this.
+const CODES: usize = 0x40;
+/// The row of compare-and-swap, a code that names no operation.
+const SWAP: u32 = 0;
+
+/// What the codes of a word's operation mean, and in which shapes they are served without conditions.
+/// libfabric's codes have the width in which arguments are passed.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Word {
+    datatype: u64,
+    op: u64,
+    /// Bytes less one.
+    mask: u64,
+    /// A bit for each [`AtomicKind`].
+    kinds: u64,
+}
+
+/// All operations on words, by code and flags.
+pub(crate) struct Words([[Word; 4]; CODES]);
+
+impl Words {
+    pub(crate) fn new(table: &AtomicTable, policy: &Policy) -> Words {
+        let unknown = Word {
+            datatype: Datatype::Uint64 as u64,
+            op: AtomicOp::Read as u64,
+            mask: 7,
+            kinds: 0,
+        };
+        let mut words = Words([[unknown; 4]; CODES]);
+        let served = |kind: AtomicKind, datatype, op| {
+            let conditions = match kind {
+                AtomicKind::Update => policy.updates_fetch,
+                AtomicKind::Fetch | AtomicKind::Compare => policy.fetch_alone,
+            };
+            u64::from(table.count(kind, datatype, op) > 0 && !conditions) << kind as u32
+        };
+        let word = |datatype: Datatype, op: AtomicOp, kinds| Word {
+            datatype: datatype as u64,
+            op: op as u64,
+            mask: datatype.size() as u64 - 1,
+            kinds,
+        };
+        for flags in 0..4 {
+            let known = OpFlags::from_bits_truncate(flags);
+            for &op in BtlAtomicOp::ALL {
+                let (datatype, typed) = typed(op, known);
+                let kinds = served(AtomicKind::Update, datatype, typed)
+                    | served(AtomicKind::Fetch, datatype, typed);
+                words.0[op as usize % CODES][flags as usize] = word(datatype, typed, kinds);
+            }
+            let (datatype, op) = (swapped(known), AtomicOp::Cswap);
+            let kinds = served(AtomicKind::Compare, datatype, op);
+            words.0[SWAP as usize][flags as usize] = word(datatype, op, kinds);
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn get(&self, op: u32, flags: u32) -> Option<&Word> {
+        let row = self.0.get(op as usize)?;
+        branch();
+        row.get(flags as usize)
+    }
+}
+
+/// What a word's operation says besides its target.
+struct Asked {
+    kind: AtomicKind,
+    operand: u64,
+    compare: u64,
+}
+
+impl Transport {
+    /// [`atomic_op`](Self::atomic_op) the quick way: `None`, with nothing done, if there is anything out of
+    /// the ordinary, codes that name nothing among it; `atomic_op` is to be called then. `T` is
+    /// [`is_threaded`](Self::is_threaded).
+    ///
+    /// # Safety
+    /// As for [`atomic_op`](Self::atomic_op); the constant is what it says.
+    #[inline(always)]
+    pub unsafe fn try_atomic_op<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        remote_address: u64,
+        remote: &Handle,
+        (op, flags): (u32, u32),
+        operand: u64,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        let at = remote_address;
+        // SAFETY: the caller vouches for the endpoint; the operand lies in the operation's record; the
+        // message is used while the context is locked.
+        unsafe {
+            let peer = endpoint.as_ref();
+            let (target, word) = self.word(AtomicKind::Update, (op, flags), peer, remote, at)?;
+            let mut posting = self.begin::<T, true>(endpoint, ptr::null_mut(), completion)?;
+            let operands = (posting.operand(operand), 1);
+            let message = posting.state.message.update(
+                operands,
+                (peer.address, target.address, target.key),
+                (word.datatype as u32, word.op as u32),
+                posting.pointer,
+            );
+            let context = posting.context;
+            let rc = (context.calls.update)(context.tx, message, self.quick.delivered);
+            self.end::<T>(posting, rc)
+        }
+    }
+
+    /// [`atomic_fop`](Self::atomic_fop) the quick way, as [`try_atomic_op`](Self::try_atomic_op), for a
+    /// caller without local handle.
+    ///
+    /// # Safety
+    /// As for [`atomic_fop`](Self::atomic_fop); the constant is what it says.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
+    pub unsafe fn try_atomic_fop<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        remote: &Handle,
+        (op, flags): (u32, u32),
+        operand: u64,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        branch();
+        if local.is_null() {
+            return None;
+        }
+        let at = remote_address;
+        // SAFETY: the caller vouches for the endpoint and the buffer; the operand lies in the operation's
+        // record.
+        unsafe {
+            let peer = endpoint.as_ref();
+            let (target, word) = self.word(AtomicKind::Fetch, (op, flags), peer, remote, at)?;
+            let posting = self.begin::<T, true>(endpoint, local, completion)?;
+            let context = posting.context;
+            let rc = (context.calls.fetch)(
+                context.tx,
+                posting.operand(operand),
+                1,
+                ptr::null_mut(),
+                local,
+                ptr::null_mut(),
+                peer.address,
+                target.address,
+                remote.key(),
+                word.datatype as u32,
+                word.op as u32,
+                posting.pointer,
+            );
+            self.end::<T>(posting, rc)
+        }
+    }
+
+    /// [`atomic_cswap`](Self::atomic_cswap) the quick way, as [`try_atomic_fop`](Self::try_atomic_fop).
+    ///
+    /// # Safety
+    /// As for [`atomic_cswap`](Self::atomic_cswap); the constant is what it says.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
+    pub unsafe fn try_atomic_cswap<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        remote: &Handle,
+        (compare, value): (u64, u64),
+        flags: u32,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        branch();
+        if local.is_null() {
+            return None;
+        }
+        let at = remote_address;
+        // SAFETY: as for `try_atomic_fop`.
+        unsafe {
+            let peer = endpoint.as_ref();
+            let (target, word) = self.word(AtomicKind::Compare, (SWAP, flags), peer, remote, at)?;
+            let posting = self.begin::<T, true>(endpoint, local, completion)?;
+            let context = posting.context;
+            let rc = (context.calls.compare)(
+                context.tx,
+                posting.operand(value),
+                1,
+                ptr::null_mut(),
+                posting.compare(compare),
+                ptr::null_mut(),
+                local,
+                ptr::null_mut(),
+                peer.address,
+                target.address,
+                remote.key(),
+                word.datatype as u32,
+                AtomicOp::Cswap as u32,
+                posting.pointer,
+            );
+            self.end::<T>(posting, rc)
+        }
+    }
+
+    /// The target of a word's operation that simply goes to the provider, with what is done there.
+    #[inline(always)]
+    fn word(
+        &self,
+        kind: AtomicKind,
+        (op, flags): (u32, u32),
+        endpoint: &Endpoint,
+        handle: &Handle,
+        address: u64,
+    ) -> Option<(Target, &Word)> {
+        branch();
+        let word = self.words.get(op, flags)?;
+        branch();
+        if word.kinds & 1 << kind as u32 == 0 {
+            return None;
+        }
+        branch();
+        let mask = word.mask;
+        if address & mask != 0 {
+            return None;
+        }
+        branch();
+        if !endpoint.goes_by_provider() {
+            return None;
+        }
+        branch();
+        let target = handle.open_target(address, mask + 1, self.quick.virtual_addresses);
+        Some((target?, word))
+    }
+
+    /// An operation on a word, whichever way it goes.
+    ///
+    /// # Safety
+    /// As for the operation.
+    #[inline(always)]
+    unsafe fn on_word(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        handle: &Handle,
+        remote_address: u64,
+        (datatype, op): (Datatype, AtomicOp),
+        asked: &Asked,
+    ) -> Status {
+        let fetches = asked.kind != AtomicKind::Update;
+        let local = caller.local_address;
+        if fetches && local.is_null() {
+            return Status::BAD_PARAM;
+        }
+        let remote = self
+            .remote(asked.kind, handle, remote_address, datatype, op, 1)
+            .and_then(|remote| {
+                // SAFETY: the caller vouches for the handle; an update has none.
+                unsafe { check_local(caller.local_handle, local, datatype.size()) }?;
+                Ok(remote)
+            });
+        let remote = match remote {
+            Ok(remote) => remote,
+            Err(status) => {
+                // What is no host memory here or there may be of a device.
+                let to = match fetches {
+                    true => (local, caller.local_handle),
+                    false => NOWHERE,
+                };
+                let what = (datatype, op, fetches, asked.compare);
+                let ask = Ask::atomic(what, Some(asked.operand), NOWHERE, to, remote_address, 1);
+                // SAFETY: as the caller vouches.
+                return unsafe { self.elsewhere(endpoint, *caller, status, handle, ask) };
+            }
+        };
+        let operand = Operands::Value(asked.operand);
+        // SAFETY: the caller vouches for the endpoint and the buffer.
+        unsafe {
+            if !endpoint.as_ref().goes_by_provider() {
+                let (kind, compare) = (asked.kind, asked.compare);
+                let around = self.around(endpoint, caller, kind, &remote, operand, compare, local);
+                if let Some(status) = around {
+                    return status;
+                }
+            }
+            match asked.kind {
+                AtomicKind::Update => self.update(endpoint, caller, &remote, operand),
+                AtomicKind::Fetch => self.fetch(endpoint, caller, &remote, operand, local),
+                AtomicKind::Compare => {
+                    let (compare, value) = (asked.compare, asked.operand);
+                    self.compare(endpoint, caller, &remote, compare, value, local)
+                }
+            }
+        }
+    }
+
+    /// Updates one word. The operand is copied.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect).
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_op")]
+    pub unsafe fn atomic_op(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        remote_address: u64,
+        remote: &Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        flags: OpFlags,
+        completion: Option<Completion>,
+    ) -> Status {
+        let caller = Caller {
+            completion,
+            local_address: ptr::null_mut(),
+            local_handle: ptr::null_mut(),
+        };
+        let asked = Asked {
+            kind: AtomicKind::Update,
+            operand,
+            compare: 0,
+        };
+        let what = typed(op, flags);
+        // SAFETY: as the caller vouches.
+        unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
+    }
+
+    /// Updates one word and fetches what was there to `local`. The operand is copied.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
+    pub unsafe fn atomic_fop(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        flags: OpFlags,
+        completion: Option<Completion>,
+    ) -> Status {
+        let caller = Caller {
+            completion,
+            local_address: local,
+            local_handle,
+        };
+        let asked = Asked {
+            kind: AtomicKind::Fetch,
+            operand,
+            compare: 0,
+        };
+        let what = typed(op, flags);
+        // SAFETY: as the caller vouches.
+        unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
+    }
+
+    /// Writes `value` if the word equals `compare`, and fetches what was there to `local`.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
+    pub unsafe fn atomic_cswap(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        compare: u64,
+        value: u64,
+        flags: OpFlags,
+        completion: Option<Completion>,
+    ) -> Status {
+        let caller = Caller {
+            completion,
+            local_address: local,
+            local_handle,
+        };
+        let asked = Asked {
+            kind: AtomicKind::Compare,
+            operand: value,
+            compare,
+        };
+        let what = (swapped(flags), AtomicOp::Cswap);
+        // SAFETY: as the caller vouches.
+        unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
+    }
+}
+
+fn typed(op: BtlAtomicOp, flags: OpFlags) -> (Datatype, AtomicOp) {
+    atomic_table::btl(
+        op,
+        flags.contains(OpFlags::WORD_32),
+        flags.contains(OpFlags::FLOAT),
+    )
+}
+
+/// The type that compare-and-swap compares.
+fn swapped(flags: OpFlags) -> Datatype {
+    if flags.contains(OpFlags::WORD_32) {
+        Datatype::Uint32
+    } else {
+        Datatype::Uint64
+    }
+}

@@ -1,0 +1,310 @@
+//! Posting atomics: checked, around the provider where that is the way, or through it. What callers
+//! ask for is in `words` (single words, as the BTL counts them) and `vectors` (typed).
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+
+use crate::engine::channel::Order;
+use crate::engine::post::{Caller, Needs};
+use crate::engine::transport::Transport;
+use crate::hmem::Ask;
+use crate::mem::handle::{Handle, Target};
+use crate::mem::rights;
+use crate::peer::endpoint::Endpoint;
+use crate::sm::requester::Operands;
+
+/// The target's side of a typed atomic, checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Remote {
+    pub(crate) target: Target,
+    /// The handle's mark.
+    pub(crate) mark: u64,
+    pub(crate) datatype: Datatype,
+    pub(crate) op: AtomicOp,
+    pub(crate) count: usize,
+}
+
+impl Transport {
+    /// Checks everything about the target of a typed atomic.
+    #[inline(always)]
+    pub(crate) fn remote(
+        &self,
+        kind: AtomicKind,
+        handle: &Handle,
+        address: u64,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+    ) -> Result<Remote, Status> {
+        let most = self.atomics.count(kind, datatype, op) as usize;
+        if most == 0 {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        if count > most {
+            return Err(Status::VALUE_OUT_OF_BOUNDS);
+        }
+        let size = datatype.size();
+        if !address.is_multiple_of(size as u64) {
+            return Err(Status::BAD_PARAM);
+        }
+        let target = handle.target(address, (count * size) as u64, self.quick.virtual_addresses)?;
+        if !rights::allow_atomic(handle.access(), kind, op) {
+            return Err(Status::PERM);
+        }
+        Ok(Remote {
+            target,
+            mark: handle.mark(),
+            datatype,
+            op,
+            count,
+        })
+    }
+
+    /// The way around the provider (`channel`); `None` if it turns out that the provider is to be used.
+    ///
+    /// # Safety
+    /// The endpoint is live; the buffers are good until completion.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments, reason = "all of an atomic")]
+    pub(crate) unsafe fn around(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        kind: AtomicKind,
+        remote: &Remote,
+        operands: Operands,
+        compare: u64,
+        result: *mut c_void,
+    ) -> Option<Status> {
+        let order = Order {
+            kind,
+            datatype: remote.datatype,
+            op: remote.op,
+            count: remote.count,
+            target: remote.target,
+            mark: remote.mark,
+            operands,
+            compare,
+            result,
+        };
+        // SAFETY: as the caller vouches.
+        unsafe { self.command(endpoint, *caller, &order) }
+    }
+
+    /// Hands an update without result to the provider.
+    ///
+    /// # Safety
+    /// As for the operation that was asked.
+    #[inline(never)]
+    pub(crate) unsafe fn update(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Remote,
+        operands: Operands,
+    ) -> Status {
+        // SAFETY: the caller vouches for the endpoint and the operands.
+        unsafe {
+            if self.policy.updates_fetch {
+                // The scratch memory holds the largest update.
+                let scratch = self.scratch.pointer();
+                return self.fetch(endpoint, caller, remote, operands, scratch);
+            }
+            let needs = Needs {
+                record: matches!(operands, Operands::Value(_)),
+                alone: false,
+            };
+            // Asks for delivery, since it must be visible when complete.
+            self.post(endpoint, caller, needs, |posting| {
+                let operands = match operands {
+                    Operands::Value(value) => posting.operand(value),
+                    Operands::Buffer(buffer) => buffer.cast_mut(),
+                };
+                let Target { address, key } = remote.target;
+                let message = posting.state.message.update(
+                    (operands, remote.count),
+                    (endpoint.as_ref().address, address, key),
+                    (remote.datatype as u32, remote.op as u32),
+                    posting.pointer,
+                );
+                let context = posting.context;
+                (context.calls.update)(context.tx, message, self.quick.delivered)
+            })
+        }
+    }
+
+    /// Whether the peer has been read from; reads from it if not. The read is outstanding when this
+    /// first says no, so a fetch that must be alone finds it complete.
+    fn introduced(&self, endpoint: NonNull<Endpoint>, remote: &Remote) -> bool {
+        // SAFETY: the caller of the operation vouched for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        if peer.met.load(Ordering::Relaxed) {
+            return true;
+        }
+        let caller = Caller {
+            completion: None,
+            local_address: ptr::null_mut(),
+            local_handle: ptr::null_mut(),
+        };
+        let (scratch, address) = (self.scratch.pointer(), peer.address);
+        let size = remote.datatype.size();
+        // SAFETY: the endpoint is live; the scratch memory holds one element.
+        let status = unsafe {
+            self.post(endpoint, &caller, Needs::default(), |posting| {
+                let (context, none) = (posting.context, ptr::null_mut());
+                let Target { address: at, key } = remote.target;
+                let pointer = posting.pointer;
+                (context.calls.read)(context.tx, scratch, size, none, address, at, key, pointer)
+            })
+        };
+        if status.is_ok() {
+            peer.met.store(true, Ordering::Relaxed);
+        }
+        false
+    }
+
+    /// Hands a fetching atomic to the provider.
+    ///
+    /// # Safety
+    /// As for the operation that was asked.
+    #[inline(never)]
+    pub(crate) unsafe fn fetch(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Remote,
+        operands: Operands,
+        result: *mut c_void,
+    ) -> Status {
+        let alone = self.policy.fetch_alone;
+        if alone && !self.introduced(endpoint, remote) {
+            return Status::TEMP_OUT_OF_RESOURCE;
+        }
+        let needs = Needs {
+            record: matches!(operands, Operands::Value(_)),
+            alone,
+        };
+        // SAFETY: as the caller vouches; operands live in the record or are the caller's until completion.
+        // It is complete when the old value is here, which the target applied before.
+        unsafe {
+            self.post(endpoint, caller, needs, |posting| {
+                let operands = match operands {
+                    Operands::Value(value) => posting.operand(value),
+                    // A plain read has no operands; providers still want a readable buffer.
+                    Operands::Buffer(buffer) if buffer.is_null() => result,
+                    Operands::Buffer(buffer) => buffer.cast_mut(),
+                };
+                let context = posting.context;
+                (context.calls.fetch)(
+                    context.tx,
+                    operands,
+                    remote.count,
+                    ptr::null_mut(),
+                    result,
+                    ptr::null_mut(),
+                    endpoint.as_ref().address,
+                    remote.target.address,
+                    remote.target.key,
+                    remote.datatype as u32,
+                    remote.op as u32,
+                    posting.pointer,
+                )
+            })
+        }
+    }
+
+    /// Hands a compare-and-swap to the provider.
+    ///
+    /// # Safety
+    /// As for the operation that was asked.
+    #[inline(never)]
+    pub(crate) unsafe fn compare(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Remote,
+        compare: u64,
+        value: u64,
+        result: *mut c_void,
+    ) -> Status {
+        // SAFETY: the caller vouches for the endpoint and the result.
+        unsafe {
+            let alone = self.policy.fetch_alone;
+            if alone && !self.introduced(endpoint, remote) {
+                return Status::TEMP_OUT_OF_RESOURCE;
+            }
+            let needs = Needs {
+                record: true,
+                alone,
+            };
+            self.post(endpoint, caller, needs, |posting| {
+                let context = posting.context;
+                (context.calls.compare)(
+                    context.tx,
+                    posting.operand(value),
+                    1,
+                    ptr::null_mut(),
+                    posting.compare(compare),
+                    ptr::null_mut(),
+                    result,
+                    ptr::null_mut(),
+                    endpoint.as_ref().address,
+                    remote.target.address,
+                    remote.target.key,
+                    remote.datatype as u32,
+                    remote.op as u32,
+                    posting.pointer,
+                )
+            })
+        }
+    }
+
+    /// An atomic of a caller whose memory was looked at, on memory that the provider reaches.
+    ///
+    /// # Safety
+    /// As for the operation that was asked; the buffers are host memory.
+    pub(crate) unsafe fn plain_atomic(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: Caller,
+        handle: &Handle,
+        ask: &Ask,
+        (datatype, op, fetch, compare): (Datatype, AtomicOp, bool, u64),
+    ) -> Status {
+        let kind = rights::kind_of(op, fetch);
+        let count = ask.size / datatype.size();
+        let remote = match self.remote(kind, handle, ask.address, datatype, op, count) {
+            Ok(remote) => remote,
+            Err(status) => return status,
+        };
+        let operands = match ask.value {
+            Some(value) => Operands::Value(value),
+            None => Operands::Buffer(ask.local),
+        };
+        let caller = &caller;
+        let result = match kind {
+            AtomicKind::Update => ptr::null_mut(),
+            AtomicKind::Fetch | AtomicKind::Compare => ask.result,
+        };
+        // SAFETY: the caller vouches for the endpoint and the buffers.
+        unsafe {
+            if !endpoint.as_ref().goes_by_provider() {
+                let around =
+                    self.around(endpoint, caller, kind, &remote, operands, compare, result);
+                if let Some(status) = around {
+                    return status;
+                }
+            }
+            match (kind, operands) {
+                (AtomicKind::Compare, Operands::Value(value)) => {
+                    self.compare(endpoint, caller, &remote, compare, value, ask.result)
+                }
+                (AtomicKind::Update, operands) => self.update(endpoint, caller, &remote, operands),
+                (_, operands) => self.fetch(endpoint, caller, &remote, operands, ask.result),
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! When a ring may serve another process: not while its target is inside a command of the last owner.
+//!
+//! The target is played by the test, which looks at the target's segment by hand.
+
+use std::ptr;
+
+use super::*;
+use crate::peer::endpoint::Near;
+use crate::peer::table::{Endpoints, Placed};
+use crate::sm::ring::{Answer, Entry};
+use crate::sm::segment::PAYLOAD;
+
+/// Bytes of a piece of a large get: the payload holds eight.
+const PIECE: usize = PAYLOAD / 8;
+const NOTHING: Answer = Answer {
+    status: 0,
+    value: 0,
+};
+
+struct Target(Segment);
+
+impl Target {
+    fn new() -> Target {
+        Target(Segment::make(42).unwrap())
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            pid: std::process::id(),
+            descriptor: self.0.descriptor(),
+            nonce: 42,
+        }
+    }
+
+    /// Of the first ring.
+    fn entry(&self, position: u32) -> &Entry {
+        self.0.ring(0).entry(position)
+    }
+
+    /// Where the first ring goes on for a process that claims it now, and how many entries the target has yet
+    /// to pass over; `None` if it is taken.
+    fn first_ring(&self) -> Option<(u32, u32)> {
+        let claim = self.place().claim().unwrap();
+        let found = (claim.position, claim.spent);
+        // The tests use the first ring, so only the others are at the beginning.
+        let first = found != (0, 0);
+        claim.give_back(found.0, found.1);
+        first.then_some(found)
+    }
+
+    /// Passes over what was revoked, and answers it.
+    fn pass_over(&self, positions: std::ops::Range<u32>) {
+        for position in positions {
+            let entry = self.entry(position);
+            assert!(entry.is_published(position) && !entry.take(position));
+            entry.answer(position, NOTHING);
+        }
+    }
+}
+
+/// An origin, with one peer whose process is this one.
+struct Origin {
+    channel: Channel,
+    peers: Endpoints,
+    endpoint: NonNull<Endpoint>,
+}
+
+impl Origin {
+    fn new() -> Origin {
+        let mut peers = Endpoints::default();
+        let near = Near::new(0, 0, ProcessId::own());
+        let endpoint = peers.insert(Placed::Near(near)).unwrap();
+        Origin {
+            channel: Channel::new(Segment::make(1).unwrap()),
+            peers,
+            endpoint,
+        }
+    }
+
+    fn claim(&mut self, target: &Target) {
+        let claim = target.place().claim().unwrap();
+        let outbound = Box::new(Outbound::new(claim, self.endpoint, None));
+        assert!(self.channel.add(outbound).is_ok());
+    }
+
+    fn outbound(&mut self) -> &mut Outbound {
+        let ring = self.channel.of(self.endpoint).unwrap();
+        // SAFETY: listed, and the origin is borrowed as long as this reference lives.
+        unsafe { &mut *ring.as_ptr() }
+    }
+
+    /// A get of eight pieces, of which the target takes `begun` and answers none.
+    fn get_in_vain(&mut self, target: &Target, begun: u32) {
+        let mut local = vec![0u8; PAYLOAD];
+        let command = Command {
+            what: responder::GET,
+            ..Command::default()
+        };
+        let mut next = 0;
+        let meanwhile = || {
+            if next < begun && target.entry(next).is_published(next) {
+                assert!(target.entry(next).take(next));
+                next += 1;
+            }
+        };
+        let to = local.as_mut_ptr().cast();
+        // SAFETY: the buffer has as many bytes.
+        let got = unsafe { self.outbound().get_pieces(command, to, PAYLOAD, meanwhile) };
+        assert_eq!((got, next), (Ok(0), begun));
+    }
+
+    /// Posts a vector of `words`.
+    fn post(&mut self, words: &[u64]) {
+        let finished = self.finished();
+        let outbound = self.outbound();
+        let room = outbound.reserve(size_of_val(words), true).ok().unwrap();
+        let operands = Operands::Buffer(words.as_ptr().cast());
+        // SAFETY: the operands are copied, and there is no result.
+        unsafe {
+            outbound.post(
+                Command::default(),
+                operands,
+                room,
+                ptr::null_mut(),
+                finished,
+            )
+        };
+    }
+
+    fn finished(&self) -> Finished {
+        let caller = Caller {
+            completion: None,
+            local_address: ptr::null_mut(),
+            local_handle: ptr::null_mut(),
+        };
+        caller.finished(Tag::new(self.endpoint, 0, 0))
+    }
+
+    /// Takes answers, to operations that are over.
+    fn collect(&mut self) {
+        let mut done = Done::new();
+        self.channel.collect(&mut done);
+        assert!(done.finished().is_empty() && done.refused.is_none());
+    }
+
+    fn disconnect(&mut self) {
+        self.channel.remove(self.endpoint);
+    }
+}
+
+/// The target is still copying for a get that the origin gave up, when the origin leaves. What it writes then must
+/// not reach the operands of whoever has a ring next.
+#[test]
+fn a_late_piece_spares_the_next_owner() {
+    let target = Target::new();
+    let (mut first, mut second) = (Origin::new(), Origin::new());
+    first.claim(&target);
+    first.get_in_vain(&target, 1);
+    let piece = target.entry(0).command();
+    first.disconnect();
+    second.claim(&target);
+    let words = [7u64; PIECE / 8];
+    second.post(&words);
+    // The target ends its copy ...
+    let late = target
+        .0
+        .payload(target.0.ring(0), piece.payload, PIECE)
+        .unwrap();
+    // SAFETY: inside the payload.
+    unsafe { ptr::write_bytes(late, 0xaa, PIECE) };
+    target.entry(0).answer(0, NOTHING);
+    // ... and finds the vector, in whichever ring it is.
+    let rings = [(0, 8), (1, 0)];
+    let posted = |(ring, at): &(usize, u32)| target.0.ring(*ring).entry(*at).is_published(*at);
+    let (ring, at) = rings.into_iter().find(posted).unwrap();
+    let ring = target.0.ring(ring);
+    let payload = ring.entry(at).command().payload;
+    let operands = target.0.payload(ring, payload, size_of_val(&words));
+    // SAFETY: inside the payload.
+    let seen = unsafe { operands.unwrap().cast::<[u64; PIECE / 8]>().read() };
+    let wrong = seen.iter().filter(|w| **w != 7).count();
+    assert_eq!(wrong, 0, "words overwritten");
+}
+
+/// A ring with a piece that the target has taken is kept, and given back once that is answered.
+#[test]
+fn a_ring_is_given_back_once_the_target_is_out_of_it() {
+    let target = Target::new();
+    let mut origin = Origin::new();
+    origin.claim(&target);
+    origin.get_in_vain(&target, 1);
+    origin.disconnect();
+    assert_eq!(target.first_ring(), None);
+    assert!(origin.channel.of(origin.endpoint).is_none());
+    origin.collect();
+    assert_eq!(target.first_ring(), None);
+    // Another peer may get the same address, and has a ring of its own.
+    origin.claim(&target);
+    origin.collect();
+    target.entry(0).answer(0, NOTHING);
+    target.pass_over(1..8);
+    origin.collect();
+    assert_eq!(target.first_ring(), Some((8, 0)));
+    assert_eq!(origin.channel.outbounds.len(), 1);
+    assert!(origin.channel.active.is_empty());
+}
+
+/// What the target only passes over keeps no ring from anyone.
+#[test]
+fn a_ring_with_revoked_pieces_is_given_back_at_once() {
+    let target = Target::new();
+    let mut origin = Origin::new();
+    origin.claim(&target);
+    origin.get_in_vain(&target, 0);
+    origin.disconnect();
+    assert_eq!(target.first_ring(), Some((8, 8)));
+    assert!(origin.channel.outbounds.is_empty() && origin.channel.active.is_empty());
+    // Nor does a taken one that was answered meanwhile.
+    let (other, mut origin) = (Target::new(), Origin::new());
+    origin.claim(&other);
+    origin.get_in_vain(&other, 1);
+    other.entry(0).answer(0, NOTHING);
+    origin.disconnect();
+    assert_eq!(other.first_ring(), Some((8, 7)));
+}
+
+/// The same process keeps its hands off the payload of a taken piece, too.
+#[test]
+fn the_payload_of_a_taken_piece_is_not_used() {
+    let target = Target::new();
+    let mut origin = Origin::new();
+    origin.claim(&target);
+    origin.get_in_vain(&target, 1);
+    let full = origin.outbound().reserve(PIECE, false).err();
+    assert_eq!(full, Some(Status::TEMP_OUT_OF_RESOURCE));
+    target.entry(0).answer(0, NOTHING);
+    let mut done = Done::new();
+    origin.outbound().collect(&mut done);
+    assert!(origin.outbound().reserve(PIECE, false).is_ok());
+    let full = origin.outbound().reserve(PIECE + 1, false).err();
+    assert_eq!(full, Some(Status::TEMP_OUT_OF_RESOURCE));
+}
+
+/// A transport that closes waits for nothing: what the target may still be inside of stays taken.
+#[test]
+fn closing_leaves_a_ring_taken_unless_it_is_answered() {
+    for answered in [false, true] {
+        let target = Target::new();
+        let mut origin = Origin::new();
+        origin.claim(&target);
+        origin.get_in_vain(&target, 1);
+        if answered {
+            target.entry(0).answer(0, NOTHING);
+        }
+        let Origin { channel, peers, .. } = origin;
+        drop((channel, peers));
+        assert_eq!(target.first_ring(), answered.then_some((8, 7)));
+    }
+}
+
+/// An atomic that was reported as failed may yet be executed: its ring serves nobody before, whether the peer is
+/// released or the transport closed.
+#[test]
+fn an_abandoned_atomic_keeps_its_ring() {
+    for released in [false, true] {
+        let target = Target::new();
+        let mut origin = Origin::new();
+        origin.claim(&target);
+        origin.post(&[1; 4]);
+        origin.post(&[2; 4]);
+        let endpoint = origin.endpoint;
+        let mut done = Done::new();
+        for _ in 0..2 {
+            assert!(origin.channel.abandon(endpoint, &mut done).is_some());
+        }
+        assert!(origin.channel.abandon(endpoint, &mut done).is_none());
+        assert!(done.finished().is_empty() && origin.channel.active.is_empty());
+        if released {
+            origin.disconnect();
+            origin.collect();
+            assert_eq!(target.first_ring(), None);
+            for position in 0..2 {
+                target.entry(position).answer(position, NOTHING);
+            }
+            origin.collect();
+            assert_eq!(target.first_ring(), Some((2, 0)));
+        } else {
+            let Origin { channel, peers, .. } = origin;
+            drop((channel, peers));
+            assert_eq!(target.first_ring(), None);
+        }
+    }
+}
+
+/// From a target that closed its transport no answer is waited for, whether it does so before or after the release.
+#[test]
+fn a_ring_of_a_closed_target_is_forgotten() {
+    for closed_before in [false, true] {
+        let target = Target::new();
+        let mut origin = Origin::new();
+        origin.claim(&target);
+        origin.get_in_vain(&target, 1);
+        if closed_before {
+            drop(target);
+            origin.disconnect();
+        } else {
+            origin.disconnect();
+            origin.channel.let_lost_ones_go();
+            assert_eq!(origin.channel.outbounds.len(), 1);
+            drop(target);
+            origin.channel.let_lost_ones_go();
+        }
+        assert!(origin.channel.outbounds.is_empty() && origin.channel.active.is_empty());
+    }
+}

@@ -1,0 +1,285 @@
+//! A transmit context: where operations are posted, where they complete, and the lock over both.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use libfabric_sys as ffi;
+
+use crate::base::error::Error;
+use crate::base::lock::Lock;
+use crate::base::params::MAX_CQ_READ;
+use crate::engine::channel::Channel;
+use crate::op::record::{Finished, Pool};
+use crate::peer::outstanding::Tally;
+
+type Read = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *mut c_void,
+    usize,
+    *mut c_void,
+    ffi::fi_addr_t,
+    u64,
+    u64,
+    *mut c_void,
+) -> isize;
+type WriteMsg = unsafe extern "C" fn(*mut ffi::fid_ep, *const ffi::fi_msg_rma, u64) -> isize;
+type Update = unsafe extern "C" fn(*mut ffi::fid_ep, *const ffi::fi_msg_atomic, u64) -> isize;
+type Fetch = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *const c_void,
+    usize,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    ffi::fi_addr_t,
+    u64,
+    u64,
+    ffi::fi_datatype,
+    ffi::fi_op,
+    *mut c_void,
+) -> isize;
+type Compare = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *const c_void,
+    usize,
+    *mut c_void,
+    *const c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    ffi::fi_addr_t,
+    u64,
+    u64,
+    ffi::fi_datatype,
+    ffi::fi_op,
+    *mut c_void,
+) -> isize;
+pub(crate) type CqRead = unsafe extern "C" fn(*mut ffi::fid_cq, *mut c_void, usize) -> isize;
+
+/// The provider's functions of the data path, read from its tables once and known to be there.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls {
+    pub(crate) read: Read,
+    pub(crate) writemsg: WriteMsg,
+    pub(crate) update: Update,
+    pub(crate) fetch: Fetch,
+    pub(crate) compare: Compare,
+}
+
+/// Messages of puts and updates, of which each sets what differs from the last. Used while the context is
+/// locked; on the heap, since they point into themselves.
+pub(crate) struct Message(NonNull<Parts>);
+
+struct Parts {
+    put: ffi::fi_msg_rma,
+    local: ffi::iovec,
+    remote: ffi::fi_rma_iov,
+    update: ffi::fi_msg_atomic,
+    operands: ffi::fi_ioc,
+    target: ffi::fi_rma_ioc,
+}
+
+impl Message {
+    fn new() -> Message {
+        // SAFETY: pointers and numbers, for which zero stands.
+        let parts = NonNull::from(Box::leak(Box::new(unsafe { std::mem::zeroed::<Parts>() })));
+        let p = parts.as_ptr();
+        // SAFETY: just allocated, and nobody else has it; the places stay as long as the messages.
+        unsafe {
+            (*p).put.msg_iov = &raw const (*p).local;
+            (*p).put.iov_count = 1;
+            (*p).put.rma_iov = &raw const (*p).remote;
+            (*p).put.rma_iov_count = 1;
+            (*p).update.msg_iov = &raw const (*p).operands;
+            (*p).update.iov_count = 1;
+            (*p).update.rma_iov = &raw const (*p).target;
+            (*p).update.rma_iov_count = 1;
+        }
+        Message(parts)
+    }
+
+    /// The message of a put: what is at hand, the peer with the place there, the operation's context. Good
+    /// until the next.
+    #[inline(always)]
+    pub(crate) fn put(
+        &mut self,
+        (local, size): (*mut c_void, usize),
+        (peer, address, key): (ffi::fi_addr_t, u64, u64),
+        context: *mut c_void,
+    ) -> *const ffi::fi_msg_rma {
+        let p = self.0.as_ptr();
+        // SAFETY: owned, and borrowed exclusively.
+        unsafe {
+            (*p).local.iov_base = local;
+            (*p).local.iov_len = size;
+            (*p).remote.addr = address;
+            (*p).remote.len = size;
+            (*p).remote.key = key;
+            (*p).put.addr = peer;
+            (*p).put.context = context;
+            &raw const (*p).put
+        }
+    }
+
+    /// The message of an update, likewise, with its type and operation.
+    #[inline(always)]
+    pub(crate) fn update(
+        &mut self,
+        (operands, count): (*mut c_void, usize),
+        (peer, address, key): (ffi::fi_addr_t, u64, u64),
+        (datatype, op): (ffi::fi_datatype, ffi::fi_op),
+        context: *mut c_void,
+    ) -> *const ffi::fi_msg_atomic {
+        let p = self.0.as_ptr();
+        // SAFETY: as for `put`.
+        unsafe {
+            (*p).operands.addr = operands;
+            (*p).operands.count = count;
+            (*p).target.addr = address;
+            (*p).target.count = count;
+            (*p).target.key = key;
+            (*p).update.addr = peer;
+            (*p).update.datatype = datatype;
+            (*p).update.op = op;
+            (*p).update.context = context;
+            &raw const (*p).update
+        }
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        // SAFETY: leaked by `new`, and dropped once.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+/// What the lock of a context guards, besides the provider's own objects.
+pub(crate) struct State {
+    pub(crate) pool: Pool,
+    pub(crate) message: Message,
+    /// The provider's `fi_cq_read`, while the provider may be called.
+    pub(crate) read: CqRead,
+    /// Operations of no bytes, complete as soon as progress is made.
+    pub(crate) ready: Vec<Finished>,
+    /// An empty list to fill next, so that its memory is used again.
+    pub(crate) spare: Vec<Finished>,
+    /// Atomics to and from processes on this node, where they do without the provider.
+    pub(crate) channel: Option<Box<Channel>>,
+    /// Error completions that named no operation. See `failure`.
+    pub(crate) unattributed: u32,
+    /// Polls without any completion.
+    pub(crate) idle: u32,
+    pub(crate) posted: u64,
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
+    pub(crate) again: u64,
+    /// How many operations had been posted when the provider was first found to take none, and the
+    /// milliseconds since opening then.
+    pub(crate) refusing: Option<(u64, u64)>,
+    /// Where completions are read to.
+    pub(crate) entries: [ffi::fi_cq_entry; MAX_CQ_READ],
+}
+
+impl State {
+    /// The operations that are ready, leaving the spare list in their place.
+    #[inline]
+    pub(crate) fn take_ready(&mut self) -> Vec<Finished> {
+        if self.ready.is_empty() {
+            return Vec::new();
+        }
+        let spare = std::mem::take(&mut self.spare);
+        std::mem::replace(&mut self.ready, spare)
+    }
+}
+
+/// One transmit context. Aligned so that two contexts never share a cache line.
+#[repr(C, align(128))]
+pub(crate) struct Context {
+    /// First, so that one address serves for both.
+    pub(crate) state: Lock<State>,
+    pub(crate) tx: *mut ffi::fid_ep,
+    pub(crate) cq: *mut ffi::fid_cq,
+    pub(crate) calls: Calls,
+    pub(crate) tally: Tally,
+    /// Transfers that were made directly, without the provider.
+    pub(crate) direct: AtomicU64,
+    /// Set while callbacks of this context run, so that operations they issue do not recurse into
+    /// delivering more.
+    pub(crate) delivering: AtomicBool,
+    /// How often its threads polled it, and how often they looked at another context. Only with several.
+    pub(crate) polls: AtomicU32,
+    pub(crate) looks: AtomicU32,
+}
+
+// SAFETY: the endpoint and queue are only called while `state` is locked.
+unsafe impl Send for Context {}
+// SAFETY: as for Send.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Takes the functions from the provider's tables; an entry that is missing is named.
+    ///
+    /// # Safety
+    /// `tx` and `cq` are live and stay so as long as the context.
+    pub(crate) unsafe fn new(
+        tx: *mut ffi::fid_ep,
+        cq: *mut ffi::fid_cq,
+        provider: &str,
+        threaded: bool,
+        claimed: bool,
+    ) -> Result<Context, Error> {
+        macro_rules! entry {
+            ($table:expr, $entry:ident, $name:literal) => {{
+                let table = $table;
+                let found = if table.is_null() {
+                    None
+                } else {
+                    // SAFETY: a live fid keeps its tables valid.
+                    unsafe { (*table).$entry }
+                };
+                found.ok_or_else(|| Error::Incomplete {
+                    provider: provider.to_owned(),
+                    entry: $name,
+                })?
+            }};
+        }
+        // SAFETY: the caller vouches for live objects.
+        let (rma, atomic, queue) = unsafe { ((*tx).rma, (*tx).atomic, (*cq).ops) };
+        let calls = Calls {
+            read: entry!(rma, read, "fi_read"),
+            writemsg: entry!(rma, writemsg, "fi_writemsg"),
+            update: entry!(atomic, writemsg, "fi_atomicmsg"),
+            fetch: entry!(atomic, readwrite, "fi_fetch_atomic"),
+            compare: entry!(atomic, compwrite, "fi_compare_atomic"),
+        };
+        let state = State {
+            pool: Pool::new(claimed),
+            message: Message::new(),
+            read: entry!(queue, read, "fi_cq_read"),
+            ready: Vec::new(),
+            spare: Vec::new(),
+            channel: None,
+            unattributed: 0,
+            idle: 0,
+            posted: 0,
+            completed: 0,
+            failed: 0,
+            again: 0,
+            refusing: None,
+            entries: [ffi::fi_cq_entry::default(); MAX_CQ_READ],
+        };
+        Ok(Context {
+            tx,
+            cq,
+            calls,
+            tally: Tally::new(),
+            direct: AtomicU64::new(0),
+            delivering: AtomicBool::new(false),
+            polls: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
+            state: Lock::new(state, threaded),
+        })
+    }
+}

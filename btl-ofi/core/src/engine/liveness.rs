@@ -1,0 +1,202 @@
+//! Watching peers: which of those on this node are gone or stopped, which are silent.
+//!
+//! A peer that died on this node is found by its process id, its start time and a word in its memory
+//! (`reach`). One that is stopped, or
+//! that completes nothing for whatever reason, is given up only if the user set a time for that
+//! (`btl_ofi_peer_timeout`): a debugger stops peers too, and they come back. The time counts while
+//! this process looks; what it spends elsewhere, stopped itself or computing, is nobody's silence.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::base::cma::Refused;
+use crate::engine::transport::Transport;
+use crate::peer::endpoint::{Copies, Endpoint};
+use crate::peer::liveness::State;
+use crate::peer::outstanding::{Backlog, Mark};
+use crate::peer::reach::{self, Standing};
+
+/// Why a look is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// An operation failed or was refused: a peer that is gone is the likely cause.
+    Suspicion,
+    /// Nothing completed for a while.
+    Quiet,
+}
+
+/// What is remembered of one peer between two looks.
+#[derive(Debug)]
+struct Watched {
+    mark: Mark,
+    backlog: Backlog,
+    /// Milliseconds in which operations were outstanding and none completed.
+    silent: u64,
+    /// Milliseconds since a look first found its process stopped or gone; what passed between the look
+    /// before and that one may have been none of it.
+    away: Option<u64>,
+}
+
+/// What was seen at the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    peers: HashMap<u64, Watched>,
+    last: u64,
+}
+
+impl Watches {
+    pub(crate) fn forget(&mut self, proc: u64) {
+        self.peers.remove(&proc);
+    }
+}
+
+impl Transport {
+    /// Lets looks find peers gone to whom nothing is outstanding. For hosts in which no process ends
+    /// before all others are past their last call; elsewhere a peer that left in good order would be
+    /// taken for dead.
+    pub fn watch_idle_peers(&self) {
+        self.watch_idle.store(true, Ordering::Relaxed);
+    }
+
+    /// Looks at the peers, at most once an interval.
+    #[cold]
+    pub(crate) fn check_peers_now_and_then(&self) {
+        let now = self.opened.elapsed().as_millis() as u64;
+        let last = self.last_check.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) < self.look_ms {
+            return;
+        }
+        // Of several threads one looks.
+        let mine = self
+            .last_check
+            .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        if mine {
+            self.look(Occasion::Quiet);
+        }
+    }
+
+    /// Looks at the peers because something went wrong.
+    #[cold]
+    pub(crate) fn check_peers(&self) {
+        self.look(Occasion::Suspicion);
+    }
+
+    fn look(&self, occasion: Occasion) {
+        let now = self.opened.elapsed().as_millis() as u64;
+        let idle_too = occasion == Occasion::Suspicion || self.watch_idle.load(Ordering::Relaxed);
+        let mut gone: Vec<(NonNull<Endpoint>, String)> = Vec::new();
+        let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
+        let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
+        {
+            let mut peers = self.lock_peers();
+            let peers = &mut *peers;
+            // More than an interval was spent elsewhere.
+            let passed = now.saturating_sub(peers.watches.last).min(self.look_ms);
+            peers.watches.last = now;
+            // Without a time for silence there is nothing to see of peers on other nodes, of which there
+            // may be a million.
+            let (near, all) = match self.peer_timeout_ms {
+                0 => (Some(peers.known.iter_near()), None),
+                _ => (None, Some(peers.known.iter())),
+            };
+            for peer in near.into_iter().flatten().chain(all.into_iter().flatten()) {
+                if peer.failure().is_some() {
+                    continue;
+                }
+                // This process runs; but the provider may still complete nothing of what it sends itself.
+                let others = peer.process().filter(|process| *process != self.own);
+                let probe = peers.reached.get(&peer.proc).map(|reach| reach.probe);
+                let found = others.map(|process| (process, reach::standing(process, probe)));
+                let state = found.map(|(_, standing)| standing.state());
+                let due = idle_too || peer.tally.outstanding() > 0;
+                if let Some((process, standing)) = found
+                    && let Some(why) = standing.end(process)
+                {
+                    if due {
+                        gone.push((NonNull::from(peer), why));
+                        continue;
+                    }
+                    // No matter while nobody wants it; but the kernel must not write there any more.
+                    if peer.copies() == Copies::Kernel {
+                        peer.copy_by(Copies::Doubted);
+                    }
+                }
+                if let Some((_, Standing::Closed(_, refused))) = found
+                    && peer.copies() == Copies::Kernel
+                {
+                    closed.push((NonNull::from(peer), refused));
+                }
+                if self.peer_timeout_ms == 0 {
+                    continue;
+                }
+                let Some(watched) = peers.watches.peers.get_mut(&peer.proc) else {
+                    let watched = Watched {
+                        mark: peer.tally.mark(),
+                        backlog: peer.tally.backlog(),
+                        silent: 0,
+                        away: is_away(state).then_some(0),
+                    };
+                    peers.watches.peers.insert(peer.proc, watched);
+                    continue;
+                };
+                watched.see(peer, state, passed);
+                if let Some(why) = watched.verdict(self.peer_timeout_ms) {
+                    silent.push((NonNull::from(peer), why));
+                }
+            }
+        }
+        for (endpoint, refused) in closed {
+            self.leave_kernel(endpoint, refused);
+        }
+        for (endpoint, why) in gone {
+            self.fail_peer(endpoint, Status::UNREACH, &why);
+        }
+        if self.channelled {
+            for endpoint in self.closed_peers() {
+                self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
+            }
+        }
+        for (endpoint, why) in silent {
+            self.abandon_peer(endpoint, &why);
+        }
+    }
+}
+
+fn is_away(state: Option<State>) -> bool {
+    matches!(state, Some(State::Stopped | State::Gone))
+}
+
+impl Watched {
+    fn see(&mut self, peer: &Endpoint, state: Option<State>, passed: u64) {
+        if peer.tally.settle(self.mark) {
+            self.mark = peer.tally.mark();
+            self.silent = 0;
+        } else if peer.tally.backlog().is_less_than(self.backlog) {
+            // Something completed, though not yet all of what was there.
+            self.silent = 0;
+        } else {
+            self.silent += passed;
+        }
+        self.backlog = peer.tally.backlog();
+        self.away = is_away(state).then(|| self.away.map_or(0, |before| before + passed));
+    }
+
+    fn verdict(&self, limit: u64) -> Option<String> {
+        if let Some(away) = self.away.filter(|away| *away >= limit) {
+            return Some(format!(
+                "its process on this node has been stopped or gone for {away} ms (btl_ofi_peer_timeout {limit})"
+            ));
+        }
+        (self.silent >= limit).then(|| {
+            format!(
+                "operations to it are outstanding, and none completed for {} ms \
+                 (btl_ofi_peer_timeout {limit})",
+                self.silent
+            )
+        })
+    }
+}

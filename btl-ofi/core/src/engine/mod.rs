@@ -1,0 +1,16 @@
+//! The transport itself: operations on their way, progress, flush and failures.
+
+pub(crate) mod amo;
+pub(crate) mod atomics;
+pub(crate) mod channel;
+pub(crate) mod context;
+pub(crate) mod failure;
+pub(crate) mod flush;
+pub(crate) mod liveness;
+pub(crate) mod peers;
+pub(crate) mod post;
+pub(crate) mod progress;
+pub(crate) mod ring_transfers;
+pub(crate) mod rma;
+pub(crate) mod transport;
+pub(crate) mod typed_amo;

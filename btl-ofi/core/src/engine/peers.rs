@@ -1,0 +1,289 @@
+//! Peers: made from the addresses that processes publish, found again, released.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use libfabric_sys as ffi;
+use plugin_api::Status;
+
+use crate::base::error::{CallError, Doing, Error, check};
+use crate::engine::liveness::Watches;
+use crate::engine::transport::Transport;
+use crate::fabric::policy;
+use crate::fabric::shm_room;
+use crate::peer::address::Blob;
+use crate::peer::endpoint::{Copies, Endpoint, Near};
+use crate::peer::liveness::ProcessId;
+use crate::peer::reach::{self, Probe, Reach};
+use crate::peer::table::{Endpoints, Placed};
+use crate::sm::segment::Place;
+
+/// Peers, and what is remembered of them.
+#[derive(Default)]
+pub(crate) struct Peers {
+    pub(crate) known: Endpoints,
+    /// What the last look at them saw.
+    pub(crate) watches: Watches,
+    /// Those on this node whose memory could be read when they were connected.
+    pub(crate) reached: HashMap<u64, Reach>,
+}
+
+impl Peers {
+    /// By what a peer's memory is known.
+    pub(crate) fn probe(&self, peer: &Endpoint) -> Option<Probe> {
+        self.reached.get(&peer.proc).map(|reach| reach.probe)
+    }
+
+    /// This process's descriptor of a peer's segment.
+    pub(crate) fn segment(&self, peer: &Endpoint) -> Option<u32> {
+        let segment = self.reached.get(&peer.proc)?.segment.as_ref()?;
+        Some(segment.as_raw_fd() as u32)
+    }
+}
+
+impl Transport {
+    /// Makes a peer from the bytes it published, or finds it if process `proc` is known. The
+    /// endpoint lives until the transport closes or as many [`disconnect`](Self::disconnect)s as
+    /// connects were made. This process itself is a peer like any other.
+    ///
+    /// # Errors
+    /// [`Error::Modex`] when the bytes are not an address, or one of another kind of endpoint;
+    /// the provider's refusal.
+    pub fn connect(&self, blob: &[u8], proc: u64) -> Result<NonNull<Endpoint>, Error> {
+        let mut peers = self.lock_peers();
+        if let Some(known) = peers.known.find(proc) {
+            // SAFETY: a known peer lives, and the lock keeps it known.
+            unsafe { known.as_ref() }
+                .connected
+                .fetch_add(1, Ordering::Relaxed);
+            return Ok(known);
+        }
+        let modex = |reason| Error::Modex { proc, reason };
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(modex(String::from(
+                "the module can no longer be used, since a peer failed",
+            )));
+        }
+        let blob = Blob::decode(blob).map_err(modex)?;
+        let own = self.capabilities.provider.to_string_lossy();
+        if blob.provider != own {
+            return Err(modex(format!(
+                "it uses provider {}, this process {own}",
+                blob.provider
+            )));
+        }
+        if blob.virtual_addresses != self.virtual_addresses {
+            return Err(modex(String::from(
+                "one side addresses memory by virtual address, the other by offset",
+            )));
+        }
+        let format = self.device.info().raw().addr_format;
+        if blob.format != format {
+            return Err(modex(format!(
+                "address format {}, this process has {format}",
+                blob.format
+            )));
+        }
+        blob.check_form(&self.device.name()?).map_err(modex)?;
+        if !peers.known.reserve() || peers.reached.try_reserve(1).is_err() {
+            return Err(Error::OutOfMemory("another peer"));
+        }
+        let mut address = ffi::FI_ADDR_NOTAVAIL;
+        // SAFETY: the blob's address has the form, and so the bytes, that the provider reads.
+        let inserted = unsafe {
+            ffi::fi_av_insert(
+                self.device.av(),
+                blob.address.as_ptr().cast(),
+                1,
+                &mut address,
+                0,
+            )
+        };
+        check("fi_av_insert", inserted).doing(|| format!("adding process {proc}"))?;
+        if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
+            return Err(modex(String::from("the provider did not accept it")));
+        }
+        let here = self.node != 0 && blob.node == self.node && blob.process.pid != 0;
+        let mut reached = None;
+        let placed = if here {
+            let mut near = Near::new(address, proc, blob.process);
+            reached = self.acquaint(&mut near, &blob);
+            Placed::Near(near)
+        } else {
+            Placed::Far(Endpoint::new(address, proc))
+        };
+        let near = match &placed {
+            Placed::Far(peer) => peer,
+            Placed::Near(peer) => &peer.endpoint,
+        };
+        let room = if near.uses_provider() {
+            self.allocate_for(&blob.address).map_err(modex)
+        } else {
+            Ok(())
+        };
+        let kept = room.and_then(|()| {
+            let kept = peers.known.insert(placed);
+            kept.ok_or(Error::OutOfMemory("another peer"))
+        });
+        let endpoint = kept.inspect_err(|_| {
+            let mut address = address;
+            // SAFETY: the address was just inserted.
+            unsafe { ffi::fi_av_remove(self.device.av(), &mut address, 1) };
+        })?;
+        if let Some(reach) = reached {
+            peers.reached.insert(proc, reach);
+        }
+        self.impatient.store(false, Ordering::Relaxed);
+        // SAFETY: just inserted, and the lock keeps it there.
+        if unsafe { endpoint.as_ref() }.uses_provider() {
+            self.lean.store(false, Ordering::Relaxed);
+        }
+        Ok(endpoint)
+    }
+
+    /// Releases an endpoint once; the last release waits for outstanding operations, for a bounded
+    /// time, and removes it, unless it was connected again meanwhile.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect) and has connects left.
+    pub unsafe fn disconnect(&self, endpoint: NonNull<Endpoint>) -> Status {
+        // SAFETY: the caller vouches for a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        {
+            let _peers = self.lock_peers();
+            if peer.connected.load(Ordering::Relaxed) > 1 {
+                peer.connected.fetch_sub(1, Ordering::Relaxed);
+                return Status::SUCCESS;
+            }
+        }
+        let flushed = self.flush_patiently(Some(peer));
+        let mut state = self.contexts[0].state.lock();
+        let mut peers = self.lock_peers();
+        if peer.connected.load(Ordering::Relaxed) > 1 {
+            // Connected again meanwhile, perhaps by a callback of what was waited for.
+            peer.connected.fetch_sub(1, Ordering::Relaxed);
+            return Status::SUCCESS;
+        }
+        if let Some(channel) = &mut state.channel {
+            channel.remove(endpoint);
+        }
+        drop(state);
+        if let Err(e) = self.remove_address(peer) {
+            tracing::warn!("removing process {}: {e}", peer.proc);
+        }
+        let outstanding = peer.tally.outstanding();
+        peers.watches.forget(peer.proc);
+        peers.reached.remove(&peer.proc);
+        if outstanding > 0 {
+            tracing::warn!(
+                "process {} is released with {outstanding} operations outstanding",
+                peer.proc
+            );
+            // Counts over all peers may never fall to zero again.
+            self.degraded.store(true, Ordering::Relaxed);
+        }
+        // A late completion may name it.
+        peers.known.remove(peer.proc, outstanding > 0);
+        if flushed == Status::UNREACH {
+            Status::SUCCESS
+        } else {
+            flushed
+        }
+    }
+
+    /// Takes a peer's address out of the provider's vector, if it is still there.
+    pub(crate) fn remove_address(&self, peer: &Endpoint) -> Result<(), CallError> {
+        if peer.removed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut address = peer.address;
+        // SAFETY: the address came from this address vector and is removed once.
+        check("fi_av_remove", unsafe {
+            ffi::fi_av_remove(self.device.av(), &mut address, 1)
+        })
+        .map(drop)
+    }
+
+    /// Makes sure, before an operation goes to the peer at this address through the provider, that what the two
+    /// endpoints need for it can be touched. Says why not.
+    pub(crate) fn allocate_for(&self, address: &[u8]) -> Result<(), String> {
+        if !policy::keeps_files(&self.device.info().provider()) {
+            return Ok(());
+        }
+        let own = self.device.name().map_err(|e| e.to_string())?;
+        shm_room::allocate(&own)?;
+        shm_room::allocate(address)
+    }
+
+    /// As [`allocate_for`](Self::allocate_for), for a peer that is connected.
+    pub(crate) fn allocate_towards(&self, peer: &Endpoint) -> Result<(), String> {
+        let mut name = [0u8; 512];
+        let mut length = name.len();
+        // SAFETY: the buffer has `length` bytes; the address came from this vector.
+        let found = unsafe {
+            ffi::fi_av_lookup(
+                self.device.av(),
+                peer.address,
+                name.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        check("fi_av_lookup", found).map_err(|e| e.to_string())?;
+        let end = name.iter().position(|b| *b == 0);
+        self.allocate_for(&name[..end.unwrap_or(name.len())])
+    }
+
+    /// Finds out how a peer on this node is reached; gives what that takes, if its memory can be read.
+    fn acquaint(&self, near: &mut Near, blob: &Blob) -> Option<Reach> {
+        let (pid, probe) = (near.endpoint.pid(), blob.probe());
+        if self.policy.self_by_copy && blob.process == ProcessId::own() {
+            near.endpoint.copy_by(Copies::Here);
+        } else if self.policy.direct {
+            let reached = probe.reach(pid);
+            if reached == Ok(true) {
+                near.endpoint.copy_by(Copies::Kernel);
+                let segment = self.choose_way(near, blob);
+                return Some(Reach { probe, segment });
+            }
+            tracing::info!(
+                "process {} is on this node, and reached through the provider, since the kernel does not copy: {}",
+                near.endpoint.proc,
+                reach::reason(reached)
+            );
+        }
+        let reach = Reach {
+            probe,
+            segment: None,
+        };
+        (probe.is_in(pid) == Ok(true)).then_some(reach)
+    }
+
+    /// Which way the atomics to a peer will go, as far as its address tells (`channel`); gives its segment,
+    /// if that may be needed and can be opened.
+    fn choose_way(&self, near: &mut Near, blob: &Blob) -> Option<File> {
+        if !self.channelled {
+            return None;
+        }
+        if blob.process == self.own && self.is_own_probe(blob) {
+            near.go_to_itself();
+            return None;
+        }
+        let descriptor = blob.segment?;
+        near.offer(descriptor, blob.probe_value);
+        let place = Place {
+            pid: blob.process.pid,
+            descriptor,
+            nonce: blob.probe_value,
+        };
+        // What is wrong with it is said when it is needed.
+        place.open().ok()
+    }
+
+    pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,379 @@
+//! Completing operations: reading a queue under its lock, running callbacks after it.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use libfabric_sys as ffi;
+use plugin_api::Status;
+
+use crate::base::error::{describe, peer_is_gone, status_of};
+use crate::base::lock::Guard;
+use crate::base::params::MAX_CQ_READ;
+use crate::engine::context::{Context, State};
+use crate::engine::transport::Transport;
+use crate::op::record::{Finished, Pool, Record, Tag};
+
+/// Polls of a context without completion, in a row or not, after which the clock is looked at: rare enough to cost
+/// nothing, and often enough for a host that sleeps some 50 us between polls.
+const IDLE_CHECK: u32 = 1 << 10;
+
+/// Polls of a context that finds something each time, after which another one is looked at too. Fewer take the others'
+/// locks and cache lines from their threads.
+const BUSY_POLLS: u32 = 8;
+
+impl Transport {
+    /// Completes what is complete: reads this thread's context and, if that had nothing or now and then, one of
+    /// the others in turn, so that what a thread left behind is completed by those that stay. Runs callbacks. May be called
+    /// from callbacks. Returns the number of operations completed.
+    #[inline(always)]
+    pub fn progress(&self) -> usize {
+        // Asked first, so that nothing is left to do after the poll.
+        if self.hmem.is_awake() {
+            return self.progress_devices();
+        }
+        self.progress_contexts()
+    }
+
+    #[inline(always)]
+    fn progress_contexts(&self) -> usize {
+        if self.quick.several {
+            return self.poll_two();
+        }
+        // SAFETY: a context of this transport.
+        self.poll_now(unsafe { &*self.quick.first })
+    }
+
+    /// As [`progress`](Self::progress), where there may be something to do for device memory.
+    #[cold]
+    #[inline(never)]
+    fn progress_devices(&self) -> usize {
+        self.progress_contexts() + self.drive()
+    }
+
+    #[inline(never)]
+    fn poll_two(&self) -> usize {
+        let (own, n) = (self.own_index(), self.contexts.len());
+        let context = &self.contexts[own];
+        let done = self.poll(context);
+        // Loads and stores rather than locked instructions: of two threads on one context, one may count in vain.
+        let polls = context.polls.load(Ordering::Relaxed).wrapping_add(1);
+        context.polls.store(polls, Ordering::Relaxed);
+        if done > 0 && !polls.is_multiple_of(BUSY_POLLS) {
+            return done;
+        }
+        let looks = context.looks.load(Ordering::Relaxed);
+        context
+            .looks
+            .store(looks.wrapping_add(1), Ordering::Relaxed);
+        // Any but its own.
+        let other = (own + 1 + looks as usize % (n - 1)) % n;
+        done + self.poll(&self.contexts[other])
+    }
+
+    /// Reads one context's queue once. Gives way when another thread is at it: that one completes
+    /// what there is.
+    #[inline(never)]
+    pub(crate) fn poll(&self, context: &Context) -> usize {
+        self.poll_now(context)
+    }
+
+    #[inline(always)]
+    fn poll_now(&self, context: &Context) -> usize {
+        let Some(state) = context.state.try_lock() else {
+            return 0;
+        };
+        if state.channel.is_some() {
+            return self.poll_channel_first(context, state);
+        }
+        self.read_queue(context, state)
+    }
+
+    #[inline(never)]
+    fn poll_channel_first(&self, context: &Context, state: Guard<'_, State>) -> usize {
+        match self.poll_channel(context, state) {
+            Ok(n) => n,
+            Err(state) => self.read_queue(context, state),
+        }
+    }
+
+    #[inline(always)]
+    fn read_queue(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        let (read, entries) = (state.read, state.entries.as_mut_ptr());
+        // SAFETY: there is room for MAX_CQ_READ entries, and num_cq_read is at most that; the
+        // queue was opened with this entry format and is only read under the lock.
+        let n = unsafe { read(context.cq, entries.cast(), self.num_cq_read) };
+        if n == -(ffi::FI_EAGAIN as isize) || n == 0 {
+            return self.without_entry(context, state);
+        }
+        if n < 0 {
+            drop(state);
+            return self.poll_error(context, n);
+        }
+        if n == 1 && state.ready.is_empty() {
+            return self.complete_one(context, state);
+        }
+        self.complete(context, state, n as usize)
+    }
+
+    /// Ends the operation that the queue's only entry names.
+    #[inline(always)]
+    fn complete_one(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        let pointer = state.entries[0].op_context;
+        if let Some(tag) = Tag::from_bare(pointer) {
+            state.completed += 1;
+            drop(state);
+            self.lower(context, tag, 1);
+            return 1;
+        }
+        // A completion without context belongs to no operation of ours, and one of a record that is free to
+        // an operation that was reported as failed.
+        let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
+            return 0;
+        };
+        // SAFETY: as in `complete`.
+        if unsafe { Pool::is_free(record) } {
+            return 0;
+        }
+        state.completed += 1;
+        // SAFETY: as in `complete`.
+        let finished = unsafe { state.pool.give_back(record) };
+        drop(state);
+        let nested = self.begin_delivering(context);
+        self.call_back(context, &finished, Status::SUCCESS);
+        self.end_delivering(context, nested);
+        1
+    }
+
+    /// Ends the operations that the queue's first `n` entries name.
+    #[inline(never)]
+    fn complete(&self, context: &Context, mut state: Guard<'_, State>, n: usize) -> usize {
+        let n = n.min(MAX_CQ_READ);
+        let mut finished = [const { MaybeUninit::<Finished>::uninit() }; MAX_CQ_READ];
+        let (mut recorded, mut stray) = (0, 0);
+        let mut run: *mut c_void = ptr::null_mut();
+        let mut length = 0;
+        let State { entries, pool, .. } = &mut *state;
+        for entry in &entries[..n] {
+            let pointer = entry.op_context;
+            // Operations without record are counted as done at once, runs of one peer together.
+            if pointer == run && length > 0 {
+                length += 1;
+                continue;
+            }
+            if Tag::from_bare(pointer).is_some() {
+                self.lower_bare(context, run, length);
+                (run, length) = (pointer, 1);
+                continue;
+            }
+            // A completion without context belongs to no operation of ours.
+            let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
+                stray += 1;
+                continue;
+            };
+            // SAFETY: a non-NULL context that is no tag is a record we posted.
+            if unsafe { Pool::is_free(record) } {
+                stray += 1;
+                continue;
+            }
+            // SAFETY: likewise, and it is in use.
+            finished[recorded].write(unsafe { pool.give_back(record) });
+            recorded += 1;
+        }
+        self.lower_bare(context, run, length);
+        let n = n - stray;
+        state.completed += n as u64;
+        let ready = state.take_ready();
+        drop(state);
+        // SAFETY: the first `recorded` were written above.
+        let finished =
+            unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
+        self.deliver(context, finished, Status::SUCCESS);
+        n + self.deliver_ready(context, ready)
+    }
+
+    /// Counts a run of operations without record as done.
+    #[inline(always)]
+    fn lower_bare(&self, context: &Context, run: *mut c_void, length: u32) {
+        if let Some(tag) = Tag::from_bare(run) {
+            self.lower(context, tag, length);
+        }
+    }
+
+    /// Runs callbacks, and counts each operation as done after its own. No lock is held.
+    pub(crate) fn deliver(&self, context: &Context, finished: &[Finished], status: Status) {
+        if finished.is_empty() {
+            return;
+        }
+        let nested = self.begin_delivering(context);
+        for f in finished {
+            self.call_back(context, f, status);
+        }
+        self.end_delivering(context, nested);
+    }
+
+    /// Whether callbacks of this context were running already. Two threads may take each other's for
+    /// nested, and then at worst one poll more or less is made.
+    #[inline(always)]
+    fn begin_delivering(&self, context: &Context) -> bool {
+        let nested = context.delivering.load(Ordering::Relaxed);
+        context.delivering.store(true, Ordering::Relaxed);
+        nested
+    }
+
+    #[inline(always)]
+    fn end_delivering(&self, context: &Context, nested: bool) {
+        if !nested {
+            context.delivering.store(false, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn call_back(&self, context: &Context, f: &Finished, status: Status) {
+        if let Some(function) = f.function {
+            // SAFETY: the caller of the operation gave the function with its arguments, and
+            // lets it run on any thread that makes progress.
+            unsafe {
+                function(
+                    self.owner.load(Ordering::Relaxed),
+                    f.tag.endpoint().cast(),
+                    f.local_address,
+                    f.local_handle,
+                    f.context,
+                    f.data,
+                    status.0,
+                );
+            }
+        }
+        self.lower(context, f.tag, 1);
+    }
+
+    /// Delivers what needed no provider, and gives the list back to be filled again.
+    #[inline]
+    pub(crate) fn deliver_ready(&self, context: &Context, mut ready: Vec<Finished>) -> usize {
+        let n = ready.len();
+        if n > 0 {
+            self.deliver(context, &ready, Status::SUCCESS);
+            ready.clear();
+            let mut state = context.state.lock();
+            if state.ready.is_empty() {
+                // The list that is known to be long enough goes first again.
+                std::mem::swap(&mut state.ready, &mut ready);
+            }
+            state.spare = ready;
+        }
+        n
+    }
+
+    /// What there is to do when there was no completion.
+    #[inline(always)]
+    pub(crate) fn without_entry(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        if !state.ready.is_empty() {
+            return self.complete_ready(context, state);
+        }
+        state.idle = state.idle.wrapping_add(1);
+        let look = state.idle.is_multiple_of(IDLE_CHECK);
+        let unattributed = state.unattributed;
+        drop(state);
+        // Also with nothing outstanding: whoever polls may wait for a signal of a dead peer.
+        if look {
+            self.check_peers_now_and_then();
+        }
+        if unattributed > 0 && context.tally.outstanding() > 0 {
+            return self.settle_unattributed();
+        }
+        0
+    }
+
+    #[inline(never)]
+    fn complete_ready(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        let ready = state.take_ready();
+        drop(state);
+        self.deliver_ready(context, ready)
+    }
+
+    /// Reads error completions. Each is reported once: to its callback, or through the error
+    /// function and the next flush.
+    #[cold]
+    #[inline(never)]
+    fn poll_error(&self, context: &Context, n: isize) -> usize {
+        if n != -(ffi::FI_EAVAIL as isize) {
+            let code = i32::try_from(-n).unwrap_or(ffi::FI_EOTHER as i32);
+            self.report_module(
+                status_of(code),
+                &format!("fi_cq_read returned {n} ({})", describe(code)),
+            );
+            return 0;
+        }
+        let Some(mut state) = context.state.try_lock() else {
+            return 0;
+        };
+        let mut entry = ffi::fi_cq_err_entry::default();
+        // SAFETY: a live queue, read under the lock; the entry is complete and without buffer.
+        let rc = unsafe { ffi::fi_cq_readerr(context.cq, &mut entry) };
+        if rc < 0 {
+            return 0;
+        }
+        let code = match entry.err {
+            0 => ffi::FI_EIO as c_int,
+            err => err.abs(),
+        };
+        let status = match status_of(code) {
+            // A failed operation is over: it must not look like back-pressure.
+            s if s.is_ok() || s.is_again() => Status::ERROR,
+            s => s,
+        };
+        let tag = Tag::from_bare(entry.op_context);
+        let finished = match (tag, state.pool.owns(entry.op_context)) {
+            // SAFETY: `owns` found it in use.
+            (None, Some(record)) => Some(unsafe { state.pool.give_back(record) }),
+            _ => None,
+        };
+        if tag.is_none() && finished.is_none() && self.policy.reports_for_others {
+            drop(state);
+            tracing::warn!("what a peer began here failed: {}", describe(code));
+            self.check_peers();
+            return 0;
+        }
+        state.failed += 1;
+        if tag.is_none() && finished.is_none() {
+            state.unattributed += 1;
+            drop(state);
+            tracing::warn!(
+                "an operation failed without saying which: {}",
+                describe(code)
+            );
+            return self.settle_unattributed_as(status);
+        }
+        drop(state);
+        let what = format!(
+            "{} (error {code}, provider's {})",
+            describe(code),
+            entry.prov_errno
+        );
+        match (tag, finished) {
+            (Some(tag), _) => {
+                self.lose(tag, 1, status, &what);
+                self.lower(context, tag, 1);
+            }
+            (None, Some(f)) => {
+                if f.function.is_none() {
+                    self.lose(f.tag, 1, status, &what);
+                }
+                self.deliver(context, &[f], status);
+            }
+            (None, None) => {}
+        }
+        if peer_is_gone(code)
+            && let Some(tag) = tag.or(finished.map(|f| f.tag))
+            && let Some(endpoint) = NonNull::new(tag.endpoint())
+        {
+            self.fail_peer(endpoint, status, &what);
+        } else {
+            // The provider may have had no better word for it.
+            self.check_peers();
+        }
+        1
+    }
+}

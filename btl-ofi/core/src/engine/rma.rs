@@ -1,0 +1,572 @@
+//! Puts and gets.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::base::cma::{self, Refused};
+use crate::base::guard;
+use crate::engine::context::Context;
+use crate::engine::post::{Caller, Needs, branch, guarded};
+use crate::engine::ring_transfers::{HOLD, Small};
+use crate::engine::transport::Transport;
+use crate::hmem::{Action, Ask};
+use crate::mem::handle::{Handle, Target};
+use crate::mem::rights;
+use crate::op::record::Completion;
+use crate::peer::endpoint::{Copies, Endpoint};
+use crate::peer::reach::COPIES_PER_LOOK;
+use crate::sm::requester::Direction;
+use crate::sm::segment::PAYLOAD;
+
+impl Transport {
+    /// [`put`](Self::put) the quick way, for a caller without local handle: `None`, with nothing done, if
+    /// there is anything out of the ordinary; `put` is to be called then. `T` is
+    /// [`is_threaded`](Self::is_threaded), `K` [`copies_directly`](Self::copies_directly).
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put); the constants are what they say.
+    #[inline(always)]
+    pub unsafe fn try_put<const T: bool, const K: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        remote: &Handle,
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        // SAFETY: the caller vouches for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let copies = if K { Copies::Kernel } else { Copies::Provider };
+        // SAFETY: the constant is what the caller says.
+        if !unsafe { peer.is_copied_by::<T>(copies) } {
+            return None;
+        }
+        let target = self.place(local, remote, remote_address, size, self.put_limit)?;
+        // SAFETY: the endpoint is live, and its address does not change; the buffers are the caller's
+        // until completion; the target's region lets itself be written; the message is used while the
+        // context is locked.
+        unsafe {
+            if K {
+                if size <= self.quick.small {
+                    let put = Small::new(Direction::Put, local, remote, remote_address, size);
+                    let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &put);
+                    if handed.is_some() {
+                        return handed;
+                    }
+                }
+                self.may_copy::<T>(peer, completion)?;
+                let copied = cma::write(peer.pid(), local, remote_address, size);
+                return self.copied::<T>(endpoint, completion, copied);
+            }
+            let mut posting = self.begin::<T, false>(endpoint, local, completion)?;
+            let context = posting.context;
+            let message = posting.state.message.put(
+                (local, size),
+                (peer.address, target.address, target.key),
+                posting.pointer,
+            );
+            let rc = (context.calls.writemsg)(context.tx, message, self.quick.delivered);
+            self.end::<T>(posting, rc)
+        }
+    }
+
+    /// [`get`](Self::get) the quick way, as [`try_put`](Self::try_put).
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get); the constants are what they say.
+    #[inline(always)]
+    pub unsafe fn try_get<const T: bool, const K: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        remote: &Handle,
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        // SAFETY: the caller vouches for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        let copies = if K { Copies::Kernel } else { Copies::Provider };
+        // SAFETY: the constant is what the caller says.
+        if !unsafe { peer.is_copied_by::<T>(copies) } {
+            return None;
+        }
+        let target = self.place(local, remote, remote_address, size, self.get_limit)?;
+        // SAFETY: as in `try_put`. A read is complete when its data is here, whatever the provider does
+        // at the target.
+        unsafe {
+            if K {
+                if size <= self.quick.small {
+                    let get = Small::new(Direction::Get, local, remote, remote_address, size);
+                    let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &get);
+                    if handed.is_some() {
+                        return handed;
+                    }
+                }
+                self.may_copy::<T>(peer, completion)?;
+                let copied = self.read(endpoint, local, remote, remote_address, size);
+                return self.copied::<T>(endpoint, completion, copied);
+            }
+            let posting = self.begin::<T, false>(endpoint, local, completion)?;
+            let context = posting.context;
+            let rc = (context.calls.read)(
+                context.tx,
+                local,
+                size,
+                ptr::null_mut(),
+                peer.address,
+                target.address,
+                target.key,
+                posting.pointer,
+            );
+            self.end::<T>(posting, rc)
+        }
+    }
+
+    /// Where the bytes of a transfer are for the provider, if there is nothing special about it: some
+    /// bytes, not too many, of a live region of host memory that allows its peers everything.
+    #[inline(always)]
+    fn place(
+        &self,
+        local: *mut c_void,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+        limit: usize,
+    ) -> Option<Target> {
+        branch();
+        // No bytes are as too many.
+        if size.wrapping_sub(1) >= limit {
+            return None;
+        }
+        branch();
+        if local.is_null() {
+            return None;
+        }
+        branch();
+        let virtual_addresses = self.quick.virtual_addresses;
+        remote.open_target(remote_address, size as u64, virtual_addresses)
+    }
+
+    /// Whether a transfer may be made directly and answered at once.
+    ///
+    /// # Safety
+    /// `T` is whether the transport was opened for threads.
+    #[inline(always)]
+    unsafe fn may_copy<const T: bool>(
+        &self,
+        peer: &Endpoint,
+        completion: Option<Completion>,
+    ) -> Option<()> {
+        branch();
+        if completion.is_some() && !self.answers_at_once {
+            return None;
+        }
+        branch();
+        // SAFETY: as the caller vouches.
+        unsafe { peer.is_well::<T>() }.then_some(())
+    }
+
+    /// What a transfer made directly is answered with; `None` if it is to be made another way.
+    #[inline(always)]
+    fn copied<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        completion: Option<Completion>,
+        copied: Result<(), Refused>,
+    ) -> Option<Status> {
+        if let Err(refused) = copied {
+            return self.not_copied_quickly(endpoint, refused);
+        }
+        self.count_copy(self.context_as::<T>(), T);
+        Some(match completion {
+            None => Status::SUCCESS,
+            Some(_) => Status::COMPLETED,
+        })
+    }
+
+    /// Counts a transfer that was over before its call returned, and looks at the peers now and then: a host
+    /// that makes only such ones may never poll.
+    #[inline(always)]
+    fn count_copy(&self, context: &Context, threaded: bool) {
+        let before = if threaded {
+            context.direct.fetch_add(1, Ordering::Relaxed)
+        } else {
+            let before = context.direct.load(Ordering::Relaxed);
+            context.direct.store(before + 1, Ordering::Relaxed);
+            before
+        };
+        if before.is_multiple_of(COPIES_PER_LOOK) {
+            self.look_between_copies();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_between_copies(&self) {
+        guarded(|| {
+            self.check_peers_now_and_then();
+            Status::SUCCESS
+        });
+    }
+
+    /// Writes `size` bytes at `local` to `remote_address` in the peer's region `remote`.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect); `local` is readable for `size` bytes until
+    /// completion; `local_handle` is NULL or a handle of this transport.
+    #[allow(clippy::too_many_arguments, reason = "the BTL's put")]
+    pub unsafe fn put(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Status {
+        let caller = Caller {
+            completion,
+            local_address: local,
+            local_handle,
+        };
+        // SAFETY: as the caller vouches.
+        let target = unsafe { self.checked(endpoint, &caller, remote, remote_address, size, true) };
+        let Target { address, key } = match target {
+            Ok(target) => target,
+            Err(status) => return status,
+        };
+        // SAFETY: the endpoint is live, and its address does not change; the buffers are the caller's
+        // until completion; the message is used while the context is locked.
+        unsafe {
+            self.post(endpoint, &caller, Needs::default(), |posting| {
+                let context = posting.context;
+                let message = posting.state.message.put(
+                    (local, size),
+                    (endpoint.as_ref().address, address, key),
+                    posting.pointer,
+                );
+                (context.calls.writemsg)(context.tx, message, self.quick.delivered)
+            })
+        }
+    }
+
+    /// Reads `size` bytes at `remote_address` of the peer's region `remote` to `local`.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put), with `local` writable.
+    #[allow(clippy::too_many_arguments, reason = "the BTL's get")]
+    pub unsafe fn get(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Status {
+        let caller = Caller {
+            completion,
+            local_address: local,
+            local_handle,
+        };
+        // SAFETY: as the caller vouches.
+        let target =
+            unsafe { self.checked(endpoint, &caller, remote, remote_address, size, false) };
+        let Target { address, key } = match target {
+            Ok(target) => target,
+            Err(status) => return status,
+        };
+        // SAFETY: the endpoint is live; the buffer is the caller's until completion.
+        unsafe {
+            self.post(endpoint, &caller, Needs::default(), |posting| {
+                let (context, none) = (posting.context, ptr::null_mut());
+                let (peer, pointer) = (endpoint.as_ref().address, posting.pointer);
+                (context.calls.read)(context.tx, local, size, none, peer, address, key, pointer)
+            })
+        }
+    }
+
+    /// Where a transfer's bytes are for the provider, or the answer to one that is not for the provider:
+    /// refused, of a device, of no bytes, or copied without it.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put) or [`get`](Self::get).
+    #[inline(always)]
+    unsafe fn checked(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+        put: bool,
+    ) -> Result<Target, Status> {
+        let local = caller.local_address;
+        if local.is_null() && size > 0 {
+            return Err(Status::BAD_PARAM);
+        }
+        let checked = remote
+            .target(remote_address, size as u64, self.virtual_addresses)
+            .and_then(|target| {
+                if !rights::allow_transfer(remote.access(), put) {
+                    return Err(Status::PERM);
+                }
+                // SAFETY: the caller vouches for the handle.
+                unsafe { check_local(caller.local_handle, local, size) }?;
+                Ok(target)
+            });
+        let target = match checked {
+            Ok(target) => target,
+            Err(status) => {
+                // What is no host memory here or there may be of a device.
+                let ask = Ask {
+                    action: if put { Action::Put } else { Action::Get },
+                    local,
+                    local_handle: caller.local_handle,
+                    value: None,
+                    result: ptr::null_mut(),
+                    result_handle: ptr::null_mut(),
+                    address: remote_address,
+                    size,
+                };
+                // SAFETY: as the caller vouches.
+                return Err(unsafe { self.elsewhere(endpoint, *caller, status, remote, ask) });
+            }
+        };
+        if size == 0 {
+            return Err(self.nothing(endpoint, *caller));
+        }
+        if size > if put { self.put_limit } else { self.get_limit } {
+            return Err(Status::VALUE_OUT_OF_BOUNDS);
+        }
+        // SAFETY: the caller vouches for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        loop {
+            match peer.copies() {
+                Copies::Provider => return Ok(target),
+                Copies::Here => {
+                    // SAFETY: the bounds were checked; the buffer is the caller's.
+                    let copied =
+                        unsafe { self.copy(endpoint, caller, remote, remote_address, size, put) };
+                    return Err(copied);
+                }
+                Copies::Kernel => {
+                    // SAFETY: as the caller vouches.
+                    let made = unsafe {
+                        self.copy_by_kernel(endpoint, caller, remote, remote_address, size, put)
+                    };
+                    if let Some(status) = made {
+                        return Err(status);
+                    }
+                }
+                Copies::Ring => {
+                    let direction = if put { Direction::Put } else { Direction::Get };
+                    let transfer = Small::new(direction, local, remote, remote_address, size);
+                    // SAFETY: as the caller vouches.
+                    return Err(unsafe { self.leave_to_target(endpoint, caller, &transfer) });
+                }
+                Copies::Doubted => {
+                    if let Some(status) = self.examine_doubted(endpoint) {
+                        return Err(status);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A put or get by the kernel, or by the target as long as that is quicker; `None` if it is to be made
+    /// another way.
+    ///
+    /// # Safety
+    /// As for [`checked`](Self::checked), which checked it.
+    #[inline(always)]
+    unsafe fn copy_by_kernel(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+        put: bool,
+    ) -> Option<Status> {
+        let local = caller.local_address;
+        // SAFETY: the caller vouches for the endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        if size <= self.quick.small {
+            let direction = if put { Direction::Put } else { Direction::Get };
+            let small = Small::new(direction, local, remote, remote_address, size);
+            let Caller {
+                completion,
+                local_handle,
+                ..
+            } = *caller;
+            // SAFETY: as the caller vouches.
+            let handed = unsafe { self.hand_over(endpoint, completion, local_handle, &small) };
+            if handed.is_some() {
+                return handed;
+            }
+        }
+        // SAFETY: the caller vouches for the buffer; the target's region lets itself be used.
+        let copied = unsafe {
+            if put {
+                cma::write(peer.pid(), local, remote_address, size)
+            } else {
+                self.read(endpoint, local, remote, remote_address, size)
+            }
+        };
+        if let Err(refused) = copied {
+            return self.examine(endpoint, refused);
+        }
+        self.count_copy(self.context(), self.threaded);
+        if self.answers_at_once && caller.completion.is_some() {
+            return Some(Status::COMPLETED);
+        }
+        Some(self.nothing(endpoint, *caller))
+    }
+
+    /// Reads from a peer whose memory the kernel reaches, with its help where that is quicker.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    #[inline(always)]
+    unsafe fn read(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+    ) -> Result<(), Refused> {
+        // SAFETY: as the caller vouches.
+        let pid = unsafe { endpoint.as_ref() }.pid();
+        let (mut got, mut timed) = (0, None);
+        while self.quick.small > 0 && size - got > self.quick.small {
+            let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+            let rest = Small::new(Direction::Get, to, remote, from, size - got);
+            // SAFETY: as the caller vouches.
+            let begun = unsafe { self.get_beginning(endpoint, &rest, got > 0) };
+            if let Some(status) = begun.refused {
+                return Err(Refused::by_target(status));
+            }
+            timed = timed.or(begun.timed);
+            got += begun.got;
+            if begun.got == 0 || got == size {
+                break;
+            }
+            let waited_for = self.let_others_in();
+            let share = if begun.got < HOLD {
+                // The target pauses, perhaps not for long: for as much as it may have begun it is not waited for.
+                PAYLOAD
+            } else if waited_for {
+                HOLD
+            } else {
+                continue;
+            };
+            let share = share.min(size - got);
+            let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+            // SAFETY: the caller vouches for the buffer, of which `got` bytes are made.
+            unsafe { cma::read(pid, to, from, share) }?;
+            got += share;
+        }
+        let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+        // SAFETY: as the caller vouches.
+        unsafe { cma::read(pid, to, from, size - got) }?;
+        if let Some(timed) = timed {
+            self.took(endpoint, size, timed);
+        }
+        Ok(())
+    }
+
+    /// A put or get to this process itself, made by copying under the context's lock.
+    ///
+    /// # Safety
+    /// The local buffer is good for `size` bytes; `remote_address` lies in the handle's bounds.
+    #[cold]
+    unsafe fn copy(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+        put: bool,
+    ) -> Status {
+        if !self.registrar.lives(remote) {
+            return Status::PERM;
+        }
+        let local: *mut u8 = caller.local_address.cast();
+        let window: *mut u8 = ptr::with_exposed_provenance_mut(remote_address as usize);
+        let (from, to) = if put {
+            (local, window)
+        } else {
+            (window, local)
+        };
+        {
+            let _state = self.context().state.lock();
+            let reach = self.registrar.regions().reach();
+            // SAFETY: the caller vouches for the local side; the other lies in a region that lives.
+            if let Err(status) = unsafe { reach.copy(from, to, size) } {
+                return match guard::probe(local, size, !put) {
+                    Ok(()) => status,
+                    Err(guard::Fault) => Status::BAD_PARAM,
+                };
+            }
+        }
+        self.nothing(endpoint, *caller)
+    }
+
+    /// Counts an operation that was over before its call returned.
+    #[inline]
+    pub(crate) fn count_direct(&self) {
+        let count = &self.context().direct;
+        if self.threaded {
+            count.fetch_add(1, Ordering::Relaxed);
+        } else {
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn not_copied_quickly(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Option<Status> {
+        let mut found = None;
+        let outcome = guarded(|| {
+            found = self.examine(endpoint, refused);
+            Status::SUCCESS
+        });
+        // A panic was told of.
+        if outcome.is_ok() {
+            found
+        } else {
+            Some(outcome)
+        }
+    }
+}
+
+/// Refuses a local handle that was deregistered or does not cover the buffer. NULL is fine: no
+/// supported provider needs local registration.
+///
+/// # Safety
+/// `handle` is NULL or readable for the size of a handle.
+#[inline(always)]
+pub(crate) unsafe fn check_local(
+    handle: *mut plugin_api::Handle,
+    address: *const c_void,
+    size: usize,
+) -> Result<(), Status> {
+    // SAFETY: the caller vouches for it; a handle may lie anywhere.
+    match unsafe { handle.cast::<Handle>().as_ref() } {
+        None => Ok(()),
+        Some(handle) => handle.covers(address as u64, size as u64),
+    }
+}

@@ -1,0 +1,389 @@
+//! Typed atomics on vectors of elements.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+
+use crate::engine::post::{Caller, branch};
+use crate::engine::rma::check_local;
+use crate::engine::transport::Transport;
+use crate::fabric::atomic_table::AtomicTable;
+use crate::fabric::policy::Policy;
+use crate::hmem::{Ask, NOWHERE};
+use crate::mem::handle::{Handle, Target};
+use crate::op::record::Completion;
+use crate::peer::endpoint::Endpoint;
+use crate::sm::requester::Operands;
+
+/// Rows and columns: more than there are types and operations.
+const CODES: usize = 16;
+
+/// What is served of a type and operation without conditions.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Served {
+    /// Most elements of an update, and of a fetch.
+    most: [u32; 2],
+    /// Bytes of an element, as a shift.
+    shift: u32,
+}
+
+/// All types and operations, by their codes.
+pub(crate) struct Vectors([[Served; CODES]; CODES]);
+
+impl Vectors {
+    pub(crate) fn new(table: &AtomicTable, policy: &Policy) -> Vectors {
+        let mut vectors = Vectors([[Served::default(); CODES]; CODES]);
+        for &datatype in Datatype::ALL {
+            for &op in AtomicOp::ALL {
+                let count = |kind, conditions| match conditions {
+                    true => 0,
+                    false => table.count(kind, datatype, op),
+                };
+                vectors.0[datatype as usize % CODES][op as usize % CODES] = Served {
+                    most: [
+                        count(AtomicKind::Update, policy.updates_fetch),
+                        count(AtomicKind::Fetch, policy.fetch_alone),
+                    ],
+                    shift: datatype.size().trailing_zeros(),
+                };
+            }
+        }
+        vectors
+    }
+}
+
+impl Transport {
+    /// [`atomic_opv`](Self::atomic_opv) the quick way, for a caller without local handle: `None`, with
+    /// nothing done, if there is anything out of the ordinary, codes that name nothing among it. `T` is
+    /// [`is_threaded`](Self::is_threaded).
+    ///
+    /// # Safety
+    /// As for [`atomic_opv`](Self::atomic_opv); the constant is what it says.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
+    pub unsafe fn try_atomic_opv<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *const c_void,
+        remote_address: u64,
+        remote: &Handle,
+        (datatype, op): (u32, u32),
+        count: usize,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        branch();
+        if local.is_null() {
+            return None;
+        }
+        // SAFETY: the caller vouches for the endpoint and the operands; the message is used while the
+        // context is locked.
+        unsafe {
+            let peer = endpoint.as_ref();
+            let kind = AtomicKind::Update;
+            let target =
+                self.elements(kind, (datatype, op), count, peer, remote, remote_address)?;
+            let local = local.cast_mut();
+            let mut posting = self.begin::<T, false>(endpoint, local, completion)?;
+            let message = posting.state.message.update(
+                (local, count),
+                (peer.address, target.address, target.key),
+                (datatype, op),
+                posting.pointer,
+            );
+            let context = posting.context;
+            let rc = (context.calls.update)(context.tx, message, self.quick.delivered);
+            self.end::<T>(posting, rc)
+        }
+    }
+
+    /// [`atomic_fopv`](Self::atomic_fopv) the quick way, as [`try_atomic_opv`](Self::try_atomic_opv).
+    ///
+    /// # Safety
+    /// As for [`atomic_fopv`](Self::atomic_fopv); the constant is what it says.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
+    pub unsafe fn try_atomic_fopv<const T: bool>(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *const c_void,
+        result: *mut c_void,
+        remote_address: u64,
+        remote: &Handle,
+        (datatype, op): (u32, u32),
+        count: usize,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        branch();
+        if local.is_null() {
+            return None;
+        }
+        branch();
+        if result.is_null() {
+            return None;
+        }
+        // SAFETY: the caller vouches for the endpoint and the buffers.
+        unsafe {
+            let peer = endpoint.as_ref();
+            let kind = AtomicKind::Fetch;
+            let target =
+                self.elements(kind, (datatype, op), count, peer, remote, remote_address)?;
+            let posting = self.begin::<T, false>(endpoint, result, completion)?;
+            let context = posting.context;
+            let rc = (context.calls.fetch)(
+                context.tx,
+                local,
+                count,
+                ptr::null_mut(),
+                result,
+                ptr::null_mut(),
+                peer.address,
+                target.address,
+                remote.key(),
+                datatype,
+                op,
+                posting.pointer,
+            );
+            self.end::<T>(posting, rc)
+        }
+    }
+
+    /// The target of an operation that simply goes to the provider.
+    #[inline(always)]
+    fn elements(
+        &self,
+        kind: AtomicKind,
+        (datatype, op): (u32, u32),
+        count: usize,
+        endpoint: &Endpoint,
+        handle: &Handle,
+        address: u64,
+    ) -> Option<Target> {
+        branch();
+        let row = self.vectors.0.get(datatype as usize)?;
+        branch();
+        let served = row.get(op as usize)?;
+        branch();
+        // No elements are as too many.
+        if count.wrapping_sub(1) >= served.most[kind as usize] as usize {
+            return None;
+        }
+        branch();
+        if address & ((1 << served.shift) - 1) != 0 {
+            return None;
+        }
+        branch();
+        if !endpoint.goes_by_provider() {
+            return None;
+        }
+        branch();
+        let size = (count as u64) << served.shift;
+        handle.open_target(address, size, self.quick.virtual_addresses)
+    }
+
+    /// Updates `count` elements with the operands at `local`, each element atomically.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put).
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
+    pub unsafe fn atomic_opv(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *const c_void,
+        remote_address: u64,
+        local_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        completion: Option<Completion>,
+    ) -> Status {
+        let kind = AtomicKind::Update;
+        let caller = Caller {
+            completion,
+            local_address: local.cast_mut(),
+            local_handle,
+        };
+        let checked = self
+            .remote(kind, remote, remote_address, datatype, op, count)
+            .and_then(|remote| {
+                // SAFETY: the caller vouches for the handle.
+                unsafe { check_local(local_handle, local, count * datatype.size()) }?;
+                Ok(remote)
+            });
+        let buffer = Operands::Buffer(local);
+        // SAFETY: the caller vouches for the endpoint, the handle and the buffer.
+        unsafe {
+            match checked {
+                Ok(checked) if count > 0 && !local.is_null() => {
+                    if !endpoint.as_ref().goes_by_provider() {
+                        let none = ptr::null_mut();
+                        let around =
+                            self.around(endpoint, &caller, kind, &checked, buffer, 0, none);
+                        if let Some(status) = around {
+                            return status;
+                        }
+                    }
+                    self.update(endpoint, &caller, &checked, buffer)
+                }
+                Ok(_) => self.no_elements(endpoint, &caller, count),
+                Err(status) => {
+                    let what = (datatype, op, false, 0);
+                    let from = (local.cast_mut(), local_handle);
+                    let ask = Ask::atomic(what, None, from, NOWHERE, remote_address, count);
+                    self.vector_elsewhere(endpoint, &caller, status, remote, &ask)
+                }
+            }
+        }
+    }
+
+    /// As [`atomic_opv`](Self::atomic_opv), and fetches what was there to `result`.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put) and [`get`](Self::get); `local` may be NULL for a read.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
+    pub unsafe fn atomic_fopv(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *const c_void,
+        result: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut plugin_api::Handle,
+        result_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        completion: Option<Completion>,
+    ) -> Status {
+        let kind = AtomicKind::Fetch;
+        let caller = Caller {
+            completion,
+            local_address: result,
+            local_handle: result_handle,
+        };
+        let checked = self
+            .remote(kind, remote, remote_address, datatype, op, count)
+            .and_then(|remote| {
+                let size = count * datatype.size();
+                // SAFETY: the caller vouches for the handles.
+                unsafe {
+                    check_local(local_handle, local, size)?;
+                    check_local(result_handle, result, size)?;
+                }
+                Ok(remote)
+            });
+        let buffer = Operands::Buffer(local);
+        let has_operands = !local.is_null() || op == AtomicOp::Read;
+        // SAFETY: the caller vouches for the endpoint, the handles and the buffers.
+        unsafe {
+            match checked {
+                Ok(checked) if count > 0 && !result.is_null() && has_operands => {
+                    if !endpoint.as_ref().goes_by_provider() {
+                        let around =
+                            self.around(endpoint, &caller, kind, &checked, buffer, 0, result);
+                        if let Some(status) = around {
+                            return status;
+                        }
+                    }
+                    self.fetch(endpoint, &caller, &checked, buffer, result)
+                }
+                Ok(_) => self.no_elements(endpoint, &caller, count),
+                Err(status) => {
+                    let what = (datatype, op, true, 0);
+                    let from = (local.cast_mut(), local_handle);
+                    let to = (result, result_handle);
+                    let ask = Ask::atomic(what, None, from, to, remote_address, count);
+                    self.vector_elsewhere(endpoint, &caller, status, remote, &ask)
+                }
+            }
+        }
+    }
+
+    /// Compares one element with `compare`, writes `value` if equal, and fetches what was there to
+    /// `result`. Both values stand in the low bytes.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_cswapv")]
+    pub unsafe fn atomic_cswapv(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        value: u64,
+        compare: u64,
+        result: *mut c_void,
+        remote_address: u64,
+        result_handle: *mut plugin_api::Handle,
+        remote: &Handle,
+        datatype: Datatype,
+        completion: Option<Completion>,
+    ) -> Status {
+        let (kind, op) = (AtomicKind::Compare, AtomicOp::Cswap);
+        let caller = Caller {
+            completion,
+            local_address: result,
+            local_handle: result_handle,
+        };
+        let checked = self
+            .remote(kind, remote, remote_address, datatype, op, 1)
+            .and_then(|remote| {
+                // SAFETY: the caller vouches for the handle.
+                unsafe { check_local(result_handle, result, datatype.size()) }?;
+                Ok(remote)
+            });
+        // SAFETY: the caller vouches for the endpoint and the buffer.
+        unsafe {
+            match checked {
+                Ok(checked) => {
+                    if !endpoint.as_ref().goes_by_provider() {
+                        let operand = Operands::Value(value);
+                        let around = self
+                            .around(endpoint, &caller, kind, &checked, operand, compare, result);
+                        if let Some(status) = around {
+                            return status;
+                        }
+                    }
+                    self.compare(endpoint, &caller, &checked, compare, value, result)
+                }
+                Err(status) => {
+                    let what = (datatype, op, true, compare);
+                    let to = (result, result_handle);
+                    let ask = Ask::atomic(what, Some(value), NOWHERE, to, remote_address, 1);
+                    self.vector_elsewhere(endpoint, &caller, status, remote, &ask)
+                }
+            }
+        }
+    }
+
+    /// An atomic that was refused as one of host memory, and may be of a device.
+    ///
+    /// # Safety
+    /// As for the operation.
+    #[cold]
+    #[inline(never)]
+    unsafe fn vector_elsewhere(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        status: Status,
+        handle: &Handle,
+        ask: &Ask,
+    ) -> Status {
+        // SAFETY: as the caller vouches.
+        unsafe { self.elsewhere(endpoint, *caller, status, handle, *ask) }
+    }
+
+    /// An atomic of no elements, or one that lacks a buffer.
+    #[cold]
+    #[inline(never)]
+    fn no_elements(&self, endpoint: NonNull<Endpoint>, caller: &Caller, count: usize) -> Status {
+        if count == 0 {
+            self.nothing(endpoint, *caller)
+        } else {
+            Status::BAD_PARAM
+        }
+    }
+}

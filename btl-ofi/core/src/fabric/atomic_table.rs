@@ -1,0 +1,202 @@
+//! Which atomics the provider really serves, asked once with `fi_query_atomic`.
+
+use libfabric_sys as ffi;
+use plugin_api::{AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype};
+
+use crate::fabric::device::Device;
+use crate::op::element;
+
+const _: () = {
+    // The ABI's codes are libfabric's.
+    assert!(AtomicOp::Min as u32 == ffi::FI_MIN && AtomicOp::Max as u32 == ffi::FI_MAX);
+    assert!(AtomicOp::Sum as u32 == ffi::FI_SUM && AtomicOp::Prod as u32 == ffi::FI_PROD);
+    assert!(AtomicOp::Lor as u32 == ffi::FI_LOR && AtomicOp::Land as u32 == ffi::FI_LAND);
+    assert!(AtomicOp::Bor as u32 == ffi::FI_BOR && AtomicOp::Band as u32 == ffi::FI_BAND);
+    assert!(AtomicOp::Lxor as u32 == ffi::FI_LXOR && AtomicOp::Bxor as u32 == ffi::FI_BXOR);
+    assert!(AtomicOp::Read as u32 == ffi::FI_ATOMIC_READ);
+    assert!(AtomicOp::Write as u32 == ffi::FI_ATOMIC_WRITE);
+    assert!(AtomicOp::Cswap as u32 == ffi::FI_CSWAP);
+    assert!(Datatype::Int8 as u32 == ffi::FI_INT8 && Datatype::Uint8 as u32 == ffi::FI_UINT8);
+    assert!(Datatype::Int16 as u32 == ffi::FI_INT16 && Datatype::Uint16 as u32 == ffi::FI_UINT16);
+    assert!(Datatype::Int32 as u32 == ffi::FI_INT32 && Datatype::Uint32 as u32 == ffi::FI_UINT32);
+    assert!(Datatype::Int64 as u32 == ffi::FI_INT64 && Datatype::Uint64 as u32 == ffi::FI_UINT64);
+    assert!(Datatype::Float as u32 == ffi::FI_FLOAT && Datatype::Double as u32 == ffi::FI_DOUBLE);
+};
+
+const TYPES: usize = Datatype::ALL.len();
+const OPS: usize = AtomicOp::ALL.len();
+const KINDS: usize = AtomicKind::ALL.len();
+
+/// Elements per call for each shape, type and operation; 0 where it is not served.
+pub(crate) struct AtomicTable {
+    counts: [[[u32; OPS]; TYPES]; KINDS],
+}
+
+impl AtomicTable {
+    pub(crate) fn query(device: &Device) -> AtomicTable {
+        let mut table = AtomicTable {
+            counts: [[[0; OPS]; TYPES]; KINDS],
+        };
+        for &kind in AtomicKind::ALL {
+            let flags = match kind {
+                AtomicKind::Update => 0,
+                AtomicKind::Fetch => ffi::FI_FETCH_ATOMIC,
+                AtomicKind::Compare => ffi::FI_COMPARE_ATOMIC,
+            };
+            for &datatype in Datatype::ALL {
+                for &op in AtomicOp::ALL {
+                    let fits = (op == AtomicOp::Cswap) == (kind == AtomicKind::Compare)
+                        && !(op == AtomicOp::Read && kind == AtomicKind::Update);
+                    if !fits {
+                        continue;
+                    }
+                    let mut attr = ffi::fi_atomic_attr::default();
+                    // SAFETY: a live domain; the attribute receives the answer.
+                    let rc = unsafe {
+                        ffi::fi_query_atomic(
+                            device.domain(),
+                            datatype as u32,
+                            op as u32,
+                            &mut attr,
+                            u64::from(flags),
+                        )
+                    };
+                    // A provider that counts otherwise than in elements of this size is not trusted
+                    // with it.
+                    if rc == 0 && attr.size == datatype.size() {
+                        table.counts[kind as usize][datatype as usize][op as usize] =
+                            attr.count.min(u32::MAX as usize) as u32;
+                    }
+                }
+            }
+        }
+        table
+    }
+
+    /// Counts an update as served only as far as the fetch is that will stand in for it.
+    pub(crate) fn update_by_fetch(&mut self) {
+        let fetch = self.counts[AtomicKind::Fetch as usize];
+        let update = &mut self.counts[AtomicKind::Update as usize];
+        for (update, fetch) in update.iter_mut().flatten().zip(fetch.iter().flatten()) {
+            *update = (*update).min(*fetch);
+        }
+    }
+
+    /// Leaves what both the provider and the direct way serve, since a peer may be reached by either:
+    /// at most `largest` bytes.
+    pub(crate) fn limit_to_channel(&mut self, largest: usize) {
+        for &kind in AtomicKind::ALL {
+            for &datatype in Datatype::ALL {
+                for &op in AtomicOp::ALL {
+                    let count = &mut self.counts[kind as usize][datatype as usize][op as usize];
+                    if element::serves(kind, datatype, op) {
+                        *count = (*count).min((largest / datatype.size()) as u32);
+                    } else {
+                        *count = 0;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes of the largest update.
+    pub(crate) fn largest_update(&self) -> usize {
+        let update = &self.counts[AtomicKind::Update as usize];
+        let bytes = Datatype::ALL.iter().flat_map(|&d| {
+            update[d as usize]
+                .iter()
+                .map(move |&count| count as usize * d.size())
+        });
+        bytes.max().unwrap_or(0)
+    }
+
+    /// Elements that one call may carry; 0 when the combination is not served.
+    #[inline]
+    pub(crate) fn count(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> u32 {
+        self.counts[kind as usize][datatype as usize][op as usize]
+    }
+
+    /// What a usable provider must serve and this one does not, for people.
+    pub(crate) fn missing(&self) -> Option<&'static str> {
+        if self.count(AtomicKind::Fetch, Datatype::Uint64, AtomicOp::Sum) == 0 {
+            return Some("a fetching 64-bit sum");
+        }
+        if self.count(AtomicKind::Compare, Datatype::Uint64, AtomicOp::Cswap) == 0 {
+            return Some("a 64-bit compare-and-swap");
+        }
+        None
+    }
+
+    /// The BTL's word for what is served.
+    pub(crate) fn flags(&self) -> AtomicFlags {
+        let mut flags = AtomicFlags::empty();
+        let mut words_32 = true;
+        let both = |op, width_32, float| {
+            let (datatype, op) = btl(op, width_32, float);
+            self.count(AtomicKind::Update, datatype, op) > 0
+                && self.count(AtomicKind::Fetch, datatype, op) > 0
+        };
+        for &(op, flag) in FLAGS {
+            if both(op, false, false) {
+                flags |= flag;
+                words_32 &= both(op, true, false);
+            }
+        }
+        if self.count(AtomicKind::Compare, Datatype::Uint64, AtomicOp::Cswap) > 0 {
+            flags |= AtomicFlags::CSWAP;
+            words_32 &= self.count(AtomicKind::Compare, Datatype::Uint32, AtomicOp::Cswap) > 0;
+        }
+        if words_32 {
+            flags |= AtomicFlags::WORD_32;
+        }
+        let float = [BtlAtomicOp::Add, BtlAtomicOp::Min, BtlAtomicOp::Max];
+        if float
+            .iter()
+            .all(|&op| both(op, false, true) && both(op, true, true))
+        {
+            flags |= AtomicFlags::FLOAT;
+        }
+        flags
+    }
+}
+
+const FLAGS: &[(BtlAtomicOp, AtomicFlags)] = &[
+    (BtlAtomicOp::Add, AtomicFlags::ADD),
+    (BtlAtomicOp::And, AtomicFlags::AND),
+    (BtlAtomicOp::Or, AtomicFlags::OR),
+    (BtlAtomicOp::Xor, AtomicFlags::XOR),
+    (BtlAtomicOp::Land, AtomicFlags::LAND),
+    (BtlAtomicOp::Lor, AtomicFlags::LOR),
+    (BtlAtomicOp::Lxor, AtomicFlags::LXOR),
+    (BtlAtomicOp::Swap, AtomicFlags::SWAP),
+    (BtlAtomicOp::Min, AtomicFlags::MIN),
+    (BtlAtomicOp::Max, AtomicFlags::MAX),
+];
+
+/// The typed operation that a BTL operation means. The BTL passes no signedness; osc/rdma means
+/// minimum and maximum as signed.
+#[inline]
+pub(crate) fn btl(op: BtlAtomicOp, width_32: bool, float: bool) -> (Datatype, AtomicOp) {
+    let typed = match op {
+        BtlAtomicOp::Add => AtomicOp::Sum,
+        BtlAtomicOp::And => AtomicOp::Band,
+        BtlAtomicOp::Or => AtomicOp::Bor,
+        BtlAtomicOp::Xor => AtomicOp::Bxor,
+        BtlAtomicOp::Land => AtomicOp::Land,
+        BtlAtomicOp::Lor => AtomicOp::Lor,
+        BtlAtomicOp::Lxor => AtomicOp::Lxor,
+        BtlAtomicOp::Swap => AtomicOp::Write,
+        BtlAtomicOp::Min => AtomicOp::Min,
+        BtlAtomicOp::Max => AtomicOp::Max,
+    };
+    let signed = matches!(op, BtlAtomicOp::Min | BtlAtomicOp::Max);
+    let datatype = match (float, width_32, signed) {
+        (true, true, _) => Datatype::Float,
+        (true, false, _) => Datatype::Double,
+        (false, true, true) => Datatype::Int32,
+        (false, true, false) => Datatype::Uint32,
+        (false, false, true) => Datatype::Int64,
+        (false, false, false) => Datatype::Uint64,
+    };
+    (datatype, typed)
+}

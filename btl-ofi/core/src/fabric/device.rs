@@ -1,0 +1,355 @@
+//! The libfabric objects of one module: fabric, domain, address vector, queues and endpoints.
+
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libfabric_sys as ffi;
+
+use crate::base::error::{CallError, Doing, Error};
+use crate::base::params::Options;
+use crate::fabric::fids::{Info, InfoRef, Owned};
+use crate::fabric::policy;
+use crate::fabric::shm_orphans;
+use crate::fabric::shm_room;
+use crate::hmem::Offer;
+use crate::peer::liveness::{self, ProcessId};
+
+/// Fewest entries of a completion queue; more when the provider takes more operations.
+const MIN_CQ_SIZE: usize = 1024;
+/// Longest endpoint address that is asked for again after a first try.
+const MAX_NAME: usize = 1024;
+
+/// Everything that must stay open while the module or one of its registrations lives. Fields are
+/// dropped in order: contexts and endpoint before the queues and the vector they are bound to, those
+/// before the domain.
+pub(crate) struct Device {
+    ends: Mutex<Ends>,
+    /// One per transmit context.
+    queues: Vec<Owned<ffi::fid_cq>>,
+    av: Owned<ffi::fid_av>,
+    domain: Owned<ffi::fid_domain>,
+    fabric: Owned<ffi::fid_fabric>,
+    info: Info,
+    /// The user's copy functions as the domain has them: as long as it does.
+    pub(crate) offer: Mutex<Offer>,
+}
+
+/// What operations are posted to. Closed before everything else, and alone by
+/// [`Device::shut`].
+#[derive(Default)]
+struct Ends {
+    /// The transmit contexts of a scalable endpoint; empty when the endpoint is its own.
+    contexts: Vec<Owned<ffi::fid_ep>>,
+    rx: Option<Owned<ffi::fid_ep>>,
+    endpoint: Option<Owned<ffi::fid_ep>>,
+}
+
+impl Ends {
+    /// Closes them in order, and tells `note` how each went.
+    fn close(self, mut note: impl FnMut(&str, Result<(), CallError>)) {
+        for context in self.contexts {
+            note("a transmit context", context.close());
+        }
+        if let Some(rx) = self.rx {
+            note("the receive context", rx.close());
+        }
+        if let Some(endpoint) = self.endpoint {
+            note("the endpoint", endpoint.close());
+        }
+    }
+}
+
+// SAFETY: libfabric objects are not tied to a thread. Data calls on a lane's endpoint and queue are
+// serialised by the lane's context lock; registration and address-vector calls are safe from any
+// thread under FI_THREAD_COMPLETION, and under FI_THREAD_DOMAIN the host promised one at a time.
+unsafe impl Send for Device {}
+// SAFETY: as for Send.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Opens everything for one provider. On an error, what was opened is closed again.
+    pub(crate) fn open(mut info: Info, options: &Options) -> Result<Device, Error> {
+        let name = info.get().provider();
+        let doing = |what: &str| format!("opening {what} of provider {name}");
+        let node = liveness::node();
+        if policy::keeps_files(&name)
+            && let Some(own) = shm_orphans::name(node, ProcessId::own())
+        {
+            shm_orphans::remove_all(node);
+            if let Some(reason) = shm_room::no_room() {
+                let what = "provider shm";
+                return Err(Error::Invalid { what, reason });
+            }
+            info.set_source(&format!("fi_shm://{own}"))
+                .doing(|| doing("the endpoint, naming it"))?;
+        }
+        let raw = info.as_ptr();
+
+        // SAFETY: the attribute came from fi_getinfo and lives in `info`.
+        let fabric = Owned::open("fi_fabric", |out| unsafe {
+            ffi::fi_fabric((*raw).fabric_attr, out, ptr::null_mut())
+        })
+        .doing(|| doing("the fabric"))?;
+        // SAFETY: a live fabric and the info it was made from.
+        let domain = Owned::open("fi_domain", |out| unsafe {
+            ffi::fi_domain(fabric.ptr(), raw, out)
+        })
+        .doing(|| doing("the domain"))?;
+        let mut av_attr = ffi::fi_av_attr {
+            type_: match info.get().domain_attr().av_type {
+                ffi::FI_AV_UNSPEC => ffi::FI_AV_MAP,
+                known => known,
+            },
+            ..Default::default()
+        };
+        // SAFETY: a live domain and a complete attribute.
+        let av = Owned::open("fi_av_open", |out| unsafe {
+            ffi::fi_av_open(domain.ptr(), &mut av_attr, out)
+        })
+        .doing(|| doing("the address vector"))?;
+
+        let most = info.get().domain_attr().max_ep_tx_ctx;
+        let scalable = !options.disable_sep && options.contexts > 1 && most > 1;
+        let mut device = Device {
+            ends: Mutex::default(),
+            queues: Vec::new(),
+            av,
+            domain,
+            fabric,
+            info,
+            offer: Mutex::default(),
+        };
+        if scalable {
+            device.open_scalable(options.contexts.min(most), &doing)?;
+        } else {
+            device.open_single(&doing)?;
+        }
+        if policy::keeps_files(&name)
+            && let Err(e) = shm_room::trim(&device.name()?)
+        {
+            let reason = format!("its file in /dev/shm cannot be allocated: {e}");
+            let what = "provider shm";
+            return Err(Error::Invalid { what, reason });
+        }
+        Ok(device)
+    }
+
+    fn open_cq(&self, doing: &impl Fn(&str) -> String) -> Result<Owned<ffi::fid_cq>, Error> {
+        let mut attr = ffi::fi_cq_attr {
+            size: self.info.get().tx_attr().size.max(MIN_CQ_SIZE),
+            format: ffi::FI_CQ_FORMAT_CONTEXT,
+            wait_obj: ffi::FI_WAIT_NONE,
+            ..Default::default()
+        };
+        // SAFETY: a live domain and a complete attribute.
+        Owned::open("fi_cq_open", |out| unsafe {
+            ffi::fi_cq_open(self.domain.ptr(), &mut attr, out)
+        })
+        .doing(|| doing("a completion queue"))
+    }
+
+    /// One endpoint that is its own transmit and receive context.
+    fn open_single(&mut self, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
+        let raw = self.info.as_ptr();
+        // Delivery is asked for per operation, so reads need not wait for it.
+        // SAFETY: the info is ours, and its tx_attr was allocated with it.
+        unsafe { (*(*raw).tx_attr).op_flags = 0 };
+        let cq = self.open_cq(doing)?;
+        // SAFETY: a live domain and the info it was made from.
+        let endpoint = Owned::open("fi_endpoint", |out| unsafe {
+            ffi::fi_endpoint(self.domain.ptr(), raw, out)
+        })
+        .doing(|| doing("the endpoint"))?;
+        bind(&endpoint, self.av.fid(), 0, doing)?;
+        bind(
+            &endpoint,
+            cq.fid(),
+            u64::from(ffi::FI_TRANSMIT | ffi::FI_RECV),
+            doing,
+        )?;
+        enable(&endpoint, doing)?;
+        self.queues.push(cq);
+        self.ends_mut().endpoint = Some(endpoint);
+        Ok(())
+    }
+
+    /// A scalable endpoint with `n` transmit contexts, each with a queue of its own, and one receive
+    /// context, which exists so that the provider has where to serve what peers ask of us.
+    fn open_scalable(&mut self, n: usize, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
+        let raw = self.info.as_ptr();
+        // SAFETY: the info is ours, and its attributes were allocated with it.
+        unsafe {
+            (*(*raw).tx_attr).op_flags = 0;
+            (*(*raw).ep_attr).tx_ctx_cnt = n;
+            (*(*raw).ep_attr).rx_ctx_cnt = 1;
+        }
+        // SAFETY: a live domain and the info it was made from.
+        let sep = Owned::open("fi_scalable_ep", |out| unsafe {
+            ffi::fi_scalable_ep(self.domain.ptr(), raw, out)
+        })
+        .doing(|| doing("the scalable endpoint"))?;
+        bind(&sep, self.av.fid(), 0, doing)?;
+        // Kept here from now on, so that an error closes the contexts before what they belong to.
+        let of = sep.ptr();
+        self.ends_mut().endpoint = Some(sep);
+        for index in 0..n {
+            let cq = self.open_cq(doing)?;
+            // SAFETY: a live scalable endpoint; the attribute is that of its info.
+            let tx = Owned::open("fi_tx_context", |out| unsafe {
+                ffi::fi_tx_context(of, index as i32, (*raw).tx_attr, out)
+            })
+            .doing(|| doing("a transmit context"))?;
+            bind(&tx, cq.fid(), u64::from(ffi::FI_TRANSMIT), doing)?;
+            enable(&tx, doing)?;
+            self.queues.push(cq);
+            self.ends_mut().contexts.push(tx);
+        }
+        // SAFETY: as above.
+        let rx = Owned::open("fi_rx_context", |out| unsafe {
+            ffi::fi_rx_context(of, 0, (*raw).rx_attr, out)
+        })
+        .doing(|| doing("the receive context"))?;
+        bind(&rx, self.queues[0].fid(), u64::from(ffi::FI_RECV), doing)?;
+        enable(&rx, doing)?;
+        let ends = self.ends_mut();
+        ends.rx = Some(rx);
+        match &ends.endpoint {
+            Some(sep) => enable(sep, doing),
+            None => Ok(()),
+        }
+    }
+
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ends_mut(&mut self) -> &mut Ends {
+        self.ends.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where operations are posted and where they complete: one pair per transmit context.
+    pub(crate) fn lanes(&self) -> Vec<(*mut ffi::fid_ep, *mut ffi::fid_cq)> {
+        let ends = self.ends();
+        let alone = if ends.contexts.is_empty() {
+            ends.endpoint.as_ref()
+        } else {
+            None
+        };
+        let posts = ends.contexts.iter().chain(alone);
+        let pairs = posts.zip(&self.queues);
+        pairs.map(|(tx, cq)| (tx.ptr(), cq.ptr())).collect()
+    }
+
+    /// Closes the endpoints alone, after which the provider touches no buffer. Nothing may be posted
+    /// meanwhile or afterwards.
+    pub(crate) fn shut(&self) {
+        let ends = std::mem::take(&mut *self.ends());
+        ends.close(|what, closed| {
+            if let Err(e) = closed {
+                tracing::warn!("closing {what}: {e}");
+            }
+        });
+    }
+
+    pub(crate) fn info(&self) -> InfoRef<'_> {
+        self.info.get()
+    }
+
+    pub(crate) fn domain(&self) -> *mut ffi::fid_domain {
+        self.domain.ptr()
+    }
+
+    pub(crate) fn av(&self) -> *mut ffi::fid_av {
+        self.av.ptr()
+    }
+
+    /// What regions are bound to under `FI_MR_ENDPOINT`.
+    pub(crate) fn endpoint(&self) -> Option<*mut ffi::fid> {
+        self.ends().endpoint.as_ref().map(Owned::fid)
+    }
+
+    pub(crate) fn is_scalable(&self) -> bool {
+        !self.ends().contexts.is_empty()
+    }
+
+    /// This endpoint's address, for peers.
+    pub(crate) fn name(&self) -> Result<Vec<u8>, Error> {
+        let doing = || String::from("asking for this endpoint's address");
+        let ends = self.ends();
+        let Some(endpoint) = &ends.endpoint else {
+            return Err(Error::Invalid {
+                what: "endpoint",
+                reason: String::from("not open"),
+            });
+        };
+        let mut name = vec![0u8; 128];
+        for _ in 0..2 {
+            let mut len = name.len();
+            // SAFETY: the buffer has `len` bytes.
+            let rc = unsafe { ffi::fi_getname(endpoint.ptr(), name.as_mut_ptr().cast(), &mut len) };
+            if rc == -(ffi::FI_ETOOSMALL as i32) && len <= MAX_NAME {
+                name.resize(len, 0);
+                continue;
+            }
+            crate::base::error::check("fi_getname", rc).doing(doing)?;
+            name.truncate(len);
+            return Ok(name);
+        }
+        Err(Error::Invalid {
+            what: "endpoint",
+            reason: String::from("its address keeps growing"),
+        })
+    }
+
+    /// Closes everything, children first, and reports the first refusal.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        let Device {
+            ends,
+            queues,
+            av,
+            domain,
+            fabric,
+            info,
+            offer,
+        } = self;
+        let name = info.get().provider();
+        let mut first = Ok(());
+        let mut note = |what: &str, result: Result<(), CallError>| {
+            let result = result.doing(|| format!("closing {what} of provider {name}"));
+            if first.is_ok() {
+                first = result;
+            } else if let Err(e) = result {
+                tracing::warn!("{e}");
+            }
+        };
+        let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ends.close(&mut note);
+        for cq in queues {
+            note("a completion queue", cq.close());
+        }
+        note("the address vector", av.close());
+        note("the domain", domain.close());
+        note("the fabric", fabric.close());
+        drop(offer);
+        first
+    }
+}
+
+fn bind(
+    endpoint: &Owned<ffi::fid_ep>,
+    to: *mut ffi::fid,
+    flags: u64,
+    doing: &impl Fn(&str) -> String,
+) -> Result<(), Error> {
+    // SAFETY: both fids are live and of the same domain.
+    crate::base::error::check("fi_ep_bind", unsafe {
+        ffi::fi_bind(endpoint.fid(), to, flags)
+    })
+    .doing(|| doing("the endpoint, binding it"))
+}
+
+fn enable(endpoint: &Owned<ffi::fid_ep>, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
+    // SAFETY: a live endpoint with everything it needs bound.
+    crate::base::error::check("fi_enable", unsafe { ffi::fi_enable(endpoint.fid()) })
+        .doing(|| doing("the endpoint, enabling it"))
+}

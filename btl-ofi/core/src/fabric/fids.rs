@@ -1,0 +1,310 @@
+//! Owners of libfabric objects: one type per fid, closed when dropped, children before parents.
+
+use std::ffi::CStr;
+use std::ptr::{self, NonNull};
+
+use libfabric_sys as ffi;
+
+use crate::base::error::{CallError, check};
+
+/// A libfabric object with an embedded `struct fid`.
+pub(crate) trait Fid {
+    /// What it is, for people.
+    const KIND: &'static str;
+}
+
+macro_rules! fids {
+    ($($type:ident $kind:literal,)*) => {
+        $(impl Fid for ffi::$type { const KIND: &'static str = $kind; })*
+    };
+}
+
+fids! {
+    fid_fabric "fabric",
+    fid_domain "domain",
+    fid_av "address vector",
+    fid_cq "completion queue",
+    fid_ep "endpoint",
+    fid_mr "memory region",
+}
+
+/// Owns a fid and closes it when dropped. libfabric's objects all begin with their `struct fid`, so
+/// the pointer serves as both.
+pub(crate) struct Owned<T: Fid> {
+    object: NonNull<T>,
+}
+
+// SAFETY: libfabric objects are not tied to a thread; who may call into one when is decided by the
+// threading model the domain was opened with, which the users of this type honour.
+unsafe impl<T: Fid> Send for Owned<T> {}
+// SAFETY: as for Send; a shared Owned gives out nothing but the pointer.
+unsafe impl<T: Fid> Sync for Owned<T> {}
+
+impl<T: Fid> Owned<T> {
+    /// Runs a call that opens an object through its out pointer.
+    pub(crate) fn open(
+        call: &'static str,
+        open: impl FnOnce(*mut *mut T) -> std::ffi::c_int,
+    ) -> Result<Self, CallError> {
+        let mut object = ptr::null_mut();
+        check(call, open(&mut object))?;
+        match NonNull::new(object) {
+            Some(object) => Ok(Owned { object }),
+            None => Err(CallError {
+                call,
+                code: ffi::FI_EOTHER as i32,
+            }),
+        }
+    }
+
+    /// The object, live as long as `self`.
+    pub(crate) fn ptr(&self) -> *mut T {
+        self.object.as_ptr()
+    }
+
+    /// The object's `struct fid`.
+    pub(crate) fn fid(&self) -> *mut ffi::fid {
+        self.object.as_ptr().cast()
+    }
+
+    /// Closes the object now, and says how that went.
+    pub(crate) fn close(self) -> Result<(), CallError> {
+        let fid = self.fid();
+        std::mem::forget(self);
+        // SAFETY: the fid was owned by `self`, which is gone, so nobody closes it again.
+        check("fi_close", unsafe { ffi::fi_close(fid) })
+    }
+}
+
+impl<T: Fid> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: owned and not closed before.
+        let rc = unsafe { ffi::fi_close(self.fid()) };
+        if let Err(e) = check("fi_close", rc) {
+            tracing::warn!("closing a {}: {e}", T::KIND);
+        }
+    }
+}
+
+/// A list of `fi_info`, freed when dropped.
+pub(crate) struct InfoList {
+    head: *mut ffi::fi_info,
+}
+
+// SAFETY: the list is plain memory that nothing else refers to.
+unsafe impl Send for InfoList {}
+// SAFETY: as for Send; it is only read while shared.
+unsafe impl Sync for InfoList {}
+
+impl InfoList {
+    /// `fi_getinfo` without node or service. An empty answer (`-FI_ENODATA`) is an empty list.
+    pub(crate) fn query(api: u32, hints: &Hints) -> Result<InfoList, CallError> {
+        let mut head = ptr::null_mut();
+        // SAFETY: the hints are a complete fi_info of ours; `head` receives a list we then own.
+        let rc = unsafe {
+            ffi::fi_getinfo(api, ptr::null(), ptr::null(), 0, hints.info.head, &mut head)
+        };
+        if rc == -(ffi::FI_ENODATA as i32) {
+            return Ok(InfoList {
+                head: ptr::null_mut(),
+            });
+        }
+        check("fi_getinfo", rc)?;
+        Ok(InfoList { head })
+    }
+
+    /// The entries in libfabric's order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = InfoRef<'_>> {
+        let mut next = self.head;
+        std::iter::from_fn(move || {
+            // SAFETY: every entry of the list is live as long as the list.
+            let info = unsafe { next.as_mut()? };
+            next = info.next;
+            Some(InfoRef { info })
+        })
+    }
+}
+
+impl Drop for InfoList {
+    fn drop(&mut self) {
+        if !self.head.is_null() {
+            // SAFETY: the list is ours and freed once.
+            unsafe { ffi::fi_freeinfo(self.head) };
+        }
+    }
+}
+
+/// One entry of a list. Its attribute pointers were filled by libfabric.
+#[derive(Clone, Copy)]
+pub(crate) struct InfoRef<'a> {
+    info: &'a ffi::fi_info,
+}
+
+impl<'a> InfoRef<'a> {
+    /// An owned copy of this entry alone.
+    pub(crate) fn duplicate(self) -> Result<Info, CallError> {
+        // SAFETY: fi_dupinfo copies one entry with all it points to.
+        let copy = unsafe { ffi::fi_dupinfo(self.info) };
+        if copy.is_null() {
+            return Err(CallError {
+                call: "fi_dupinfo",
+                code: ffi::FI_ENOMEM as i32,
+            });
+        }
+        Ok(Info {
+            list: InfoList { head: copy },
+        })
+    }
+
+    pub(crate) fn raw(self) -> &'a ffi::fi_info {
+        self.info
+    }
+
+    pub(crate) fn domain_attr(self) -> &'a ffi::fi_domain_attr {
+        // SAFETY: fi_getinfo fills every attribute pointer (man fi_getinfo).
+        unsafe { &*self.info.domain_attr }
+    }
+
+    pub(crate) fn fabric_attr(self) -> &'a ffi::fi_fabric_attr {
+        // SAFETY: as above.
+        unsafe { &*self.info.fabric_attr }
+    }
+
+    pub(crate) fn ep_attr(self) -> &'a ffi::fi_ep_attr {
+        // SAFETY: as above.
+        unsafe { &*self.info.ep_attr }
+    }
+
+    pub(crate) fn tx_attr(self) -> &'a ffi::fi_tx_attr {
+        // SAFETY: as above.
+        unsafe { &*self.info.tx_attr }
+    }
+
+    /// Whether the provider writes to the contexts of operations, wherever it says so.
+    pub(crate) fn claims_contexts(self) -> bool {
+        let claims = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
+        (self.info.mode | self.domain_attr().mode | self.tx_attr().mode) & claims != 0
+    }
+
+    /// Provider, as `fi_info` prints it.
+    pub(crate) fn provider(self) -> String {
+        text(self.fabric_attr().prov_name)
+    }
+
+    /// Domain (device).
+    pub(crate) fn domain(self) -> String {
+        text(self.domain_attr().name)
+    }
+}
+
+/// One owned `fi_info`.
+pub(crate) struct Info {
+    list: InfoList,
+}
+
+impl Info {
+    pub(crate) fn get(&self) -> InfoRef<'_> {
+        InfoRef {
+            // SAFETY: duplicate() only makes Infos with a head.
+            info: unsafe { &*self.list.head },
+        }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut ffi::fi_info {
+        self.list.head
+    }
+
+    /// Asks for an address of its own for the endpoints to be opened, in the form of a string.
+    pub(crate) fn set_source(&mut self, address: &str) -> Result<(), CallError> {
+        let length = address.len() + 1;
+        // fi_freeinfo frees it with free.
+        // SAFETY: a plain allocation.
+        let copy = unsafe { libc::malloc(length) }.cast::<u8>();
+        if copy.is_null() {
+            return Err(CallError {
+                call: "malloc",
+                code: ffi::FI_ENOMEM as i32,
+            });
+        }
+        // SAFETY: the copy has room for the text and its end; the entry is ours, and its address is
+        // NULL or from malloc.
+        unsafe {
+            ptr::copy_nonoverlapping(address.as_ptr(), copy, address.len());
+            copy.add(address.len()).write(0);
+            let info = &mut *self.list.head;
+            libc::free(info.src_addr);
+            info.src_addr = copy.cast();
+            info.src_addrlen = length;
+        }
+        Ok(())
+    }
+}
+
+/// Hints for `fi_getinfo`, with every attribute structure present.
+pub(crate) struct Hints {
+    info: InfoList,
+}
+
+impl Hints {
+    pub(crate) fn new() -> Result<Hints, CallError> {
+        // SAFETY: a NULL argument makes fi_dupinfo allocate an empty entry with all its attributes
+        // (`fi_allocinfo` is this call).
+        let head = unsafe { ffi::fi_dupinfo(ptr::null()) };
+        if head.is_null() {
+            return Err(CallError {
+                call: "fi_allocinfo",
+                code: ffi::FI_ENOMEM as i32,
+            });
+        }
+        Ok(Hints {
+            info: InfoList { head },
+        })
+    }
+
+    /// Lets `fill` write the hints and their attributes.
+    pub(crate) fn with(self, fill: impl FnOnce(&mut HintsMut<'_>)) -> Hints {
+        // SAFETY: fi_allocinfo allocated the entry and each of these attributes; they are distinct.
+        unsafe {
+            let info = &mut *self.info.head;
+            let mut hints = HintsMut {
+                domain: &mut *info.domain_attr,
+                ep: &mut *info.ep_attr,
+                tx: &mut *info.tx_attr,
+                rx: &mut *info.rx_attr,
+                caps: &mut info.caps,
+                mode: &mut info.mode,
+            };
+            fill(&mut hints);
+        }
+        self
+    }
+
+    /// Asks for one provider by name.
+    pub(crate) fn provider(self, name: &CStr) -> Hints {
+        // SAFETY: the attribute is there (see `with`); strdup's result is freed by fi_freeinfo.
+        unsafe {
+            let fabric = &mut *(*self.info.head).fabric_attr;
+            libc::free(fabric.prov_name.cast());
+            fabric.prov_name = libc::strdup(name.as_ptr());
+        }
+        self
+    }
+}
+
+/// The parts of hints that selection writes.
+pub(crate) struct HintsMut<'a> {
+    pub(crate) caps: &'a mut u64,
+    pub(crate) mode: &'a mut u64,
+    pub(crate) domain: &'a mut ffi::fi_domain_attr,
+    pub(crate) ep: &'a mut ffi::fi_ep_attr,
+    pub(crate) tx: &'a mut ffi::fi_tx_attr,
+    pub(crate) rx: &'a mut ffi::fi_rx_attr,
+}
+
+fn text(s: *const std::ffi::c_char) -> String {
+    if s.is_null() {
+        return String::new();
+    }
+    // SAFETY: libfabric's names are NUL-terminated.
+    unsafe { CStr::from_ptr(s) }.to_string_lossy().into_owned()
+}

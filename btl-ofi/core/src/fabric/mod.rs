@@ -1,0 +1,10 @@
+//! libfabric: which provider, its objects, and what each provider needs.
+
+pub(crate) mod atomic_table;
+pub(crate) mod device;
+pub(crate) mod fids;
+pub(crate) mod policy;
+pub(crate) mod registration;
+pub(crate) mod select;
+pub(crate) mod shm_orphans;
+pub(crate) mod shm_room;

@@ -1,0 +1,424 @@
+//! Memory registration: in every mode the transport supports, with keys of our own where the
+//! provider has none.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libfabric_sys as ffi;
+use plugin_api::Access;
+
+use crate::base::error::{CallError, Doing, Error, check};
+use crate::base::guard::{Installed, Reach};
+use crate::base::lock::{Guard, Lock};
+use crate::fabric::device::Device;
+use crate::fabric::fids::Owned;
+use crate::hmem::{Copier, Descriptor, DeviceRegion, DeviceRegions};
+use crate::mem::handle::Handle;
+
+/// How regions are registered with one provider.
+pub(crate) struct Registrar {
+    device: Arc<Device>,
+    /// Peers name bytes by virtual address rather than by offset (`FI_MR_VIRT_ADDR`).
+    pub(crate) virtual_addresses: bool,
+    provider_keys: bool,
+    /// Regions are bound to the endpoint and enabled before use (`FI_MR_ENDPOINT`).
+    bound: bool,
+    keys: Mutex<Keys>,
+    generation: AtomicU32,
+    live: AtomicU64,
+    /// Device memory.
+    devices: Arc<DeviceRegions>,
+    regions: Lock<Regions>,
+    guard: Option<Installed>,
+}
+
+/// The regions that live, for what this process does to them on behalf of others (`responder`) and of
+/// itself. Locked while it does: a region that has been deregistered is not touched any more.
+#[derive(Default)]
+pub(crate) struct Regions {
+    by_key: HashMap<u64, Known>,
+    removals: u64,
+    reach: Reach,
+}
+
+/// A region as its peers know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) handle: Handle,
+    pub(crate) access: Access,
+}
+
+impl Regions {
+    /// The region with this key. One of no bytes has none.
+    pub(crate) fn find(&self, key: u64) -> Option<&Known> {
+        self.by_key.get(&key)
+    }
+
+    /// Changes whenever a region stops living.
+    #[inline]
+    pub(crate) fn removals(&self) -> u64 {
+        self.removals
+    }
+
+    /// How their memory is to be accessed.
+    #[inline]
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach
+    }
+}
+
+/// Keys that we hand out: small, dense, and given out again only after the region that had one is
+/// closed.
+struct Keys {
+    returned: BinaryHeap<Reverse<u64>>,
+    next: u64,
+    last: u64,
+}
+
+/// A registered region. Dropping it ends the registration.
+pub struct Region {
+    // Closed before the key goes back (see Drop).
+    mr: Option<Owned<ffi::fid_mr>>,
+    handle: Handle,
+    key: Option<u64>,
+    /// The generation of device memory.
+    device: Option<u32>,
+    registrar: Arc<Registrar>,
+}
+
+impl Registrar {
+    /// Regions are accessed under the guard, if there is one.
+    pub(crate) fn new(device: Arc<Device>, threaded: bool, guard: Option<Installed>) -> Registrar {
+        let attr = device.info().domain_attr();
+        let mode = attr.mr_mode as u32;
+        // The old basic mode stands for three of today's bits, the old scalable mode for none.
+        let basic = mode & ffi::FI_MR_BASIC != 0;
+        let last = match attr.mr_key_size {
+            0 | 8.. => u64::MAX - 1,
+            bytes => (1 << (bytes * 8)) - 1,
+        };
+        Registrar {
+            virtual_addresses: basic || mode & ffi::FI_MR_VIRT_ADDR != 0,
+            provider_keys: basic || mode & ffi::FI_MR_PROV_KEY != 0,
+            bound: mode & ffi::FI_MR_ENDPOINT != 0,
+            device,
+            keys: Mutex::new(Keys {
+                returned: BinaryHeap::new(),
+                next: 0,
+                last,
+            }),
+            generation: AtomicU32::new(0),
+            live: AtomicU64::new(0),
+            devices: Arc::default(),
+            regions: Lock::new(Regions::default(), threaded),
+            guard,
+        }
+    }
+
+    /// Regions that live now.
+    pub(crate) fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Registers `length` bytes at `base`. Memory need not be touched before (`FI_MR_ALLOCATED` is
+    /// the caller's affair: the pages exist, since the caller passes them).
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+    ) -> Result<Region, Error> {
+        let address = in_memory(base, length)?;
+        let generation = self.generation.fetch_add(1, Ordering::Relaxed);
+        let key = if self.provider_keys {
+            None
+        } else {
+            Some(self.take_key()?)
+        };
+        let registered = if length == 0 {
+            // Nothing can be read or written there, so the provider need not know; many refuse it.
+            Ok((None, 0))
+        } else {
+            self.register_with_provider(base, length, access, key.unwrap_or(0), None)
+                .doing(|| format!("registering {length} bytes at {address:#x}"))
+                .map(|(mr, key)| (Some(mr), key))
+        };
+        match registered {
+            Ok((mr, provider_key)) => {
+                self.live.fetch_add(1, Ordering::Relaxed);
+                let handle = Handle::new(address, length as u64, provider_key, access, generation);
+                // One of no bytes has no key with the provider.
+                if mr.is_some() {
+                    let known = Known { handle, access };
+                    // Others may have put their handlers before the guard's since the last look.
+                    let reach = self.guard.as_ref().map(Installed::reach);
+                    let mut regions = self.regions.lock();
+                    regions.reach = reach.unwrap_or_default();
+                    regions.by_key.insert(provider_key, known);
+                }
+                Ok(Region {
+                    mr,
+                    handle,
+                    key,
+                    device: None,
+                    registrar: Arc::clone(self),
+                })
+            }
+            Err(e) => {
+                self.return_key(key);
+                Err(e)
+            }
+        }
+    }
+
+    /// Registers device memory with the provider, which then reaches it itself. The provider is told
+    /// that only devices touch it, unless it does not want to know (opx answers -FI_EINVAL).
+    pub(crate) fn register_direct(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+        iface: u32,
+        device: u64,
+        copier: Copier,
+    ) -> Result<Region, Error> {
+        let address = in_memory(base, length)?;
+        let generation = self.generation.fetch_add(1, Ordering::Relaxed);
+        let key = match self.provider_keys {
+            true => None,
+            false => Some(self.take_key()?),
+        };
+        let register = |flags| {
+            let kind = Some((iface, device, flags));
+            self.register_with_provider(base, length, access, key.unwrap_or(0), kind)
+        };
+        let registered = match register(ffi::FI_HMEM_DEVICE_ONLY) {
+            Err(e) if e.code == ffi::FI_EINVAL as i32 => register(0),
+            other => other,
+        };
+        let registered = registered.doing(|| {
+            format!(
+                "registering {length} bytes of interface {iface}, device {device}, at {address:#x}"
+            )
+        });
+        let (mr, provider_key) = match registered {
+            Ok(registered) => registered,
+            Err(e) => {
+                self.return_key(key);
+                return Err(e);
+            }
+        };
+        // SAFETY: a live region; the descriptor is a plain field (fi_mr_desc).
+        let descriptor = Descriptor(unsafe { (*mr.ptr()).mem_desc });
+        let length = length as u64;
+        let region = DeviceRegion::new(address, length, iface, access, copier, Some(descriptor));
+        self.devices.insert(generation, region);
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Ok(Region {
+            mr: Some(mr),
+            handle: Handle::new(address, length, provider_key, access, generation).direct(),
+            key,
+            device: Some(generation),
+            registrar: Arc::clone(self),
+        })
+    }
+
+    /// Takes note of device memory that is reached by copies, for peers through `mailbox`.
+    pub(crate) fn register_staged(
+        self: &Arc<Self>,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+        iface: u32,
+        copier: Copier,
+        mailbox: &Handle,
+    ) -> Result<Region, Error> {
+        let address = in_memory(base, length)?;
+        let generation = self.generation.fetch_add(1, Ordering::Relaxed);
+        let region = DeviceRegion::new(address, length as u64, iface, access, copier, None);
+        self.devices.insert(generation, region);
+        self.live.fetch_add(1, Ordering::Relaxed);
+        Ok(Region {
+            mr: None,
+            handle: Handle::staged(mailbox, access, generation),
+            key: None,
+            device: Some(generation),
+            registrar: Arc::clone(self),
+        })
+    }
+
+    /// The device memory that is registered.
+    pub(crate) fn device_regions(&self) -> Arc<DeviceRegions> {
+        Arc::clone(&self.devices)
+    }
+
+    /// Whether a handle names a region of this process that lives now.
+    pub(crate) fn lives(&self, handle: &Handle) -> bool {
+        let regions = self.regions.lock();
+        regions.find(handle.key()).map(|k| k.handle) == Some(*handle)
+    }
+
+    /// The regions, locked.
+    #[inline]
+    pub(crate) fn regions(&self) -> Guard<'_, Regions> {
+        self.regions.lock()
+    }
+
+    fn register_with_provider(
+        &self,
+        base: *mut c_void,
+        length: usize,
+        access: Access,
+        requested_key: u64,
+        kind: Option<(u32, u64, u64)>,
+    ) -> Result<(Owned<ffi::fid_mr>, u64), CallError> {
+        let iov = ffi::iovec {
+            iov_base: base,
+            iov_len: length,
+        };
+        let mut attr = ffi::fi_mr_attr {
+            mr_iov: &iov,
+            iov_count: 1,
+            access: access_flags(access),
+            requested_key,
+            ..Default::default()
+        };
+        let mut flags = 0;
+        if let Some((iface, device, device_flags)) = kind {
+            // SAFETY: fi_version takes nothing and only returns a number.
+            if iface > ffi::newest_hmem_iface(unsafe { ffi::fi_version() }) {
+                return Err(CallError {
+                    call: "fi_mr_regattr, of a kind of memory newer than the libfabric installed",
+                    code: ffi::FI_ENOSYS as i32,
+                });
+            }
+            attr.iface = iface;
+            // Every member of the union stands in these 64 bits.
+            attr.device.reserved = device;
+            flags = device_flags;
+        }
+        // SAFETY: a live domain; the attribute and its vector live through the call.
+        let mr = Owned::open("fi_mr_regattr", |out| unsafe {
+            ffi::fi_mr_regattr(self.device.domain(), &attr, flags, out)
+        })?;
+        if self.bound {
+            if let Some(endpoint) = self.device.endpoint() {
+                // SAFETY: both are live and of one domain. On an error `mr` is closed by its owner.
+                check("fi_mr_bind", unsafe { ffi::fi_bind(mr.fid(), endpoint, 0) })?;
+            }
+            // SAFETY: a live region, bound.
+            check("fi_mr_enable", unsafe { ffi::fi_enable(mr.fid()) })?;
+        }
+        // SAFETY: a live region; the key is a plain field (fi_mr_key).
+        let key = unsafe { (*mr.ptr()).key };
+        if key == ffi::FI_KEY_NOTAVAIL {
+            return Err(CallError {
+                call: "fi_mr_key",
+                code: ffi::FI_ENOKEY as i32,
+            });
+        }
+        Ok((mr, key))
+    }
+
+    fn take_key(&self) -> Result<u64, Error> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Reverse(key)) = keys.returned.pop() {
+            return Ok(key);
+        }
+        if keys.next > keys.last {
+            return Err(Error::OutOfMemory(
+                "another registration key of the provider's size",
+            ));
+        }
+        keys.next += 1;
+        Ok(keys.next - 1)
+    }
+
+    fn return_key(&self, key: Option<u64>) {
+        if let Some(key) = key {
+            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.returned.push(Reverse(key));
+        }
+    }
+}
+
+impl Region {
+    /// What peers need to reach the region.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Ends the registration and says how that went.
+    ///
+    /// # Errors
+    /// The provider refused; its key is then not given out again.
+    pub fn close(mut self) -> Result<(), Error> {
+        self.forget_device();
+        let Some(mr) = self.mr.take() else {
+            return Ok(());
+        };
+        mr.close()
+            .doing(|| {
+                format!(
+                    "deregistering {} bytes at {:#x}",
+                    self.handle.length(),
+                    self.handle.base()
+                )
+            })
+            .inspect_err(|_| self.key = None)
+    }
+}
+
+impl Region {
+    /// Takes device memory out of the table, so that neither new operations nor peers find it.
+    fn forget_device(&mut self) {
+        if let Some(generation) = self.device.take() {
+            self.registrar.devices.remove(generation);
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.forget_device();
+        // The key may go to another region once this one is closed, and not before.
+        {
+            let mut regions = self.registrar.regions.lock();
+            let key = self.handle.key();
+            if regions.find(key).map(|k| k.handle) == Some(self.handle) {
+                regions.by_key.remove(&key);
+                regions.removals += 1;
+            }
+        }
+        self.mr = None;
+        self.registrar.return_key(self.key);
+        self.registrar.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The address of memory that does not pass the end of the address space.
+fn in_memory(base: *mut c_void, length: usize) -> Result<u64, Error> {
+    let address = base as u64;
+    if address.checked_add(length as u64).is_none() {
+        return Err(Error::Invalid {
+            what: "memory to register",
+            reason: format!("{length} bytes at {address:#x} pass the end of the address space"),
+        });
+    }
+    Ok(address)
+}
+
+fn access_flags(access: Access) -> u64 {
+    // Every region also serves as a local buffer of gets and puts.
+    let mut flags = ffi::FI_READ | ffi::FI_WRITE;
+    if access.intersects(Access::REMOTE_READ | Access::REMOTE_ATOMIC) {
+        flags |= ffi::FI_REMOTE_READ;
+    }
+    if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) {
+        flags |= ffi::FI_REMOTE_WRITE;
+    }
+    u64::from(flags)
+}

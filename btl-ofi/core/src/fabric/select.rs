@@ -1,0 +1,494 @@
+//! Which provider to use: what is asked of libfabric, what is refused and why.
+
+use std::ffi::CString;
+
+use libfabric_sys as ffi;
+use plugin_api::ThreadLevel;
+
+use crate::base::environment;
+use crate::base::error::{CallError, Doing, Error};
+use crate::base::params::{Options, ProgressMode};
+use crate::fabric::atomic_table::AtomicTable;
+use crate::fabric::device::Device;
+use crate::fabric::fids::{Hints, HintsMut, Info, InfoList, InfoRef};
+use crate::fabric::policy;
+use crate::fabric::shm_room::{self, Turn};
+
+/// Oldest interface that is enough (seed of BTL/OFI: no support below 1.5).
+const OLDEST_API: u32 = ffi::version(1, 5);
+/// The newest interface this code was written for.
+const NEWEST_API: u32 = ffi::version(1, 17);
+
+/// Registration modes that the transport serves, together or not at all.
+const SUPPORTED_MR: u32 = ffi::FI_MR_VIRT_ADDR
+    | ffi::FI_MR_ALLOCATED
+    | ffi::FI_MR_PROV_KEY
+    | ffi::FI_MR_ENDPOINT
+    // Asks something of buffers of collective operations, of which there are none here.
+    | ffi::FI_MR_COLLECTIVE;
+
+/// Registration modes that it does not, by name.
+const REFUSED_MR: [(u32, &str); 5] = [
+    (
+        ffi::FI_MR_LOCAL,
+        "FI_MR_LOCAL: local buffers would have to be registered",
+    ),
+    (
+        ffi::FI_MR_RAW,
+        "FI_MR_RAW: keys would be larger than 64 bits",
+    ),
+    (
+        ffi::FI_MR_MMU_NOTIFY,
+        "FI_MR_MMU_NOTIFY: the provider would have to be told of page changes",
+    ),
+    (
+        ffi::FI_MR_RMA_EVENT,
+        "FI_MR_RMA_EVENT: regions would have to be enabled for counters",
+    ),
+    (
+        ffi::FI_MR_HMEM,
+        "FI_MR_HMEM: device memory would have to be registered locally",
+    ),
+];
+
+const REQUIRED_CAPS: [(u64, &str); 2] = [
+    (ffi::FI_RMA as u64, "FI_RMA"),
+    (ffi::FI_ATOMIC as u64, "FI_ATOMIC"),
+];
+
+/// Orders among atomics that make accumulates ordered without waiting.
+const ATOMIC_ORDER: u64 =
+    ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
+
+/// A provider as a survey found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Name, as `fi_info` prints it.
+    pub name: String,
+    /// Domain (device).
+    pub domain: String,
+    /// Why it cannot be used; `None` when it can.
+    pub refusal: Option<String>,
+    /// Whether opening would take it.
+    pub chosen: bool,
+}
+
+/// An accepted provider, opened.
+pub(crate) struct Chosen {
+    pub(crate) device: Device,
+    pub(crate) atomics: AtomicTable,
+    /// Providers that stood before it in the list, with the reasons for their refusal.
+    pub(crate) passed_over: Vec<(String, String)>,
+}
+
+/// How the host will call.
+#[derive(Clone, Copy)]
+pub(crate) struct Calling {
+    pub(crate) threaded: bool,
+}
+
+impl Calling {
+    pub(crate) fn at(level: ThreadLevel) -> Calling {
+        Calling {
+            threaded: level == ThreadLevel::Multiple,
+        }
+    }
+}
+
+/// The interface version to ask for.
+fn api() -> Result<u32, String> {
+    // SAFETY: fi_version takes nothing and only returns a number.
+    let installed = unsafe { ffi::fi_version() };
+    if installed < OLDEST_API {
+        return Err(format!(
+            "libfabric {}.{} is installed; 1.5 or newer is needed",
+            installed >> 16,
+            installed & 0xffff
+        ));
+    }
+    Ok(installed.min(NEWEST_API))
+}
+
+/// Opens the first provider that can be used.
+pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Error> {
+    environment::prepare(options);
+    let turn = turn(options);
+    let mut refusals = Vec::new();
+    for info in offers(options, calling, None)? {
+        let name = info.get().provider();
+        match consider(info, options, calling) {
+            Ok((device, atomics)) => {
+                if let Some(advice) = environment::advice(&name) {
+                    tracing::warn!("{advice}");
+                }
+                return Ok(Chosen {
+                    device,
+                    atomics,
+                    passed_over: refusals,
+                });
+            }
+            // One provider shows up once per address, each time refused for the same reason.
+            Err(why) => {
+                let refusal = (name, why);
+                if !refusals.contains(&refusal) {
+                    refusals.push(refusal);
+                }
+            }
+        }
+    }
+    drop(turn);
+    // Nothing fits: say of every provider why, those included that our own hints kept away.
+    let mut refusals = Vec::new();
+    for candidate in survey_for(options, calling)? {
+        let why = candidate.refusal;
+        let why = why.unwrap_or_else(|| String::from("it failed just before"));
+        let refusal = (candidate.name, why);
+        if !refusals.contains(&refusal) {
+            refusals.push(refusal);
+        }
+    }
+    let wanted = if options.include.is_empty() {
+        String::new()
+    } else {
+        format!(
+            " (btl_ofi_provider_include is \"{}\")",
+            options.include.join(",")
+        )
+    };
+    Err(Error::NoProvider { wanted, refusals })
+}
+
+/// Every provider that libfabric offers, with acceptance or the reason for refusal by a transport
+/// opened at this thread level. Opens each acceptable one for a moment, since some promise in their
+/// attributes what they do not have.
+///
+/// # Errors
+/// libfabric is too old, or `fi_getinfo` fails.
+pub fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, Error> {
+    survey_for(options, Calling::at(level))
+}
+
+fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Error> {
+    environment::prepare(options);
+    let _turn = turn(options);
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut add = |name: String, domain: String, refusal: Option<String>| {
+        match candidates
+            .iter_mut()
+            .find(|c| c.name == name && (c.domain == domain || refusal.is_some()))
+        {
+            // One provider shows up once per address; its best showing counts.
+            Some(known) if known.refusal.is_some() && refusal.is_none() => known.refusal = None,
+            Some(_) => {}
+            None => candidates.push(Candidate {
+                name,
+                domain,
+                refusal,
+                chosen: false,
+            }),
+        }
+    };
+    for info in offers(options, calling, None)? {
+        let (name, domain) = (info.get().provider(), info.get().domain());
+        let refusal = consider(info, options, calling).err();
+        add(name, domain, refusal);
+    }
+    let everything = everything()?;
+    for info in everything.iter() {
+        let name = info.provider();
+        let refusal = judge(info, options).err().unwrap_or_else(|| {
+            String::from("it does not serve the combination that is asked of it")
+        });
+        add(name, info.domain(), Some(refusal));
+    }
+    for name in absent(options, &candidates) {
+        let short = if policy::keeps_files(&name) {
+            shm_room::shortage()
+        } else {
+            None
+        };
+        let refusal = short.unwrap_or_else(|| {
+            String::from("libfabric has no such provider, or it finds no device")
+        });
+        candidates.push(Candidate {
+            name,
+            domain: String::new(),
+            refusal: Some(refusal),
+            chosen: false,
+        });
+    }
+    if let Some(first) = candidates.iter_mut().find(|c| c.refusal.is_none()) {
+        first.chosen = true;
+    }
+    Ok(candidates)
+}
+
+/// The right to open a provider whose endpoints take room that other processes may be about to take.
+fn turn(options: &Options) -> Option<Turn> {
+    let admitted = options.admits("shm").is_ok();
+    if admitted { Turn::take() } else { None }
+}
+
+/// Names of the include list that match nothing libfabric knows.
+fn absent(options: &Options, known: &[Candidate]) -> Vec<String> {
+    options
+        .include
+        .iter()
+        .filter(|wanted| {
+            !known.iter().any(|c| {
+                c.name
+                    .get(..wanted.len())
+                    .is_some_and(|s| s.eq_ignore_ascii_case(wanted))
+            })
+        })
+        .cloned()
+        .collect()
+}
+
+/// What libfabric offers for our hints, in its order: under the mode bits of today, then under the
+/// two modes of old for providers that know no other.
+fn offers(options: &Options, calling: Calling, provider: Option<&str>) -> Result<Vec<Info>, Error> {
+    let api = api().map_err(|reason| Error::Invalid {
+        what: "libfabric",
+        reason,
+    })?;
+    let mut found: Vec<Info> = Vec::new();
+    let modes = [SUPPORTED_MR, ffi::FI_MR_BASIC, ffi::FI_MR_SCALABLE];
+    for mr_mode in modes {
+        // Visible completion is asked of the provider where it can be had; a provider that writes
+        // the target's memory itself may do without.
+        for op_flags in [u64::from(ffi::FI_DELIVERY_COMPLETE), 0] {
+            let list = query(api, provider, |h| {
+                ask(h, options, calling, mr_mode, op_flags)
+            })?;
+            for info in list.iter() {
+                let name = info.provider();
+                let again = found.iter().any(|f| {
+                    f.get().provider() == name && {
+                        // The first shape under which a provider showed up is the one that counts.
+                        f.get().domain_attr().mr_mode != info.domain_attr().mr_mode
+                            || f.get().tx_attr().op_flags != info.tx_attr().op_flags
+                    }
+                });
+                if !again {
+                    found.push(
+                        info.duplicate()
+                            .doing(|| format!("copying the entry of {name}"))?,
+                    );
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn query(
+    api: u32,
+    provider: Option<&str>,
+    fill: impl FnOnce(&mut HintsMut<'_>),
+) -> Result<InfoList, Error> {
+    let ask = || -> Result<InfoList, CallError> {
+        let mut hints = Hints::new()?.with(fill);
+        if let Some(name) = provider.and_then(|p| CString::new(p).ok()) {
+            hints = hints.provider(&name);
+        }
+        InfoList::query(api, &hints)
+    };
+    ask().doing(|| String::from("asking libfabric for providers"))
+}
+
+/// Writes what the transport wants.
+fn ask(h: &mut HintsMut<'_>, options: &Options, calling: Calling, mr_mode: u32, op_flags: u64) {
+    *h.caps = u64::from(ffi::FI_RMA | ffi::FI_ATOMIC);
+    *h.mode = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
+    h.ep.type_ = ffi::FI_EP_RDM;
+    h.domain.mr_mode = mr_mode as i32;
+    // Each context (its endpoint and queue) is used by one thread at a time: the weakest model that
+    // this makes sound. A host that never calls from two threads at once lets all locks go.
+    h.domain.threading = if calling.threaded {
+        ffi::FI_THREAD_COMPLETION
+    } else {
+        ffi::FI_THREAD_DOMAIN
+    };
+    h.domain.resource_mgmt = ffi::FI_RM_ENABLED;
+    let progress = match options.progress_mode {
+        ProgressMode::Unspecified => ffi::FI_PROGRESS_UNSPEC,
+        ProgressMode::Auto => ffi::FI_PROGRESS_AUTO,
+        ProgressMode::Manual => ffi::FI_PROGRESS_MANUAL,
+    };
+    h.domain.control_progress = progress;
+    h.domain.data_progress = progress;
+    h.tx.iov_limit = 1;
+    h.tx.rma_iov_limit = 1;
+    h.rx.iov_limit = 1;
+    h.tx.op_flags = op_flags;
+}
+
+/// Everything that libfabric has, asked for nothing.
+fn everything() -> Result<InfoList, Error> {
+    let api = api().map_err(|reason| Error::Invalid {
+        what: "libfabric",
+        reason,
+    })?;
+    query(api, None, |h| {
+        *h.mode = u64::MAX;
+        h.domain.mode = u64::MAX;
+        h.domain.mr_mode = !(ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) as i32;
+    })
+}
+
+/// Judges by attributes alone.
+fn judge(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
+    let name = info.provider();
+    options.admits(&name)?;
+    if info.ep_attr().type_ != ffi::FI_EP_RDM {
+        return Err(String::from("its endpoints are not FI_EP_RDM"));
+    }
+    for (cap, text) in REQUIRED_CAPS {
+        if info.raw().caps & cap != cap {
+            return Err(format!("it lacks {text}"));
+        }
+    }
+    let mr_mode = info.domain_attr().mr_mode as u32;
+    for (bit, why) in REFUSED_MR {
+        if mr_mode & bit != 0 {
+            return Err(format!("it requires {why}"));
+        }
+    }
+    let known = SUPPORTED_MR | ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
+    if mr_mode & !known != 0 {
+        return Err(format!(
+            "it requires unknown registration modes {:#x}",
+            mr_mode & !known
+        ));
+    }
+    let unknown = info.raw().mode & !(ffi::FI_CONTEXT | ffi::FI_CONTEXT2);
+    if unknown != 0 {
+        return Err(format!(
+            "it requires the modes {unknown:#x}, which are not served"
+        ));
+    }
+    policy::refusal(info, options)?;
+    let (put, get) = policy::limits(info, options);
+    if put.min(get) < options.smallest_limit {
+        return Err(format!(
+            "it moves at most {} bytes at once (after btl_ofi_put_limit and btl_ofi_get_limit), and {} are needed",
+            put.min(get),
+            options.smallest_limit
+        ));
+    }
+    Ok(())
+}
+
+/// Judges, opens, and asks for the atomics that every user of the transport relies on.
+fn consider(
+    info: Info,
+    options: &Options,
+    calling: Calling,
+) -> Result<(Device, AtomicTable), String> {
+    judge(info.get(), options)?;
+    let name = info.get().provider();
+    let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
+    let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
+    let device = Device::open(info, options).map_err(|e| e.to_string())?;
+    let atomics = AtomicTable::query(&device);
+    if let Some(missing) = atomics.missing() {
+        return Err(format!(
+            "{name} advertises atomics, but fi_query_atomic refuses {missing}"
+        ));
+    }
+    Ok((device, atomics))
+}
+
+/// Asks once more for ordered atomics where that costs nothing: where the provider grants it with
+/// otherwise the same attributes.
+fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
+    if !policy::wants_atomic_order(info.get()) {
+        return Ok(info);
+    }
+    let api = api().map_err(|reason| Error::Invalid {
+        what: "libfabric",
+        reason,
+    })?;
+    let name = info.get().provider();
+    let domain = info.get().domain();
+    let mr_mode = info.get().domain_attr().mr_mode;
+    // The words of old are not joined with today's bits.
+    let allowed = match mr_mode as u32 {
+        old @ (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) => old,
+        bits => bits | SUPPORTED_MR,
+    };
+    let op_flags = info.get().tx_attr().op_flags;
+    let list = query(api, Some(&name), |h| {
+        ask(h, options, calling, allowed, op_flags);
+        h.tx.msg_order = ATOMIC_ORDER;
+        h.rx.msg_order = ATOMIC_ORDER;
+    })?;
+    let ordered = list.iter().find(|i| {
+        i.provider() == name
+            && i.domain() == domain
+            && i.domain_attr().mr_mode == mr_mode
+            && i.raw().addr_format == info.get().raw().addr_format
+            && orders_atomics(*i)
+    });
+    match ordered {
+        Some(better) => better
+            .duplicate()
+            .doing(|| format!("copying the entry of {name}")),
+        None => Ok(info),
+    }
+}
+
+/// Asks once more for device memory where there may be some: the provider's entry with FI_HMEM, if it
+/// has one with otherwise the same attributes. Providers whose peers are reached around them gain
+/// nothing by it.
+fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
+    if !options.hmem || !policy::takes_devices(info.get()) {
+        return Ok(info);
+    }
+    let api = api().map_err(|reason| Error::Invalid {
+        what: "libfabric",
+        reason,
+    })?;
+    let (name, domain) = (info.get().provider(), info.get().domain());
+    let mr_mode = info.get().domain_attr().mr_mode as u32;
+    let old = mr_mode & (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) != 0;
+    if old {
+        // FI_MR_HMEM is not joined with the words of old.
+        return Ok(info);
+    }
+    let op_flags = info.get().tx_attr().op_flags;
+    let order = info.get().tx_attr().msg_order & ATOMIC_ORDER;
+    let list = query(api, Some(&name), |h| {
+        let modes = mr_mode | SUPPORTED_MR | ffi::FI_MR_HMEM;
+        ask(h, options, calling, modes, op_flags);
+        *h.caps |= ffi::FI_HMEM;
+        h.tx.msg_order = order;
+        h.rx.msg_order = order;
+    });
+    // A provider without FI_HMEM leaves an empty list, which libfabric calls an error.
+    let Ok(list) = list else { return Ok(info) };
+    let same = list.iter().find(|i| {
+        i.provider() == name
+            && i.domain() == domain
+            && i.domain_attr().mr_mode as u32 & !ffi::FI_MR_HMEM == mr_mode
+            && i.raw().addr_format == info.get().raw().addr_format
+            && takes_devices(*i)
+    });
+    match same {
+        Some(better) => better
+            .duplicate()
+            .doing(|| format!("copying the entry of {name}")),
+        None => Ok(info),
+    }
+}
+
+/// Whether the provider takes registrations of device memory.
+pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
+    info.raw().caps & ffi::FI_HMEM != 0
+}
+
+/// Whether atomics from one origin to one target take effect in order.
+pub(crate) fn orders_atomics(info: InfoRef<'_>) -> bool {
+    info.tx_attr().msg_order & ATOMIC_ORDER == ATOMIC_ORDER
+}

@@ -1,0 +1,126 @@
+//! What a killed process leaves in `/dev/shm`, and its removal by those that are left.
+//!
+//! The shm provider names the segments of an endpoint after the address it is given. Ours says which
+//! process it belongs to: the node (a kernel and a process-id namespace, see `liveness`), the process
+//! id and the start time. So a name tells whether its owner is gone, and no name of another program,
+//! of another container or of a process that got the same id is ever taken for it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::peer::liveness::{ProcessId, State};
+
+const FOLDER: &str = "/dev/shm";
+const PREFIX: &str = "btl_ofi.";
+
+/// What the names of this process's files in `/dev/shm` start with; `None` where the process cannot
+/// be told apart from others. A `:` or a `.` follows.
+pub(crate) fn name(node: u64, process: ProcessId) -> Option<String> {
+    (node != 0 && process.started != 0)
+        .then(|| format!("{PREFIX}{node:016x}.{}.{}", process.pid, process.started))
+}
+
+/// The process that a name belongs to, if it is one of this node's.
+fn owner(name: &str, node: u64) -> Option<ProcessId> {
+    let rest = name.strip_prefix(PREFIX)?;
+    let end = rest.find(':').unwrap_or(rest.len());
+    let mut fields = rest[..end].split('.');
+    let of = fields.next()?;
+    let pid = fields.next()?.parse().ok()?;
+    let started = fields.next()?.parse().ok()?;
+    (node != 0 && of == format!("{node:016x}")).then_some(ProcessId { pid, started })
+}
+
+/// Removes the files of a process that is gone.
+pub(crate) fn remove(node: u64, process: ProcessId) {
+    sweep(Path::new(FOLDER), node, |found| found == process);
+}
+
+/// Removes the files of all processes that are gone, of this user and on this node.
+pub(crate) fn remove_all(node: u64) {
+    sweep(Path::new(FOLDER), node, |_| true);
+}
+
+fn sweep(folder: &Path, node: u64, wanted: impl Fn(ProcessId) -> bool) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    // SAFETY: has no failure and no argument.
+    let user = unsafe { libc::geteuid() };
+    for entry in entries.flatten() {
+        let file = entry.file_name();
+        let Some(process) = file.to_str().and_then(|name| owner(name, node)) else {
+            continue;
+        };
+        // Metadata of the entry itself, not of what a link points to.
+        let ours = entry
+            .metadata()
+            .is_ok_and(|m| m.uid() == user && m.is_file());
+        if ours && wanted(process) && process.state() == State::Gone {
+            match fs::remove_file(entry.path()) {
+                Ok(()) => tracing::debug!("removed {} of a dead process", entry.path().display()),
+                // Another survivor was faster.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => tracing::warn!("cannot remove {}: {e}", entry.path().display()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_their_owner() {
+        let process = ProcessId {
+            pid: 17,
+            started: 99,
+        };
+        let name = name(0xabc, process).unwrap();
+        for file in [
+            format!("{name}:0:1"),
+            format!("{name}:0:1_12"),
+            format!("{name}.words"),
+            name.clone(),
+        ] {
+            assert_eq!(owner(&file, 0xabc), Some(process), "{file}");
+            assert_eq!(owner(&file, 0xabd), None, "another node's");
+        }
+        for other in [
+            "17:0:1",
+            "btl_ofi",
+            "btl_ofi.",
+            "btl_ofi.0000000000000abc.x.9",
+        ] {
+            assert_eq!(owner(other, 0xabc), None, "{other}");
+        }
+        assert_eq!(super::name(0, process), None);
+    }
+
+    #[test]
+    fn only_files_of_the_dead_go() {
+        let place = std::env::temp_dir().join(format!("btl-ofi-remains-{}", std::process::id()));
+        fs::create_dir_all(&place).unwrap();
+        let node = crate::peer::liveness::node();
+        let own = ProcessId::own();
+        let before = ProcessId {
+            started: own.started.wrapping_sub(1),
+            ..own
+        };
+        let file = |process, tail: &str| place.join(name(node, process).unwrap() + tail);
+        let living = file(own, ":0:0");
+        let dead = file(before, ":0:0");
+        let other = place.join("btl_ofi.0000000000000001.1.1:0:0");
+        let link = file(before, ":0:1");
+        for path in [&living, &dead, &other] {
+            fs::write(path, b"x").unwrap();
+        }
+        std::os::unix::fs::symlink(&living, &link).unwrap();
+        sweep(&place, node, |_| true);
+        assert!(living.exists() && other.exists() && link.exists());
+        assert!(!dead.exists());
+        fs::remove_dir_all(&place).unwrap();
+    }
+}

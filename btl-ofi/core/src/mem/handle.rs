@@ -1,0 +1,344 @@
+//! Registration handles, and the one place where a remote address is checked and turned into what
+//! the provider wants.
+
+use plugin_api::{Access, Status};
+
+use crate::engine::post::branch;
+use crate::mem::rights;
+
+/// What a peer needs to reach a registered region: 32 plain bytes that mean the same in every
+/// process. Hosts copy them around, to wherever they like, so nothing is assumed of their alignment;
+/// every copy is checked before use.
+#[repr(C, packed)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    /// First byte of the region in the owner's address space.
+    base: u64,
+    /// Bytes of the region.
+    length: u64,
+    /// The provider's key.
+    key: u64,
+    /// In the upper half a cookie, [`LIVE`] or another kind's, and the rights of peers; in the lower half a number
+    /// that tells registrations at the same place apart. 0 once the region is deregistered.
+    mark: u64,
+}
+
+/// Size of a handle in bytes.
+pub const HANDLE_SIZE: usize = size_of::<Handle>();
+
+const _: () = assert!(HANDLE_SIZE == 32 && HANDLE_SIZE.is_multiple_of(8) && HANDLE_SIZE <= 256);
+
+/// The cookie of a live handle. No kind's has a bit among [`RIGHTS`], none is one bit from another's, and none equals one of the layout without
+/// rights, whose cookies were 0x4f464948, 0x4f464944 and 0x4f464953.
+const LIVE: u64 = 0x4f46_4c10 << 32;
+/// Likewise, of device memory that the provider reaches itself.
+const DIRECT: u64 = 0x4f46_4421 << 32;
+/// Likewise, of device memory that its owner's agent reaches: base, length and key are those of the
+/// agent's mailbox, whose number stands in the upper half of the length.
+const STAGED: u64 = 0x4f46_5340 << 32;
+/// The half of a mark that holds cookie and rights.
+const UPPER: u64 = u64::MAX << 32;
+/// The rights of peers in a mark: [`Access`]'s bits for them, as [`rights::of`] has them.
+const RIGHTS: u64 = (rights::REMOTE.bits() as u64) << 32;
+/// The rest of that half, which says what kind of handle it is.
+const KIND: u64 = UPPER & !RIGHTS;
+/// Cookie and rights of a live handle whose region allows everything.
+const OPEN: u64 = LIVE | RIGHTS;
+
+const _: () = assert!((LIVE | DIRECT | STAGED) & !KIND == 0);
+
+/// Where the provider finds a byte of a peer's region: the address or offset it wants, and the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) address: u64,
+    pub(crate) key: u64,
+}
+
+impl Handle {
+    /// The handle of a region.
+    pub(crate) fn new(base: u64, length: u64, key: u64, access: Access, generation: u32) -> Handle {
+        Handle {
+            base,
+            length,
+            key,
+            mark: LIVE | rights_of(access) | u64::from(generation),
+        }
+    }
+
+    /// The same for device memory that the provider reaches itself.
+    pub(crate) fn direct(self) -> Handle {
+        Handle {
+            mark: self.mark & !KIND | DIRECT,
+            ..self
+        }
+    }
+
+    /// The handle of device memory for which its owner is asked through a mailbox, which itself allows everything.
+    pub(crate) fn staged(mailbox: &Handle, access: Access, generation: u32) -> Handle {
+        Handle {
+            // A mailbox is far shorter than 4 GiB; its own number is what its owner asks for.
+            length: mailbox.length & !UPPER | u64::from(mailbox.generation()) << 32,
+            mark: STAGED | rights_of(access) | u64::from(generation),
+            ..*mailbox
+        }
+    }
+
+    /// The handle that the way of host memory takes, to the same bytes, or to those of the mailbox.
+    pub(crate) fn as_live(&self) -> Handle {
+        if self.is_staged() {
+            return Handle {
+                length: self.length & !UPPER,
+                mark: OPEN | self.length >> 32,
+                ..*self
+            };
+        }
+        Handle {
+            mark: self.mark & !KIND | LIVE,
+            ..*self
+        }
+    }
+
+    /// Whether it is of device memory that the provider reaches itself.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.mark & KIND == DIRECT
+    }
+
+    /// Whether it is of device memory for which its owner is asked.
+    pub(crate) fn is_staged(&self) -> bool {
+        self.mark & KIND == STAGED
+    }
+
+    /// Whether it is of device memory.
+    pub(crate) fn is_device(&self) -> bool {
+        self.is_direct() || self.is_staged()
+    }
+
+    /// The handle that the way of host memory takes, of memory that the provider reaches.
+    pub(crate) fn as_host(&self) -> Result<Handle, Status> {
+        if self.is_live() || self.is_direct() {
+            Ok(self.as_live())
+        } else {
+            Err(Status::BAD_PARAM)
+        }
+    }
+
+    /// What peers may do with the region. Of no meaning where the handle is none.
+    #[inline]
+    pub(crate) fn access(&self) -> Access {
+        Access::from_bits_retain(((self.mark & RIGHTS) >> 32) as u32)
+    }
+
+    /// The number that tells registrations apart.
+    pub(crate) fn generation(&self) -> u32 {
+        self.mark as u32
+    }
+
+    /// Bytes that are no handle.
+    pub const fn vacant() -> Handle {
+        Handle {
+            base: 0,
+            length: 0,
+            key: 0,
+            mark: 0,
+        }
+    }
+
+    /// Whether these bytes are a handle that has not been deregistered (as far as this copy knows).
+    #[inline]
+    pub fn is_live(&self) -> bool {
+        self.is_open() || self.mark & KIND == LIVE
+    }
+
+    /// Whether these bytes are a live handle whose region allows its peers everything.
+    #[inline(always)]
+    fn is_open(&self) -> bool {
+        self.mark & UPPER == OPEN
+    }
+
+    /// Marks these bytes as deregistered.
+    pub fn retire(&mut self) {
+        self.mark = 0;
+    }
+
+    /// First byte of the region in the owner's address space.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Bytes of the region.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The provider's key.
+    #[inline]
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Tells this registration from others under the same key.
+    #[inline]
+    pub(crate) fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    /// Whether this is the live handle with this key and mark.
+    #[inline]
+    pub(crate) fn is_named(&self, key: u64, mark: u64) -> bool {
+        self.key == key && self.mark == mark && self.is_live()
+    }
+
+    /// Where `size` bytes at the owner's virtual address `address` are for the provider: checked to
+    /// lie inside the region, as an address where the provider uses virtual addresses, else as an
+    /// offset from the base.
+    #[inline(always)]
+    pub(crate) fn target(
+        &self,
+        address: u64,
+        size: u64,
+        virtual_addresses: bool,
+    ) -> Result<Target, Status> {
+        if !self.is_live() {
+            return Err(Status::BAD_PARAM);
+        }
+        self.within(address, size, virtual_addresses)
+    }
+
+    /// As [`target`](Self::target), for the fast path: only of a region that allows its peers everything, which
+    /// one comparison tells. Any other is for the slow path, which looks at its rights.
+    #[inline(always)]
+    pub(crate) fn open_target(
+        &self,
+        address: u64,
+        size: u64,
+        virtual_addresses: bool,
+    ) -> Option<Target> {
+        if !self.is_open() {
+            return None;
+        }
+        self.within(address, size, virtual_addresses).ok()
+    }
+
+    /// As [`target`](Self::target), of a handle that is live.
+    #[inline(always)]
+    fn within(&self, address: u64, size: u64, virtual_addresses: bool) -> Result<Target, Status> {
+        branch();
+        let offset = address.wrapping_sub(self.base);
+        let Some(rest) = self.length.checked_sub(offset) else {
+            return Err(Status::VALUE_OUT_OF_BOUNDS);
+        };
+        branch();
+        if size > rest {
+            return Err(Status::VALUE_OUT_OF_BOUNDS);
+        }
+        Ok(Target {
+            address: if virtual_addresses { address } else { offset },
+            key: self.key,
+        })
+    }
+
+    /// Whether `size` bytes at `address` of this process lie inside the region.
+    #[inline]
+    pub(crate) fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
+        self.target(address, size, true).map(|_| ())
+    }
+}
+
+/// The rights that a registration gives, as they stand in a mark.
+fn rights_of(access: Access) -> u64 {
+    u64::from(rights::of(access).bits()) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Access = Access::all();
+
+    #[test]
+    fn inside_and_outside() {
+        let h = Handle::new(0x1000, 0x100, 7, ALL, 1);
+        assert_eq!(
+            h.target(0x1010, 0x10, true),
+            Ok(Target {
+                address: 0x1010,
+                key: 7
+            })
+        );
+        assert_eq!(
+            h.target(0x1010, 0x10, false),
+            Ok(Target {
+                address: 0x10,
+                key: 7
+            })
+        );
+        assert!(
+            h.target(0x1100, 0, false).is_ok(),
+            "nothing at the end is inside"
+        );
+        for (address, size) in [
+            (0xfff, 1),
+            (0x1100, 1),
+            (0x10ff, 2),
+            (0x1000, u64::MAX),
+            (u64::MAX, 2),
+            (0, 0),
+        ] {
+            assert_eq!(
+                h.target(address, size, true),
+                Err(Status::VALUE_OUT_OF_BOUNDS)
+            );
+        }
+    }
+
+    #[test]
+    fn device_memory_is_not_host_memory() {
+        let h = Handle::new(0x1000, 0x100, 7, ALL, 3);
+        let direct = h.direct();
+        let staged = Handle::staged(&h, Access::REMOTE_READ, 9);
+        for device in [direct, staged] {
+            assert_eq!(device.target(0x1000, 1, true), Err(Status::BAD_PARAM));
+        }
+        assert!(direct.is_direct() && !direct.is_staged() && staged.is_staged());
+        assert_eq!(staged.generation(), 9);
+        assert_eq!(
+            (direct.access(), staged.access()),
+            (h.access(), Access::REMOTE_READ)
+        );
+        assert_eq!(direct.as_live(), h);
+        assert_eq!(staged.as_live(), h, "the mailbox");
+    }
+
+    #[test]
+    fn rights_travel() {
+        for access in (0..16).map(Access::from_bits_truncate) {
+            let h = Handle::new(0x1000, 0x100, 7, access, u32::MAX);
+            assert_eq!(h.access(), rights::of(access), "{access:?}");
+            assert!(h.is_live() && h.target(0x1000, 1, true).is_ok());
+            let open = h.open_target(0x1000, 1, true).is_some();
+            assert_eq!(open, rights::of(access) == rights::REMOTE, "{access:?}");
+            assert_eq!(h.direct().as_live(), h, "{access:?}");
+        }
+    }
+
+    #[test]
+    fn a_region_at_the_top_of_memory() {
+        let h = Handle::new(u64::MAX - 7, 8, 1, ALL, 1);
+        assert!(h.target(u64::MAX - 7, 8, true).is_ok());
+        assert!(h.target(u64::MAX - 7, 9, true).is_err());
+    }
+
+    #[test]
+    fn stray_bytes_and_retired_handles_are_refused() {
+        let mut h = Handle::new(0x1000, 0x100, 7, ALL, 1);
+        h.retire();
+        assert_eq!(h.target(0x1000, 1, true), Err(Status::BAD_PARAM));
+        let zero = Handle {
+            base: 0,
+            length: u64::MAX,
+            key: 0,
+            mark: 0,
+        };
+        assert_eq!(zero.target(0, 1, true), Err(Status::BAD_PARAM));
+    }
+}

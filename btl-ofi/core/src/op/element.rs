@@ -1,0 +1,487 @@
+//! The arithmetic of atomics, done by this processor on memory of this process.
+//!
+//! Each element is changed by one atomic instruction or by a compare-and-swap loop, whatever its type.
+//! libfabric's software providers do the same (`__atomic` builtins, prov/util of 1.17 and 2.1), so an
+//! element stays atomic between what is done here, what the provider does for peers that reach us
+//! through it, and what threads of the process do with its own instructions. What is not a number
+//! compares as libfabric compares it: a minimum or maximum with NaN leaves what is there, and
+//! compare-and-swap compares bits. Elements that are not mapped as they must be are a [`Fault`]; those of
+//! a vector that come before are changed all the same.
+
+use plugin_api::{AtomicKind, AtomicOp, Datatype};
+
+use crate::base::guard::{Fault, Word};
+
+/// An atomic on elements that start at `at`.
+#[derive(Clone, Copy)]
+pub(crate) struct Elements {
+    pub(crate) datatype: Datatype,
+    pub(crate) op: AtomicOp,
+    pub(crate) count: usize,
+    /// Aligned to the element's size.
+    pub(crate) at: *mut u8,
+    /// As many elements; any alignment. Not read by [`AtomicOp::Read`].
+    pub(crate) operands: *const u8,
+    /// What [`AtomicOp::Cswap`] compares with, in the low bytes.
+    pub(crate) compare: u64,
+    /// Room for as many elements, of any alignment, or NULL.
+    pub(crate) results: *mut u8,
+}
+
+/// Whether the combination makes sense and is served.
+pub(crate) fn serves(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> bool {
+    let bits = matches!(op, AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor);
+    match kind {
+        AtomicKind::Compare => op == AtomicOp::Cswap,
+        AtomicKind::Update if op == AtomicOp::Read => false,
+        AtomicKind::Update | AtomicKind::Fetch => {
+            op != AtomicOp::Cswap && !(bits && datatype.is_float())
+        }
+    }
+}
+
+/// Does it.
+///
+/// # Safety
+/// The pointers are good for what [`Elements`] says, and the combination is [served](serves).
+#[inline]
+pub(crate) unsafe fn apply(e: &Elements) -> Result<(), Fault> {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match e.datatype {
+            Datatype::Int8 => run::<i8>(e),
+            Datatype::Uint8 => run::<u8>(e),
+            Datatype::Int16 => run::<i16>(e),
+            Datatype::Uint16 => run::<u16>(e),
+            Datatype::Int32 => run::<i32>(e),
+            Datatype::Uint32 => run::<u32>(e),
+            Datatype::Int64 => run::<i64>(e),
+            Datatype::Uint64 => run::<u64>(e),
+            Datatype::Float => run::<f32>(e),
+            Datatype::Double => run::<f64>(e),
+        }
+    }
+}
+
+/// A type that atomics know. The functions on memory ask that `at` is an aligned element, which others
+/// change atomically only, in memory that may be used so as far as it is mapped.
+trait Element: Copy {
+    /// The word of its bits.
+    type Bits: Word + Copy + PartialEq;
+
+    fn bits(self) -> Self::Bits;
+    fn of(bits: Self::Bits) -> Self;
+    fn truncated(value: u64) -> Self::Bits;
+    /// # Safety
+    /// As for all.
+    unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault>;
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn times(self, other: Self) -> Self;
+    fn less(self, other: Self) -> bool;
+    fn truth(self) -> bool;
+    fn of_truth(truth: bool) -> Self;
+
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn read(at: *mut Self) -> Result<Self, Fault> {
+        // SAFETY: as the caller vouches.
+        unsafe { Self::Bits::load(at.cast()) }.map(Self::of)
+    }
+
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn write(at: *mut Self, value: Self) -> Result<(), Fault> {
+        // SAFETY: as the caller vouches.
+        unsafe { Self::Bits::store(at.cast(), value.bits()) }
+    }
+
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn swap(at: *mut Self, value: Self) -> Result<Self, Fault> {
+        // SAFETY: as the caller vouches.
+        unsafe { Self::Bits::swap(at.cast(), value.bits()) }.map(Self::of)
+    }
+
+    /// Writes `value` where the bits are those of `compare`; what was there.
+    ///
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn cswap(at: *mut Self, compare: u64, value: Self) -> Result<Self, Fault> {
+        let compare = Self::truncated(compare);
+        // SAFETY: as the caller vouches.
+        unsafe { Self::Bits::cswap(at.cast(), compare, value.bits()) }.map(Self::of)
+    }
+
+    /// Writes what `f` makes of what is there, if anything; what was there.
+    ///
+    /// # Safety
+    /// As for all.
+    #[inline]
+    unsafe fn change(at: *mut Self, f: impl Fn(Self) -> Option<Self>) -> Result<Self, Fault> {
+        let word: *mut Self::Bits = at.cast();
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let mut old = Self::Bits::load(word)?;
+            while let Some(new) = f(Self::of(old)) {
+                let seen = Self::Bits::cswap(word, old, new.bits())?;
+                if seen == old {
+                    break;
+                }
+                old = seen;
+            }
+            Ok(Self::of(old))
+        }
+    }
+}
+
+macro_rules! integer {
+    ($($type:ident as $bits:ident),+) => {$(
+        impl Element for $type {
+            type Bits = $bits;
+
+            #[inline]
+            fn bits(self) -> $bits {
+                self as $bits
+            }
+            #[inline]
+            fn of(bits: $bits) -> Self {
+                bits as $type
+            }
+            #[inline]
+            fn truncated(value: u64) -> $bits {
+                value as $bits
+            }
+            #[inline]
+            unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault> {
+                // SAFETY: as the caller vouches.
+                unsafe { <$bits>::add(at.cast(), value.bits()) }.map(Self::of)
+            }
+            #[inline]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+            #[inline]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+            #[inline]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+            #[inline]
+            fn times(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+            #[inline]
+            fn truth(self) -> bool {
+                self != 0
+            }
+            #[inline]
+            fn of_truth(truth: bool) -> Self {
+                Self::from(truth)
+            }
+        }
+    )+};
+}
+
+integer!(
+    i8 as u8, u8 as u8, i16 as u16, u16 as u16, i32 as u32, u32 as u32, i64 as u64, u64 as u64
+);
+
+macro_rules! float {
+    ($($type:ident as $bits:ident),+) => {$(
+        impl Element for $type {
+            type Bits = $bits;
+
+            #[inline]
+            fn bits(self) -> $bits {
+                self.to_bits()
+            }
+            #[inline]
+            fn of(bits: $bits) -> Self {
+                Self::from_bits(bits)
+            }
+            #[inline]
+            fn truncated(value: u64) -> $bits {
+                value as $bits
+            }
+            #[inline]
+            unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault> {
+                // SAFETY: as the caller vouches.
+                unsafe { Self::change(at, |old| Some(old + value)) }
+            }
+            // `serves` lets no operation on bits through; without one, what is there stays.
+            #[inline]
+            fn and(self, _: Self) -> Self {
+                self
+            }
+            #[inline]
+            fn or(self, _: Self) -> Self {
+                self
+            }
+            #[inline]
+            fn xor(self, _: Self) -> Self {
+                self
+            }
+            #[inline]
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline]
+            fn less(self, other: Self) -> bool {
+                self < other
+            }
+            #[inline]
+            fn truth(self) -> bool {
+                self != 0.0
+            }
+            #[inline]
+            fn of_truth(truth: bool) -> Self {
+                Self::from(u8::from(truth))
+            }
+        }
+    )+};
+}
+
+float!(f32 as u32, f64 as u64);
+
+/// # Safety
+/// As for [`apply`].
+unsafe fn run<T: Element>(e: &Elements) -> Result<(), Fault> {
+    // SAFETY: as the caller vouches, for each line.
+    unsafe {
+        match e.op {
+            AtomicOp::Read => {
+                for i in 0..e.count {
+                    let old = T::read(e.at.cast::<T>().add(i))?;
+                    if !e.results.is_null() {
+                        e.results.cast::<T>().add(i).write_unaligned(old);
+                    }
+                }
+                Ok(())
+            }
+            AtomicOp::Write if e.results.is_null() => {
+                each::<T>(e, |at, v| T::write(at, v).map(|()| v))
+            }
+            AtomicOp::Write => each::<T>(e, |at, v| T::swap(at, v)),
+            AtomicOp::Cswap => each::<T>(e, |at, v| T::cswap(at, e.compare, v)),
+            AtomicOp::Sum => each::<T>(e, |at, v| T::sum(at, v)),
+            AtomicOp::Band => changed::<T>(e, |old, v| Some(old.and(v))),
+            AtomicOp::Bor => changed::<T>(e, |old, v| Some(old.or(v))),
+            AtomicOp::Bxor => changed::<T>(e, |old, v| Some(old.xor(v))),
+            AtomicOp::Min => changed::<T>(e, |old, v| v.less(old).then_some(v)),
+            AtomicOp::Max => changed::<T>(e, |old, v| old.less(v).then_some(v)),
+            AtomicOp::Prod => changed::<T>(e, |old, v| Some(old.times(v))),
+            AtomicOp::Lor => logical::<T>(e, |a, b| a || b),
+            AtomicOp::Land => logical::<T>(e, |a, b| a && b),
+            AtomicOp::Lxor => logical::<T>(e, |a, b| a != b),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`apply`].
+#[inline]
+unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) -> Result<(), Fault> {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        changed::<T>(e, |old, value| {
+            Some(T::of_truth(f(old.truth(), value.truth())))
+        })
+    }
+}
+
+/// Writes what `f` makes of each element and its operand, if anything.
+///
+/// # Safety
+/// As for [`apply`].
+#[inline]
+unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) -> Result<(), Fault> {
+    // SAFETY: as the caller vouches; `each` passes elements.
+    unsafe { each::<T>(e, |at, value| T::change(at, |old| f(old, value))) }
+}
+
+/// Runs `step`, which returns what was there, for each element and its operand.
+///
+/// # Safety
+/// As for [`apply`].
+#[inline]
+unsafe fn each<T: Element>(
+    e: &Elements,
+    step: impl Fn(*mut T, T) -> Result<T, Fault>,
+) -> Result<(), Fault> {
+    for i in 0..e.count {
+        // SAFETY: the caller vouches for as many elements.
+        unsafe {
+            let operand = e.operands.cast::<T>().add(i).read_unaligned();
+            let old = step(e.at.cast::<T>().add(i), operand)?;
+            if !e.results.is_null() {
+                e.results.cast::<T>().add(i).write_unaligned(old);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One element of any type, in the low bytes.
+    fn one(datatype: Datatype, op: AtomicOp, start: u64, operand: u64, compare: u64) -> (u64, u64) {
+        let (mut at, mut old) = (start, 0u64);
+        let e = Elements {
+            datatype,
+            op,
+            count: 1,
+            at: (&raw mut at).cast(),
+            operands: (&raw const operand).cast(),
+            compare,
+            results: (&raw mut old).cast(),
+        };
+        // SAFETY: all are words, which hold one element of any type.
+        unsafe { apply(&e) }.unwrap();
+        (old, at)
+    }
+
+    #[test]
+    fn integers_of_every_width() {
+        use AtomicOp as O;
+        for (&datatype, signed) in Datatype::ALL[..8].iter().zip([true, false].iter().cycle()) {
+            let mask = u64::MAX >> (64 - 8 * datatype.size());
+            let minus = |n: u64| n.wrapping_neg() & mask;
+            let less = if *signed { minus(3) } else { 2 };
+            let more = if *signed { 2 } else { minus(3) };
+            for (op, start, operand, end) in [
+                (O::Sum, mask, 2, 1),
+                (O::Prod, minus(3), 2, minus(6)),
+                (O::Min, minus(3), 2, less),
+                (O::Max, 2, minus(3), more),
+                (O::Band, 0b1100, 0b1010, 0b1000),
+                (O::Bor, 0b1100, 0b1010, 0b1110),
+                (O::Bxor, 0b1100, 0b1010, 0b0110),
+                (O::Land, 5, 0, 0),
+                (O::Land, 5, 6, 1),
+                (O::Lor, 5, 0, 1),
+                (O::Lxor, 5, 6, 0),
+                (O::Lxor, 0, 6, 1),
+                (O::Write, 5, 6, 6),
+                (O::Read, 5, 6, 5),
+            ] {
+                let seen = one(datatype, op, start, operand, 0);
+                assert_eq!(seen, (start, end), "{op:?} of {datatype:?}");
+            }
+            let cases = [(5, 5, 6), (4, 5, 5)];
+            for (compare, start, end) in cases {
+                let seen = one(datatype, O::Cswap, start, 6, compare);
+                assert_eq!(seen, (start, end), "{datatype:?}");
+            }
+            // Bytes beside the element stay as they are.
+            if datatype.size() < 8 {
+                let (_, at) = one(datatype, O::Sum, u64::MAX, 1, 0);
+                assert_eq!(at, !mask);
+            }
+        }
+    }
+
+    #[test]
+    fn floating_point() {
+        use AtomicOp as O;
+        let f = |v: f64| v.to_bits();
+        let nan = f64::NAN;
+        for (op, start, operand, end) in [
+            (O::Sum, 1.5, 2.25, 3.75),
+            (O::Prod, 1.5, -2.0, -3.0),
+            (O::Min, 1.5, -2.0, -2.0),
+            (O::Max, 1.5, -2.0, 1.5),
+            (O::Min, 1.5, nan, 1.5),
+            (O::Max, 1.5, nan, 1.5),
+            (O::Land, 1.5, 0.0, 0.0),
+            (O::Lor, 0.0, 2.5, 1.0),
+            (O::Lxor, 1.5, 2.5, 0.0),
+            (O::Write, 1.5, 2.5, 2.5),
+        ] {
+            let seen = one(Datatype::Double, op, f(start), f(operand), 0);
+            assert_eq!(seen, (f(start), f(end)), "{op:?}");
+            let g = |v: f64| u64::from((v as f32).to_bits());
+            let seen = one(Datatype::Float, op, g(start), g(operand), 0);
+            assert_eq!(seen, (g(start), g(end)), "{op:?}");
+        }
+        let same = one(Datatype::Double, O::Cswap, f(nan), f(1.0), f(nan));
+        assert_eq!(same, (f(nan), f(1.0)), "bits are compared");
+    }
+
+    #[test]
+    fn vectors_from_anywhere_to_anywhere() {
+        let mut at = [1u32, 2, 3];
+        let mut operands = [0u8; 13];
+        for (i, v) in [10u32, 20, 30].iter().enumerate() {
+            operands[1 + 4 * i..5 + 4 * i].copy_from_slice(&v.to_ne_bytes());
+        }
+        let mut results = [0u8; 13];
+        let e = Elements {
+            datatype: Datatype::Uint32,
+            op: AtomicOp::Sum,
+            count: 3,
+            at: at.as_mut_ptr().cast(),
+            operands: operands[1..].as_ptr(),
+            compare: 0,
+            results: results[1..].as_mut_ptr(),
+        };
+        // SAFETY: three elements each.
+        unsafe { apply(&e) }.unwrap();
+        assert_eq!(at, [11, 22, 33]);
+        let old = results[1..].chunks_exact(4);
+        let old: Vec<u32> = old
+            .map(|c| u32::from_ne_bytes([c[0], c[1], c[2], c[3]]))
+            .collect();
+        assert_eq!(old, [1, 2, 3]);
+    }
+
+    #[test]
+    fn elements_stay_whole_among_threads() {
+        for datatype in [Datatype::Double, Datatype::Uint8, Datatype::Int64] {
+            let mut at = 0u64;
+            let place = &raw mut at as usize;
+            std::thread::scope(|s| {
+                for _ in 0..3 {
+                    s.spawn(|| {
+                        let operand = match datatype {
+                            Datatype::Double => 1f64.to_bits(),
+                            _ => 1,
+                        };
+                        for _ in 0..10_000 {
+                            let e = Elements {
+                                datatype,
+                                op: AtomicOp::Sum,
+                                count: 1,
+                                at: std::ptr::with_exposed_provenance_mut(place),
+                                operands: (&raw const operand).cast(),
+                                compare: 0,
+                                results: std::ptr::null_mut(),
+                            };
+                            // SAFETY: words, which outlive the scope.
+                            unsafe { apply(&e) }.unwrap();
+                        }
+                    });
+                }
+            });
+            let end = match datatype {
+                Datatype::Double => 30_000f64.to_bits(),
+                Datatype::Uint8 => u64::from(30_000u32 as u8),
+                _ => 30_000,
+            };
+            assert_eq!(at, end, "{datatype:?}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Hostile address blobs: those of the corpus, changed ones and random ones make an error or an address
+//! that says the same again.
+
+use std::fs;
+
+use libfabric_sys as ffi;
+use proptest::prelude::*;
+
+use crate::peer::address::Blob;
+use crate::peer::liveness::ProcessId;
+
+/// Good ones of the version at hand, with several forms of address.
+fn good() -> Vec<Vec<u8>> {
+    let of = |provider: &str, segment, format, address: &[u8]| {
+        Blob {
+            virtual_addresses: segment == Some(3),
+            node: 42,
+            process: ProcessId { pid: 7, started: 9 },
+            probe_address: 0xdead_0000,
+            probe_value: 0x1234,
+            segment,
+            provider: provider.to_owned(),
+            format,
+            address: address.to_vec(),
+        }
+        .encode()
+    };
+    vec![
+        of("shm", Some(3), ffi::FI_ADDR_STR, b"fi_shm://7:0:1\0"),
+        of("tcp;ofi_rxm", None, ffi::FI_SOCKADDR_IN, &[2; 16]),
+        of("sockets", None, ffi::FI_SOCKADDR_IN6, &[10; 28]),
+    ]
+}
+
+/// The files, and the good ones.
+fn corpus() -> Vec<Vec<u8>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus/modex");
+    let files = fs::read_dir(folder).unwrap();
+    let files = files.map(|file| fs::read(file.unwrap().path()).unwrap());
+    files.chain(good()).collect()
+}
+
+/// What must hold for any bytes.
+fn holds(bytes: &[u8]) -> Result<(), TestCaseError> {
+    let Ok(blob) = Blob::decode(bytes) else {
+        return Ok(());
+    };
+    prop_assert_eq!(blob.encode(), bytes, "nothing is read in two ways");
+    prop_assert!(!blob.address.is_empty());
+    for own in [&b"fi_shm://7\0"[..], &[2, 0, 1, 1, 127, 0, 0, 1], &[]] {
+        // Whatever the form, what passes has its length, or ends with its only NUL.
+        if blob.check_form(own).is_ok() {
+            let ends = blob.address.iter().position(|b| *b == 0) == Some(blob.address.len() - 1);
+            prop_assert!(ends || blob.address.len() == own.len());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_corpus_and_its_parts() {
+    for bytes in good() {
+        assert!(Blob::decode(&bytes).is_ok());
+    }
+    for bytes in corpus() {
+        for end in 0..=bytes.len() {
+            holds(&bytes[..end]).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changed_blobs(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        tail in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let corpus = corpus();
+        let mut bytes = which.get(&corpus).clone();
+        bytes.extend(tail);
+        for (at, value) in changes {
+            if !bytes.is_empty() {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+        }
+        holds(&bytes)?;
+    }
+
+    #[test]
+    fn random_blobs(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        holds(&bytes)?;
+        holds(&[&good()[0][..6], &bytes].concat())?;
+    }
+}

@@ -1,0 +1,368 @@
+//! Whether the kernel lets this process reach into others (cross-memory attach, `cma`), and whether the
+//! memory it reaches is still that of the peer.
+//!
+//! **Identity.** A process id and a start time name a process, not what it runs: `exec` keeps both. So each
+//! process announces a *probe*, the address of a word and what it holds. It is read when a peer is connected,
+//! in each look of the failure detector, and before a ring transfer is revoked and made by the kernel; other
+//! memory at that place, or none, means that the transport there is gone. Between two looks
+//! (`btl_ofi_peer_check_interval`, and 256 copies at least) a copy may still reach memory that is no longer the
+//! peer's: where the other program has something mapped at the same addresses, of the same user.
+//!
+//! **Permission** may be lost later: `PR_SET_DUMPABLE`, a seccomp filter, a main thread that ends (the kernel
+//! then finds no memory under the process's id). From then on puts and gets to that peer go through its ring,
+//! which needs nothing of the kernel, and wait for the target; or through the provider, if no ring can be had.
+//! The operation that found out is made again that way: nothing of it was complete.
+//!
+//! **Yama** (`/proc/sys/kernel/yama/ptrace_scope`) at 1 forbids all but descendants to attach, unless the process
+//! that is reached allows it by `PR_SET_PTRACER`, which is done here when a transport opens.
+
+use std::fs::{self, File};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::base::cma::{self, Refused};
+use crate::engine::transport::Transport;
+use crate::peer::endpoint::{Copies, Endpoint, Way};
+use crate::peer::liveness::{ProcessId, State};
+
+/// Direct copies after which the clock is looked at, for a host that never polls.
+pub(crate) const COPIES_PER_LOOK: u64 = 256;
+
+const SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
+
+/// A word in a process's memory by which that memory is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    pub(crate) address: u64,
+    pub(crate) value: u64,
+}
+
+impl Probe {
+    /// Whether the memory of a process or thread holds it.
+    pub(crate) fn is_in(self, task: u32) -> Result<bool, Refused> {
+        let mut seen = 0u64;
+        // SAFETY: the local side is a word of ours.
+        unsafe { cma::read(task, (&raw mut seen).cast(), self.address, 8) }?;
+        Ok(seen == self.value)
+    }
+
+    /// Whether the kernel lets this process read and write there. What is written is what was just read, to
+    /// a word that its owner keeps for this.
+    pub(crate) fn reach(self, task: u32) -> Result<bool, Refused> {
+        if !self.is_in(task)? {
+            return Ok(false);
+        }
+        let mut same = self.value;
+        // SAFETY: the local side is a word of ours; the other is the probe, which holds this already.
+        unsafe { cma::write(task, (&raw mut same).cast(), self.address, 8) }?;
+        Ok(true)
+    }
+}
+
+/// What reaching a peer of this node takes.
+pub(crate) struct Reach {
+    pub(crate) probe: Probe,
+    /// Its segment, opened when it was connected: later its process may not let that be done.
+    pub(crate) segment: Option<File>,
+}
+
+/// What is found of a peer's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It does this, with the transport that was connected as far as can be seen.
+    Is(State),
+    /// It does this, and the kernel does not let its memory be reached.
+    Closed(State, Refused),
+    /// The process runs, without that transport: it executed another program, or closed it.
+    Changed,
+}
+
+/// Looks at a process, and at its memory where that could be reached once.
+pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
+    let state = process.state();
+    let (Some(probe), State::Runs | State::Stopped) = (probe, state) else {
+        return Standing::Is(state);
+    };
+    match probe.is_in(process.pid) {
+        Ok(true) => Standing::Is(state),
+        Ok(false) | Err(Refused(libc::EFAULT)) => Standing::Changed,
+        Err(Refused(libc::ESRCH)) => {
+            // Its main thread has no memory any more. As long as another thread has, the process lives; else it
+            // is about to be a zombie.
+            let mut others = process.threads().filter(|id| *id != process.pid);
+            match others.find_map(|id| probe.is_in(id).ok()) {
+                Some(true) => Standing::Closed(state, Refused(libc::ESRCH)),
+                Some(false) => Standing::Changed,
+                None => Standing::Is(State::Gone),
+            }
+        }
+        Err(refused) => Standing::Closed(state, refused),
+    }
+}
+
+impl Standing {
+    /// Why there is no peer any more, if so.
+    pub(crate) fn end(self, process: ProcessId) -> Option<String> {
+        let pid = process.pid;
+        match self {
+            Standing::Is(State::Gone) => {
+                Some(format!("process id {pid} on this node no longer runs"))
+            }
+            Standing::Changed => Some(format!(
+                "process id {pid} on this node no longer holds its transport: it executed another program, \
+                 or has closed it"
+            )),
+            Standing::Is(_) | Standing::Closed(..) => None,
+        }
+    }
+
+    /// What the process does, for the one that is still the peer's.
+    pub(crate) fn state(self) -> State {
+        match self {
+            Standing::Is(state) | Standing::Closed(state, _) => state,
+            Standing::Changed => State::Gone,
+        }
+    }
+}
+
+/// Lets processes of this user reach into this one, where Yama asks for that, and gives the reason if this
+/// process can reach into none all the same. `probe` is of this process.
+pub(crate) fn prepare(probe: Probe) -> Option<String> {
+    let scope = scope(SCOPE);
+    if asks_for_consent(scope) {
+        // SAFETY: plain numbers. Refused only where there is no Yama.
+        let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+        if rc != 0 {
+            let error = std::io::Error::last_os_error();
+            tracing::warn!("peers may not be allowed to copy here: prctl(PR_SET_PTRACER): {error}");
+        }
+    }
+    obstacle(scope, may_trace(), probe.reach(std::process::id()))
+}
+
+/// What Yama restricts; `None` where there is none.
+fn scope(path: &str) -> Option<u32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// Whether a process that is not an ancestor needs this one's consent.
+fn asks_for_consent(scope: Option<u32>) -> bool {
+    scope == Some(1)
+}
+
+/// Whether this process has CAP_SYS_PTRACE.
+fn may_trace() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let effective = lines.find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> CAP_SYS_PTRACE & 1 != 0)
+}
+
+/// Why this process reaches into no other, if so: what Yama says, and what came of reaching into itself, which
+/// shows filters of system calls.
+fn obstacle(scope: Option<u32>, may_trace: bool, own: Result<bool, Refused>) -> Option<String> {
+    match (scope, own) {
+        (Some(2), _) if !may_trace => Some(format!(
+            "{SCOPE} is 2, which allows it only with CAP_SYS_PTRACE; set it to 1 or 0"
+        )),
+        (Some(scope @ 3..), _) => Some(format!(
+            "{SCOPE} is {scope}, which forbids it until the next boot"
+        )),
+        (_, Err(Refused(errno))) => Some(format!(
+            "process_vm_readv or process_vm_writev of this process's own memory: {}; a seccomp filter, as \
+             containers have, or a kernel without CONFIG_CROSS_MEMORY_ATTACH",
+            error(errno)
+        )),
+        (_, Ok(_)) => None,
+    }
+}
+
+fn error(errno: i32) -> std::io::Error {
+    std::io::Error::from_raw_os_error(errno)
+}
+
+/// Why a peer is not reached, for people.
+pub(crate) fn reason(found: Result<bool, Refused>) -> String {
+    match found {
+        Ok(_) => String::from("its memory does not hold what it announced"),
+        Err(Refused(libc::ESRCH)) => String::from(
+            "the kernel finds no memory under its process id: its main thread has ended",
+        ),
+        Err(Refused(errno @ (libc::EPERM | libc::EACCES))) => {
+            let yama = match scope(SCOPE) {
+                Some(scope) => format!(", {SCOPE} is {scope}"),
+                None => String::new(),
+            };
+            format!(
+                "{} (another user or user namespace, PR_SET_DUMPABLE, a seccomp filter{yama})",
+                error(errno)
+            )
+        }
+        Err(Refused(errno)) => error(errno).to_string(),
+    }
+}
+
+impl Transport {
+    /// The kernel refused to copy to or from a peer. What the operation ends with, or `None` if it is to be
+    /// made another way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn examine(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Option<Status> {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        let Some(process) = peer.process() else {
+            return Some(refused.status());
+        };
+        let probe = self.lock_peers().probe(peer);
+        let standing = standing(process, probe);
+        if let Some(why) = standing.end(process) {
+            self.fail_peer(endpoint, Status::UNREACH, &why);
+            return Some(Status::UNREACH);
+        }
+        let lasting = match standing {
+            Standing::Closed(_, refused) => refused,
+            _ if refused.is_lasting() => refused,
+            _ => return Some(refused.status()),
+        };
+        self.leave_kernel(endpoint, lasting);
+        match peer.copies() {
+            // There was no memory to settle another way.
+            Copies::Kernel | Copies::Doubted => {
+                Some(peer.failure().unwrap_or(Status::OUT_OF_RESOURCE))
+            }
+            _ => None,
+        }
+    }
+
+    /// A peer that was found gone while nothing was outstanding is wanted again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn examine_doubted(&self, endpoint: NonNull<Endpoint>) -> Option<Status> {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        // Whatever the kernel says is asked again.
+        let status = self.examine(endpoint, Refused(libc::EFAULT))?;
+        if peer.failure().is_none() && status == Refused(libc::EFAULT).status() {
+            peer.copy_by(Copies::Kernel);
+            return None;
+        }
+        Some(status)
+    }
+
+    /// Has no more copied by the kernel to and from a peer, which lives.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn leave_kernel(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        // If it fails the peer, or there is no memory, that is seen below.
+        if peer.way() == Way::Unclaimed && self.introduce(endpoint).is_err() {
+            return;
+        }
+        let state = self.contexts[0].state.lock();
+        if !matches!(peer.copies(), Copies::Kernel | Copies::Doubted) {
+            return;
+        }
+        let (copies, how) = match peer.way() {
+            Way::Ring => (Copies::Ring, "its target makes them, through its ring"),
+            Way::Itself => (Copies::Here, "they are copied here"),
+            Way::Provider | Way::Unclaimed => {
+                self.lean.store(false, Ordering::Relaxed);
+                (Copies::Provider, "they go through the provider")
+            }
+        };
+        peer.copy_by(copies);
+        drop(state);
+        tracing::warn!(
+            "puts and gets to process {} are no longer copied by the kernel, {how}: {}",
+            peer.proc,
+            reason(Err(refused))
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope_of(text: &str) -> Option<u32> {
+        let path = std::env::temp_dir().join(format!(
+            "btl-ofi-scope-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        fs::write(&path, text).unwrap();
+        let scope = scope(path.to_str().unwrap());
+        fs::remove_file(&path).unwrap();
+        scope
+    }
+
+    #[test]
+    fn what_yama_says_is_read_and_told() {
+        let (none, classic) = (scope("/proc/none/such"), scope_of("0\n"));
+        let (restricted, admin, nobody) = (scope_of("1\n"), scope_of("2\n"), scope_of("3\n"));
+        assert_eq!((none, classic, restricted), (None, Some(0), Some(1)));
+        for scope in [none, classic, admin, nobody] {
+            assert!(!asks_for_consent(scope), "{scope:?}");
+        }
+        assert!(asks_for_consent(restricted));
+        for scope in [none, classic, restricted] {
+            assert_eq!(obstacle(scope, false, Ok(true)), None, "{scope:?}");
+        }
+        assert_eq!(obstacle(admin, true, Ok(true)), None);
+        let why = obstacle(admin, false, Ok(true)).unwrap();
+        assert!(
+            why.contains("ptrace_scope is 2") && why.contains("CAP_SYS_PTRACE"),
+            "{why}"
+        );
+        let why = obstacle(nobody, true, Ok(true)).unwrap();
+        assert!(why.contains("ptrace_scope is 3"), "{why}");
+        let why = obstacle(none, true, Err(Refused(libc::EPERM))).unwrap();
+        assert!(
+            why.contains("not permitted") && why.contains("seccomp"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn memory_is_known_by_its_probe() {
+        let own = ProcessId::own();
+        let word = std::sync::atomic::AtomicU64::new(0x1234_5678_9abc);
+        let probe = Probe {
+            address: word.as_ptr() as u64,
+            value: 0x1234_5678_9abc,
+        };
+        assert_eq!(probe.reach(own.pid), Ok(true));
+        let runs = Standing::Is(State::Runs);
+        assert_eq!(standing(own, Some(probe)), runs);
+        assert_eq!(standing(own, None), runs);
+        let other = Probe {
+            value: probe.value + 1,
+            ..probe
+        };
+        let unmapped = Probe {
+            address: 8,
+            ..probe
+        };
+        for changed in [other, unmapped] {
+            assert_eq!(standing(own, Some(changed)), Standing::Changed);
+        }
+        assert_eq!(other.reach(own.pid), Ok(false));
+        assert_eq!(word.load(Ordering::Relaxed), probe.value, "not written to");
+        // The id is another process's now.
+        let before = ProcessId {
+            started: own.started.wrapping_sub(1),
+            ..own
+        };
+        assert_eq!(standing(before, Some(probe)), Standing::Is(State::Gone));
+        assert!(standing(before, Some(probe)).end(before).is_some());
+    }
+}

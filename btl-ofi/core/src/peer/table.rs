@@ -1,0 +1,284 @@
+//! The memory of all peers, and the way to them from the host's numbers.
+//!
+//! Endpoints lie in chunks that never move, because operations name them by address; peers on this
+//! node in chunks of their own, since only they carry what is needed to reach their processes, and only
+//! they are looked at for whether they still run. The index holds four bytes and a tag of one for each
+//! place of a table that is at most seven eighths full. A million peers on other nodes take 58 bytes
+//! each so.
+
+use std::alloc::{self, Layout};
+use std::hash::{BuildHasher, RandomState};
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use hashbrown::HashTable;
+
+use crate::peer::endpoint::{Endpoint, Near};
+
+/// Endpoints of a chunk.
+const CHUNK: usize = 64;
+/// Set in the index's words for peers on this node.
+const NEAR: u32 = 1 << 31;
+
+/// Memory for values that keep their address until everything is dropped. A value given back stays
+/// readable, and its place is used again by a later one.
+struct Places<T> {
+    chunks: Vec<NonNull<T>>,
+    used: u32,
+    free: Vec<u32>,
+}
+
+// SAFETY: owned memory; what is shared of it are the values, under T's own rules.
+unsafe impl<T: Send> Send for Places<T> {}
+// SAFETY: as for Send.
+unsafe impl<T: Sync> Sync for Places<T> {}
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Places {
+            chunks: Vec::new(),
+            used: 0,
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Places<T> {
+    const LAYOUT: Layout = {
+        assert!(size_of::<T>() > 0 && !std::mem::needs_drop::<T>());
+        Layout::new::<[T; CHUNK]>()
+    };
+
+    fn at(&self, place: u32) -> Option<NonNull<T>> {
+        let chunk = self.chunks.get(place as usize / CHUNK)?;
+        // SAFETY: a chunk has CHUNK places.
+        (place < self.used).then(|| unsafe { chunk.add(place as usize % CHUNK) })
+    }
+
+    /// Keeps a value; `None` when there is no memory, or no further place can be named.
+    fn keep(&mut self, value: T) -> Option<u32> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                if self.used as usize == self.chunks.len() * CHUNK {
+                    self.grow()?;
+                }
+                self.used += 1;
+                self.used - 1
+            }
+        };
+        // SAFETY: inside a chunk, and nobody uses the place: it is new, or its user gave it back.
+        unsafe { self.at(place)?.write(value) };
+        Some(place)
+    }
+
+    fn grow(&mut self) -> Option<()> {
+        if self.used > NEAR - CHUNK as u32 {
+            return None;
+        }
+        self.chunks.try_reserve(1).ok()?;
+        // SAFETY: the layout has bytes.
+        let chunk = NonNull::new(unsafe { alloc::alloc(Self::LAYOUT) })?.cast::<T>();
+        // Operations and completions name endpoints by address (Tag, Endpoint::near).
+        chunk.as_ptr().expose_provenance();
+        self.chunks.push(chunk);
+        Some(())
+    }
+
+    /// Lets a later value have the place. Without memory to remember it, it stays unused.
+    fn give_back(&mut self, place: u32) {
+        if self.free.try_reserve(1).is_ok() {
+            self.free.push(place);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = NonNull<T>> {
+        (0..self.used).filter_map(|place| self.at(place))
+    }
+}
+
+impl<T> Drop for Places<T> {
+    fn drop(&mut self) {
+        for chunk in &self.chunks {
+            // SAFETY: allocated with this layout; values need no drop.
+            unsafe { alloc::dealloc(chunk.as_ptr().cast(), Self::LAYOUT) };
+        }
+    }
+}
+
+/// All peers. Those released with operations outstanding keep their memory, since a late completion
+/// may name them, but are found no more.
+#[derive(Default)]
+pub(crate) struct Endpoints {
+    far: Places<Endpoint>,
+    near: Places<Near>,
+    index: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Endpoints {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The peer of this number.
+    pub(crate) fn find(&self, proc: u64) -> Option<NonNull<Endpoint>> {
+        let (far, near) = (&self.far, &self.near);
+        let same = |word: &u32| proc_of(far, near, *word) == Some(proc);
+        let word = self.index.find(hash_of(&self.hasher, Some(proc)), same)?;
+        at(far, near, *word)
+    }
+
+    /// Makes room for one more; `false` when there is no memory.
+    pub(crate) fn reserve(&mut self) -> bool {
+        let (far, near, hasher) = (&self.far, &self.near, &self.hasher);
+        let rehash = |word: &u32| hash_of(hasher, proc_of(far, near, *word));
+        self.index.try_reserve(1, rehash).is_ok()
+    }
+
+    /// Adds a peer that is not there yet; `None` when there is no memory.
+    pub(crate) fn insert(&mut self, peer: Placed) -> Option<NonNull<Endpoint>> {
+        if !self.reserve() {
+            return None;
+        }
+        let (proc, word) = match peer {
+            Placed::Far(peer) => (peer.proc, self.far.keep(peer)?),
+            Placed::Near(peer) => (peer.endpoint.proc, self.near.keep(peer)? | NEAR),
+        };
+        let (far, near, hasher) = (&self.far, &self.near, &self.hasher);
+        let rehash = |word: &u32| hash_of(hasher, proc_of(far, near, *word));
+        self.index
+            .insert_unique(hash_of(hasher, Some(proc)), word, rehash);
+        at(far, near, word)
+    }
+
+    /// Takes a peer out. Its memory is used again unless `late` completions may still name it.
+    pub(crate) fn remove(&mut self, proc: u64, late: bool) {
+        let (far, near) = (&self.far, &self.near);
+        let same = |word: &u32| proc_of(far, near, *word) == Some(proc);
+        let hash = hash_of(&self.hasher, Some(proc));
+        let Ok(entry) = self.index.find_entry(hash, same) else {
+            return;
+        };
+        let (word, _) = entry.remove();
+        if let Some(peer) = at(far, near, word) {
+            // SAFETY: places stay readable; this one's value was written.
+            unsafe { peer.as_ref() }
+                .connected
+                .store(0, Ordering::Relaxed);
+        }
+        match (late, word & NEAR != 0) {
+            (true, _) => {}
+            (false, true) => self.near.give_back(word & !NEAR),
+            (false, false) => self.far.give_back(word),
+        }
+    }
+
+    /// All peers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Endpoint> {
+        // SAFETY: places that are in use hold values, which are only changed by atomics.
+        let far = self.far.iter().map(|peer| unsafe { peer.as_ref() });
+        far.filter(|peer| peer.is_connected())
+            .chain(self.iter_near())
+    }
+
+    /// Those on this node, whose processes can be looked at.
+    pub(crate) fn iter_near(&self) -> impl Iterator<Item = &Endpoint> {
+        // SAFETY: as above.
+        let near = self.near.iter().map(|peer| unsafe { peer.as_ref() });
+        near.map(|peer| &peer.endpoint)
+            .filter(|peer| peer.is_connected())
+    }
+}
+
+/// A peer with what its place makes of it.
+pub(crate) enum Placed {
+    Far(Endpoint),
+    Near(Near),
+}
+
+fn at(far: &Places<Endpoint>, near: &Places<Near>, word: u32) -> Option<NonNull<Endpoint>> {
+    match word & NEAR {
+        0 => far.at(word),
+        // An endpoint stands first in it.
+        _ => near.at(word & !NEAR).map(NonNull::cast),
+    }
+}
+
+fn proc_of(far: &Places<Endpoint>, near: &Places<Near>, word: u32) -> Option<u64> {
+    // SAFETY: places stay readable; the index names only those that were written.
+    at(far, near, word).map(|peer| unsafe { peer.as_ref() }.proc)
+}
+
+fn hash_of(hasher: &RandomState, proc: Option<u64>) -> u64 {
+    hasher.hash_one(proc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::liveness::ProcessId;
+
+    fn far(proc: u64) -> Placed {
+        Placed::Far(Endpoint::new(proc * 2, proc))
+    }
+
+    fn near(proc: u64) -> Placed {
+        let process = ProcessId {
+            pid: proc as u32 + 1,
+            started: 7,
+        };
+        Placed::Near(Near::new(proc * 2, proc, process))
+    }
+
+    fn of(peers: &Endpoints, proc: u64) -> &Endpoint {
+        // SAFETY: places are readable as long as `peers`.
+        unsafe { peers.find(proc).unwrap().as_ref() }
+    }
+
+    #[test]
+    fn peers_are_found_by_number_and_keep_their_address() {
+        let mut peers = Endpoints::default();
+        let place = |proc: u64| {
+            if proc.is_multiple_of(3) {
+                near(proc)
+            } else {
+                far(proc)
+            }
+        };
+        let numbers = || (0..1000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8);
+        let first: Vec<_> = numbers().map(|n| peers.insert(place(n)).unwrap()).collect();
+        assert_eq!(peers.len(), 1000);
+        for (proc, address) in numbers().zip(&first) {
+            assert_eq!(peers.find(proc), Some(*address));
+            let peer = of(&peers, proc);
+            assert_eq!((peer.proc, peer.address), (proc, proc * 2));
+            let process = proc.is_multiple_of(3).then_some(ProcessId {
+                pid: proc as u32 + 1,
+                started: 7,
+            });
+            assert_eq!(peer.process(), process);
+        }
+        assert_eq!(peers.iter().count(), 1000);
+        let here = numbers().filter(|n| n.is_multiple_of(3)).count();
+        assert_eq!(peers.iter_near().count(), here);
+        assert!(peers.find(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_place_is_used_again_unless_it_may_be_named() {
+        for make in [far, near] {
+            let mut peers = Endpoints::default();
+            let first = peers.insert(make(1)).unwrap();
+            peers.remove(1, false);
+            assert!(peers.find(1).is_none());
+            assert_eq!(peers.insert(make(2)), Some(first));
+            peers.remove(2, true);
+            assert_ne!(peers.insert(make(3)), Some(first));
+            assert_eq!((peers.len(), peers.iter().count()), (1, 1));
+            // SAFETY: places stay readable.
+            assert_eq!(unsafe { first.as_ref() }.proc, 2);
+        }
+    }
+}

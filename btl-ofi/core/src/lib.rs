@@ -2,12 +2,21 @@
 //!
 //! The crate knows no host. A door (the plugin, the Open MPI component) resolves [`Options`], opens a
 //! [`Transport`], publishes its [`address`](Transport::address), connects peers from theirs, registers
-//! memory, and then moves bytes. `select` decides which provider, `policy` what makes a completion
-//! visible at the target, `context` holds a lane to the provider with its lock, `post` is the common path
-//! of what `rma` and `atomics` (`words`, `vectors`) post, `channel` that of atomics that do without the
-//! provider and `ring_transfers` that of transfers which the target makes, `guard` has both survive windows that are not
-//! mapped, `progress` completes them, `flush` waits for them. `reach` is whether the kernel lets this process reach a
-//! peer's memory, `watch` finds peers that are gone or silent, `failure` reports what was lost with them.
+//! memory, and then moves bytes.
+//!
+//! The folders are layers; each knows those above it in this table and no others. `fabric` and `sm` do not know each
+//! other.
+//!
+//! | folder | holds |
+//! | --- | --- |
+//! | `base` | errors, lines, parameters, locks; what asks the kernel (`cma`, `environment`); accesses that survive a fault (`guard`) |
+//! | `mem` | handles and rights, regions, copy functions of device memory |
+//! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, reach of a peer's memory |
+//! | `op` | the record of an operation until it completes, arithmetic of atomics |
+//! | `fabric` | provider selection, completion policy, libfabric's objects, registration |
+//! | `sm` | segment, ring, payload pool, requester and responder of one node |
+//! | `hmem` | what owner and initiator of a staged device window share |
+//! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |
 
 #![allow(
     clippy::useless_conversion,
@@ -25,9 +34,9 @@ mod sm;
 
 pub use base::capabilities::{Capabilities, ErrorReport};
 pub use base::error::{CallError, Error};
+pub use base::hints::branch;
 pub use base::log;
 pub use base::params::{DEFAULT_EXCLUDE, Options};
-pub use engine::post::branch;
 pub use engine::transport::Transport;
 pub use fabric::registration::Region;
 pub use fabric::select::{Candidate, survey};

@@ -10,7 +10,6 @@ use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
 use plugin_api::ModuleFlags;
 
 use crate::base::error::Error;
-use crate::hmem::cuda_devices;
 
 /// Providers that nobody wants by accident: Open MPI's list of `opal_common_ofi_provider_exclude`.
 pub const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net";
@@ -301,7 +300,7 @@ pub struct Options {
     /// Set when the user chose a value for a parameter of the two-sided modes.
     pub(crate) rd_num_set: bool,
     /// Whether the provider is asked to reach device memory itself.
-    pub(crate) hmem: bool,
+    pub(crate) hmem: Option<bool>,
     pub(crate) hmem_thread: bool,
     /// See [`need_limit`](Self::need_limit).
     pub(crate) smallest_limit: usize,
@@ -387,9 +386,9 @@ impl Options {
             fault_guard: flag("btl_ofi_fault_guard")?,
             rd_num_set: int("btl_ofi_rd_num")? != 10,
             hmem: match text("btl_ofi_hmem")? {
-                "on" => true,
-                "off" => false,
-                _ => cuda_devices() > 0,
+                "on" => Some(true),
+                "off" => Some(false),
+                _ => None,
             },
             hmem_thread: flag("btl_ofi_hmem_thread")?,
             smallest_limit: 0,

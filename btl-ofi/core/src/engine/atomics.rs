@@ -9,8 +9,8 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::engine::channel::Order;
 use crate::engine::post::{Caller, Needs};
+use crate::engine::staging::Ask;
 use crate::engine::transport::Transport;
-use crate::hmem::Ask;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
 use crate::peer::endpoint::Endpoint;

@@ -37,12 +37,12 @@ use std::sync::atomic::Ordering;
 use libfabric_sys as ffi;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
-use crate::base::lock::Guard;
+use crate::base::lock::{Guard, Lock};
 use crate::engine::context::{Context, State};
 use crate::engine::post::Caller;
 use crate::engine::transport::Transport;
-use crate::fabric::registration::Registrar;
 use crate::mem::handle::Target;
+use crate::mem::regions::Regions;
 use crate::op::element::Elements;
 use crate::op::record::{Finished, Tag};
 use crate::peer::endpoint::{Endpoint, Way};
@@ -174,8 +174,8 @@ impl Channel {
 
     /// Executes what has arrived.
     #[inline]
-    pub(crate) fn attend(&mut self, registrar: &Registrar) {
-        self.inbound.attend(registrar);
+    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
+        self.inbound.attend(regions);
     }
 
     /// Has the answers of a ring that was just posted to looked for.
@@ -288,7 +288,7 @@ impl Transport {
             return None;
         };
         // SAFETY: the way is `Ring`, and the lock is held.
-        let outbound = unsafe { &mut *peer.outbound() };
+        let outbound = unsafe { &mut *Outbound::of(peer) };
         let size = order.count * order.datatype.size();
         let room = match outbound.reserve(size, true) {
             Ok(room) => room,
@@ -484,7 +484,7 @@ impl Transport {
         let Some(channel) = &mut state.channel else {
             return Err(state);
         };
-        channel.attend(&self.registrar);
+        channel.attend(self.registrar.table());
         channel.polls = channel.polls.wrapping_add(1);
         if channel.polls.is_multiple_of(LEAN) {
             return Err(state);

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering;
 use plugin_api::Status;
 
 use crate::base::error::status_of;
+use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
@@ -110,17 +111,6 @@ pub(crate) fn guarded(call: impl FnOnce() -> Status) -> Status {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(status) => status,
         Err(_) => Status::FATAL,
-    }
-}
-
-/// Keeps the compiler from making one condition of two that are branches of their own: several flags
-/// set and joined are more instructions than as many branches never taken.
-#[inline(always)]
-pub fn branch() {
-    #[cfg(not(miri))]
-    // SAFETY: no instruction at all.
-    unsafe {
-        std::arch::asm!("", options(nomem, nostack, preserves_flags));
     }
 }
 

@@ -41,7 +41,7 @@ use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
 use crate::op::record::{Completion, Tag};
 use crate::peer::endpoint::{Endpoint, Way};
-use crate::sm::requester::{Direction, GetWay};
+use crate::sm::requester::{Direction, GetWay, Outbound};
 use crate::sm::responder::{GET, PUT};
 use crate::sm::ring::Command;
 
@@ -168,7 +168,7 @@ impl Transport {
             return begun;
         };
         // SAFETY: the way is `Ring`, and the lock is held.
-        let outbound = unsafe { &mut *peer.outbound() };
+        let outbound = unsafe { &mut *Outbound::of(peer) };
         if !outbound.tries_pieces() {
             return begun;
         }
@@ -180,7 +180,7 @@ impl Transport {
             }
         }
         // Two that get from each other serve each other.
-        let meanwhile = || channel.attend(&self.registrar);
+        let meanwhile = || channel.attend(self.registrar.table());
         let most = get.size.min(HOLD);
         // SAFETY: the caller vouches for the buffer.
         match unsafe { outbound.get_pieces(get.command(), get.local, most, meanwhile) } {
@@ -206,7 +206,7 @@ impl Transport {
                 && let Some(channel) = &mut state.channel
             {
                 // Callbacks run, perhaps this call's own caller: they are not to run inside each other.
-                channel.attend(&self.registrar);
+                channel.attend(self.registrar.table());
             }
             Status::SUCCESS
         });
@@ -225,7 +225,7 @@ impl Transport {
         let time = since.elapsed();
         if let Some(_state) = self.ring_to(endpoint) {
             // SAFETY: the callers vouch for a live endpoint; the way is `Ring`, and the lock is held.
-            let outbound = unsafe { &mut *endpoint.as_ref().outbound() };
+            let outbound = unsafe { &mut *Outbound::of(endpoint.as_ref()) };
             outbound.took(way, size, time);
         }
     }
@@ -247,7 +247,7 @@ impl Transport {
         let context = &self.contexts[0];
         let mut state = self.ring_to(endpoint)?;
         // SAFETY: the way is `Ring`, and the lock is held.
-        let mut outbound = unsafe { &mut *peer.outbound() };
+        let mut outbound = unsafe { &mut *Outbound::of(peer) };
         if !outbound.tries_small() {
             return None;
         }
@@ -262,7 +262,7 @@ impl Transport {
                 });
                 state = self.ring_to(endpoint)?;
                 // SAFETY: as above.
-                outbound = unsafe { &mut *peer.outbound() };
+                outbound = unsafe { &mut *Outbound::of(peer) };
                 outbound.reserve(small.size, false).ok()?
             }
             Err(_) => return None,
@@ -331,7 +331,7 @@ impl Transport {
             return Status::ERROR;
         };
         // SAFETY: the way is `Ring`, as it is with `Copies::Ring`, and the lock is held.
-        let outbound = unsafe { &mut *peer.outbound() };
+        let outbound = unsafe { &mut *Outbound::of(peer) };
         if let Err(status) = outbound.reserve_queue() {
             *again += 1;
             let count = *again;

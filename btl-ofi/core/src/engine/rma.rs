@@ -8,11 +8,12 @@ use plugin_api::Status;
 
 use crate::base::cma::{self, Refused};
 use crate::base::guard;
+use crate::base::hints::branch;
 use crate::engine::context::Context;
-use crate::engine::post::{Caller, Needs, branch, guarded};
+use crate::engine::post::{Caller, Needs, guarded};
 use crate::engine::ring_transfers::{HOLD, Small};
+use crate::engine::staging::{Action, Ask};
 use crate::engine::transport::Transport;
-use crate::hmem::{Action, Ask};
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
 use crate::op::record::Completion;

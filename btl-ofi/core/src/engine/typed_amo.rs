@@ -5,12 +5,13 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
-use crate::engine::post::{Caller, branch};
+use crate::base::hints::branch;
+use crate::engine::post::Caller;
 use crate::engine::rma::check_local;
+use crate::engine::staging::{Ask, NOWHERE};
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
-use crate::hmem::{Ask, NOWHERE};
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
 use crate::peer::endpoint::Endpoint;

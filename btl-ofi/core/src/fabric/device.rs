@@ -8,10 +8,10 @@ use libfabric_sys as ffi;
 use crate::base::error::{CallError, Doing, Error};
 use crate::base::params::Options;
 use crate::fabric::fids::{Info, InfoRef, Owned};
+use crate::fabric::offer::Offer;
 use crate::fabric::policy;
 use crate::fabric::shm_orphans;
 use crate::fabric::shm_room;
-use crate::hmem::Offer;
 use crate::peer::liveness::{self, ProcessId};
 
 /// Fewest entries of a completion queue; more when the provider takes more operations.

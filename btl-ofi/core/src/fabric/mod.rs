@@ -3,6 +3,7 @@
 pub(crate) mod atomic_table;
 pub(crate) mod device;
 pub(crate) mod fids;
+pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod registration;
 pub(crate) mod select;

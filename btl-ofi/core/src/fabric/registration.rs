@@ -2,7 +2,7 @@
 //! provider has none.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,12 +11,14 @@ use libfabric_sys as ffi;
 use plugin_api::Access;
 
 use crate::base::error::{CallError, Doing, Error, check};
-use crate::base::guard::{Installed, Reach};
+use crate::base::guard::Installed;
 use crate::base::lock::{Guard, Lock};
 use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
-use crate::hmem::{Copier, Descriptor, DeviceRegion, DeviceRegions};
+use crate::mem::copy::Copier;
+use crate::mem::device_regions::{Descriptor, DeviceRegion, DeviceRegions};
 use crate::mem::handle::Handle;
+use crate::mem::regions::{Known, Regions};
 
 /// How regions are registered with one provider.
 pub(crate) struct Registrar {
@@ -33,41 +35,6 @@ pub(crate) struct Registrar {
     devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
     guard: Option<Installed>,
-}
-
-/// The regions that live, for what this process does to them on behalf of others (`responder`) and of
-/// itself. Locked while it does: a region that has been deregistered is not touched any more.
-#[derive(Default)]
-pub(crate) struct Regions {
-    by_key: HashMap<u64, Known>,
-    removals: u64,
-    reach: Reach,
-}
-
-/// A region as its peers know it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) handle: Handle,
-    pub(crate) access: Access,
-}
-
-impl Regions {
-    /// The region with this key. One of no bytes has none.
-    pub(crate) fn find(&self, key: u64) -> Option<&Known> {
-        self.by_key.get(&key)
-    }
-
-    /// Changes whenever a region stops living.
-    #[inline]
-    pub(crate) fn removals(&self) -> u64 {
-        self.removals
-    }
-
-    /// How their memory is to be accessed.
-    #[inline]
-    pub(crate) fn reach(&self) -> Reach {
-        self.reach
-    }
 }
 
 /// Keys that we hand out: small, dense, and given out again only after the region that had one is
@@ -156,8 +123,7 @@ impl Registrar {
                     // Others may have put their handlers before the guard's since the last look.
                     let reach = self.guard.as_ref().map(Installed::reach);
                     let mut regions = self.regions.lock();
-                    regions.reach = reach.unwrap_or_default();
-                    regions.by_key.insert(provider_key, known);
+                    regions.insert(provider_key, known, reach.unwrap_or_default());
                 }
                 Ok(Region {
                     mr,
@@ -263,6 +229,11 @@ impl Registrar {
 
     /// The regions, locked.
     #[inline]
+    pub(crate) fn table(&self) -> &Lock<Regions> {
+        &self.regions
+    }
+
+    /// The regions, locked.
     pub(crate) fn regions(&self) -> Guard<'_, Regions> {
         self.regions.lock()
     }
@@ -389,8 +360,7 @@ impl Drop for Region {
             let mut regions = self.registrar.regions.lock();
             let key = self.handle.key();
             if regions.find(key).map(|k| k.handle) == Some(self.handle) {
-                regions.by_key.remove(&key);
-                regions.removals += 1;
+                regions.remove(key);
             }
         }
         self.mr = None;

@@ -13,6 +13,7 @@ use crate::fabric::device::Device;
 use crate::fabric::fids::{Hints, HintsMut, Info, InfoList, InfoRef};
 use crate::fabric::policy;
 use crate::fabric::shm_room::{self, Turn};
+use crate::mem::cuda;
 
 /// Oldest interface that is enough (seed of BTL/OFI: no support below 1.5).
 const OLDEST_API: u32 = ffi::version(1, 5);
@@ -443,7 +444,8 @@ fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<
 /// has one with otherwise the same attributes. Providers whose peers are reached around them gain
 /// nothing by it.
 fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    if !options.hmem || !policy::takes_devices(info.get()) {
+    let wanted = options.hmem.unwrap_or_else(|| cuda::devices() > 0);
+    if !wanted || !policy::takes_devices(info.get()) {
         return Ok(info);
     }
     let api = api().map_err(|reason| Error::Invalid {

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use plugin_api::{AtomicOp, Datatype, Status};
 
 use super::arithmetic::combine;
-use super::copy::CopyError;
-use super::cuda;
 use super::mailbox::{
     HEAD, Holder, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Task, after, seal_reply,
 };
-use super::region::{DeviceRegion, DeviceRegions};
+use crate::mem::copy::CopyError;
+use crate::mem::cuda;
+use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
 use crate::mem::rights;
 use crate::peer::liveness::State;
 
@@ -80,7 +80,7 @@ pub(crate) struct Agent {
 impl Agent {
     /// A mailbox with `lanes` lanes, for transfers of at most `limit` bytes; `None` when there is no
     /// memory for it.
-    pub(super) fn new(lanes: usize, limit: usize, regions: Arc<DeviceRegions>) -> Option<Agent> {
+    pub(crate) fn new(lanes: usize, limit: usize, regions: Arc<DeviceRegions>) -> Option<Agent> {
         let plan = Plan::new(lanes, limit);
         let layout = Layout::from_size_align(plan.bytes(), 4096).ok()?;
         // SAFETY: the layout has at least the header's bytes.
@@ -109,11 +109,11 @@ impl Agent {
         Some(agent)
     }
 
-    pub(super) fn base(&self) -> *mut u8 {
+    pub(crate) fn base(&self) -> *mut u8 {
         self.pages.base.as_ptr()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.plan.bytes()
     }
 
@@ -126,7 +126,7 @@ impl Agent {
     }
 
     /// Does what is asked now; gives way to another who is at it. Returns the requests served.
-    pub(super) fn serve(&self) -> usize {
+    pub(crate) fn serve(&self) -> usize {
         let Ok(mut serving) = self.serving.try_lock() else {
             return 0;
         };
@@ -166,7 +166,7 @@ impl Agent {
     /// happened between two looks, at both of which the holder was gone. Whatever it put last is here
     /// by then. `gone` tells of a holder that died before its first request, or says that it does not
     /// know. Returns how many there were.
-    pub(super) fn release_lost(
+    pub(crate) fn release_lost(
         &self,
         node: u64,
         gone: impl Fn(&dyn Fn(Holder) -> bool) -> bool,
@@ -300,7 +300,7 @@ impl Agent {
     }
 
     /// Serves until told to stop, on this node; looks for lanes of the dead now and then.
-    pub(super) fn run(&self, node: u64, interval: Duration) {
+    pub(crate) fn run(&self, node: u64, interval: Duration) {
         let (mut quiet, mut looked) = (Instant::now(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
             if self.serve() > 0 {
@@ -319,7 +319,7 @@ impl Agent {
     }
 
     /// Has [`run`](Self::run) return.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }

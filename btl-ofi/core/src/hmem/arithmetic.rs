@@ -52,7 +52,7 @@ macro_rules! float {
 }
 
 /// `target[i] = target[i] op operand[i]`, for whole elements that both hold.
-pub(super) fn combine(datatype: Datatype, op: AtomicOp, target: &mut [u8], operand: &[u8]) {
+pub(crate) fn combine(datatype: Datatype, op: AtomicOp, target: &mut [u8], operand: &[u8]) {
     match datatype {
         Datatype::Int8 => integer!(i8, op, target, operand),
         Datatype::Uint8 => integer!(u8, op, target, operand),

@@ -4,15 +4,15 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicI32;
 
-use super::cuda;
 use super::mailbox::PIECE;
+use crate::mem::cuda;
 
 /// Most buffers of one transport: enough for a full lane, and another operation beside it.
 const MOST: usize = 16;
 const PAGE: usize = 4096;
 
 /// A buffer of [`PIECE`] bytes, on loan.
-pub(super) struct Bounce {
+pub(crate) struct Bounce {
     base: NonNull<u8>,
     pinned: bool,
     /// How the wire's operation on it stands (`wire`). Boxed: the operation names it by address.
@@ -37,16 +37,16 @@ impl Bounce {
         })
     }
 
-    pub(super) fn pointer(&self) -> *mut u8 {
+    pub(crate) fn pointer(&self) -> *mut u8 {
         self.base.as_ptr()
     }
 
-    pub(super) fn flag(&self) -> &AtomicI32 {
+    pub(crate) fn flag(&self) -> &AtomicI32 {
         &self.flag
     }
 
     /// Gives the memory up for good: a peer that was given up may still write there.
-    pub(super) fn abandon(self) {
+    pub(crate) fn abandon(self) {
         std::mem::forget(self);
     }
 }
@@ -65,14 +65,14 @@ impl Drop for Bounce {
 
 /// The pool: the buffer given back last is lent first, because it is still in the cache.
 #[derive(Default)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     free: Vec<Bounce>,
     made: usize,
 }
 
 impl Pool {
     /// A buffer; `None` while all are on loan, or there is no memory.
-    pub(super) fn lend(&mut self) -> Option<Bounce> {
+    pub(crate) fn lend(&mut self) -> Option<Bounce> {
         if let Some(bounce) = self.free.pop() {
             return Some(bounce);
         }
@@ -84,12 +84,12 @@ impl Pool {
         Some(bounce)
     }
 
-    pub(super) fn give_back(&mut self, bounce: Bounce) {
+    pub(crate) fn give_back(&mut self, bounce: Bounce) {
         self.free.push(bounce);
     }
 
     /// Counts one out that was [abandoned](Bounce::abandon), so that another can take its place.
-    pub(super) fn lose(&mut self, bounce: Bounce) {
+    pub(crate) fn lose(&mut self, bounce: Bounce) {
         bounce.abandon();
         self.made -= 1;
     }

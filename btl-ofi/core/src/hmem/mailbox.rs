@@ -23,40 +23,40 @@ use plugin_api::{AtomicOp, Datatype};
 use crate::peer::liveness::ProcessId;
 
 /// First word of the header; the digits change with the layout.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB02");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB02");
 /// Bytes of the header.
-pub(super) const HEADER: usize = 64;
+pub(crate) const HEADER: usize = 64;
 /// Requests of one lane that may be under way.
-pub(super) const SLOTS: usize = 8;
+pub(crate) const SLOTS: usize = 8;
 /// Most bytes of a slot's data. Small enough that a few stay in a core's cache between the copy and the
 /// wire, large enough that what every message costs does not show.
-pub(super) const PIECE: usize = 256 << 10;
+pub(crate) const PIECE: usize = 256 << 10;
 /// Words of a request, the first [`HEAD`] before its inline data.
-pub(super) const REQUEST: usize = 32;
+pub(crate) const REQUEST: usize = 32;
 /// Words before a request's inline data.
-pub(super) const HEAD: usize = 8;
+pub(crate) const HEAD: usize = 8;
 /// Most bytes that travel within a request.
-pub(super) const INLINE: usize = (REQUEST - HEAD) * 8;
+pub(crate) const INLINE: usize = (REQUEST - HEAD) * 8;
 /// Words of a reply.
-pub(super) const REPLY: usize = 4;
+pub(crate) const REPLY: usize = 4;
 /// Lanes of a mailbox: so many initiators are served at a time.
-pub(super) const LANES: usize = 8;
+pub(crate) const LANES: usize = 8;
 /// Set in the owner word while the lane is taken.
-pub(super) const LOCKED: u64 = 1 << 63;
+pub(crate) const LOCKED: u64 = 1 << 63;
 /// The low half of the owner word: numbers of requests count on in it.
 const NUMBER: u64 = 0xffff_ffff;
 
 /// The number of the request after one; slots go round with it.
-pub(super) fn after(number: u64, by: usize) -> u64 {
+pub(crate) fn after(number: u64, by: usize) -> u64 {
     (number + by as u64) & NUMBER
 }
 
 /// The initiator of a request: its process, and the node that it runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Holder {
+pub(crate) struct Holder {
     /// See [`crate::peer::liveness::node`].
-    pub(super) node: u64,
-    pub(super) process: ProcessId,
+    pub(crate) node: u64,
+    pub(crate) process: ProcessId,
 }
 
 impl Holder {
@@ -68,12 +68,12 @@ impl Holder {
     }
 
     /// The owner word of a lane that it has taken.
-    pub(super) fn taken(self, number: u64) -> u64 {
+    pub(crate) fn taken(self, number: u64) -> u64 {
         LOCKED | self.mark() | number & NUMBER
     }
 
     /// Whether an owner word says that it has the lane.
-    pub(super) fn has(self, word: u64) -> bool {
+    pub(crate) fn has(self, word: u64) -> bool {
         word & LOCKED != 0 && word & !LOCKED & !NUMBER == self.mark()
     }
 }
@@ -93,14 +93,14 @@ const DATA: usize = 4096;
 
 /// Where the parts of a mailbox are, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Plan {
-    pub(super) lanes: usize,
-    pub(super) piece: usize,
+pub(crate) struct Plan {
+    pub(crate) lanes: usize,
+    pub(crate) piece: usize,
 }
 
 impl Plan {
     /// A mailbox of `lanes` lanes whose pieces are no longer than transfers may be.
-    pub(super) fn new(lanes: usize, limit: usize) -> Plan {
+    pub(crate) fn new(lanes: usize, limit: usize) -> Plan {
         Plan {
             lanes: lanes.max(1),
             // Whole elements of every type.
@@ -109,7 +109,7 @@ impl Plan {
     }
 
     /// The plan that a target announces.
-    pub(super) fn read(header: &[u64]) -> Option<Plan> {
+    pub(crate) fn read(header: &[u64]) -> Option<Plan> {
         match *header {
             [MAGIC, lanes, piece, ..] => Some(Plan {
                 lanes: usize::try_from(lanes)
@@ -123,27 +123,27 @@ impl Plan {
         }
     }
 
-    pub(super) fn lane(&self, lane: usize) -> usize {
+    pub(crate) fn lane(&self, lane: usize) -> usize {
         HEADER + lane * (DATA + SLOTS * self.piece)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.lane(self.lanes)
     }
 
-    pub(super) fn owner(&self, lane: usize) -> usize {
+    pub(crate) fn owner(&self, lane: usize) -> usize {
         self.lane(lane)
     }
 
-    pub(super) fn reply(&self, lane: usize, slot: usize) -> usize {
+    pub(crate) fn reply(&self, lane: usize, slot: usize) -> usize {
         self.lane(lane) + REPLIES + slot * REPLY * 8
     }
 
-    pub(super) fn request(&self, lane: usize, slot: usize) -> usize {
+    pub(crate) fn request(&self, lane: usize, slot: usize) -> usize {
         self.lane(lane) + REQUESTS + slot * REQUEST * 8
     }
 
-    pub(super) fn data(&self, lane: usize, slot: usize) -> usize {
+    pub(crate) fn data(&self, lane: usize, slot: usize) -> usize {
         self.lane(lane) + DATA + slot * self.piece
     }
 }
@@ -153,7 +153,7 @@ const _: () = assert!(REQUESTS + SLOTS * REQUEST * 8 <= DATA);
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     /// Data to the device.
     Put,
     /// Device to data.
@@ -168,26 +168,26 @@ pub(super) enum Task {
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(crate) struct Request {
     /// Its number in the lane, from 1; see [`after`].
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Who asks.
-    pub(super) holder: Holder,
-    pub(super) task: Task,
+    pub(crate) holder: Holder,
+    pub(crate) task: Task,
     /// The region, by the generation in its handle.
-    pub(super) region: u32,
+    pub(crate) region: u32,
     /// Address on the device.
-    pub(super) address: u64,
+    pub(crate) address: u64,
     /// Bytes there.
-    pub(super) size: u64,
+    pub(crate) size: u64,
     /// What a compare-and-swap compares with.
-    pub(super) compare: u64,
+    pub(crate) compare: u64,
     /// Whether the operands or data stand in the request.
-    pub(super) inline: bool,
+    pub(crate) inline: bool,
 }
 
 /// The words of a request, as they travel.
-pub(super) type Words = [u64; REQUEST];
+pub(crate) type Words = [u64; REQUEST];
 
 impl Request {
     /// Words of inline data.
@@ -200,7 +200,7 @@ impl Request {
     }
 
     /// Writes everything but the inline data, which is there already, and returns the bytes to put.
-    pub(super) fn seal(&self, words: &mut Words) -> usize {
+    pub(crate) fn seal(&self, words: &mut Words) -> usize {
         let (kind, datatype, op) = match self.task {
             Task::Put => (1, 0, 0),
             Task::Get => (2, 0, 0),
@@ -228,7 +228,7 @@ impl Request {
     }
 
     /// Reads the request with this number; `None` while it is not whole.
-    pub(super) fn open(number: u64, words: &Words) -> Option<Request> {
+    pub(crate) fn open(number: u64, words: &Words) -> Option<Request> {
         if words[0] != number {
             return None;
         }
@@ -268,13 +268,13 @@ impl Request {
 }
 
 /// An answer: what became of a request, and a short result.
-pub(super) fn seal_reply(number: u64, status: i32, result: u64) -> [u64; REPLY] {
+pub(crate) fn seal_reply(number: u64, status: i32, result: u64) -> [u64; REPLY] {
     let head = (number << 32) | u64::from(status as u32);
     [head, result, hash([&head, &result].into_iter()), 0]
 }
 
 /// Reads the answer to the request with this number; `None` while it is not whole.
-pub(super) fn open_reply(number: u64, words: &[u64]) -> Option<(i32, u64)> {
+pub(crate) fn open_reply(number: u64, words: &[u64]) -> Option<(i32, u64)> {
     let [head, result, check, ..] = *words else {
         return None;
     };

@@ -3,7 +3,7 @@
 
 use plugin_api::{Access, Status};
 
-use crate::engine::post::branch;
+use crate::base::hints::branch;
 use crate::mem::rights;
 
 /// What a peer needs to reach a registered region: 32 plain bytes that mean the same in every

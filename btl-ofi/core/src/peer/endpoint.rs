@@ -8,7 +8,6 @@ use plugin_api::Status;
 
 use crate::peer::liveness::ProcessId;
 use crate::peer::outstanding::Tally;
-use crate::sm::requester::Outbound;
 
 /// Which way atomics to a peer go. Settled before the first is posted, and the same as long as the
 /// peer is connected, so that they keep their order.
@@ -78,7 +77,7 @@ pub struct Endpoint {
 #[repr(C, align(64))]
 pub(crate) struct Near {
     pub(crate) endpoint: Endpoint,
-    /// By `way`: the value its segment is known by, or the address of its [`Outbound`].
+    /// By `way`: the value its segment is known by, or the address of its ring.
     link: AtomicU64,
     /// When the process started (`ProcessId::started`).
     started: u32,
@@ -238,7 +237,7 @@ impl Endpoint {
     }
 
     #[inline]
-    fn link(&self) -> u64 {
+    pub(crate) fn link(&self) -> u64 {
         self.near()
             .map_or(0, |near| near.link.load(Ordering::Relaxed))
     }
@@ -246,12 +245,6 @@ impl Endpoint {
     /// The value that the peer's segment is known by, while it is [`Way::Unclaimed`].
     pub(crate) fn nonce(&self) -> u64 {
         self.link()
-    }
-
-    /// The ring, for [`Way::Ring`] seen under the context's lock; to be used under it.
-    #[inline]
-    pub(crate) fn outbound(&self) -> *mut Outbound {
-        ptr::with_exposed_provenance_mut(self.link() as usize)
     }
 
     /// Whether it did not fail.

@@ -240,6 +240,13 @@ impl Outbound {
         }
     }
 
+    /// A peer's ring, for [`Way::Ring`](crate::peer::endpoint::Way::Ring) seen under the context's lock; to be used
+    /// under it.
+    #[inline]
+    pub(crate) fn of(peer: &Endpoint) -> *mut Outbound {
+        ptr::with_exposed_provenance_mut(peer.link() as usize)
+    }
+
     /// Whether no entry is in use.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -10,7 +10,8 @@
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::guard::Reach;
-use crate::fabric::registration::{Known, Regions, Registrar};
+use crate::base::lock::Lock;
+use crate::mem::regions::{Known, Regions};
 use crate::mem::rights;
 use crate::op::element::{self, Elements};
 use crate::sm::ring::{Answer, Command, RINGS};
@@ -83,36 +84,36 @@ impl Inbound {
     /// Executes what has arrived. With nothing there it reads one word for each 64 initiators, and one
     /// for each ring that is watched.
     #[inline]
-    pub(crate) fn attend(&mut self, registrar: &Registrar) {
+    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
         self.looks = self.looks.wrapping_add(1);
         for slot in 0..self.watching {
             let index = self.watched[slot].ring;
             let next = self.next[index];
             if self.segment.ring(index).entry(next).is_published(next) {
                 self.watched[slot].seen = self.looks;
-                self.serve(index, registrar);
+                self.serve(index, regions);
             }
         }
         for word in 0..self.segment.bells().used() {
             let rung = self.segment.bells().take(word);
             if rung != 0 {
-                self.answer_bells(word, rung, registrar);
+                self.answer_bells(word, rung, regions);
             }
         }
     }
 
     #[inline(never)]
-    fn answer_bells(&mut self, word: usize, mut rung: u64, registrar: &Registrar) {
+    fn answer_bells(&mut self, word: usize, mut rung: u64, regions: &Lock<Regions>) {
         while rung != 0 {
             let index = word * 64 + rung.trailing_zeros() as usize;
             rung &= rung - 1;
-            self.serve(index, registrar);
-            self.consider_watching(index, registrar);
+            self.serve(index, regions);
+            self.consider_watching(index, regions);
         }
     }
 
     /// Watches a ring that rang, if there is room or one that has been idle for long makes room.
-    fn consider_watching(&mut self, index: usize, registrar: &Registrar) {
+    fn consider_watching(&mut self, index: usize, regions: &Lock<Regions>) {
         let watched = &mut self.watched[..self.watching];
         if watched.iter().any(|w| w.ring == index) {
             return;
@@ -139,17 +140,17 @@ impl Inbound {
         self.segment.ring(index).watch.begin();
         self.segment.ring(old).watch.end();
         // Its initiator may just have found itself watched, and rung nothing.
-        self.serve(old, registrar);
+        self.serve(old, regions);
     }
 
     /// Executes the commands of one ring, in order.
-    fn serve(&mut self, index: usize, registrar: &Registrar) {
+    fn serve(&mut self, index: usize, regions: &Lock<Regions>) {
         let ring = self.segment.ring(index);
         let mut next = self.next[index];
         if !ring.entry(next).is_published(next) {
             return;
         }
-        let regions = registrar.regions();
+        let regions = regions.lock();
         let from = (&self.segment, ring);
         for _ in 0..BATCH {
             let entry = ring.entry(next);

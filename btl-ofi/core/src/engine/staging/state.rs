@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use plugin_api::Status;
 
-use super::agent::Agent;
-use super::bounce::Pool;
 use super::channel::Channel;
-use super::copy::Copier;
 use super::local::Local;
-use super::mailbox::Holder;
 use super::staged::{Op, Ops};
 use crate::engine::transport::Transport;
 use crate::fabric::registration::Region;
+use crate::hmem::agent::Agent;
+use crate::hmem::bounce::Pool;
+use crate::hmem::mailbox::Holder;
+use crate::mem::copy::Copier;
 use crate::mem::handle::Handle;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use plugin_api::{Module, OpFlags, Status};
 
-use super::mailbox::PIECE;
 use crate::engine::transport::Transport;
+use crate::hmem::mailbox::PIECE;
 use crate::mem::handle::Handle;
 use crate::op::record::Completion;
 use crate::peer::endpoint::{Copies, Endpoint};

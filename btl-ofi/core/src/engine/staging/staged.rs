@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use plugin_api::{AtomicOp, Datatype, Status};
 
-use super::copy::CopyError;
-use super::region::DeviceRegion;
+use crate::mem::copy::CopyError;
+use crate::mem::device_regions::DeviceRegion;
 use crate::mem::handle::Handle;
 use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;

@@ -7,10 +7,10 @@ use std::ptr::{self, NonNull};
 use libfabric_sys as ffi;
 use plugin_api::{AtomicOp, Status};
 
-use super::region::Descriptor;
 use super::staged::{Action, Ask, Op, Side};
 use crate::engine::post::{Caller, Needs};
 use crate::engine::transport::Transport;
+use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 use crate::mem::rights;
 use crate::op::record::{Record, Tag};

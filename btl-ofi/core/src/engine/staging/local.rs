@@ -5,11 +5,11 @@ use std::ptr;
 
 use plugin_api::{AtomicOp, Status};
 
-use super::bounce::{Bounce, Pool};
-use super::mailbox::PIECE;
 use super::staged::{Action, Op, Ops};
 use super::wire::{self, Stand, Start, stand};
 use crate::engine::transport::Transport;
+use crate::hmem::bounce::{Bounce, Pool};
+use crate::hmem::mailbox::PIECE;
 
 /// Most pieces of one operation that are under way: the wire has one while the next is copied. With more
 /// of them what is copied leaves the core's cache before the wire takes it (measured over tcp).

@@ -7,11 +7,11 @@
 use plugin_api::{AtomicOp, Status};
 
 use super::{Channel, State};
+use crate::engine::staging::staged::{Action, Op, Ops, Side};
+use crate::engine::staging::wire::{Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{HEAD, INLINE, PIECE, Request, SLOTS, Task, after};
-use crate::hmem::staged::{Action, Op, Ops, Side};
-use crate::hmem::wire::{Stand, Start, stand};
 
 /// Most bytes of pieces under way in one lane.
 const UNDER_WAY: usize = 4 * PIECE;

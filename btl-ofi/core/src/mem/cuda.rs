@@ -222,7 +222,7 @@ mod driver {
             n: usize,
         ) -> isize {
             if devices() == 0 {
-                return super::super::copy::UNKNOWN_KIND;
+                return crate::mem::copy::UNKNOWN_KIND;
             }
             let Some(place) = place_of(device as u64) else {
                 return NOT_THERE;
@@ -331,7 +331,7 @@ mod driver {
             _from: *mut c_void,
             _n: usize,
         ) -> isize {
-            super::super::copy::UNKNOWN_KIND
+            crate::mem::copy::UNKNOWN_KIND
         }
 
         pub(crate) fn finish(&mut self) -> isize {

@@ -13,11 +13,11 @@ use std::sync::atomic::AtomicI32;
 use plugin_api::Status;
 
 use self::jobs::Job;
-use super::bounce::Pool;
-use super::mailbox::{Holder, LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
 use super::staged::Ops;
 use super::wire::{Stand, Start, best_piece, stand};
 use crate::engine::transport::Transport;
+use crate::hmem::bounce::Pool;
+use crate::hmem::mailbox::{Holder, LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
 use crate::mem::handle::Handle;
 use crate::peer::endpoint::Endpoint;
 

@@ -4,10 +4,10 @@ use plugin_api::Status;
 
 use super::jobs::{Job, Stage, fetched};
 use super::{Channel, State};
+use crate::engine::staging::staged::{Action, Op};
+use crate::engine::staging::wire::{Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::mailbox::{REPLY, SLOTS, open_reply};
-use crate::hmem::staged::{Action, Op};
-use crate::hmem::wire::{Stand, Start, stand};
 
 impl Channel {
     /// Whether replies are worth a get, which costs the target as much as a small request: where no

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libfabric_sys as ffi;
 use plugin_api::IoVec;
 
-use super::copy::Copier;
+use crate::mem::copy::Copier;
 
 /// Runs whose kinds are kept on the stack.
 const FEW: usize = 16;
@@ -107,7 +107,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    pub(super) fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.taken
     }
 
@@ -115,7 +115,7 @@ impl Offer {
     ///
     /// # Safety
     /// `domain` is live.
-    pub(super) unsafe fn make(&mut self, domain: *mut ffi::fid_domain, copier: Copier) -> c_int {
+    pub(crate) unsafe fn make(&mut self, domain: *mut ffi::fid_domain, copier: Copier) -> c_int {
         let Some(pair) = self.pair.or_else(|| take(copier)) else {
             return -(ffi::FI_ENOSYS as c_int);
         };

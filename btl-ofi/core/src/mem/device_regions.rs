@@ -75,7 +75,7 @@ impl DeviceRegions {
 
     /// The right to work on what [`find`](Self::find) finds, for peers: until it is dropped no
     /// [`remove`](Self::remove) returns.
-    pub(super) fn work(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn work(&self) -> MutexGuard<'_, ()> {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use libfabric_sys as ffi;
 use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, hmem_iface};
 
-use super::agent::Agent;
-use super::copy::Copier;
-use super::cuda;
-use super::mailbox::LANES;
 use crate::base::error::{CallError, Error};
 use crate::engine::transport::Transport;
 use crate::fabric::registration::Region;
+use crate::hmem::agent::Agent;
+use crate::hmem::mailbox::LANES;
+use crate::mem::copy::Copier;
+use crate::mem::cuda;
 use crate::mem::handle::Handle;
 
 impl Transport {

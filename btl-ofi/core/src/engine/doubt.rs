@@ -1,0 +1,93 @@
+//! What is done when the kernel refuses to copy to or from a peer: it is gone, or its transfers go another way.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::base::cma::Refused;
+use crate::engine::transport::Transport;
+use crate::peer::endpoint::{Copies, Endpoint, Way};
+use crate::peer::reach::{Standing, reason, standing};
+
+impl Transport {
+    /// The kernel refused to copy to or from a peer. What the operation ends with, or `None` if it is to be
+    /// made another way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn examine(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Option<Status> {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        let Some(process) = peer.process() else {
+            return Some(refused.status());
+        };
+        let probe = self.lock_peers().probe(peer);
+        let standing = standing(process, probe);
+        if let Some(why) = standing.end(process) {
+            self.fail_peer(endpoint, Status::UNREACH, &why);
+            return Some(Status::UNREACH);
+        }
+        let lasting = match standing {
+            Standing::Closed(_, refused) => refused,
+            _ if refused.is_lasting() => refused,
+            _ => return Some(refused.status()),
+        };
+        self.leave_kernel(endpoint, lasting);
+        match peer.copies() {
+            // There was no memory to settle another way.
+            Copies::Kernel | Copies::Doubted => {
+                Some(peer.failure().unwrap_or(Status::OUT_OF_RESOURCE))
+            }
+            _ => None,
+        }
+    }
+
+    /// A peer that was found gone while nothing was outstanding is wanted again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn examine_doubted(&self, endpoint: NonNull<Endpoint>) -> Option<Status> {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        // Whatever the kernel says is asked again.
+        let status = self.examine(endpoint, Refused(libc::EFAULT))?;
+        if peer.failure().is_none() && status == Refused(libc::EFAULT).status() {
+            peer.copy_by(Copies::Kernel);
+            return None;
+        }
+        Some(status)
+    }
+
+    /// Has no more copied by the kernel to and from a peer, which lives.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn leave_kernel(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
+        // SAFETY: endpoints live until the transport closes.
+        let peer = unsafe { endpoint.as_ref() };
+        // If it fails the peer, or there is no memory, that is seen below.
+        if peer.way() == Way::Unclaimed && self.introduce(endpoint).is_err() {
+            return;
+        }
+        let state = self.contexts[0].state.lock();
+        if !matches!(peer.copies(), Copies::Kernel | Copies::Doubted) {
+            return;
+        }
+        let (copies, how) = match peer.way() {
+            Way::Ring => (Copies::Ring, "its target makes them, through its ring"),
+            Way::Itself => (Copies::Here, "they are copied here"),
+            Way::Provider | Way::Unclaimed => {
+                self.lean.store(false, Ordering::Relaxed);
+                (Copies::Provider, "they go through the provider")
+            }
+        };
+        peer.copy_by(copies);
+        drop(state);
+        tracing::warn!(
+            "puts and gets to process {} are no longer copied by the kernel, {how}: {}",
+            peer.proc,
+            reason(Err(refused))
+        );
+    }
+}

@@ -88,7 +88,7 @@ use plugin_api::{Handle, Module};
 
 use endpoint::Endpoint;
 use lock::Lock;
-use outstanding::Tally;
+use outstanding::OutstandingCount;
 use record::{Completion, Finished, Pool, Record, Tag};
 
 static PEER: Endpoint = Endpoint::new();
@@ -114,7 +114,7 @@ unsafe impl Sync for Effects {}
 
 struct Lane {
     state: Lock<State>,
-    tally: Tally,
+    count: OutstandingCount,
     effects: Effects,
 }
 
@@ -127,7 +127,7 @@ impl Lane {
         };
         Lane {
             state: Lock::new(state, true),
-            tally: Tally::new(),
+            count: OutstandingCount::new(),
             effects: Effects {
                 reports: [AtomicU32::new(0), AtomicU32::new(0)],
                 wrote: [UnsafeCell::new(0), UnsafeCell::new(0)],
@@ -144,14 +144,14 @@ impl Lane {
         let mut state = self.state.lock();
         // SAFETY: loom checks that the lock gives this to one thread at a time.
         state.entered.with_mut(|e| unsafe { *e += 1 });
-        let slot = self.tally.raise(true);
+        let phase = self.count.raise(true);
         let taken = state.pool.take().expect("a record");
         let completion = Completion {
             function: never_called,
             context: ptr::without_provenance_mut(number),
             data: ptr::null_mut(),
         };
-        let tag = Tag::new(NonNull::from(&PEER), slot, 0);
+        let tag = Tag::new(NonNull::from(&PEER), phase, 0);
         // SAFETY: just taken.
         unsafe {
             Record::fill(
@@ -170,7 +170,7 @@ impl Lane {
     }
 
     /// As `progress::poll` and `deliver`: one completion is read and its record given back under the
-    /// lock, the callback runs without it, and only then the tally falls.
+    /// lock, the callback runs without it, and only then the count falls.
     fn poll_by(&self, read: impl FnOnce(&mut State) -> Option<*mut c_void>) {
         let Some(mut state) = self.state.try_lock() else {
             return;
@@ -188,12 +188,12 @@ impl Lane {
         self.effects.reports[number].fetch_add(1, Ordering::Relaxed);
         // SAFETY: loom checks each access.
         self.effects.wrote[number].with_mut(|w| unsafe { *w = 1 });
-        self.tally.lower(finished.tag.context_slot(), 1, true);
+        self.count.lower(finished.tag.context_phase(), 1, true);
     }
 
     fn flush(&self) {
-        let mark = self.tally.mark();
-        while !self.tally.settle(mark) {
+        let mark = self.count.mark();
+        while !self.count.settle(mark) {
             self.poll();
             thread::yield_now();
         }
@@ -244,7 +244,7 @@ fn two_threads_share_a_context() {
         lane.is_done(0);
         other.join().unwrap();
         lane.is_done(1);
-        assert_eq!(lane.tally.outstanding(), 0);
+        assert_eq!(lane.count.outstanding(), 0);
         let state = lane.state.try_lock().expect("nobody holds it");
         assert!(state.pool.in_use(None).is_empty());
     });
@@ -301,10 +301,10 @@ fn an_operation_is_given_up_or_completed() {
         let own = completed
             .function
             .is_some_and(|f| ptr::fn_addr_eq(f, never_called as plugin_api::CompletionFn));
-        lane.tally.lower(completed.tag.context_slot(), 1, true);
+        lane.count.lower(completed.tag.context_phase(), 1, true);
         let reported = failing.join().unwrap() + u32::from(own);
         assert_eq!(reported, 1, "reported by both, or by none");
-        assert_eq!(lane.tally.outstanding(), 0);
+        assert_eq!(lane.count.outstanding(), 0);
     });
 }
 
@@ -386,7 +386,7 @@ fn a_record_is_the_providers_until_it_completes() {
         provider.join().unwrap();
         helper.join().unwrap();
         lent.provide();
-        while lent.lane.tally.outstanding() > 0 {
+        while lent.lane.count.outstanding() > 0 {
             lent.poll();
         }
         lent.lane.is_done(0);
@@ -419,7 +419,7 @@ fn the_pool_grows_under_completions() {
         helper.join().unwrap();
         lane.flush();
         lane.is_done(1);
-        assert_eq!(lane.tally.outstanding(), 0);
+        assert_eq!(lane.count.outstanding(), 0);
         let state = lane.state.try_lock().expect("nobody holds it");
         assert!(state.pool.in_use(None).is_empty());
     });

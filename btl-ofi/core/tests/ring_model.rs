@@ -42,18 +42,18 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 
-use ring::{Answer, Bells, Command, Entry, Watch, announce};
+use ring::{Answer, Bells, Command, Slot, Watch, announce};
 
-const ENTRIES: u32 = 2;
+const SLOTS: u32 = 2;
 /// Not the first word, so that `used` matters.
 const RING: usize = 65;
 
 struct Shared {
     bells: Bells,
     watch: Watch,
-    entries: [Entry; ENTRIES as usize],
-    /// A payload for each entry; loom reports a race if its two users are not ordered.
-    payload: [UnsafeCell<u64>; ENTRIES as usize],
+    slots: [Slot; SLOTS as usize],
+    /// A payload for each slot; loom reports a race if its two users are not ordered.
+    payload: [UnsafeCell<u64>; SLOTS as usize],
 }
 
 // SAFETY: loom checks each access to the payload.
@@ -64,19 +64,19 @@ impl Shared {
         let shared = Shared {
             bells: Bells::new(),
             watch: Watch::new(),
-            entries: std::array::from_fn(|_| Entry::new()),
+            slots: std::array::from_fn(|_| Slot::new()),
             payload: std::array::from_fn(|_| UnsafeCell::new(0)),
         };
         shared.bells.enlist(RING);
         Arc::new(shared)
     }
 
-    fn entry(&self, position: u32) -> &Entry {
-        &self.entries[(position % ENTRIES) as usize]
+    fn slot(&self, position: u32) -> &Slot {
+        &self.slots[(position % SLOTS) as usize]
     }
 
     fn payload(&self, position: u32) -> &UnsafeCell<u64> {
-        &self.payload[(position % ENTRIES) as usize]
+        &self.payload[(position % SLOTS) as usize]
     }
 
     fn post(&self, position: u32) {
@@ -87,14 +87,14 @@ impl Shared {
             value: u64::from(position),
             ..Command::default()
         };
-        self.entry(position).publish(position, &command);
+        self.slot(position).publish(position, &command);
         announce(&self.watch, &self.bells, RING);
     }
 
     /// Executes what is there from `next` on.
     fn serve(&self, next: &mut u32) {
-        while self.entry(*next).is_published(*next) {
-            let command = self.entry(*next).command();
+        while self.slot(*next).is_published(*next) {
+            let command = self.slot(*next).command();
             assert_eq!(command.value, u64::from(*next), "out of order");
             // SAFETY: loom checks it.
             self.payload(*next).with_mut(|p| unsafe {
@@ -105,7 +105,7 @@ impl Shared {
                 status: 0,
                 value: command.value + 1000,
             };
-            self.entry(*next).answer(*next, answer);
+            self.slot(*next).answer(*next, answer);
             *next += 1;
         }
     }
@@ -123,17 +123,17 @@ impl Shared {
 
     /// Executes or passes over what is there from `next` on, all of it transfers.
     fn serve_transfers(&self, next: &mut u32) {
-        while self.entry(*next).is_published(*next) {
-            let command = self.entry(*next).command();
+        while self.slot(*next).is_published(*next) {
+            let command = self.slot(*next).command();
             assert_eq!(command.value, u64::from(*next), "out of order");
-            if self.entry(*next).take(*next) {
+            if self.slot(*next).take(*next) {
                 self.make(*next, 100);
             }
             let answer = Answer {
                 status: 0,
                 value: command.value + 1000,
             };
-            self.entry(*next).answer(*next, answer);
+            self.slot(*next).answer(*next, answer);
             *next += 1;
         }
     }
@@ -148,7 +148,7 @@ impl Shared {
     }
 
     fn collect(&self, position: u32) -> bool {
-        let Some(answer) = self.entry(position).answered(position) else {
+        let Some(answer) = self.slot(position).answered(position) else {
             return false;
         };
         assert_eq!(answer.value, u64::from(position) + 1000);
@@ -159,11 +159,11 @@ impl Shared {
     }
 }
 
-/// Posts `n` commands, as many at a time as there are entries, and takes the answers.
+/// Posts `n` commands, as many at a time as there are slots, and takes the answers.
 fn initiate(shared: &Shared, n: u32) {
     let (mut head, mut tail) = (0, 0);
     while head < n {
-        while tail < n && tail - head < ENTRIES {
+        while tail < n && tail - head < SLOTS {
             shared.post(tail);
             tail += 1;
         }
@@ -222,7 +222,7 @@ fn ceasing_to_watch_loses_no_command() {
     });
 }
 
-/// The initiator revokes what it posted while the target takes it, in the same entries twice over: each
+/// The initiator revokes what it posted while the target takes it, in the same slots twice over: each
 /// transfer is made by one of them, and the target's progress never ends.
 #[test]
 fn a_transfer_is_made_once() {
@@ -245,15 +245,15 @@ fn a_transfer_is_made_once() {
                 shared.post(position);
             }
             for position in (head..tail).rev() {
-                let command = shared.entry(position).command();
-                if shared.entry(position).revoke(position) {
+                let command = shared.slot(position).command();
+                if shared.slot(position).revoke(position) {
                     assert_eq!(command.value, u64::from(position), "an answer");
                     shared.make(position, 200);
                     mine[position as usize] = true;
                 }
             }
             for position in head..tail {
-                while shared.entry(position).answered(position).is_none() {
+                while shared.slot(position).answered(position).is_none() {
                     thread::yield_now();
                 }
                 let by = if mine[position as usize] { 210 } else { 110 };
@@ -299,16 +299,16 @@ fn a_burst_into_the_end_of_watching_is_seen() {
 fn change_owner(kept: bool) {
     check(move || {
         let (shared, given) = (Shared::new(), Arc::new(AtomicBool::new(false)));
-        shared.entry(0).publish(0, &Command::default());
+        shared.slot(0).publish(0, &Command::default());
         let target = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 let mut next = 0;
                 for _ in 0..3 {
-                    if !shared.entry(next).is_published(next) {
+                    if !shared.slot(next).is_published(next) {
                         continue;
                     }
-                    if shared.entry(next).take(next) {
+                    if shared.slot(next).take(next) {
                         // SAFETY: loom checks it.
                         shared.payload(0).with_mut(|p| unsafe {
                             assert_eq!(*p, u64::from(next), "another's operand");
@@ -319,7 +319,7 @@ fn change_owner(kept: bool) {
                         status: 0,
                         value: 0,
                     };
-                    shared.entry(next).answer(next, answer);
+                    shared.slot(next).answer(next, answer);
                     next += 1;
                 }
             })
@@ -331,12 +331,12 @@ fn change_owner(kept: bool) {
                 if given.load(Ordering::Acquire) {
                     // SAFETY: loom checks it.
                     shared.payload(0).with_mut(|p| unsafe { *p = 1 });
-                    shared.entry(1).publish(1, &Command::default());
+                    shared.slot(1).publish(1, &Command::default());
                 }
             })
         };
-        let revoked = shared.entry(0).revoke(0);
-        let held = !revoked && shared.entry(0).answered(0).is_none();
+        let revoked = shared.slot(0).revoke(0);
+        let held = !revoked && shared.slot(0).answered(0).is_none();
         if !(kept && held) {
             // As `Claim::give_back`.
             given.store(true, Ordering::Release);
@@ -363,7 +363,7 @@ fn a_ring_given_away_with_a_taken_transfer_is_a_race() {
 struct Block {
     owner: pool::Owner,
     bytes: UnsafeCell<u64>,
-    entry: Entry,
+    slot: Slot,
 }
 
 // SAFETY: loom checks each access to the bytes.
@@ -374,7 +374,7 @@ impl Block {
         Arc::new(Block {
             owner: pool::Owner::new(),
             bytes: UnsafeCell::new(0),
-            entry: Entry::new(),
+            slot: Slot::new(),
         })
     }
 
@@ -394,7 +394,7 @@ impl Block {
             status: 0,
             value: 0,
         };
-        self.entry.answer(0, answer);
+        self.slot.answer(0, answer);
     }
 }
 
@@ -420,15 +420,15 @@ fn a_block_serves_one_ring_at_a_time() {
         let target = {
             let block = Arc::clone(&block);
             thread::spawn(move || {
-                while !block.entry.is_published(0) {
+                while !block.slot.is_published(0) {
                     thread::yield_now();
                 }
                 block.serve();
             })
         };
         block.write(10);
-        block.entry.publish(0, &Command::default());
-        while block.entry.answered(0).is_none() {
+        block.slot.publish(0, &Command::default());
+        while block.slot.answered(0).is_none() {
             thread::yield_now();
         }
         // SAFETY: loom checks it.
@@ -451,17 +451,17 @@ fn a_block_of_the_dead_is_taken_after_its_last_answer() {
         let block = Block::new();
         let busy = block.owner.take(block.owner.read(), 0).unwrap();
         block.write(10);
-        block.entry.publish(0, &Command::default());
+        block.slot.publish(0, &Command::default());
         let target = {
             let block = Arc::clone(&block);
             thread::spawn(move || {
-                assert!(block.entry.is_published(0));
+                assert!(block.slot.is_published(0));
                 block.serve();
             })
         };
         let found = block.owner.read();
         assert_eq!(found, busy);
-        if !block.entry.may_be_executed() {
+        if !block.slot.may_be_executed() {
             let mine = block.owner.take(found, 1).unwrap();
             block.write(20);
             block.owner.release(mine);

@@ -1,5 +1,5 @@
 //! Atomics by one name, so that the model checker can stand in for them: `tests/tally_model.rs` and
-//! `tests/lane_model.rs` build `tally`, `lock` and `record` again over loom's, `tests/ring_model.rs`
+//! `tests/lane_model.rs` build `count`, `lock` and `record` again over loom's, `tests/ring_model.rs`
 //! builds `ring` and `pool`.
 
 pub(crate) use std::hint::spin_loop;

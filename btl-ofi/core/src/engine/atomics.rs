@@ -20,8 +20,8 @@ use crate::sm::requester::Operands;
 #[derive(Clone, Copy)]
 pub(crate) struct Remote {
     pub(crate) target: Target,
-    /// The handle's mark.
-    pub(crate) mark: u64,
+    /// The handle's cookie.
+    pub(crate) cookie: u64,
     pub(crate) datatype: Datatype,
     pub(crate) op: AtomicOp,
     pub(crate) count: usize,
@@ -56,7 +56,7 @@ impl Transport {
         }
         Ok(Remote {
             target,
-            mark: handle.mark(),
+            cookie: handle.cookie(),
             datatype,
             op,
             count,
@@ -85,7 +85,7 @@ impl Transport {
             op: remote.op,
             count: remote.count,
             target: remote.target,
-            mark: remote.mark,
+            cookie: remote.cookie,
             operands,
             compare,
             result,

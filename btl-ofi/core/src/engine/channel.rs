@@ -26,7 +26,7 @@
 //! as far as it was published, and stays taken.
 //!
 //! **Leaving.** A peer that is released gives its ring back, for another process to claim, unless the target holds
-//! something of it (`requester`): a piece that it is copying, an atomic that was reported as failed. Such a ring is
+//! something of it (`requester`): a fragment that it is copying, an atomic that was reported as failed. Such a ring is
 //! kept among the active ones until the target has answered, without anybody waiting for it. A transport that closes
 //! before leaves it taken.
 
@@ -47,8 +47,8 @@ use crate::op::element::Elements;
 use crate::op::record::{Finished, Tag};
 use crate::peer::endpoint::{Endpoint, Way};
 use crate::peer::liveness::{self, ProcessId};
-use crate::sm::requester::{Done, Operands, Outbound};
-use crate::sm::responder::{self, Inbound};
+use crate::sm::requester::{Done, Operands, Requester};
+use crate::sm::responder::{self, Responder};
 use crate::sm::ring::Command;
 use crate::sm::segment::{Place, Segment};
 
@@ -59,10 +59,10 @@ const LEAN: u32 = 8;
 
 /// One process's end of all rings. Guarded by the lock of its transport's only context.
 pub(crate) struct Channel {
-    inbound: Inbound,
-    outbounds: Vec<NonNull<Outbound>>,
+    responder: Responder,
+    requesters: Vec<NonNull<Requester>>,
     /// Those with operations outstanding. Room for all, so that it never grows on the data path.
-    active: Vec<NonNull<Outbound>>,
+    active: Vec<NonNull<Requester>>,
     cursor: usize,
     polls: u32,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Order {
     pub(crate) op: AtomicOp,
     pub(crate) count: usize,
     pub(crate) target: Target,
-    pub(crate) mark: u64,
+    pub(crate) cookie: u64,
     pub(crate) operands: Operands,
     pub(crate) compare: u64,
     /// Where what was there goes; NULL for an update.
@@ -88,8 +88,8 @@ pub(crate) struct Order {
 impl Channel {
     pub(crate) fn new(segment: Segment) -> Channel {
         Channel {
-            inbound: Inbound::new(segment),
-            outbounds: Vec::new(),
+            responder: Responder::new(segment),
+            requesters: Vec::new(),
             active: Vec::new(),
             cursor: 0,
             polls: 0,
@@ -107,12 +107,12 @@ impl Channel {
                 self.cursor = 0;
             }
             // SAFETY: rings live as long as they are listed, and are used under the lock only.
-            let outbound = unsafe { self.active[self.cursor].as_mut() };
-            outbound.collect(done);
-            if outbound.is_empty() {
-                outbound.listed = false;
+            let requester = unsafe { self.active[self.cursor].as_mut() };
+            requester.collect(done);
+            if requester.is_empty() {
+                requester.listed = false;
                 let ring = self.active.swap_remove(self.cursor);
-                if outbound.leaving.is_some() {
+                if requester.leaving.is_some() {
                     self.let_go(ring);
                 }
             } else {
@@ -122,28 +122,28 @@ impl Channel {
     }
 
     /// Adds a ring; gives it back when memory is exhausted.
-    fn add(&mut self, outbound: Box<Outbound>) -> Result<NonNull<Outbound>, Box<Outbound>> {
-        let room = self.outbounds.len() + 1;
-        if self.outbounds.try_reserve(1).is_err()
+    fn add(&mut self, requester: Box<Requester>) -> Result<NonNull<Requester>, Box<Requester>> {
+        let room = self.requesters.len() + 1;
+        if self.requesters.try_reserve(1).is_err()
             || self
                 .active
                 .try_reserve(room.saturating_sub(self.active.len()))
                 .is_err()
         {
-            return Err(outbound);
+            return Err(requester);
         }
-        let outbound = Box::leak(outbound);
-        let ring = NonNull::from(&mut *outbound);
-        self.outbounds.push(ring);
-        if !outbound.is_empty() {
+        let requester = Box::leak(requester);
+        let ring = NonNull::from(&mut *requester);
+        self.requesters.push(ring);
+        if !requester.is_empty() {
             // What was revoked before has to be passed over, or there may be no room.
-            self.list(outbound);
+            self.list(requester);
         }
         Ok(ring)
     }
 
-    fn of(&self, endpoint: NonNull<Endpoint>) -> Option<NonNull<Outbound>> {
-        let mut all = self.outbounds.iter().copied();
+    fn of(&self, endpoint: NonNull<Endpoint>) -> Option<NonNull<Requester>> {
+        let mut all = self.requesters.iter().copied();
         all.find(|o| {
             // SAFETY: rings live as long as they are listed.
             let o = unsafe { o.as_ref() };
@@ -157,16 +157,16 @@ impl Channel {
     /// posted to the ring then, and nobody looks for its answers until the peer is released.
     fn abandon(&mut self, endpoint: NonNull<Endpoint>, done: &mut Done) -> Option<Finished> {
         // SAFETY: as in `of`; used under the lock.
-        let outbound = unsafe { self.of(endpoint)?.as_mut() };
+        let requester = unsafe { self.of(endpoint)?.as_mut() };
         // Answers only: the kernel knows the peer by a number, which may be another process's by now.
-        outbound.take_answers(done);
+        requester.take_answers(done);
         if !done.has_room() {
             return None;
         }
-        let abandoned = outbound.abandon();
-        if outbound.outstanding() == 0 {
-            outbound.listed = false;
-            let ring = NonNull::from(outbound);
+        let abandoned = requester.abandon();
+        if requester.outstanding() == 0 {
+            requester.listed = false;
+            let ring = NonNull::from(requester);
             self.active.retain(|o| *o != ring);
         }
         abandoned
@@ -175,15 +175,15 @@ impl Channel {
     /// Executes what has arrived.
     #[inline]
     pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
-        self.inbound.attend(regions);
+        self.responder.attend(regions);
     }
 
     /// Has the answers of a ring that was just posted to looked for.
     #[inline]
-    pub(crate) fn list(&mut self, outbound: &mut Outbound) {
-        if !outbound.listed {
-            outbound.listed = true;
-            self.active.push(NonNull::from(outbound));
+    pub(crate) fn list(&mut self, requester: &mut Requester) {
+        if !requester.listed {
+            requester.listed = true;
+            self.active.push(NonNull::from(requester));
         }
     }
 
@@ -194,15 +194,15 @@ impl Channel {
             return;
         };
         // SAFETY: as in `of`; used under the lock.
-        let outbound = unsafe { ring.as_mut() };
-        if outbound.outstanding() > 0 {
+        let requester = unsafe { ring.as_mut() };
+        if requester.outstanding() > 0 {
             return;
         }
-        if !outbound.may_be_given_back() {
+        if !requester.may_be_given_back() {
             // SAFETY: endpoints outlive their rings up to this.
-            outbound.leaving = unsafe { endpoint.as_ref() }.process();
-            if outbound.leaving.is_some() && !outbound.has_lost_its_target() {
-                self.list(outbound);
+            requester.leaving = unsafe { endpoint.as_ref() }.process();
+            if requester.leaving.is_some() && !requester.has_lost_its_target() {
+                self.list(requester);
                 return;
             }
         }
@@ -211,34 +211,34 @@ impl Channel {
 
     /// Forgets the rings that were kept for answers of targets that are gone.
     fn let_lost_ones_go(&mut self) {
-        let lost = |ring: &NonNull<Outbound>| {
+        let lost = |ring: &NonNull<Requester>| {
             // SAFETY: as in `of`.
-            let outbound = unsafe { ring.as_ref() };
-            outbound.leaving.is_some() && outbound.has_lost_its_target()
+            let requester = unsafe { ring.as_ref() };
+            requester.leaving.is_some() && requester.has_lost_its_target()
         };
-        while let Some(ring) = self.outbounds.iter().copied().find(lost) {
+        while let Some(ring) = self.requesters.iter().copied().find(lost) {
             self.let_go(ring);
         }
     }
 
     /// Takes a ring out, and gives it back if the target has answered.
     #[cold]
-    fn let_go(&mut self, ring: NonNull<Outbound>) {
-        self.outbounds.retain(|o| *o != ring);
+    fn let_go(&mut self, ring: NonNull<Requester>) {
+        self.requesters.retain(|o| *o != ring);
         self.active.retain(|o| *o != ring);
         // SAFETY: made by `add`, and listed nowhere now.
-        let outbound = unsafe { Box::from_raw(ring.as_ptr()) };
-        outbound.give_back();
+        let requester = unsafe { Box::from_raw(ring.as_ptr()) };
+        requester.give_back();
     }
 }
 
 impl Drop for Channel {
     fn drop(&mut self) {
         self.active.clear();
-        for outbound in self.outbounds.drain(..) {
+        for requester in self.requesters.drain(..) {
             // SAFETY: made by `add`, and listed nowhere now.
-            let outbound = unsafe { Box::from_raw(outbound.as_ptr()) };
-            outbound.give_back();
+            let requester = unsafe { Box::from_raw(requester.as_ptr()) };
+            requester.give_back();
         }
     }
 }
@@ -288,9 +288,9 @@ impl Transport {
             return None;
         };
         // SAFETY: the way is `Ring`, and the lock is held.
-        let outbound = unsafe { &mut *Outbound::of(peer) };
+        let requester = unsafe { &mut *Requester::of(peer) };
         let size = order.count * order.datatype.size();
-        let room = match outbound.reserve(size, true) {
+        let room = match requester.reserve(size, true) {
             Ok(room) => room,
             Err(status) => {
                 *again += 1;
@@ -305,8 +305,8 @@ impl Transport {
         };
         let tag = Tag::new(
             endpoint,
-            context.tally.raise(self.threaded),
-            peer.tally.raise(self.threaded),
+            context.count.raise(self.threaded),
+            peer.count.raise(self.threaded),
         );
         let command = Command {
             what: responder::what(order.kind, order.datatype, order.op),
@@ -314,14 +314,14 @@ impl Transport {
             payload: 0,
             address: order.target.address,
             key: order.target.key,
-            mark: order.mark,
+            cookie: order.cookie,
             value: 0,
             compare: order.compare,
         };
         let finished = caller.finished(tag);
         // SAFETY: the caller vouches for the buffers.
-        unsafe { outbound.post(command, order.operands, room, order.result, finished) };
-        channel.list(outbound);
+        unsafe { requester.post(command, order.operands, room, order.result, finished) };
+        channel.list(requester);
         *posted += 1;
         drop(state);
         self.poll_if_many(context);
@@ -364,7 +364,7 @@ impl Transport {
             let regions = self.registrar.regions();
             let known = regions
                 .find(order.target.key)
-                .filter(|k| k.handle.is_named(order.target.key, order.mark));
+                .filter(|k| k.handle.is_named(order.target.key, order.cookie));
             let Some(known) = known else {
                 return Status::PERM;
             };
@@ -381,8 +381,8 @@ impl Transport {
             let context = &self.contexts[0];
             let tag = Tag::new(
                 endpoint,
-                context.tally.raise(self.threaded),
-                peer.tally.raise(self.threaded),
+                context.count.raise(self.threaded),
+                peer.count.raise(self.threaded),
             );
             state.ready.push(caller.finished(tag));
         }
@@ -423,10 +423,10 @@ impl Transport {
         }
         match (claimed, &mut state.channel) {
             (Ok(claim), Some(channel)) => {
-                match channel.add(Box::new(Outbound::new(claim, endpoint, probe))) {
+                match channel.add(Box::new(Requester::new(claim, endpoint, probe))) {
                     Ok(ring) => peer.go(Way::Ring, ring.as_ptr().expose_provenance() as u64),
-                    Err(outbound) => {
-                        outbound.give_back();
+                    Err(requester) => {
+                        requester.give_back();
                         return Err(Status::OUT_OF_RESOURCE);
                     }
                 }

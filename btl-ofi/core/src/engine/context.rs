@@ -11,7 +11,7 @@ use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
 use crate::engine::channel::Channel;
 use crate::op::record::{Finished, Pool};
-use crate::peer::outstanding::Tally;
+use crate::peer::outstanding::OutstandingCount;
 
 type Read = unsafe extern "C" fn(
     *mut ffi::fid_ep,
@@ -202,7 +202,7 @@ pub(crate) struct Context {
     pub(crate) tx: *mut ffi::fid_ep,
     pub(crate) cq: *mut ffi::fid_cq,
     pub(crate) calls: Calls,
-    pub(crate) tally: Tally,
+    pub(crate) count: OutstandingCount,
     /// Transfers that were made directly, without the provider.
     pub(crate) direct: AtomicU64,
     /// Set while callbacks of this context run, so that operations they issue do not recurse into
@@ -274,7 +274,7 @@ impl Context {
             tx,
             cq,
             calls,
-            tally: Tally::new(),
+            count: OutstandingCount::new(),
             direct: AtomicU64::new(0),
             delivering: AtomicBool::new(false),
             polls: AtomicU32::new(0),

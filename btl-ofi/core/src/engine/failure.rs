@@ -140,7 +140,7 @@ impl Transport {
             Some(others) => self.report_broken(peer.proc, &others),
             None if self.policy.dead_peer_blocks
                 && peer.uses_provider()
-                && peer.tally.outstanding() > 0 =>
+                && peer.count.outstanding() > 0 =>
             {
                 self.give_up(peer.proc);
             }
@@ -184,7 +184,7 @@ impl Transport {
     fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
         // Whoever posts has one of these, and has looked for the failure after taking it.
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-        if peer.tally.outstanding() == 0 || self.broken.load(Ordering::Relaxed) {
+        if peer.count.outstanding() == 0 || self.broken.load(Ordering::Relaxed) {
             return None;
         }
         let peers = self.lock_peers();
@@ -276,7 +276,7 @@ impl Transport {
     pub(crate) fn settle_unattributed_as(&self, status: Status) -> usize {
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let failed: u32 = guards.iter().map(|s| s.unattributed).sum();
-        let outstanding: u32 = self.contexts.iter().map(|c| c.tally.outstanding()).sum();
+        let outstanding: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
         let ready: usize = guards.iter().map(|s| s.ready.len()).sum();
         if failed == 0 || outstanding != failed || ready != 0 {
             return 0;
@@ -296,15 +296,15 @@ impl Transport {
             for peer in peers.known.iter() {
                 let endpoint = NonNull::from(peer);
                 let mut bare = 0;
-                for slot in 0..2 {
+                for phase in 0..2 {
                     let recorded = finished
                         .iter()
                         .filter(|(_, f)| {
-                            f.tag.endpoint() == endpoint.as_ptr() && f.tag.endpoint_slot() == slot
+                            f.tag.endpoint() == endpoint.as_ptr() && f.tag.endpoint_phase() == phase
                         })
                         .count() as u32;
-                    let n = peer.tally.in_slot(slot).saturating_sub(recorded);
-                    peer.tally.lower(slot, n, self.threaded);
+                    let n = peer.count.in_slot(phase).saturating_sub(recorded);
+                    peer.count.lower(phase, n, self.threaded);
                     bare += n;
                 }
                 if bare > 0 {
@@ -313,13 +313,13 @@ impl Transport {
             }
         }
         for (index, context) in self.contexts.iter().enumerate() {
-            for slot in 0..2 {
+            for phase in 0..2 {
                 let recorded = finished
                     .iter()
-                    .filter(|(i, f)| *i == index && f.tag.context_slot() == slot)
+                    .filter(|(i, f)| *i == index && f.tag.context_phase() == phase)
                     .count() as u32;
-                let n = context.tally.in_slot(slot).saturating_sub(recorded);
-                context.tally.lower(slot, n, self.threaded);
+                let n = context.count.in_slot(phase).saturating_sub(recorded);
+                context.count.lower(phase, n, self.threaded);
             }
         }
         drop(guards);

@@ -7,7 +7,7 @@ use plugin_api::Status;
 
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::outstanding::Tally;
+use crate::peer::outstanding::OutstandingCount;
 
 /// How long to poll without completion before the processor is yielded: a peer may need it to complete
 /// us. An answer over shm takes about a microsecond, which a yield would double.
@@ -33,7 +33,7 @@ impl Transport {
         deadline: Option<Instant>,
     ) -> Status {
         if let Some(peer) = endpoint {
-            let status = self.wait(&peer.tally, deadline, || peer.failure());
+            let status = self.wait(&peer.count, deadline, || peer.failure());
             let lost = peer.lost.swap(0, Ordering::Relaxed);
             if lost == 0 {
                 return status;
@@ -53,7 +53,7 @@ impl Transport {
                     .load(Ordering::Relaxed)
                     .then_some(Status::UNREACH)
             };
-            if self.wait(&context.tally, deadline, degraded) == Status::UNREACH {
+            if self.wait(&context.count, deadline, degraded) == Status::UNREACH {
                 status = self.flush_living(deadline);
                 break;
             }
@@ -89,7 +89,7 @@ impl Transport {
             // SAFETY: endpoints are released by the host, which does not do so during its flush.
             let peer = unsafe { endpoint.as_ref() };
             if peer.failure().is_none() {
-                self.wait(&peer.tally, deadline, || peer.failure());
+                self.wait(&peer.count, deadline, || peer.failure());
             }
         }
         self.wait_until_told();
@@ -100,15 +100,15 @@ impl Transport {
         }
     }
 
-    /// Progresses until a tally has settled or `give_up` says with what status to stop.
+    /// Progresses until a count has settled or `give_up` says with what status to stop.
     fn wait(
         &self,
-        tally: &Tally,
+        count: &OutstandingCount,
         deadline: Option<Instant>,
         give_up: impl Fn() -> Option<Status>,
     ) -> Status {
-        let mark = tally.mark();
-        if tally.settle(mark) {
+        let mark = count.mark();
+        if count.settle(mark) {
             return Status::SUCCESS;
         }
         let (mut turns, mut idle) = (0u32, 0u32);
@@ -116,7 +116,7 @@ impl Transport {
         let mut yielding = false;
         loop {
             let done = self.progress();
-            if tally.settle(mark) {
+            if count.settle(mark) {
                 return Status::SUCCESS;
             }
             if let Some(status) = give_up() {

@@ -100,7 +100,7 @@ impl Transport {
             // Without a time for silence there is nothing to see of peers on other nodes, of which there
             // may be a million.
             let (near, all) = match self.peer_timeout_ms {
-                0 => (Some(peers.known.iter_near()), None),
+                0 => (Some(peers.known.iter_local()), None),
                 _ => (None, Some(peers.known.iter())),
             };
             for peer in near.into_iter().flatten().chain(all.into_iter().flatten()) {
@@ -112,7 +112,7 @@ impl Transport {
                 let probe = peers.reached.get(&peer.proc).map(|reach| reach.probe);
                 let found = others.map(|process| (process, reach::standing(process, probe)));
                 let state = found.map(|(_, standing)| standing.state());
-                let due = idle_too || peer.tally.outstanding() > 0;
+                let due = idle_too || peer.count.outstanding() > 0;
                 if let Some((process, standing)) = found
                     && let Some(why) = standing.end(process)
                 {
@@ -135,8 +135,8 @@ impl Transport {
                 }
                 let Some(watched) = peers.watches.peers.get_mut(&peer.proc) else {
                     let watched = Watched {
-                        mark: peer.tally.mark(),
-                        backlog: peer.tally.backlog(),
+                        mark: peer.count.mark(),
+                        backlog: peer.count.backlog(),
                         silent: 0,
                         away: is_away(state).then_some(0),
                     };
@@ -172,16 +172,16 @@ fn is_away(state: Option<State>) -> bool {
 
 impl Watched {
     fn see(&mut self, peer: &Endpoint, state: Option<State>, passed: u64) {
-        if peer.tally.settle(self.mark) {
-            self.mark = peer.tally.mark();
+        if peer.count.settle(self.mark) {
+            self.mark = peer.count.mark();
             self.silent = 0;
-        } else if peer.tally.backlog().is_less_than(self.backlog) {
+        } else if peer.count.backlog().is_less_than(self.backlog) {
             // Something completed, though not yet all of what was there.
             self.silent = 0;
         } else {
             self.silent += passed;
         }
-        self.backlog = peer.tally.backlog();
+        self.backlog = peer.count.backlog();
         self.away = is_away(state).then(|| self.away.map_or(0, |before| before + passed));
     }
 

@@ -16,7 +16,7 @@ use crate::engine::transport::Transport;
 use crate::fabric::policy;
 use crate::fabric::shm_room;
 use crate::peer::address::Blob;
-use crate::peer::endpoint::{Copies, Endpoint, Near};
+use crate::peer::endpoint::{Copies, Endpoint, LocalPeer};
 use crate::peer::liveness::ProcessId;
 use crate::peer::reach::{self, Probe, Reach};
 use crate::peer::table::{Endpoints, Placed};
@@ -110,17 +110,17 @@ impl Transport {
         let here = self.node != 0 && blob.node == self.node && blob.process.pid != 0;
         let mut reached = None;
         let placed = if here {
-            let mut near = Near::new(address, proc, blob.process);
-            reached = self.acquaint(&mut near, &blob);
-            Placed::Near(near)
+            let mut local = LocalPeer::new(address, proc, blob.process);
+            reached = self.acquaint(&mut local, &blob);
+            Placed::Local(local)
         } else {
-            Placed::Far(Endpoint::new(address, proc))
+            Placed::Remote(Endpoint::new(address, proc))
         };
-        let near = match &placed {
-            Placed::Far(peer) => peer,
-            Placed::Near(peer) => &peer.endpoint,
+        let local = match &placed {
+            Placed::Remote(peer) => peer,
+            Placed::Local(peer) => &peer.endpoint,
         };
-        let room = if near.uses_provider() {
+        let room = if local.uses_provider() {
             self.allocate_for(&blob.address).map_err(modex)
         } else {
             Ok(())
@@ -175,7 +175,7 @@ impl Transport {
         if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
-        let outstanding = peer.tally.outstanding();
+        let outstanding = peer.count.outstanding();
         peers.watches.forget(peer.proc);
         peers.reached.remove(&peer.proc);
         if outstanding > 0 {
@@ -238,20 +238,20 @@ impl Transport {
     }
 
     /// Finds out how a peer on this node is reached; gives what that takes, if its memory can be read.
-    fn acquaint(&self, near: &mut Near, blob: &Blob) -> Option<Reach> {
-        let (pid, probe) = (near.endpoint.pid(), blob.probe());
+    fn acquaint(&self, local: &mut LocalPeer, blob: &Blob) -> Option<Reach> {
+        let (pid, probe) = (local.endpoint.pid(), blob.probe());
         if self.policy.self_by_copy && blob.process == ProcessId::own() {
-            near.endpoint.copy_by(Copies::Here);
+            local.endpoint.copy_by(Copies::Here);
         } else if self.policy.direct {
             let reached = probe.reach(pid);
             if reached == Ok(true) {
-                near.endpoint.copy_by(Copies::Kernel);
-                let segment = self.choose_way(near, blob);
+                local.endpoint.copy_by(Copies::Kernel);
+                let segment = self.choose_way(local, blob);
                 return Some(Reach { probe, segment });
             }
             tracing::info!(
                 "process {} is on this node, and reached through the provider, since the kernel does not copy: {}",
-                near.endpoint.proc,
+                local.endpoint.proc,
                 reach::reason(reached)
             );
         }
@@ -264,16 +264,16 @@ impl Transport {
 
     /// Which way the atomics to a peer will go, as far as its address tells (`channel`); gives its segment,
     /// if that may be needed and can be opened.
-    fn choose_way(&self, near: &mut Near, blob: &Blob) -> Option<File> {
+    fn choose_way(&self, local: &mut LocalPeer, blob: &Blob) -> Option<File> {
         if !self.channelled {
             return None;
         }
         if blob.process == self.own && self.is_own_probe(blob) {
-            near.go_to_itself();
+            local.go_to_itself();
             return None;
         }
         let descriptor = blob.segment?;
-        near.offer(descriptor, blob.probe_value);
+        local.offer(descriptor, blob.probe_value);
         let place = Place {
             pid: blob.process.pid,
             descriptor,

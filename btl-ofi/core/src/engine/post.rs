@@ -163,7 +163,7 @@ impl Transport {
         // SAFETY: likewise.
         let ordinary = unsafe { peer.is_well::<T>() } && {
             branch();
-            context.tally.outstanding() < self.quick.crowd
+            context.count.outstanding() < self.quick.crowd
         };
         if !ordinary {
             // SAFETY: likewise.
@@ -172,7 +172,7 @@ impl Transport {
         }
         branch();
         if !RECORD && !(completion.is_some() | self.quick.records) {
-            let tag = Tag::new(endpoint, context.tally.raise(T), peer.tally.raise(T));
+            let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
             return Some(Posting {
                 context,
                 state,
@@ -184,7 +184,7 @@ impl Transport {
             unsafe { state.unlock_as(T) };
             return None;
         };
-        let tag = Tag::new(endpoint, context.tally.raise(T), peer.tally.raise(T));
+        let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
         // SAFETY: just taken from the pool, so nobody else has it.
         unsafe { Record::fill(taken, tag, completion, local_address, ptr::null_mut()) };
         Some(Posting {
@@ -238,7 +238,7 @@ impl Transport {
         if let Some(status) = peer.failure() {
             return status;
         }
-        if needs.alone || context.tally.outstanding() >= self.quick.crowd {
+        if needs.alone || context.count.outstanding() >= self.quick.crowd {
             state = match self.make_room(context, state, needs.alone) {
                 Ok(state) => state,
                 Err(status) => return status,
@@ -249,8 +249,8 @@ impl Transport {
         }
         let tag = Tag::new(
             endpoint,
-            context.tally.raise(self.threaded),
-            peer.tally.raise(self.threaded),
+            context.count.raise(self.threaded),
+            peer.count.raise(self.threaded),
         );
         let pointer = if needs.record || caller.completion.is_some() || self.quick.records {
             let Some(taken) = state.pool.take() else {
@@ -298,11 +298,11 @@ impl Transport {
     ) -> Result<Guard<'a, State>, Status> {
         let most = if alone { 1 } else { self.policy.depth };
         let is_full = || {
-            let outstanding = context.tally.outstanding();
+            let outstanding = context.count.outstanding();
             // What is counted without the provider having it does not crowd the provider.
             outstanding >= most && outstanding.saturating_sub(self.hmem.held()) >= most
         };
-        let many = context.tally.outstanding() >= self.progress_threshold;
+        let many = context.count.outstanding() >= self.progress_threshold;
         if (many || is_full()) && !context.delivering.load(Ordering::Relaxed) {
             drop(state);
             self.poll(context);
@@ -356,7 +356,7 @@ impl Transport {
     /// Makes progress where many operations are outstanding.
     #[inline]
     pub(crate) fn poll_if_many(&self, context: &Context) {
-        if context.tally.outstanding() > self.progress_threshold
+        if context.count.outstanding() > self.progress_threshold
             && !context.delivering.load(Ordering::Relaxed)
         {
             self.poll(context);
@@ -370,8 +370,8 @@ impl Transport {
     pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
         // SAFETY: tags are made from endpoints that outlive their operations.
         let peer = unsafe { &*tag.endpoint() };
-        peer.tally.lower(tag.endpoint_slot(), n, self.threaded);
-        context.tally.lower(tag.context_slot(), n, self.threaded);
+        peer.count.lower(tag.endpoint_phase(), n, self.threaded);
+        context.count.lower(tag.context_phase(), n, self.threaded);
     }
 
     /// What a refused post means to the caller. shm refuses for ever once a peer died with its
@@ -452,8 +452,8 @@ impl Transport {
         }
         let tag = Tag::new(
             endpoint,
-            context.tally.raise(self.threaded),
-            peer.tally.raise(self.threaded),
+            context.count.raise(self.threaded),
+            peer.count.raise(self.threaded),
         );
         state.ready.push(caller.finished(tag));
         Status::SUCCESS

@@ -280,7 +280,7 @@ impl Transport {
         if look {
             self.check_peers_now_and_then();
         }
-        if unattributed > 0 && context.tally.outstanding() > 0 {
+        if unattributed > 0 && context.count.outstanding() > 0 {
             return self.settle_unattributed();
         }
         0

@@ -4,7 +4,7 @@
 //! 0.5 to 1.3 us for a word. A target that makes progress does the same in a fraction of that, once it finds
 //! the command in its ring; but one that computes would do it never, and need not, since the kernel can.
 //! So a small transfer is *handed over* to the target, by the ring that its peer's atomics use, and *revoked*
-//! when no answer came for about as long as the kernel would have taken (`Outbound::collect`, in any poll of
+//! when no answer came for about as long as the kernel would have taken (`Requester::collect`, in any poll of
 //! this process). Which of the two has it is settled by a compare-and-swap (`ring`), so it is made once.
 //! After a revocation the kernel makes the next ones at once, more of them each time, until the target
 //! answers in time again.
@@ -12,14 +12,14 @@
 //! **Completion** is as with the kernel: the bytes are there when the target answers, or when the call that made
 //! the copy returned. The target need not progress for it; the initiator does, as for any operation.
 //!
-//! **Larger gets** are made by both sides at once, while the target is quick: it copies pieces into a block of its pool,
+//! **Larger gets** are made by both sides at once, while the target is quick: it copies fragments into a block of its pool,
 //! the initiator out of it, within the call. That takes the kernel's page-wise look-ups out of the way (a page costs it
-//! twice what copying it does), and waits for nothing: a piece that the target began and did not end is read once more,
-//! and what the target still does for it touches the payload only. A piece that the target refuses is a refusal of the get: it
+//! twice what copying it does), and waits for nothing: a fragment that the target began and did not end is read once more,
+//! and what the target still does for it touches the payload only. A fragment that the target refuses is a refusal of the get: it
 //! knows its regions, and the kernel does not. Puts cannot be left alone like that, for the target
 //! would write into the window later, so larger ones are the kernel's. Which of the two ways is quicker depends on the
 //! processors, and is found out by timing them (`requester::pace`). The lock is given back after each [`HOLD`] of bytes, with
-//! no piece outstanding: peers are served and completions delivered then, and if a thread waits for the lock, the
+//! no fragment outstanding: peers are served and completions delivered then, and if a thread waits for the lock, the
 //! kernel makes as much of the get before the lock is taken again.
 //!
 //! **The kernel makes it at once** when another thread has the context, when the ring is full or has no block for it,
@@ -41,7 +41,7 @@ use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
 use crate::op::record::{Completion, Tag};
 use crate::peer::endpoint::{Endpoint, Way};
-use crate::sm::requester::{Direction, GetWay, Outbound};
+use crate::sm::requester::{Direction, GetWay, Requester};
 use crate::sm::responder::{GET, PUT};
 use crate::sm::ring::Command;
 
@@ -58,7 +58,7 @@ pub(crate) struct Small {
     local: *mut c_void,
     address: u64,
     key: u64,
-    mark: u64,
+    cookie: u64,
     size: usize,
 }
 
@@ -87,7 +87,7 @@ impl Small {
             local,
             address,
             key: remote.key(),
-            mark: remote.mark(),
+            cookie: remote.cookie(),
             size,
         }
     }
@@ -103,7 +103,7 @@ impl Small {
             payload: 0,
             address: self.address,
             key: self.key,
-            mark: self.mark,
+            cookie: self.cookie,
             value: 0,
             compare: 0,
         }
@@ -168,12 +168,12 @@ impl Transport {
             return begun;
         };
         // SAFETY: the way is `Ring`, and the lock is held.
-        let outbound = unsafe { &mut *Outbound::of(peer) };
-        if !outbound.tries_pieces() {
+        let requester = unsafe { &mut *Requester::of(peer) };
+        if !requester.tries_fragments() {
             return begun;
         }
         if !later {
-            let (way, timed) = outbound.get_way(get.size);
+            let (way, timed) = requester.get_way(get.size);
             begun.timed = timed.then(|| (way, Instant::now()));
             if way == GetWay::Kernel {
                 return begun;
@@ -183,12 +183,12 @@ impl Transport {
         let meanwhile = || channel.attend(self.registrar.table());
         let most = get.size.min(HOLD);
         // SAFETY: the caller vouches for the buffer.
-        match unsafe { outbound.get_pieces(get.command(), get.local, most, meanwhile) } {
+        match unsafe { requester.get_fragments(get.command(), get.local, most, meanwhile) } {
             Ok(got) => begun.got = got,
             Err(status) => begun.refused = Some(status),
         }
-        if !outbound.is_empty() {
-            channel.list(outbound);
+        if !requester.is_empty() {
+            channel.list(requester);
         }
         begun
     }
@@ -225,8 +225,8 @@ impl Transport {
         let time = since.elapsed();
         if let Some(_state) = self.ring_to(endpoint) {
             // SAFETY: the callers vouch for a live endpoint; the way is `Ring`, and the lock is held.
-            let outbound = unsafe { &mut *Outbound::of(endpoint.as_ref()) };
-            outbound.took(way, size, time);
+            let requester = unsafe { &mut *Requester::of(endpoint.as_ref()) };
+            requester.took(way, size, time);
         }
     }
 
@@ -247,11 +247,11 @@ impl Transport {
         let context = &self.contexts[0];
         let mut state = self.ring_to(endpoint)?;
         // SAFETY: the way is `Ring`, and the lock is held.
-        let mut outbound = unsafe { &mut *Outbound::of(peer) };
-        if !outbound.tries_small() {
+        let mut requester = unsafe { &mut *Requester::of(peer) };
+        if !requester.tries_small() {
             return None;
         }
-        let room = match outbound.reserve(small.size, false) {
+        let room = match requester.reserve(small.size, false) {
             Ok(room) => room,
             // Answers may be waiting to be taken, where callbacks do not do so already.
             Err(Status::TEMP_OUT_OF_RESOURCE) if !context.delivering.load(Ordering::Relaxed) => {
@@ -262,8 +262,8 @@ impl Transport {
                 });
                 state = self.ring_to(endpoint)?;
                 // SAFETY: as above.
-                outbound = unsafe { &mut *Outbound::of(peer) };
-                outbound.reserve(small.size, false).ok()?
+                requester = unsafe { &mut *Requester::of(peer) };
+                requester.reserve(small.size, false).ok()?
             }
             Err(_) => return None,
         };
@@ -277,8 +277,8 @@ impl Transport {
         };
         let tag = Tag::new(
             endpoint,
-            context.tally.raise(self.threaded),
-            peer.tally.raise(self.threaded),
+            context.count.raise(self.threaded),
+            peer.count.raise(self.threaded),
         );
         let caller = Caller {
             completion,
@@ -288,7 +288,7 @@ impl Transport {
         // SAFETY: the caller vouches for the buffer.
         unsafe {
             let finished = caller.finished(tag);
-            outbound.transfer(
+            requester.transfer(
                 small.direction,
                 small.command(),
                 small.local,
@@ -296,7 +296,7 @@ impl Transport {
                 finished,
             );
         }
-        channel.list(outbound);
+        channel.list(requester);
         *posted += 1;
         drop(state);
         Some(Status::SUCCESS)
@@ -331,8 +331,8 @@ impl Transport {
             return Status::ERROR;
         };
         // SAFETY: the way is `Ring`, as it is with `Copies::Ring`, and the lock is held.
-        let outbound = unsafe { &mut *Outbound::of(peer) };
-        if let Err(status) = outbound.reserve_queue() {
+        let requester = unsafe { &mut *Requester::of(peer) };
+        if let Err(status) = requester.reserve_queue() {
             *again += 1;
             let count = *again;
             drop(state);
@@ -344,14 +344,14 @@ impl Transport {
         }
         let tag = Tag::new(
             endpoint,
-            context.tally.raise(self.threaded),
-            peer.tally.raise(self.threaded),
+            context.count.raise(self.threaded),
+            peer.count.raise(self.threaded),
         );
         let finished = caller.finished(tag);
         let local = (transfer.local, transfer.size);
         // SAFETY: the caller vouches for the buffer.
-        unsafe { outbound.queue(transfer.direction, transfer.command(), local, finished) };
-        channel.list(outbound);
+        unsafe { requester.queue(transfer.direction, transfer.command(), local, finished) };
+        channel.list(requester);
         *posted += 1;
         drop(state);
         self.poll_if_many(context);

@@ -427,7 +427,7 @@ impl Transport {
     /// The first refusal of the provider; everything else is closed all the same.
     pub fn close(self) -> Result<(), Error> {
         self.flush_for_close();
-        let outstanding: u32 = self.contexts.iter().map(|c| c.tally.outstanding()).sum();
+        let outstanding: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
         if outstanding > 0 && !self.degraded.load(Ordering::Relaxed) {
             tracing::warn!("closing with {outstanding} operations outstanding");
         }

@@ -95,12 +95,12 @@ impl Agent {
             regions,
             serving: Mutex::new(Serving {
                 lanes: vec![Lane::default(); plan.lanes],
-                old: vec![0; plan.piece],
-                new: vec![0; plan.piece],
+                old: vec![0; plan.fragment],
+                new: vec![0; plan.fragment],
             }),
             stop: AtomicBool::new(false),
         };
-        for (index, value) in [MAGIC, plan.lanes as u64, plan.piece as u64]
+        for (index, value) in [MAGIC, plan.lanes as u64, plan.fragment as u64]
             .into_iter()
             .enumerate()
         {
@@ -228,7 +228,7 @@ impl Agent {
         let region = region.ok_or(Status::BAD_PARAM)?;
         region.covers(request.address, request.size)?;
         let size = usize::try_from(request.size).map_err(|_| Status::VALUE_OUT_OF_BOUNDS)?;
-        if size > self.plan.piece {
+        if size > self.plan.fragment {
             return Err(Status::VALUE_OUT_OF_BOUNDS);
         }
         allowed(&region, request.task)?;
@@ -258,7 +258,7 @@ impl Agent {
                 Ok(u64::from_ne_bytes(word))
             }
             Task::Get => {
-                // SAFETY: the slot's data holds a piece; as above.
+                // SAFETY: the slot's data holds a fragment; as above.
                 unsafe { copier.read(iface, request.address, data, size) }.map_err(failed)?;
                 Ok(0)
             }
@@ -291,7 +291,7 @@ impl Agent {
                 if fetch && size <= 8 {
                     word[..size].copy_from_slice(old);
                 } else if fetch {
-                    // SAFETY: the slot's data holds a piece, and the operands are used up.
+                    // SAFETY: the slot's data holds a fragment, and the operands are used up.
                     unsafe { std::ptr::copy_nonoverlapping(old.as_ptr(), data, size) };
                 }
                 Ok(u64::from_ne_bytes(word))

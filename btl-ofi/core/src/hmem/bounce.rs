@@ -4,14 +4,14 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicI32;
 
-use super::mailbox::PIECE;
+use super::mailbox::FRAGMENT;
 use crate::mem::cuda;
 
 /// Most buffers of one transport: enough for a full lane, and another operation beside it.
 const MOST: usize = 16;
 const PAGE: usize = 4096;
 
-/// A buffer of [`PIECE`] bytes, on loan.
+/// A buffer of [`FRAGMENT`] bytes, on loan.
 pub(crate) struct Bounce {
     base: NonNull<u8>,
     pinned: bool,
@@ -24,15 +24,15 @@ unsafe impl Send for Bounce {}
 
 impl Bounce {
     fn layout() -> Option<Layout> {
-        Layout::from_size_align(PIECE, PAGE).ok()
+        Layout::from_size_align(FRAGMENT, PAGE).ok()
     }
 
     fn new() -> Option<Bounce> {
-        // SAFETY: a layout of PIECE bytes.
+        // SAFETY: a layout of FRAGMENT bytes.
         let base = NonNull::new(unsafe { alloc(Bounce::layout()?) })?;
         Some(Bounce {
             base,
-            pinned: cuda::pin(base.as_ptr(), PIECE),
+            pinned: cuda::pin(base.as_ptr(), FRAGMENT),
             flag: Box::default(),
         })
     }

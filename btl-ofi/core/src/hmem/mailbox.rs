@@ -30,7 +30,7 @@ pub(crate) const HEADER: usize = 64;
 pub(crate) const SLOTS: usize = 8;
 /// Most bytes of a slot's data. Small enough that a few stay in a core's cache between the copy and the
 /// wire, large enough that what every message costs does not show.
-pub(crate) const PIECE: usize = 256 << 10;
+pub(crate) const FRAGMENT: usize = 256 << 10;
 /// Words of a request, the first [`HEAD`] before its inline data.
 pub(crate) const REQUEST: usize = 32;
 /// Words before a request's inline data.
@@ -61,7 +61,7 @@ pub(crate) struct Holder {
 
 impl Holder {
     /// Stands for it in the owner word, which has room for 31 bits.
-    fn mark(self) -> u64 {
+    fn cookie(self) -> u64 {
         let ProcessId { pid, started } = self.process;
         let process = u64::from(pid) << 32 | u64::from(started);
         hash([self.node, process].iter()) >> 33 << 32
@@ -69,12 +69,12 @@ impl Holder {
 
     /// The owner word of a lane that it has taken.
     pub(crate) fn taken(self, number: u64) -> u64 {
-        LOCKED | self.mark() | number & NUMBER
+        LOCKED | self.cookie() | number & NUMBER
     }
 
     /// Whether an owner word says that it has the lane.
     pub(crate) fn has(self, word: u64) -> bool {
-        word & LOCKED != 0 && word & !LOCKED & !NUMBER == self.mark()
+        word & LOCKED != 0 && word & !LOCKED & !NUMBER == self.cookie()
     }
 }
 
@@ -95,36 +95,36 @@ const DATA: usize = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) lanes: usize,
-    pub(crate) piece: usize,
+    pub(crate) fragment: usize,
 }
 
 impl Plan {
-    /// A mailbox of `lanes` lanes whose pieces are no longer than transfers may be.
+    /// A mailbox of `lanes` lanes whose fragments are no longer than transfers may be.
     pub(crate) fn new(lanes: usize, limit: usize) -> Plan {
         Plan {
             lanes: lanes.max(1),
             // Whole elements of every type.
-            piece: (PIECE.min(limit) / 64 * 64).max(64),
+            fragment: (FRAGMENT.min(limit) / 64 * 64).max(64),
         }
     }
 
     /// The plan that a target announces.
     pub(crate) fn read(header: &[u64]) -> Option<Plan> {
         match *header {
-            [MAGIC, lanes, piece, ..] => Some(Plan {
+            [MAGIC, lanes, fragment, ..] => Some(Plan {
                 lanes: usize::try_from(lanes)
                     .ok()
                     .filter(|l| (1..=4096).contains(l))?,
-                piece: usize::try_from(piece)
+                fragment: usize::try_from(fragment)
                     .ok()
-                    .filter(|p| (64..=PIECE).contains(p) && p.is_multiple_of(64))?,
+                    .filter(|p| (64..=FRAGMENT).contains(p) && p.is_multiple_of(64))?,
             }),
             _ => None,
         }
     }
 
     pub(crate) fn lane(&self, lane: usize) -> usize {
-        HEADER + lane * (DATA + SLOTS * self.piece)
+        HEADER + lane * (DATA + SLOTS * self.fragment)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -144,7 +144,7 @@ impl Plan {
     }
 
     pub(crate) fn data(&self, lane: usize, slot: usize) -> usize {
-        self.lane(lane) + DATA + slot * self.piece
+        self.lane(lane) + DATA + slot * self.fragment
     }
 }
 
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn the_parts_lie_apart() {
         let plan = Plan::new(3, 1000);
-        assert_eq!(plan.piece, 960);
+        assert_eq!(plan.fragment, 960);
         assert!(plan.reply(0, SLOTS) <= plan.request(0, 0));
         assert!(plan.request(0, SLOTS) <= plan.data(0, 0));
         assert_eq!(plan.data(0, SLOTS), plan.lane(1));

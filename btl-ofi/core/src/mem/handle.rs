@@ -20,7 +20,7 @@ pub struct Handle {
     key: u64,
     /// In the upper half a cookie, [`LIVE`] or another kind's, and the rights of peers; in the lower half a number
     /// that tells registrations at the same place apart. 0 once the region is deregistered.
-    mark: u64,
+    cookie: u64,
 }
 
 /// Size of a handle in bytes.
@@ -36,9 +36,9 @@ const DIRECT: u64 = 0x4f46_4421 << 32;
 /// Likewise, of device memory that its owner's agent reaches: base, length and key are those of the
 /// agent's mailbox, whose number stands in the upper half of the length.
 const STAGED: u64 = 0x4f46_5340 << 32;
-/// The half of a mark that holds cookie and rights.
+/// The half of a cookie that holds cookie and rights.
 const UPPER: u64 = u64::MAX << 32;
-/// The rights of peers in a mark: [`Access`]'s bits for them, as [`rights::of`] has them.
+/// The rights of peers in a cookie: [`Access`]'s bits for them, as [`rights::of`] has them.
 const RIGHTS: u64 = (rights::REMOTE.bits() as u64) << 32;
 /// The rest of that half, which says what kind of handle it is.
 const KIND: u64 = UPPER & !RIGHTS;
@@ -61,14 +61,14 @@ impl Handle {
             base,
             length,
             key,
-            mark: LIVE | rights_of(access) | u64::from(generation),
+            cookie: LIVE | rights_of(access) | u64::from(generation),
         }
     }
 
     /// The same for device memory that the provider reaches itself.
     pub(crate) fn direct(self) -> Handle {
         Handle {
-            mark: self.mark & !KIND | DIRECT,
+            cookie: self.cookie & !KIND | DIRECT,
             ..self
         }
     }
@@ -78,7 +78,7 @@ impl Handle {
         Handle {
             // A mailbox is far shorter than 4 GiB; its own number is what its owner asks for.
             length: mailbox.length & !UPPER | u64::from(mailbox.generation()) << 32,
-            mark: STAGED | rights_of(access) | u64::from(generation),
+            cookie: STAGED | rights_of(access) | u64::from(generation),
             ..*mailbox
         }
     }
@@ -88,24 +88,24 @@ impl Handle {
         if self.is_staged() {
             return Handle {
                 length: self.length & !UPPER,
-                mark: OPEN | self.length >> 32,
+                cookie: OPEN | self.length >> 32,
                 ..*self
             };
         }
         Handle {
-            mark: self.mark & !KIND | LIVE,
+            cookie: self.cookie & !KIND | LIVE,
             ..*self
         }
     }
 
     /// Whether it is of device memory that the provider reaches itself.
     pub(crate) fn is_direct(&self) -> bool {
-        self.mark & KIND == DIRECT
+        self.cookie & KIND == DIRECT
     }
 
     /// Whether it is of device memory for which its owner is asked.
     pub(crate) fn is_staged(&self) -> bool {
-        self.mark & KIND == STAGED
+        self.cookie & KIND == STAGED
     }
 
     /// Whether it is of device memory.
@@ -125,12 +125,12 @@ impl Handle {
     /// What peers may do with the region. Of no meaning where the handle is none.
     #[inline]
     pub(crate) fn access(&self) -> Access {
-        Access::from_bits_retain(((self.mark & RIGHTS) >> 32) as u32)
+        Access::from_bits_retain(((self.cookie & RIGHTS) >> 32) as u32)
     }
 
     /// The number that tells registrations apart.
     pub(crate) fn generation(&self) -> u32 {
-        self.mark as u32
+        self.cookie as u32
     }
 
     /// Bytes that are no handle.
@@ -139,25 +139,25 @@ impl Handle {
             base: 0,
             length: 0,
             key: 0,
-            mark: 0,
+            cookie: 0,
         }
     }
 
     /// Whether these bytes are a handle that has not been deregistered (as far as this copy knows).
     #[inline]
     pub fn is_live(&self) -> bool {
-        self.is_open() || self.mark & KIND == LIVE
+        self.is_open() || self.cookie & KIND == LIVE
     }
 
     /// Whether these bytes are a live handle whose region allows its peers everything.
     #[inline(always)]
     fn is_open(&self) -> bool {
-        self.mark & UPPER == OPEN
+        self.cookie & UPPER == OPEN
     }
 
     /// Marks these bytes as deregistered.
     pub fn retire(&mut self) {
-        self.mark = 0;
+        self.cookie = 0;
     }
 
     /// First byte of the region in the owner's address space.
@@ -178,14 +178,14 @@ impl Handle {
 
     /// Tells this registration from others under the same key.
     #[inline]
-    pub(crate) fn mark(&self) -> u64 {
-        self.mark
+    pub(crate) fn cookie(&self) -> u64 {
+        self.cookie
     }
 
-    /// Whether this is the live handle with this key and mark.
+    /// Whether this is the live handle with this key and cookie.
     #[inline]
-    pub(crate) fn is_named(&self, key: u64, mark: u64) -> bool {
-        self.key == key && self.mark == mark && self.is_live()
+    pub(crate) fn is_named(&self, key: u64, cookie: u64) -> bool {
+        self.key == key && self.cookie == cookie && self.is_live()
     }
 
     /// Where `size` bytes at the owner's virtual address `address` are for the provider: checked to
@@ -244,7 +244,7 @@ impl Handle {
     }
 }
 
-/// The rights that a registration gives, as they stand in a mark.
+/// The rights that a registration gives, as they stand in a cookie.
 fn rights_of(access: Access) -> u64 {
     u64::from(rights::of(access).bits()) << 32
 }
@@ -337,7 +337,7 @@ mod tests {
             base: 0,
             length: u64::MAX,
             key: 0,
-            mark: 0,
+            cookie: 0,
         };
         assert_eq!(zero.target(0, 1, true), Err(Status::BAD_PARAM));
     }

@@ -17,7 +17,7 @@ use libfabric_sys::fi_context2;
 use plugin_api::{CompletionFn, Handle, Module};
 
 use crate::peer::endpoint::Endpoint;
-use crate::peer::outstanding::Slot;
+use crate::peer::outstanding::Phase;
 
 /// Records of the first chunk; each further chunk doubles up to [`LARGEST_CHUNK`].
 const FIRST_CHUNK: usize = 256;
@@ -54,7 +54,7 @@ struct Kept {
     data: *mut c_void,
     local_address: *mut c_void,
     local_handle: *mut Handle,
-    /// The peer with the slots in its low bits (endpoints are aligned to 16), or 0 while the record
+    /// The peer with the phases in its low bits (endpoints are aligned to 16), or 0 while the record
     /// is free; the next free record then stands in `data`.
     tag: usize,
 }
@@ -73,14 +73,14 @@ const BARE: usize = 2;
 const CONTEXT_SLOT: u32 = 0;
 const ENDPOINT_SLOT: u32 = 2;
 
-/// An endpoint and the slots its operation counts in, packed into one word. With [`BARE`] set it is
+/// An endpoint and the phases its operation counts in, packed into one word. With [`BARE`] set it is
 /// itself the provider's context pointer, for operations that need no record.
 #[derive(Clone, Copy)]
 pub(crate) struct Tag(usize);
 
 impl Tag {
     #[inline]
-    pub(crate) fn new(endpoint: NonNull<Endpoint>, context: Slot, peer: Slot) -> Self {
+    pub(crate) fn new(endpoint: NonNull<Endpoint>, context: Phase, peer: Phase) -> Self {
         // Sums of what has no bit in common, which processors make of several at once.
         Tag((endpoint.as_ptr() as usize)
             .wrapping_add((context as usize) << CONTEXT_SLOT)
@@ -101,12 +101,12 @@ impl Tag {
     }
 
     #[inline]
-    pub(crate) fn context_slot(self) -> Slot {
+    pub(crate) fn context_phase(self) -> Phase {
         (self.0 >> CONTEXT_SLOT) as u32 & 1
     }
 
     #[inline]
-    pub(crate) fn endpoint_slot(self) -> Slot {
+    pub(crate) fn endpoint_phase(self) -> Phase {
         (self.0 >> ENDPOINT_SLOT) as u32 & 1
     }
 
@@ -392,8 +392,8 @@ mod tests {
     fn a_tag_keeps_its_parts() {
         for (c, p) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
             let tag = Tag::from_bare(Tag::new(endpoint(), c, p).bare()).unwrap();
-            assert_eq!(tag.context_slot(), c);
-            assert_eq!(tag.endpoint_slot(), p);
+            assert_eq!(tag.context_phase(), c);
+            assert_eq!(tag.endpoint_phase(), p);
             assert_eq!(tag.endpoint(), endpoint().as_ptr());
         }
         assert!(Tag::from_bare(ptr::null_mut()).is_none());

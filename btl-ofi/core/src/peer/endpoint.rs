@@ -7,7 +7,7 @@ use libfabric_sys::fi_addr_t;
 use plugin_api::Status;
 
 use crate::peer::liveness::ProcessId;
-use crate::peer::outstanding::Tally;
+use crate::peer::outstanding::OutstandingCount;
 
 /// Which way atomics to a peer go. Settled before the first is posted, and the same as long as the
 /// peer is connected, so that they keep their order.
@@ -44,7 +44,7 @@ pub(crate) enum Copies {
 /// A peer: 48 bytes, at an address that is a multiple of 16 so that operations can carry it with
 /// tag bits in their context pointer. Endpoints belong to the transport ([`Endpoints`]) and live
 /// until it closes; a released one is kept aside while a late completion may still name it. One on
-/// this node is the beginning of a [`Near`].
+/// this node is the beginning of a [`LocalPeer`].
 ///
 /// [`Endpoints`]: crate::peer::table::Endpoints
 #[repr(C, align(16))]
@@ -54,7 +54,7 @@ pub struct Endpoint {
     /// The process in the host's numbering.
     pub(crate) proc: u64,
     /// Operations to it.
-    pub(crate) tally: Tally,
+    pub(crate) count: OutstandingCount,
     /// Operations without callback that failed since the last flush.
     pub(crate) lost: AtomicU32,
     /// 0, or the status that every further operation gets because the peer is gone.
@@ -62,7 +62,7 @@ pub struct Endpoint {
     /// How often it was connected and not yet released. Guarded by the peers' lock.
     pub(crate) connected: AtomicU32,
     /// The id of its process when that runs on this node, and so this is the beginning of a
-    /// [`Near`]; else 0.
+    /// [`LocalPeer`]; else 0.
     pid: u32,
     /// How puts and gets to it are made: a [`Copies`].
     copies: AtomicU8,
@@ -75,7 +75,7 @@ pub struct Endpoint {
 
 /// A peer on this node, with what reaching its process takes: 64 bytes, which are a cache line.
 #[repr(C, align(64))]
-pub(crate) struct Near {
+pub(crate) struct LocalPeer {
     pub(crate) endpoint: Endpoint,
     /// By `way`: the value its segment is known by, or the address of its ring.
     link: AtomicU64,
@@ -86,15 +86,15 @@ pub(crate) struct Near {
 }
 
 const _: () = assert!(
-    size_of::<Endpoint>() == 48 && size_of::<Near>() == 64,
+    size_of::<Endpoint>() == 48 && size_of::<LocalPeer>() == 64,
     "NOTES promises these bytes per peer"
 );
 
-impl Near {
+impl LocalPeer {
     /// A peer on this node that is connected once, reached through the provider. The process id is
     /// not 0.
-    pub(crate) fn new(address: fi_addr_t, proc: u64, process: ProcessId) -> Near {
-        Near {
+    pub(crate) fn new(address: fi_addr_t, proc: u64, process: ProcessId) -> LocalPeer {
+        LocalPeer {
             endpoint: Endpoint {
                 pid: process.pid,
                 ..Endpoint::new(address, proc)
@@ -124,7 +124,7 @@ impl Endpoint {
         Endpoint {
             address,
             proc,
-            tally: Tally::new(),
+            count: OutstandingCount::new(),
             lost: AtomicU32::new(0),
             failed: AtomicI32::new(0),
             connected: AtomicU32::new(1),
@@ -148,9 +148,9 @@ impl Endpoint {
 
     /// What it is the beginning of, when its process runs on this node.
     #[inline]
-    fn near(&self) -> Option<&Near> {
-        let near = ptr::with_exposed_provenance::<Near>(ptr::from_ref(self).addr());
-        // SAFETY: only `Near::new` sets a process id, what it makes is kept whole by `Endpoints`, which
+    fn near(&self) -> Option<&LocalPeer> {
+        let near = ptr::with_exposed_provenance::<LocalPeer>(ptr::from_ref(self).addr());
+        // SAFETY: only `LocalPeer::new` sets a process id, what it makes is kept whole by `Endpoints`, which
         // exposed the memory, and it lives as long as the endpoint in it.
         (self.pid != 0).then(|| unsafe { &*near })
     }
@@ -228,7 +228,7 @@ impl Endpoint {
         self.copies() == Copies::Provider || self.way() == Way::Provider
     }
 
-    /// Settles the way, with what the [`link`](Near::link) is to say then.
+    /// Settles the way, with what the [`link`](LocalPeer::link) is to say then.
     pub(crate) fn go(&self, way: Way, link: u64) {
         if let Some(near) = self.near() {
             near.link.store(link, Ordering::Relaxed);

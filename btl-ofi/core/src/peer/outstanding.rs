@@ -1,30 +1,30 @@
 //! How many operations are outstanding, in a form that lets a flush wait for those issued before it
 //! and for no others.
 //!
-//! A tally has a phase number and two counts. An operation counts in the slot of the phase in which
-//! it was issued (phase modulo 2). The phase may advance from `f` to `f + 1` only while the slot
+//! A count has a phase number and two counts. An operation counts in the phase of the phase in which
+//! it was issued (phase modulo 2). The phase may advance from `f` to `f + 1` only while the phase
 //! that `f + 1` will use is empty, that is, when everything of phase `f - 1` is done. So a flush
 //! that began in phase `f` is over once the phase has reached `f + 2`: advancing to `f + 1` proved
 //! phase `f - 1` empty, advancing to `f + 2` proved phase `f` empty. Operations issued meanwhile
 //! count in later phases and do not prolong it. (The scheme is that of sleepable RCU's two indices.)
 //!
-//! A thread may read the phase, be delayed, and raise a slot late. That operation was not issued
+//! A thread may read the phase, be delayed, and raise a phase late. That operation was not issued
 //! before the flush of any other thread in a sense that thread could know, and a thread's own
 //! operations are raised before its flush begins, so no promise is broken.
 
 use crate::base::sync::{AtomicU32, Ordering};
 
-/// Which slot an operation counted in: 0 or 1.
-pub(crate) type Slot = u32;
+/// Which phase an operation counted in: 0 or 1.
+pub(crate) type Phase = u32;
 
 /// Outstanding operations of one context or one peer.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct OutstandingCount {
     phase: AtomicU32,
     outstanding: [AtomicU32; 2],
 }
 
-/// A flush under way: where the tally stood when it began.
+/// A flush under way: where the count stood when it began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(u32);
 
@@ -44,22 +44,22 @@ impl Backlog {
     }
 }
 
-impl Tally {
+impl OutstandingCount {
     pub(crate) fn new() -> Self {
-        Tally {
+        OutstandingCount {
             phase: AtomicU32::new(0),
             outstanding: [AtomicU32::new(0), AtomicU32::new(0)],
         }
     }
 
-    /// Counts an operation about to be posted; give the slot back to [`lower`](Self::lower).
+    /// Counts an operation about to be posted; give the phase back to [`lower`](Self::lower).
     /// `threaded` is false where calls never overlap; then no locked instruction is used.
     #[inline]
-    pub(crate) fn raise(&self, threaded: bool) -> Slot {
+    pub(crate) fn raise(&self, threaded: bool) -> Phase {
         // Acquire pairs with the AcqRel of `settle`: whoever sees the new phase also sees that the
-        // slot was empty.
-        let slot = self.phase.load(Ordering::Acquire) & 1;
-        let count = &self.outstanding[slot as usize];
+        // phase was empty.
+        let phase = self.phase.load(Ordering::Acquire) & 1;
+        let count = &self.outstanding[phase as usize];
         if threaded {
             count.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -68,13 +68,13 @@ impl Tally {
                 Ordering::Relaxed,
             );
         }
-        slot
+        phase
     }
 
-    /// Counts `n` operations of `slot` as done, after their callbacks ran.
+    /// Counts `n` operations of `phase` as done, after their callbacks ran.
     #[inline]
-    pub(crate) fn lower(&self, slot: Slot, n: u32, threaded: bool) {
-        let count = &self.outstanding[(slot & 1) as usize];
+    pub(crate) fn lower(&self, phase: Phase, n: u32, threaded: bool) {
+        let count = &self.outstanding[(phase & 1) as usize];
         // Release pairs with the Acquire in `drained`: a flush that sees the count fall also sees
         // what the callback wrote.
         if threaded {
@@ -95,9 +95,9 @@ impl Tally {
             .wrapping_add(self.outstanding[1].load(Ordering::Acquire))
     }
 
-    /// Operations outstanding in one slot.
-    pub(crate) fn in_slot(&self, slot: Slot) -> u32 {
-        self.outstanding[(slot & 1) as usize].load(Ordering::Acquire)
+    /// Operations outstanding in one phase.
+    pub(crate) fn in_slot(&self, phase: Phase) -> u32 {
+        self.outstanding[(phase & 1) as usize].load(Ordering::Acquire)
     }
 
     /// What is outstanding of the phase before the one that counts new operations.
@@ -109,8 +109,8 @@ impl Tally {
         }
     }
 
-    fn drained(&self, slot: Slot) -> bool {
-        self.outstanding[(slot & 1) as usize].load(Ordering::Acquire) == 0
+    fn drained(&self, phase: Phase) -> bool {
+        self.outstanding[(phase & 1) as usize].load(Ordering::Acquire) == 0
     }
 
     /// Begins a flush.
@@ -124,7 +124,7 @@ impl Tally {
     #[inline]
     pub(crate) fn settle(&self, mark: Mark) -> bool {
         // The common case: nothing is outstanding at all. Each of the caller's operations was
-        // raised in one of the slots before this read of it.
+        // raised in one of the phases before this read of it.
         if self.drained(0) && self.drained(1) {
             return true;
         }
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn waits_for_what_was_issued_before() {
         model(|| {
-            let t = Tally::new();
+            let t = OutstandingCount::new();
             let early = t.raise(true);
             let mark = t.mark();
             assert!(!t.settle(mark));
@@ -180,10 +180,10 @@ mod tests {
     #[test]
     fn a_backlog_tells_progress_from_silence() {
         model(|| {
-            let t = Tally::new();
+            let t = OutstandingCount::new();
             let (a, b) = (t.raise(true), t.raise(true));
             let mark = t.mark();
-            assert!(!t.settle(mark), "moves new operations to the other slot");
+            assert!(!t.settle(mark), "moves new operations to the other phase");
             let before = t.backlog();
             let c = t.raise(true);
             assert!(!t.backlog().is_less_than(before), "nothing completed");
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn is_not_starved() {
         model(|| {
-            let t = Tally::new();
+            let t = OutstandingCount::new();
             let mut open = vec![t.raise(true)];
             let mark = t.mark();
             let mut turns = 0;
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn unthreaded_counts_alike() {
         model(|| {
-            let t = Tally::new();
+            let t = OutstandingCount::new();
             let a = t.raise(false);
             let b = t.raise(false);
             assert_eq!(t.outstanding(), 2);

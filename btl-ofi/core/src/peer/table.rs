@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 
 use hashbrown::HashTable;
 
-use crate::peer::endpoint::{Endpoint, Near};
+use crate::peer::endpoint::{Endpoint, LocalPeer};
 
 /// Endpoints of a chunk.
 const CHUNK: usize = 64;
 /// Set in the index's words for peers on this node.
-const NEAR: u32 = 1 << 31;
+const LOCAL: u32 = 1 << 31;
 
 /// Memory for values that keep their address until everything is dropped. A value given back stays
 /// readable, and its place is used again by a later one.
@@ -73,13 +73,13 @@ impl<T> Places<T> {
     }
 
     fn grow(&mut self) -> Option<()> {
-        if self.used > NEAR - CHUNK as u32 {
+        if self.used > LOCAL - CHUNK as u32 {
             return None;
         }
         self.chunks.try_reserve(1).ok()?;
         // SAFETY: the layout has bytes.
         let chunk = NonNull::new(unsafe { alloc::alloc(Self::LAYOUT) })?.cast::<T>();
-        // Operations and completions name endpoints by address (Tag, Endpoint::near).
+        // Operations and completions name endpoints by address (Tag, Endpoint::local).
         chunk.as_ptr().expose_provenance();
         self.chunks.push(chunk);
         Some(())
@@ -110,8 +110,8 @@ impl<T> Drop for Places<T> {
 /// may name them, but are found no more.
 #[derive(Default)]
 pub(crate) struct Endpoints {
-    far: Places<Endpoint>,
-    near: Places<Near>,
+    remote: Places<Endpoint>,
+    local: Places<LocalPeer>,
     index: HashTable<u32>,
     hasher: RandomState,
 }
@@ -124,16 +124,16 @@ impl Endpoints {
 
     /// The peer of this number.
     pub(crate) fn find(&self, proc: u64) -> Option<NonNull<Endpoint>> {
-        let (far, near) = (&self.far, &self.near);
-        let same = |word: &u32| proc_of(far, near, *word) == Some(proc);
+        let (remote, local) = (&self.remote, &self.local);
+        let same = |word: &u32| proc_of(remote, local, *word) == Some(proc);
         let word = self.index.find(hash_of(&self.hasher, Some(proc)), same)?;
-        at(far, near, *word)
+        at(remote, local, *word)
     }
 
     /// Makes room for one more; `false` when there is no memory.
     pub(crate) fn reserve(&mut self) -> bool {
-        let (far, near, hasher) = (&self.far, &self.near, &self.hasher);
-        let rehash = |word: &u32| hash_of(hasher, proc_of(far, near, *word));
+        let (remote, local, hasher) = (&self.remote, &self.local, &self.hasher);
+        let rehash = |word: &u32| hash_of(hasher, proc_of(remote, local, *word));
         self.index.try_reserve(1, rehash).is_ok()
     }
 
@@ -143,72 +143,78 @@ impl Endpoints {
             return None;
         }
         let (proc, word) = match peer {
-            Placed::Far(peer) => (peer.proc, self.far.keep(peer)?),
-            Placed::Near(peer) => (peer.endpoint.proc, self.near.keep(peer)? | NEAR),
+            Placed::Remote(peer) => (peer.proc, self.remote.keep(peer)?),
+            Placed::Local(peer) => (peer.endpoint.proc, self.local.keep(peer)? | LOCAL),
         };
-        let (far, near, hasher) = (&self.far, &self.near, &self.hasher);
-        let rehash = |word: &u32| hash_of(hasher, proc_of(far, near, *word));
+        let (remote, local, hasher) = (&self.remote, &self.local, &self.hasher);
+        let rehash = |word: &u32| hash_of(hasher, proc_of(remote, local, *word));
         self.index
             .insert_unique(hash_of(hasher, Some(proc)), word, rehash);
-        at(far, near, word)
+        at(remote, local, word)
     }
 
     /// Takes a peer out. Its memory is used again unless `late` completions may still name it.
     pub(crate) fn remove(&mut self, proc: u64, late: bool) {
-        let (far, near) = (&self.far, &self.near);
-        let same = |word: &u32| proc_of(far, near, *word) == Some(proc);
+        let (remote, local) = (&self.remote, &self.local);
+        let same = |word: &u32| proc_of(remote, local, *word) == Some(proc);
         let hash = hash_of(&self.hasher, Some(proc));
         let Ok(entry) = self.index.find_entry(hash, same) else {
             return;
         };
         let (word, _) = entry.remove();
-        if let Some(peer) = at(far, near, word) {
+        if let Some(peer) = at(remote, local, word) {
             // SAFETY: places stay readable; this one's value was written.
             unsafe { peer.as_ref() }
                 .connected
                 .store(0, Ordering::Relaxed);
         }
-        match (late, word & NEAR != 0) {
+        match (late, word & LOCAL != 0) {
             (true, _) => {}
-            (false, true) => self.near.give_back(word & !NEAR),
-            (false, false) => self.far.give_back(word),
+            (false, true) => self.local.give_back(word & !LOCAL),
+            (false, false) => self.remote.give_back(word),
         }
     }
 
     /// All peers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Endpoint> {
         // SAFETY: places that are in use hold values, which are only changed by atomics.
-        let far = self.far.iter().map(|peer| unsafe { peer.as_ref() });
-        far.filter(|peer| peer.is_connected())
-            .chain(self.iter_near())
+        let remote = self.remote.iter().map(|peer| unsafe { peer.as_ref() });
+        remote
+            .filter(|peer| peer.is_connected())
+            .chain(self.iter_local())
     }
 
     /// Those on this node, whose processes can be looked at.
-    pub(crate) fn iter_near(&self) -> impl Iterator<Item = &Endpoint> {
+    pub(crate) fn iter_local(&self) -> impl Iterator<Item = &Endpoint> {
         // SAFETY: as above.
-        let near = self.near.iter().map(|peer| unsafe { peer.as_ref() });
-        near.map(|peer| &peer.endpoint)
+        let local = self.local.iter().map(|peer| unsafe { peer.as_ref() });
+        local
+            .map(|peer| &peer.endpoint)
             .filter(|peer| peer.is_connected())
     }
 }
 
 /// A peer with what its place makes of it.
 pub(crate) enum Placed {
-    Far(Endpoint),
-    Near(Near),
+    Remote(Endpoint),
+    Local(LocalPeer),
 }
 
-fn at(far: &Places<Endpoint>, near: &Places<Near>, word: u32) -> Option<NonNull<Endpoint>> {
-    match word & NEAR {
-        0 => far.at(word),
+fn at(
+    remote: &Places<Endpoint>,
+    local: &Places<LocalPeer>,
+    word: u32,
+) -> Option<NonNull<Endpoint>> {
+    match word & LOCAL {
+        0 => remote.at(word),
         // An endpoint stands first in it.
-        _ => near.at(word & !NEAR).map(NonNull::cast),
+        _ => local.at(word & !LOCAL).map(NonNull::cast),
     }
 }
 
-fn proc_of(far: &Places<Endpoint>, near: &Places<Near>, word: u32) -> Option<u64> {
+fn proc_of(remote: &Places<Endpoint>, local: &Places<LocalPeer>, word: u32) -> Option<u64> {
     // SAFETY: places stay readable; the index names only those that were written.
-    at(far, near, word).map(|peer| unsafe { peer.as_ref() }.proc)
+    at(remote, local, word).map(|peer| unsafe { peer.as_ref() }.proc)
 }
 
 fn hash_of(hasher: &RandomState, proc: Option<u64>) -> u64 {
@@ -220,16 +226,16 @@ mod tests {
     use super::*;
     use crate::peer::liveness::ProcessId;
 
-    fn far(proc: u64) -> Placed {
-        Placed::Far(Endpoint::new(proc * 2, proc))
+    fn remote(proc: u64) -> Placed {
+        Placed::Remote(Endpoint::new(proc * 2, proc))
     }
 
-    fn near(proc: u64) -> Placed {
+    fn local(proc: u64) -> Placed {
         let process = ProcessId {
             pid: proc as u32 + 1,
             started: 7,
         };
-        Placed::Near(Near::new(proc * 2, proc, process))
+        Placed::Local(LocalPeer::new(proc * 2, proc, process))
     }
 
     fn of(peers: &Endpoints, proc: u64) -> &Endpoint {
@@ -242,9 +248,9 @@ mod tests {
         let mut peers = Endpoints::default();
         let place = |proc: u64| {
             if proc.is_multiple_of(3) {
-                near(proc)
+                local(proc)
             } else {
-                far(proc)
+                remote(proc)
             }
         };
         let numbers = || (0..1000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 8);
@@ -262,13 +268,13 @@ mod tests {
         }
         assert_eq!(peers.iter().count(), 1000);
         let here = numbers().filter(|n| n.is_multiple_of(3)).count();
-        assert_eq!(peers.iter_near().count(), here);
+        assert_eq!(peers.iter_local().count(), here);
         assert!(peers.find(u64::MAX).is_none());
     }
 
     #[test]
     fn a_place_is_used_again_unless_it_may_be_named() {
-        for make in [far, near] {
+        for make in [remote, local] {
             let mut peers = Endpoints::default();
             let first = peers.insert(make(1)).unwrap();
             peers.remove(1, false);

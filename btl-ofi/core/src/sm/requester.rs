@@ -5,11 +5,11 @@
 //! read back from the ring (the place at the target, for a transfer that was revoked) only ever names
 //! memory of that target. Runs under the lock of the context.
 //!
-//! An entry may be over for this process before the target answers it: its operation was made by the kernel,
+//! An slot may be over for this process before the target answers it: its operation was made by the kernel,
 //! or reported as failed. There are two kinds. One that was *revoked* the target only passes over, so it
 //! binds nobody: the ring may serve another process, which is told how many there are. One that is *held*
 //! the target has begun, or may yet begin: it reads and writes its part of the payload until it answers. That part
-//! is not used again before, and the ring serves no other process ([`Outbound::give_back`]).
+//! is not used again before, and the ring serves no other process ([`Requester::give_back`]).
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -25,24 +25,24 @@ use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{ProcessId, State};
 use crate::peer::reach::Probe;
 use crate::sm::ring::{Answer, Command};
-use crate::sm::segment::{Claim, ENTRIES, LARGEST};
+use crate::sm::segment::{Claim, LARGEST, SLOTS};
 
 mod area;
+mod autotune;
 mod fragments;
-mod pace;
 mod transfers;
 
 use area::Area;
+use autotune::Autotune;
+pub(crate) use autotune::Way as GetWay;
 use fragments::Queued;
-use pace::Pace;
-pub(crate) use pace::Way as GetWay;
 pub(crate) use transfers::Direction;
-use transfers::{Trust, Wait};
+use transfers::{Backoff, Wait};
 
 /// Parts of the payload start at cache lines.
 const LINE: usize = 64;
 
-/// What an entry of the ring is used for.
+/// What an slot of the ring is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// An operation that the target alone can execute.
@@ -51,9 +51,9 @@ enum Use {
     Put,
     Get,
     /// A part of one that waits for it.
-    Piece,
+    GetFragment,
     /// A part of one that waits in the queue.
-    Fragment,
+    QueuedFragment,
     /// One that is over here, and that the target passes over.
     Revoked,
     /// One that is over here, and that the target has taken or may yet execute.
@@ -74,7 +74,7 @@ struct Pending {
     finished: Finished,
     /// Where what was there before goes, or NULL.
     result: *mut c_void,
-    /// Where operands and results lie in the payload, if they do not fit in the entry.
+    /// Where operands and results lie in the payload, if they do not fit in the slot.
     payload: u32,
     /// Bytes of operands, and of results.
     size: u16,
@@ -111,7 +111,7 @@ fn refusal(answer: &Answer) -> Option<Status> {
     }
 }
 
-/// What stands with an entry that is no operation.
+/// What stands with an slot that is no operation.
 fn nobodys(endpoint: NonNull<Endpoint>) -> Finished {
     Finished {
         tag: Tag::new(endpoint, 0, 0),
@@ -178,7 +178,7 @@ unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
 }
 
 /// A ring at one peer.
-pub(crate) struct Outbound {
+pub(crate) struct Requester {
     claim: Claim,
     pub(crate) endpoint: NonNull<Endpoint>,
     /// By what the peer's memory is known.
@@ -189,29 +189,33 @@ pub(crate) struct Outbound {
     area: Area,
     /// Whether it is among the channel's active ones.
     pub(crate) listed: bool,
-    /// Transfers in entries or queued, entries in use by what is spent, and by what is held among that.
+    /// Transfers in slots or queued, slots in use by what is spent, and by what is held among that.
     transfers: u32,
     spent: u32,
     held: u32,
     /// The target's process, once the peer was released with something [held](Use::Held).
     pub(crate) leaving: Option<ProcessId>,
     /// How it goes with small transfers, with large gets, and the wait for the former.
-    small: Trust,
-    large: Trust,
-    paces: [Pace; 3],
+    small: Backoff,
+    large: Backoff,
+    autotunes: [Autotune; 3],
     wait: Wait,
     pending: Box<[MaybeUninit<Pending>]>,
-    /// Transfers that only the target can make. One of them has entries in use, or there is no room for it.
+    /// Transfers that only the target can make. One of them has slots in use, or there is no room for it.
     queued: VecDeque<Queued>,
 }
 
-impl Outbound {
-    pub(crate) fn new(claim: Claim, endpoint: NonNull<Endpoint>, probe: Option<Probe>) -> Outbound {
-        let spent = claim.spent.min(ENTRIES);
+impl Requester {
+    pub(crate) fn new(
+        claim: Claim,
+        endpoint: NonNull<Endpoint>,
+        probe: Option<Probe>,
+    ) -> Requester {
+        let spent = claim.spent.min(SLOTS);
         let head = claim.position.wrapping_sub(spent);
-        let mut pending = Box::new_uninit_slice(ENTRIES as usize);
+        let mut pending = Box::new_uninit_slice(SLOTS as usize);
         for before in 0..spent {
-            pending[(head.wrapping_add(before) % ENTRIES) as usize].write(Pending {
+            pending[(head.wrapping_add(before) % SLOTS) as usize].write(Pending {
                 finished: nobodys(endpoint),
                 result: ptr::null_mut(),
                 payload: 0,
@@ -219,7 +223,7 @@ impl Outbound {
                 used: Use::Revoked,
             });
         }
-        Outbound {
+        Requester {
             head,
             tail: claim.position,
             claim,
@@ -231,9 +235,9 @@ impl Outbound {
             spent,
             held: 0,
             leaving: None,
-            small: Trust::default(),
-            large: Trust::default(),
-            paces: [Pace::default(); 3],
+            small: Backoff::default(),
+            large: Backoff::default(),
+            autotunes: [Autotune::default(); 3],
             wait: Wait::default(),
             pending,
             queued: VecDeque::new(),
@@ -243,11 +247,11 @@ impl Outbound {
     /// A peer's ring, for [`Way::Ring`](crate::peer::endpoint::Way::Ring) seen under the context's lock; to be used
     /// under it.
     #[inline]
-    pub(crate) fn of(peer: &Endpoint) -> *mut Outbound {
+    pub(crate) fn of(peer: &Endpoint) -> *mut Requester {
         ptr::with_exposed_provenance_mut(peer.link() as usize)
     }
 
-    /// Whether no entry is in use.
+    /// Whether no slot is in use.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head == self.tail
@@ -276,7 +280,7 @@ impl Outbound {
     /// what the kernel may make as well is not worth more memory, and is OUT_OF_RESOURCE then.
     #[inline]
     pub(crate) fn reserve(&mut self, size: usize, must: bool) -> Result<Room, Status> {
-        if self.in_use() >= ENTRIES {
+        if self.in_use() >= SLOTS {
             return Err(Status::TEMP_OUT_OF_RESOURCE);
         }
         if size <= size_of::<u64>() {
@@ -342,7 +346,7 @@ impl Outbound {
         if !at.is_null() {
             self.area.begin(size);
         }
-        self.pending[(self.tail % ENTRIES) as usize].write(Pending {
+        self.pending[(self.tail % SLOTS) as usize].write(Pending {
             finished,
             result,
             payload,
@@ -351,7 +355,7 @@ impl Outbound {
         });
         self.claim
             .ring()
-            .entry(self.tail)
+            .slot(self.tail)
             .publish(self.tail, &command);
         self.tail = self.tail.wrapping_add(1);
         self.claim.announce();
@@ -376,18 +380,18 @@ impl Outbound {
     pub(crate) fn take_answers(&mut self, done: &mut Done) -> bool {
         let first = self.head;
         while self.head != self.tail && done.has_room() {
-            let Some(answer) = self.claim.ring().entry(self.head).answered(self.head) else {
+            let Some(answer) = self.claim.ring().slot(self.head).answered(self.head) else {
                 break;
             };
             let pending = self.take();
             match pending.used {
-                Use::Piece | Use::Revoked | Use::Held => continue,
-                Use::Fragment => {
+                Use::GetFragment | Use::Revoked | Use::Held => continue,
+                Use::QueuedFragment => {
                     self.fragment_answered(&pending, &answer, done);
                     continue;
                 }
                 Use::Atomic => self.wait = Wait::default(),
-                Use::Put | Use::Get => self.relent(),
+                Use::Put | Use::Get => self.answered_in_time(),
             }
             if let Some(status) = refusal(&answer) {
                 done.refused = Some((pending.finished, status));
@@ -422,15 +426,15 @@ impl Outbound {
         Some(at.cast_const())
     }
 
-    /// Takes the oldest entry out; there is one. Its part of the payload is free once the next
+    /// Takes the oldest slot out; there is one. Its part of the payload is free once the next
     /// command is posted, or the area settled.
     #[inline]
     fn take(&mut self) -> Pending {
         // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
-        let pending = unsafe { self.pending[(self.head % ENTRIES) as usize].assume_init() };
+        let pending = unsafe { self.pending[(self.head % SLOTS) as usize].assume_init() };
         self.head = self.head.wrapping_add(1);
         match pending.used {
-            Use::Atomic | Use::Piece | Use::Fragment => {}
+            Use::Atomic | Use::GetFragment | Use::QueuedFragment => {}
             Use::Put | Use::Get => self.transfers -= 1,
             Use::Revoked => self.spent -= 1,
             Use::Held => {
@@ -453,7 +457,7 @@ impl Outbound {
             let Pending { used, finished, .. } = *self.pending(position);
             self.give_up(position);
             // The transfer of a fragment is in the queue.
-            if !used.is_spent() && used != Use::Fragment {
+            if !used.is_spent() && used != Use::QueuedFragment {
                 return Some(finished);
             }
             position = position.wrapping_add(1);
@@ -464,7 +468,7 @@ impl Outbound {
     /// What stands at a position that is in use.
     fn pending(&mut self, position: u32) -> &mut Pending {
         // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
-        unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() }
+        unsafe { self.pending[(position % SLOTS) as usize].assume_init_mut() }
     }
 
     /// Ends what is at a position here, without its answer. It keeps its part of the payload until the target
@@ -475,8 +479,8 @@ impl Outbound {
             Use::Revoked | Use::Held => return,
             // The target executes it whenever it finds it.
             Use::Atomic => false,
-            Use::Put | Use::Get | Use::Piece | Use::Fragment => {
-                self.claim.ring().entry(position).revoke(position)
+            Use::Put | Use::Get | Use::GetFragment | Use::QueuedFragment => {
+                self.claim.ring().slot(position).revoke(position)
             }
         };
         if matches!(used, Use::Put | Use::Get) {

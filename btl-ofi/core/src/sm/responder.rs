@@ -3,7 +3,7 @@
 //!
 //! Runs under the lock of the context that also holds the provider, so one thread executes at a time
 //! and never beside the provider. Nothing that arrives is believed: a command names its region by key
-//! and mark, as its handle did, and is refused unless that region lives here, holds all the elements,
+//! and cookie, as its handle did, and is refused unless that region lives here, holds all the elements,
 //! and allows what is asked. While commands are executed the regions are locked, so a region that has
 //! been deregistered is not touched any more; one whose memory is not mapped so is an error (`guard`).
 
@@ -17,7 +17,7 @@ use crate::op::element::{self, Elements};
 use crate::sm::ring::{Answer, Command, RINGS};
 use crate::sm::segment::{Ring, Segment};
 
-/// Rings whose next entry is looked at each time, without a bell.
+/// Rings whose next slot is looked at each time, without a bell.
 const WATCHES: usize = 4;
 /// Looks without a command after which a watched ring makes room for another that rings its bell.
 const STALE: u32 = 1024;
@@ -47,7 +47,7 @@ fn understand(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
 }
 
 /// What this process executes for others.
-pub(crate) struct Inbound {
+pub(crate) struct Responder {
     segment: Segment,
     /// For each ring, the position of the command to execute next.
     next: Box<[u32; RINGS]>,
@@ -69,9 +69,9 @@ struct Watched {
 #[derive(Default)]
 struct Last(Option<(Known, u64)>);
 
-impl Inbound {
-    pub(crate) fn new(segment: Segment) -> Inbound {
-        Inbound {
+impl Responder {
+    pub(crate) fn new(segment: Segment) -> Responder {
+        Responder {
             segment,
             next: Box::new([0; RINGS]),
             watched: [Watched::default(); WATCHES],
@@ -89,7 +89,7 @@ impl Inbound {
         for slot in 0..self.watching {
             let index = self.watched[slot].ring;
             let next = self.next[index];
-            if self.segment.ring(index).entry(next).is_published(next) {
+            if self.segment.ring(index).slot(next).is_published(next) {
                 self.watched[slot].seen = self.looks;
                 self.serve(index, regions);
             }
@@ -147,23 +147,23 @@ impl Inbound {
     fn serve(&mut self, index: usize, regions: &Lock<Regions>) {
         let ring = self.segment.ring(index);
         let mut next = self.next[index];
-        if !ring.entry(next).is_published(next) {
+        if !ring.slot(next).is_published(next) {
             return;
         }
         let regions = regions.lock();
         let from = (&self.segment, ring);
         for _ in 0..BATCH {
-            let entry = ring.entry(next);
-            if !entry.is_published(next) {
+            let slot = ring.slot(next);
+            if !slot.is_published(next) {
                 break;
             }
-            let command = entry.command();
+            let command = slot.command();
             let put = command.what == PUT;
             let done = if put || command.what == GET {
-                if entry.take(next) {
+                if slot.take(next) {
                     transfer(&regions, &mut self.last, from, &command, put)
                 } else {
-                    // Its initiator has revoked it, and wants the entry back.
+                    // Its initiator has revoked it, and wants the slot back.
                     Ok(0)
                 }
             } else {
@@ -176,12 +176,12 @@ impl Inbound {
                     value: 0,
                 },
             };
-            entry.answer(next, answer);
+            slot.answer(next, answer);
             next = next.wrapping_add(1);
         }
         drop(regions);
         self.next[index] = next;
-        if ring.entry(next).is_published(next) {
+        if ring.slot(next).is_published(next) {
             // Another turn, after the others'.
             self.segment.bells().ring(index);
         }
@@ -191,14 +191,16 @@ impl Inbound {
 impl Last {
     /// The region that a command names, if it lives.
     #[inline]
-    fn find(&mut self, regions: &Regions, key: u64, mark: u64) -> Option<Known> {
+    fn find(&mut self, regions: &Regions, key: u64, cookie: u64) -> Option<Known> {
         if let Some((known, removals)) = &self.0
             && *removals == regions.removals()
-            && known.handle.is_named(key, mark)
+            && known.handle.is_named(key, cookie)
         {
             return Some(*known);
         }
-        let known = *regions.find(key).filter(|k| k.handle.is_named(key, mark))?;
+        let known = *regions
+            .find(key)
+            .filter(|k| k.handle.is_named(key, cookie))?;
         self.0 = Some((known, regions.removals()));
         Some(known)
     }
@@ -212,7 +214,7 @@ fn execute(
     c: &Command,
 ) -> Result<u64, Status> {
     let (kind, datatype, op) = understand(c.what).ok_or(Status::BAD_PARAM)?;
-    let known = last.find(regions, c.key, c.mark).ok_or(Status::PERM)?;
+    let known = last.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
     let count = c.count as usize;
     // No overflow: a count has 32 bits, an element 8 bytes.
     let size = count * datatype.size();
@@ -251,7 +253,7 @@ fn transfer(
     c: &Command,
     put: bool,
 ) -> Result<u64, Status> {
-    let known = last.find(regions, c.key, c.mark).ok_or(Status::PERM)?;
+    let known = last.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
     if !rights::allow_transfer(known.access, put) {
         return Err(Status::PERM);
     }

@@ -2,25 +2,25 @@
 //! who may write which word when, and how neither sleeps through what the other did.
 //!
 //! A ring has one initiator and one target. Commands take consecutive positions; position `p` uses
-//! entry `p % n`, and the entry's state says which position it is at and how far it is:
+//! slot `p % n`, and the slot's state says which position it is at and how far it is:
 //!
-//! | state | the entry belongs to | who goes on |
+//! | state | the slot belongs to | who goes on |
 //! | --- | --- | --- |
 //! | anything older | the initiator | writes a command, then `published(p)` (Release) |
 //! | `published(p)` | the target, which read it with Acquire | executes, writes the answer, then `answered(p)` (Release) |
-//! | `answered(p)` | the initiator, which read it with Acquire | takes the answer; the entry is free for `p + n` |
+//! | `answered(p)` | the initiator, which read it with Acquire | takes the answer; the slot is free for `p + n` |
 //!
 //! Both sides go through the positions in order, so a ring is first in, first out, and no state is
 //! mistaken for another lap's. One cache line holds command and answer.
 //!
 //! A *transfer* is a command that the initiator could carry out itself, and will when the target is slow.
-//! Both then want the entry, and the one whose compare-and-swap finds `published(p)` has it: the target
+//! Both then want the slot, and the one whose compare-and-swap finds `published(p)` has it: the target
 //! executes what it made `taken(p)`, the initiator what it made `revoked(p)`. A revoked command is passed
-//! over by the target, which answers it like any other, since only then the entry is free for `p + n`; so the
+//! over by the target, which answers it like any other, since only then the slot is free for `p + n`; so the
 //! initiator knows what to do before it revokes (Release, which the target's Acquire finds).
 //!
 //! The target learns of a command in one of two ways. It *watches* the few rings that were used last,
-//! by reading the state of their next entries; all others ring its *bell*, a bit for each ring, which
+//! by reading the state of their next slots; all others ring its *bell*, a bit for each ring, which
 //! it reads by the word. A locked write to the bell costs each operation a transfer of a contended line
 //! (some 70 ns of 250 here), so it is left out while the ring is watched. That makes two races:
 //!
@@ -53,9 +53,9 @@ pub(crate) struct Command {
     pub(crate) payload: u32,
     /// The first element, in the target's address space.
     pub(crate) address: u64,
-    /// The key and mark of the region's handle.
+    /// The key and cookie of the region's handle.
     pub(crate) key: u64,
-    pub(crate) mark: u64,
+    pub(crate) cookie: u64,
     /// The operand.
     pub(crate) value: u64,
     /// What a compare-and-swap compares with.
@@ -74,12 +74,12 @@ pub(crate) struct Answer {
 /// One position of a ring. Everything in it is atomic, since a process that misbehaves may write at
 /// any time; order comes from `state` alone.
 #[repr(C, align(64))]
-pub(crate) struct Entry {
+pub(crate) struct Slot {
     state: AtomicU32,
     what: AtomicU32,
     address: AtomicU64,
     key: AtomicU64,
-    mark: AtomicU64,
+    cookie: AtomicU64,
     value: AtomicU64,
     compare: AtomicU64,
     count: AtomicU32,
@@ -107,15 +107,15 @@ fn answered(position: u32) -> u32 {
     position.wrapping_mul(4).wrapping_add(4)
 }
 
-impl Entry {
+impl Slot {
     #[cfg(test)]
-    pub(crate) fn new() -> Entry {
-        Entry {
+    pub(crate) fn new() -> Slot {
+        Slot {
             state: AtomicU32::new(0),
             what: AtomicU32::new(0),
             address: AtomicU64::new(0),
             key: AtomicU64::new(0),
-            mark: AtomicU64::new(0),
+            cookie: AtomicU64::new(0),
             value: AtomicU64::new(0),
             compare: AtomicU64::new(0),
             count: AtomicU32::new(0),
@@ -124,7 +124,7 @@ impl Entry {
         }
     }
 
-    /// Initiator: hands a command over. The entry's last answer was taken before. To be followed by
+    /// Initiator: hands a command over. The slot's last answer was taken before. To be followed by
     /// [`announce`].
     #[inline]
     pub(crate) fn publish(&self, position: u32, c: &Command) {
@@ -133,7 +133,7 @@ impl Entry {
         self.payload.store(c.payload, Ordering::Relaxed);
         self.address.store(c.address, Ordering::Relaxed);
         self.key.store(c.key, Ordering::Relaxed);
-        self.mark.store(c.mark, Ordering::Relaxed);
+        self.cookie.store(c.cookie, Ordering::Relaxed);
         self.value.store(c.value, Ordering::Relaxed);
         self.compare.store(c.compare, Ordering::Relaxed);
         // Release pairs with the Acquire in `is_published`.
@@ -161,14 +161,14 @@ impl Entry {
     /// Initiator: revokes the transfer at this position; no if the target has it, or had it.
     #[inline]
     pub(crate) fn revoke(&self, position: u32) -> bool {
-        // Release: what was read of the entry before was read before the target answers.
+        // Release: what was read of the slot before was read before the target answers.
         let (set, fetch) = (Ordering::Release, Ordering::Relaxed);
         self.state
             .compare_exchange(published(position), revoked(position), set, fetch)
             .is_ok()
     }
 
-    /// Anyone: whether the target may execute the command in this entry, or be about to answer it.
+    /// Anyone: whether the target may execute the command in this slot, or be about to answer it.
     pub(crate) fn may_be_executed(&self) -> bool {
         // Published or taken, at whatever position. Acquire pairs with the Release in `answer`.
         self.state.load(Ordering::Acquire) % 2 == 1
@@ -184,7 +184,7 @@ impl Entry {
             payload: self.payload.load(Ordering::Relaxed),
             address: self.address.load(Ordering::Relaxed),
             key: self.key.load(Ordering::Relaxed),
-            mark: self.mark.load(Ordering::Relaxed),
+            cookie: self.cookie.load(Ordering::Relaxed),
             value: self.value.load(Ordering::Relaxed),
             compare: self.compare.load(Ordering::Relaxed),
         }
@@ -219,7 +219,7 @@ impl Watch {
         Watch(AtomicU32::new(0))
     }
 
-    /// Target: from now on the ring's next entry is looked at.
+    /// Target: from now on the ring's next slot is looked at.
     #[inline]
     pub(crate) fn begin(&self) {
         self.0.store(1, Ordering::Relaxed);
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn no_lap_is_mistaken_for_another() {
         model(|| {
-            let entry = Entry::new();
+            let slot = Slot::new();
             for position in [
                 0,
                 128,
@@ -313,30 +313,30 @@ mod tests {
                 u32::MAX - 127,
                 0,
             ] {
-                assert!(!entry.is_published(position));
+                assert!(!slot.is_published(position));
                 let command = Command {
                     address: u64::from(position),
                     what: 1,
                     count: 2,
                     payload: 3,
                     key: 4,
-                    mark: 5,
+                    cookie: 5,
                     value: 6,
                     compare: 7,
                 };
-                entry.publish(position, &command);
-                assert!(entry.is_published(position));
-                assert!(!entry.is_published(position.wrapping_add(128)));
-                assert_eq!(entry.command(), command);
-                assert_eq!(entry.answered(position), None);
+                slot.publish(position, &command);
+                assert!(slot.is_published(position));
+                assert!(!slot.is_published(position.wrapping_add(128)));
+                assert_eq!(slot.command(), command);
+                assert_eq!(slot.answered(position), None);
                 let answer = Answer {
                     status: -4,
                     value: 8,
                 };
-                entry.answer(position, answer);
-                assert!(!entry.is_published(position), "executed once");
-                assert_eq!(entry.answered(position), Some(answer));
-                assert!(!entry.take(position) && !entry.revoke(position));
+                slot.answer(position, answer);
+                assert!(!slot.is_published(position), "executed once");
+                assert_eq!(slot.answered(position), Some(answer));
+                assert!(!slot.take(position) && !slot.revoke(position));
             }
         });
     }
@@ -344,22 +344,22 @@ mod tests {
     #[test]
     fn a_transfer_is_one_sides() {
         model(|| {
-            let (entry, answer) = (
-                Entry::new(),
+            let (slot, answer) = (
+                Slot::new(),
                 Answer {
                     status: 0,
                     value: 0,
                 },
             );
-            entry.publish(7, &Command::default());
-            assert!(entry.take(7) && !entry.revoke(7) && !entry.is_published(7));
-            entry.answer(7, answer);
-            entry.publish(135, &Command::default());
-            assert!(entry.revoke(135) && !entry.take(135) && !entry.revoke(135));
-            assert!(entry.is_published(135), "there is something to pass over");
-            assert_eq!(entry.answered(135), None);
-            entry.answer(135, answer);
-            assert_eq!(entry.answered(135), Some(answer));
+            slot.publish(7, &Command::default());
+            assert!(slot.take(7) && !slot.revoke(7) && !slot.is_published(7));
+            slot.answer(7, answer);
+            slot.publish(135, &Command::default());
+            assert!(slot.revoke(135) && !slot.take(135) && !slot.revoke(135));
+            assert!(slot.is_published(135), "there is something to pass over");
+            assert_eq!(slot.answered(135), None);
+            slot.answer(135, answer);
+            assert_eq!(slot.answered(135), Some(answer));
         });
     }
 

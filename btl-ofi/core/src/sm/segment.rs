@@ -33,10 +33,10 @@ use std::{cell::UnsafeCell, io};
 
 use crate::peer::liveness::{ProcessId, State};
 use crate::sm::pool::{BLOCKS, Owner};
-use crate::sm::ring::{Bells, Entry, RINGS, Watch};
+use crate::sm::ring::{Bells, RINGS, Slot, Watch};
 
 /// Commands that one initiator may have outstanding.
-pub(crate) const ENTRIES: u32 = 128;
+pub(crate) const SLOTS: u32 = 128;
 /// Bytes of a block, for operands and results of vectors and for transfers of more than a word.
 pub(crate) const PAYLOAD: usize = 64 * 1024;
 /// Most bytes of one of them: a block holds some.
@@ -51,7 +51,7 @@ const PAGE: usize = 4096;
 /// Says which layout this is; a process with another is not understood.
 const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO3");
 /// In a claim: the ring is taken. The low half is the position at which whoever has it next goes on, and what
-/// is above this bit the number of entries before that position that the target has yet to pass over.
+/// is above this bit the number of slots before that position that the target has yet to pass over.
 const TAKEN: u64 = 1 << 32;
 const SPENT: u32 = 33;
 
@@ -75,14 +75,14 @@ pub(crate) struct Front {
 #[repr(C, align(4096))]
 pub(crate) struct Ring {
     pub(crate) watch: Watch,
-    entries: [Entry; ENTRIES as usize],
+    slots: [Slot; SLOTS as usize],
     own: Payload<OWN_BYTES>,
 }
 
 /// [`OWN_LONG`], spelled out because that is computed from the layout.
 const OWN_BYTES: usize = 20352;
 
-/// Written by one side at a time, as the entry's state that speaks of it says; read and written
+/// Written by one side at a time, as the slot's state that speaks of it says; read and written
 /// through raw pointers, since a process that misbehaves may write at any time.
 #[repr(C, align(64))]
 struct Payload<const N: usize>(UnsafeCell<[u8; N]>);
@@ -98,7 +98,7 @@ struct Layout {
     pool: Pool,
 }
 
-const _: () = assert!(offset_of!(Front, nonce) == 8 && size_of::<Entry>() == 64);
+const _: () = assert!(offset_of!(Front, nonce) == 8 && size_of::<Slot>() == 64);
 const _: () = assert!(OWN_LONG == OWN_BYTES && OWN_LONG >= LARGEST);
 const _: () = assert!(OWN_SHORT.is_multiple_of(64) && size_of::<Ring>() == 7 * PAGE);
 const _: () = assert!(BLOCKS * PAYLOAD <= OWN as usize && size_of::<Pool>() == BLOCKS * PAYLOAD);
@@ -106,8 +106,8 @@ const _: () = assert!(size_of::<Layout>().is_multiple_of(PAGE) && align_of::<Lay
 
 impl Ring {
     #[inline]
-    pub(crate) fn entry(&self, position: u32) -> &Entry {
-        &self.entries[(position % ENTRIES) as usize]
+    pub(crate) fn slot(&self, position: u32) -> &Slot {
+        &self.slots[(position % SLOTS) as usize]
     }
 
     /// The ring's own payload.
@@ -117,7 +117,7 @@ impl Ring {
 
     /// Whether the target may still execute a command of it.
     fn has_unanswered(&self) -> bool {
-        self.entries.iter().any(Entry::may_be_executed)
+        self.slots.iter().any(Slot::may_be_executed)
     }
 }
 
@@ -352,7 +352,7 @@ pub(crate) struct Claim {
     place: Place,
     /// The position of the first command.
     pub(crate) position: u32,
-    /// Entries before it that hold revoked commands, which the target may yet have to pass over.
+    /// Slots before it that hold revoked commands, which the target may yet have to pass over.
     pub(crate) spent: u32,
 }
 
@@ -473,17 +473,17 @@ mod tests {
             value: 7,
             ..Command::default()
         };
-        second.ring().entry(0).publish(0, &command);
+        second.ring().slot(0).publish(0, &command);
         second.announce();
         assert_eq!(segment.bells().take(0), 2);
-        let entry = segment.ring(1).entry(0);
-        assert!(entry.is_published(0));
+        let slot = segment.ring(1).slot(0);
+        assert!(slot.is_published(0));
         let answer = Answer {
             status: 0,
-            value: entry.command().value + 1,
+            value: slot.command().value + 1,
         };
-        entry.answer(0, answer);
-        assert_eq!(second.ring().entry(0).answered(0), Some(answer));
+        slot.answer(0, answer);
+        assert_eq!(second.ring().slot(0).answered(0), Some(answer));
         assert_eq!(first.allocate_own(OWN_SHORT).unwrap(), OWN_SHORT);
         assert_eq!(first.allocate_own(OWN_LONG).unwrap(), OWN_LONG);
         first.allocate_block(BLOCKS - 1).unwrap();
@@ -580,14 +580,14 @@ mod tests {
         mine.block(BLOCKS - 1).unwrap();
         assert!(!mine.is_deserted(other.index).unwrap(), "it lives");
         let (ring, command) = (other.index, Command::default());
-        other.ring().entry(0).publish(0, &command);
+        other.ring().slot(0).publish(0, &command);
         other.desert();
         assert!(!mine.is_deserted(ring).unwrap(), "it may be executed");
         let answer = Answer {
             status: 0,
             value: 0,
         };
-        segment.ring(ring).entry(0).answer(0, answer);
+        segment.ring(ring).slot(0).answer(0, answer);
         assert!(mine.is_deserted(ring).unwrap());
         let own = ProcessId::own();
         let gone = u64::from(own.pid) | u64::from(own.started.wrapping_sub(1)) << 32;

@@ -5,13 +5,13 @@
 use std::ptr;
 
 use super::*;
-use crate::peer::endpoint::Near;
+use crate::peer::endpoint::LocalPeer;
 use crate::peer::table::{Endpoints, Placed};
-use crate::sm::ring::{Answer, Entry};
+use crate::sm::ring::{Answer, Slot};
 use crate::sm::segment::PAYLOAD;
 
-/// Bytes of a piece of a large get: the payload holds eight.
-const PIECE: usize = PAYLOAD / 8;
+/// Bytes of a fragment of a large get: the payload holds eight.
+const FRAGMENT: usize = PAYLOAD / 8;
 const NOTHING: Answer = Answer {
     status: 0,
     value: 0,
@@ -33,11 +33,11 @@ impl Target {
     }
 
     /// Of the first ring.
-    fn entry(&self, position: u32) -> &Entry {
-        self.0.ring(0).entry(position)
+    fn slot(&self, position: u32) -> &Slot {
+        self.0.ring(0).slot(position)
     }
 
-    /// Where the first ring goes on for a process that claims it now, and how many entries the target has yet
+    /// Where the first ring goes on for a process that claims it now, and how many slots the target has yet
     /// to pass over; `None` if it is taken.
     fn first_ring(&self) -> Option<(u32, u32)> {
         let claim = self.place().claim().unwrap();
@@ -51,9 +51,9 @@ impl Target {
     /// Passes over what was revoked, and answers it.
     fn pass_over(&self, positions: std::ops::Range<u32>) {
         for position in positions {
-            let entry = self.entry(position);
-            assert!(entry.is_published(position) && !entry.take(position));
-            entry.answer(position, NOTHING);
+            let slot = self.slot(position);
+            assert!(slot.is_published(position) && !slot.take(position));
+            slot.answer(position, NOTHING);
         }
     }
 }
@@ -68,8 +68,8 @@ struct Origin {
 impl Origin {
     fn new() -> Origin {
         let mut peers = Endpoints::default();
-        let near = Near::new(0, 0, ProcessId::own());
-        let endpoint = peers.insert(Placed::Near(near)).unwrap();
+        let near = LocalPeer::new(0, 0, ProcessId::own());
+        let endpoint = peers.insert(Placed::Local(near)).unwrap();
         Origin {
             channel: Channel::new(Segment::make(1).unwrap()),
             peers,
@@ -79,17 +79,17 @@ impl Origin {
 
     fn claim(&mut self, target: &Target) {
         let claim = target.place().claim().unwrap();
-        let outbound = Box::new(Outbound::new(claim, self.endpoint, None));
-        assert!(self.channel.add(outbound).is_ok());
+        let requester = Box::new(Requester::new(claim, self.endpoint, None));
+        assert!(self.channel.add(requester).is_ok());
     }
 
-    fn outbound(&mut self) -> &mut Outbound {
+    fn requester(&mut self) -> &mut Requester {
         let ring = self.channel.of(self.endpoint).unwrap();
         // SAFETY: listed, and the origin is borrowed as long as this reference lives.
         unsafe { &mut *ring.as_ptr() }
     }
 
-    /// A get of eight pieces, of which the target takes `begun` and answers none.
+    /// A get of eight fragments, of which the target takes `begun` and answers none.
     fn get_in_vain(&mut self, target: &Target, begun: u32) {
         let mut local = vec![0u8; PAYLOAD];
         let command = Command {
@@ -98,26 +98,29 @@ impl Origin {
         };
         let mut next = 0;
         let meanwhile = || {
-            if next < begun && target.entry(next).is_published(next) {
-                assert!(target.entry(next).take(next));
+            if next < begun && target.slot(next).is_published(next) {
+                assert!(target.slot(next).take(next));
                 next += 1;
             }
         };
         let to = local.as_mut_ptr().cast();
         // SAFETY: the buffer has as many bytes.
-        let got = unsafe { self.outbound().get_pieces(command, to, PAYLOAD, meanwhile) };
+        let got = unsafe {
+            self.requester()
+                .get_fragments(command, to, PAYLOAD, meanwhile)
+        };
         assert_eq!((got, next), (Ok(0), begun));
     }
 
     /// Posts a vector of `words`.
     fn post(&mut self, words: &[u64]) {
         let finished = self.finished();
-        let outbound = self.outbound();
-        let room = outbound.reserve(size_of_val(words), true).ok().unwrap();
+        let requester = self.requester();
+        let room = requester.reserve(size_of_val(words), true).ok().unwrap();
         let operands = Operands::Buffer(words.as_ptr().cast());
         // SAFETY: the operands are copied, and there is no result.
         unsafe {
-            outbound.post(
+            requester.post(
                 Command::default(),
                 operands,
                 room,
@@ -156,33 +159,33 @@ fn a_late_piece_spares_the_next_owner() {
     let (mut first, mut second) = (Origin::new(), Origin::new());
     first.claim(&target);
     first.get_in_vain(&target, 1);
-    let piece = target.entry(0).command();
+    let fragment = target.slot(0).command();
     first.disconnect();
     second.claim(&target);
-    let words = [7u64; PIECE / 8];
+    let words = [7u64; FRAGMENT / 8];
     second.post(&words);
     // The target ends its copy ...
     let late = target
         .0
-        .payload(target.0.ring(0), piece.payload, PIECE)
+        .payload(target.0.ring(0), fragment.payload, FRAGMENT)
         .unwrap();
     // SAFETY: inside the payload.
-    unsafe { ptr::write_bytes(late, 0xaa, PIECE) };
-    target.entry(0).answer(0, NOTHING);
+    unsafe { ptr::write_bytes(late, 0xaa, FRAGMENT) };
+    target.slot(0).answer(0, NOTHING);
     // ... and finds the vector, in whichever ring it is.
     let rings = [(0, 8), (1, 0)];
-    let posted = |(ring, at): &(usize, u32)| target.0.ring(*ring).entry(*at).is_published(*at);
+    let posted = |(ring, at): &(usize, u32)| target.0.ring(*ring).slot(*at).is_published(*at);
     let (ring, at) = rings.into_iter().find(posted).unwrap();
     let ring = target.0.ring(ring);
-    let payload = ring.entry(at).command().payload;
+    let payload = ring.slot(at).command().payload;
     let operands = target.0.payload(ring, payload, size_of_val(&words));
     // SAFETY: inside the payload.
-    let seen = unsafe { operands.unwrap().cast::<[u64; PIECE / 8]>().read() };
+    let seen = unsafe { operands.unwrap().cast::<[u64; FRAGMENT / 8]>().read() };
     let wrong = seen.iter().filter(|w| **w != 7).count();
     assert_eq!(wrong, 0, "words overwritten");
 }
 
-/// A ring with a piece that the target has taken is kept, and given back once that is answered.
+/// A ring with a fragment that the target has taken is kept, and given back once that is answered.
 #[test]
 fn a_ring_is_given_back_once_the_target_is_out_of_it() {
     let target = Target::new();
@@ -197,11 +200,11 @@ fn a_ring_is_given_back_once_the_target_is_out_of_it() {
     // Another peer may get the same address, and has a ring of its own.
     origin.claim(&target);
     origin.collect();
-    target.entry(0).answer(0, NOTHING);
+    target.slot(0).answer(0, NOTHING);
     target.pass_over(1..8);
     origin.collect();
     assert_eq!(target.first_ring(), Some((8, 0)));
-    assert_eq!(origin.channel.outbounds.len(), 1);
+    assert_eq!(origin.channel.requesters.len(), 1);
     assert!(origin.channel.active.is_empty());
 }
 
@@ -214,30 +217,30 @@ fn a_ring_with_revoked_pieces_is_given_back_at_once() {
     origin.get_in_vain(&target, 0);
     origin.disconnect();
     assert_eq!(target.first_ring(), Some((8, 8)));
-    assert!(origin.channel.outbounds.is_empty() && origin.channel.active.is_empty());
+    assert!(origin.channel.requesters.is_empty() && origin.channel.active.is_empty());
     // Nor does a taken one that was answered meanwhile.
     let (other, mut origin) = (Target::new(), Origin::new());
     origin.claim(&other);
     origin.get_in_vain(&other, 1);
-    other.entry(0).answer(0, NOTHING);
+    other.slot(0).answer(0, NOTHING);
     origin.disconnect();
     assert_eq!(other.first_ring(), Some((8, 7)));
 }
 
-/// The same process keeps its hands off the payload of a taken piece, too.
+/// The same process keeps its hands off the payload of a taken fragment, too.
 #[test]
 fn the_payload_of_a_taken_piece_is_not_used() {
     let target = Target::new();
     let mut origin = Origin::new();
     origin.claim(&target);
     origin.get_in_vain(&target, 1);
-    let full = origin.outbound().reserve(PIECE, false).err();
+    let full = origin.requester().reserve(FRAGMENT, false).err();
     assert_eq!(full, Some(Status::TEMP_OUT_OF_RESOURCE));
-    target.entry(0).answer(0, NOTHING);
+    target.slot(0).answer(0, NOTHING);
     let mut done = Done::new();
-    origin.outbound().collect(&mut done);
-    assert!(origin.outbound().reserve(PIECE, false).is_ok());
-    let full = origin.outbound().reserve(PIECE + 1, false).err();
+    origin.requester().collect(&mut done);
+    assert!(origin.requester().reserve(FRAGMENT, false).is_ok());
+    let full = origin.requester().reserve(FRAGMENT + 1, false).err();
     assert_eq!(full, Some(Status::TEMP_OUT_OF_RESOURCE));
 }
 
@@ -250,7 +253,7 @@ fn closing_leaves_a_ring_taken_unless_it_is_answered() {
         origin.claim(&target);
         origin.get_in_vain(&target, 1);
         if answered {
-            target.entry(0).answer(0, NOTHING);
+            target.slot(0).answer(0, NOTHING);
         }
         let Origin { channel, peers, .. } = origin;
         drop((channel, peers));
@@ -280,7 +283,7 @@ fn an_abandoned_atomic_keeps_its_ring() {
             origin.collect();
             assert_eq!(target.first_ring(), None);
             for position in 0..2 {
-                target.entry(position).answer(position, NOTHING);
+                target.slot(position).answer(position, NOTHING);
             }
             origin.collect();
             assert_eq!(target.first_ring(), Some((2, 0)));
@@ -306,10 +309,10 @@ fn a_ring_of_a_closed_target_is_forgotten() {
         } else {
             origin.disconnect();
             origin.channel.let_lost_ones_go();
-            assert_eq!(origin.channel.outbounds.len(), 1);
+            assert_eq!(origin.channel.requesters.len(), 1);
             drop(target);
             origin.channel.let_lost_ones_go();
         }
-        assert!(origin.channel.outbounds.is_empty() && origin.channel.active.is_empty());
+        assert!(origin.channel.requesters.is_empty() && origin.channel.active.is_empty());
     }
 }

@@ -14,7 +14,7 @@ use plugin_api::Status;
 
 use self::jobs::Job;
 use super::staged::Ops;
-use super::wire::{Stand, Start, best_piece, stand};
+use super::wire::{Stand, Start, best_fragment, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::Pool;
 use crate::hmem::mailbox::{Holder, LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
@@ -62,8 +62,8 @@ pub(super) struct Channel {
     pub(super) mailbox: Handle,
     buffers: NonNull<Buffers>,
     plan: Plan,
-    /// Bytes of a piece: what both sides can take.
-    piece: usize,
+    /// Bytes of a fragment: what both sides can take.
+    fragment: usize,
     state: State,
     lane: usize,
     /// This process, as the owner is told.
@@ -72,7 +72,7 @@ pub(super) struct Channel {
     number: u64,
     /// Requests that may yet be made before others get a chance to take the lane.
     turn: usize,
-    /// Operations of which pieces are to be begun.
+    /// Operations of which fragments are to be begun.
     waiting: VecDeque<usize>,
     jobs: [Option<Job>; SLOTS],
     polling: bool,
@@ -100,7 +100,7 @@ impl Channel {
             // SAFETY: a box's pointer is not null.
             buffers: unsafe { NonNull::new_unchecked(Box::into_raw(buffers)) },
             plan: Plan::new(1, 64),
-            piece: 64,
+            fragment: 64,
             state: State::Unknown,
             // Initiators start their search for a lane at different ones.
             lane: holder.process.pid as usize,
@@ -227,8 +227,8 @@ impl Channel {
         match Plan::read(&header) {
             Some(plan) if limit >= REQUEST * 8 && plan.bytes() as u64 <= self.mailbox.length() => {
                 // SAFETY: endpoints live as long as the transport.
-                let best = best_piece(unsafe { self.endpoint.as_ref() });
-                self.piece = plan.piece.min(best).min(limit / 64 * 64);
+                let best = best_fragment(unsafe { self.endpoint.as_ref() });
+                self.fragment = plan.fragment.min(best).min(limit / 64 * 64);
                 self.lane %= plan.lanes;
                 self.plan = plan;
                 self.to(State::Free)

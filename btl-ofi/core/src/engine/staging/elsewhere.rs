@@ -180,8 +180,8 @@ impl Transport {
             };
             let tag = Tag::new(
                 endpoint,
-                context.tally.raise(self.threaded),
-                peer.tally.raise(self.threaded),
+                context.count.raise(self.threaded),
+                peer.count.raise(self.threaded),
             );
             // SAFETY: just taken from the pool, so nobody else has it.
             unsafe {

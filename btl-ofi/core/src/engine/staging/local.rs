@@ -1,5 +1,5 @@
 //! Operations between device memory of this process and memory that the provider reaches at the peer:
-//! through bounce buffers, in pieces.
+//! through bounce buffers, in fragments.
 
 use std::ptr;
 
@@ -9,14 +9,14 @@ use super::staged::{Action, Op, Ops};
 use super::wire::{self, Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
-use crate::hmem::mailbox::PIECE;
+use crate::hmem::mailbox::FRAGMENT;
 
-/// Most pieces of one operation that are under way: the wire has one while the next is copied. With more
+/// Most fragments of one operation that are under way: the wire has one while the next is copied. With more
 /// of them what is copied leaves the core's cache before the wire takes it (measured over tcp).
 const DEPTH: usize = 2;
 
-/// A piece in its buffer.
-struct Piece {
+/// A fragment in its buffer.
+struct Fragment {
     offset: usize,
     len: usize,
     bounce: Bounce,
@@ -25,7 +25,7 @@ struct Piece {
     posted: bool,
 }
 
-/// How a piece stands.
+/// How a fragment stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Waits,
@@ -34,7 +34,7 @@ enum Step {
     Lost,
 }
 
-impl Piece {
+impl Fragment {
     fn end(self, step: Step, pool: &mut Pool) {
         for bounce in [Some(self.bounce), self.result].into_iter().flatten() {
             match step {
@@ -48,14 +48,14 @@ impl Piece {
 /// One operation.
 pub(super) struct Local {
     pub(super) op: usize,
-    pieces: Vec<Piece>,
+    fragments: Vec<Fragment>,
 }
 
 impl Local {
     pub(super) fn new(op: usize) -> Local {
         Local {
             op,
-            pieces: Vec::new(),
+            fragments: Vec::new(),
         }
     }
 
@@ -68,11 +68,11 @@ impl Local {
         }
         let mut steps = 0;
         let mut index = 0;
-        while let Some(piece) = self.pieces.get_mut(index) {
-            match step(t, op, piece) {
+        while let Some(fragment) = self.fragments.get_mut(index) {
+            match step(t, op, fragment) {
                 Step::Waits => index += 1,
                 over => {
-                    self.pieces.swap_remove(index).end(over, pool);
+                    self.fragments.swap_remove(index).end(over, pool);
                     op.live -= 1;
                     steps += 1;
                 }
@@ -83,15 +83,15 @@ impl Local {
 
     fn begin(&mut self, t: &Transport, op: &mut Op, pool: &mut Pool) -> usize {
         // SAFETY: endpoints live as long as operations to them.
-        let best = wire::best_piece(unsafe { op.endpoint.as_ref() });
+        let best = wire::best_fragment(unsafe { op.endpoint.as_ref() });
         let most = match op.action {
-            Action::Atomic { .. } => PIECE,
+            Action::Atomic { .. } => FRAGMENT,
             _ => best,
         };
         let most = most.min(t.put_limit).min(t.get_limit);
         let mut steps = 0;
-        while op.next < op.size && self.pieces.len() < DEPTH {
-            let len = op.piece(most);
+        while op.next < op.size && self.fragments.len() < DEPTH {
+            let len = op.fragment(most);
             if matches!(op.action, Action::Atomic { .. }) && len < op.size {
                 let size = op.size;
                 op.fail(Status::VALUE_OUT_OF_BOUNDS, || {
@@ -99,35 +99,38 @@ impl Local {
                 });
                 break;
             }
-            let Some(piece) = lend(op, len, pool) else {
+            let Some(fragment) = lend(op, len, pool) else {
                 break;
             };
-            let mut piece = piece;
+            let mut fragment = fragment;
             op.next += len;
             if !matches!(op.action, Action::Get) {
-                // SAFETY: the source is good for the operation's size, the buffer for a piece.
-                let read = unsafe { op.local.read(piece.offset, piece.bounce.pointer(), len) };
+                // SAFETY: the source is good for the operation's size, the buffer for a fragment.
+                let read = unsafe {
+                    op.local
+                        .read(fragment.offset, fragment.bounce.pointer(), len)
+                };
                 if let Err(error) = read {
                     op.failed_copy(error);
-                    piece.end(Step::Over, pool);
+                    fragment.end(Step::Over, pool);
                     break;
                 }
             }
             steps += 1;
-            match step(t, op, &mut piece) {
+            match step(t, op, &mut fragment) {
                 Step::Waits => {
                     op.live += 1;
-                    self.pieces.push(piece);
+                    self.fragments.push(fragment);
                 }
-                // The same buffer, still in the cache, takes the next piece.
-                over => piece.end(over, pool),
+                // The same buffer, still in the cache, takes the next fragment.
+                over => fragment.end(over, pool),
             }
         }
         steps
     }
 }
 
-fn lend(op: &Op, len: usize, pool: &mut Pool) -> Option<Piece> {
+fn lend(op: &Op, len: usize, pool: &mut Pool) -> Option<Fragment> {
     let bounce = pool.lend()?;
     let result = match op.action {
         Action::Atomic { fetch: true, .. } => match pool.lend() {
@@ -139,7 +142,7 @@ fn lend(op: &Op, len: usize, pool: &mut Pool) -> Option<Piece> {
         },
         _ => None,
     };
-    Some(Piece {
+    Some(Fragment {
         offset: op.next,
         len,
         bounce,
@@ -148,14 +151,14 @@ fn lend(op: &Op, len: usize, pool: &mut Pool) -> Option<Piece> {
     })
 }
 
-fn step(t: &Transport, op: &mut Op, piece: &mut Piece) -> Step {
-    if !piece.posted {
+fn step(t: &Transport, op: &mut Op, fragment: &mut Fragment) -> Step {
+    if !fragment.posted {
         if !op.status.is_ok() {
             return Step::Over;
         }
         // SAFETY: the buffers stay until the flag says that nobody uses them.
-        match unsafe { post(t, op, piece) } {
-            Start::Started => piece.posted = true,
+        match unsafe { post(t, op, fragment) } {
+            Start::Started => fragment.posted = true,
             Start::Later => return Step::Waits,
             Start::Failed(status) => {
                 op.fail(status, || String::from("the transfer was refused"));
@@ -163,7 +166,7 @@ fn step(t: &Transport, op: &mut Op, piece: &mut Piece) -> Step {
             }
         }
     }
-    match stand(piece.bounce.flag()) {
+    match stand(fragment.bounce.flag()) {
         Stand::Pending => Step::Waits,
         Stand::Failed(status) => {
             op.fail(status, || String::from("the transfer failed"));
@@ -174,12 +177,16 @@ fn step(t: &Transport, op: &mut Op, piece: &mut Piece) -> Step {
             }
         }
         Stand::Done => {
-            let buffer = piece.result.as_ref().unwrap_or(&piece.bounce).pointer();
-            // SAFETY: the buffer holds the piece; the destination is good for the operation's size.
+            let buffer = fragment
+                .result
+                .as_ref()
+                .unwrap_or(&fragment.bounce)
+                .pointer();
+            // SAFETY: the buffer holds the fragment; the destination is good for the operation's size.
             let written = unsafe {
                 match op.action {
-                    Action::Get => op.local.write(piece.offset, buffer, piece.len),
-                    Action::Atomic { fetch: true, .. } => op.result.write(0, buffer, piece.len),
+                    Action::Get => op.local.write(fragment.offset, buffer, fragment.len),
+                    Action::Atomic { fetch: true, .. } => op.result.write(0, buffer, fragment.len),
                     _ => Ok(()),
                 }
             };
@@ -192,28 +199,31 @@ fn step(t: &Transport, op: &mut Op, piece: &mut Piece) -> Step {
 }
 
 /// # Safety
-/// The buffers of the piece stay until its flag is no longer pending.
-unsafe fn post(t: &Transport, op: &Op, piece: &Piece) -> Start {
-    let (buffer, flag) = (piece.bounce.pointer(), piece.bounce.flag());
-    let at = op.address.wrapping_add(piece.offset as u64);
+/// The buffers of the fragment stay until its flag is no longer pending.
+unsafe fn post(t: &Transport, op: &Op, fragment: &Fragment) -> Start {
+    let (buffer, flag) = (fragment.bounce.pointer(), fragment.bounce.flag());
+    let at = op.address.wrapping_add(fragment.offset as u64);
     let none = ptr::null_mut();
     // SAFETY: as the caller vouches; the endpoint is live.
     unsafe {
         match op.action {
-            Action::Put => t.wire_put(op.endpoint, buffer, at, &op.remote, piece.len, flag),
-            Action::Get => t.wire_get(op.endpoint, buffer, at, &op.remote, piece.len, flag),
+            Action::Put => t.wire_put(op.endpoint, buffer, at, &op.remote, fragment.len, flag),
+            Action::Get => t.wire_get(op.endpoint, buffer, at, &op.remote, fragment.len, flag),
             Action::Atomic {
                 datatype,
                 op: code,
                 fetch,
                 compare,
             } => wire::start(flag, |told| {
-                let count = piece.len / datatype.size();
-                let result = piece.result.as_ref().map_or(none, |r| r.pointer().cast());
+                let count = fragment.len / datatype.size();
+                let result = fragment
+                    .result
+                    .as_ref()
+                    .map_or(none, |r| r.pointer().cast());
                 let operands = buffer.cast();
                 if code == AtomicOp::Cswap {
                     let mut value = 0u64;
-                    ptr::copy_nonoverlapping(buffer, (&raw mut value).cast(), piece.len.min(8));
+                    ptr::copy_nonoverlapping(buffer, (&raw mut value).cast(), fragment.len.min(8));
                     t.atomic_cswapv(
                         op.endpoint,
                         value,

@@ -164,9 +164,9 @@ pub(super) struct Op {
     pub(super) remote: Handle,
     pub(super) address: u64,
     pub(super) size: usize,
-    /// Bytes of which pieces were begun.
+    /// Bytes of which fragments were begun.
     pub(super) next: usize,
-    /// Pieces begun and not over.
+    /// Fragments begun and not over.
     pub(super) live: u32,
     pub(super) status: Status,
     /// Why it failed.
@@ -177,7 +177,7 @@ pub(super) struct Op {
 unsafe impl Send for Op {}
 
 impl Op {
-    /// Remembers the first failure, after which no further piece is begun.
+    /// Remembers the first failure, after which no further fragment is begun.
     pub(super) fn fail(&mut self, status: Status, what: impl FnOnce() -> String) {
         if self.status.is_ok() {
             self.status = status;
@@ -194,8 +194,8 @@ impl Op {
         self.live == 0 && self.next >= self.size
     }
 
-    /// Bytes of the next piece.
-    pub(super) fn piece(&self, most: usize) -> usize {
+    /// Bytes of the next fragment.
+    pub(super) fn fragment(&self, most: usize) -> usize {
         (self.size - self.next).min(most)
     }
 }

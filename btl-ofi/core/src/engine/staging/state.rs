@@ -272,7 +272,7 @@ impl Transport {
         self.hmem.looked.store(now, Ordering::Relaxed);
         agent.release_lost(self.node, |has| {
             let peers = self.lock_peers();
-            let mut near = peers.known.iter_near();
+            let mut near = peers.known.iter_local();
             near.any(|peer| {
                 peer.process().is_some_and(|process| {
                     let node = self.node;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use plugin_api::{Module, OpFlags, Status};
 
 use crate::engine::transport::Transport;
-use crate::hmem::mailbox::PIECE;
+use crate::hmem::mailbox::FRAGMENT;
 use crate::mem::handle::Handle;
 use crate::op::record::Completion;
 use crate::peer::endpoint::{Copies, Endpoint};
@@ -71,12 +71,12 @@ fn started(flag: &AtomicI32, status: Status) -> Start {
     }
 }
 
-/// The best length of a piece to a peer: where the transport copies itself, messages cost next to
+/// The best length of a fragment to a peer: where the transport copies itself, messages cost next to
 /// nothing, and half as much stays nearer to the processor.
-pub(super) fn best_piece(peer: &Endpoint) -> usize {
+pub(super) fn best_fragment(peer: &Endpoint) -> usize {
     match peer.copies() {
-        Copies::Provider => PIECE,
-        _ => PIECE / 2,
+        Copies::Provider => FRAGMENT,
+        _ => FRAGMENT / 2,
     }
 }
 

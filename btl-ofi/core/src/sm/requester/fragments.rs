@@ -10,7 +10,7 @@ use std::ptr;
 use plugin_api::Status;
 
 use super::transfers::Direction;
-use super::{Answer, Done, Operands, Outbound, Pending, Use, copy, nobodys, refusal};
+use super::{Answer, Done, Operands, Pending, Requester, Use, copy, nobodys, refusal};
 use crate::op::record::Finished;
 use crate::sm::ring::Command;
 
@@ -36,7 +36,7 @@ pub(super) struct Queued {
     refused: Option<Status>,
 }
 
-impl Outbound {
+impl Requester {
     /// Queues a put from `local`, or a get to it, of `size` bytes.
     ///
     /// # Safety
@@ -155,7 +155,7 @@ impl Outbound {
                 // SAFETY: inside the buffer for which `queue`'s caller vouched, or the bytes kept.
                 unsafe {
                     let operands = Operands::Buffer(from);
-                    self.post_as(Use::Fragment, command, operands, room, to, nobody);
+                    self.post_as(Use::QueuedFragment, command, operands, room, to, nobody);
                 }
             }
         }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use plugin_api::Status;
 
-use super::pace::{Pace, Way};
-use super::{Done, Operands, Outbound, Room, Use, nobodys, refusal};
+use super::autotune::{Autotune, Way};
+use super::{Done, Operands, Requester, Room, Use, nobodys, refusal};
 use crate::base::cma::{self, Refused};
 use crate::op::record::Finished;
 use crate::peer::endpoint::Copies;
 use crate::sm::ring::Command;
-use crate::sm::segment::ENTRIES;
+use crate::sm::segment::SLOTS;
 
 /// What the target is to do with the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub(crate) enum Direction {
 
 /// How long a small transfer waits for the target, about as long as the kernel takes for it.
 const PATIENCE: Duration = Duration::from_micros(2);
-/// How long a large get waits for a piece, which takes the target a while to copy.
-const PIECE_PATIENCE: Duration = Duration::from_micros(5);
+/// How long a large get waits for a fragment, which takes the target a while to copy.
+const FRAGMENT_PATIENCE: Duration = Duration::from_micros(5);
 /// Looks for an answer between two at the clock.
 const LOOK: u32 = 8;
 /// Transfers that the kernel makes after the target was too slow for one, the first time and at most if it is so
@@ -35,24 +35,24 @@ const LARGE_GETS: (u32, u32) = (2, 64);
 
 /// Whether a target is quick enough to be tried.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Trust {
+pub(super) struct Backoff {
     /// Transfers for the kernel, before the target is tried again.
-    shunned: u32,
+    skips: u32,
     /// How many it was the last time.
     penalty: u32,
 }
 
-impl Trust {
+impl Backoff {
     /// The target was too slow.
     fn fall(&mut self, (least, most): (u32, u32)) {
         self.penalty = self.penalty.saturating_mul(2).clamp(least, most);
-        self.shunned = self.penalty;
+        self.skips = self.penalty;
     }
 
     #[inline]
     fn tries(&mut self) -> bool {
-        if self.shunned > 0 {
-            self.shunned -= 1;
+        if self.skips > 0 {
+            self.skips -= 1;
             return false;
         }
         true
@@ -84,12 +84,12 @@ enum Made {
     Queued(Refused),
 }
 
-/// Bytes of a piece of a large get: as many as fit in a block eight times, so that both sides copy.
-const PIECE: usize = 8 * 1024;
-/// Looks for the answer to a piece between two at the clock.
-const PIECE_LOOK: u32 = 32;
+/// Bytes of a fragment of a large get: as many as fit in a block eight times, so that both sides copy.
+const FRAGMENT: usize = 8 * 1024;
+/// Looks for the answer to a fragment between two at the clock.
+const FRAGMENT_LOOK: u32 = 32;
 
-impl Outbound {
+impl Requester {
     /// Whether a small transfer is to be tried with the target, rather than left to the kernel.
     #[inline]
     pub(crate) fn tries_small(&mut self) -> bool {
@@ -97,18 +97,18 @@ impl Outbound {
     }
 
     /// Likewise a larger get. Nothing may be outstanding here then but what is spent.
-    pub(crate) fn tries_pieces(&mut self) -> bool {
+    pub(crate) fn tries_fragments(&mut self) -> bool {
         self.outstanding() == 0 && self.area.may_have_block() && self.large.tries()
     }
 
     /// Who makes a larger get of so many bytes, and whether it is to be timed.
     pub(crate) fn get_way(&mut self, size: usize) -> (Way, bool) {
-        self.pace(size).next()
+        self.autotune(size).next()
     }
 
     /// What is known of the two ways for gets of about so many bytes.
-    fn pace(&mut self, size: usize) -> &mut Pace {
-        let [short, middle, long] = &mut self.paces;
+    fn autotune(&mut self, size: usize) -> &mut Autotune {
+        let [short, middle, long] = &mut self.autotunes;
         if size <= 32 << 10 {
             short
         } else if size <= 256 << 10 {
@@ -120,13 +120,13 @@ impl Outbound {
 
     /// A get that [was to be timed](Self::get_way) took so long.
     pub(crate) fn took(&mut self, way: Way, size: usize, time: Duration) {
-        self.pace(size).took(way, size, time);
+        self.autotune(size).took(way, size, time);
     }
 
     /// The target answered a small transfer in time.
     #[inline]
-    pub(super) fn relent(&mut self) {
-        (self.small, self.wait) = (Trust::default(), Wait::default());
+    pub(super) fn answered_in_time(&mut self) {
+        (self.small, self.wait) = (Backoff::default(), Wait::default());
     }
 
     /// Posts a put from `local`, or a get to it, for which `shm_room` was just [made](Self::reserve).
@@ -211,16 +211,18 @@ impl Outbound {
     /// Has the kernel make the transfer at this position, if there is one that the target has not begun.
     fn make(&mut self, position: u32) -> Option<Made> {
         // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
-        let pending = unsafe { self.pending[(position % ENTRIES) as usize].assume_init_mut() };
-        let entry = self.claim.ring().entry(position);
+        let pending = unsafe { self.pending[(position % SLOTS) as usize].assume_init_mut() };
+        let slot = self.claim.ring().slot(position);
         let put = match pending.used {
-            Use::Atomic | Use::Piece | Use::Fragment | Use::Revoked | Use::Held => return None,
+            Use::Atomic | Use::GetFragment | Use::QueuedFragment | Use::Revoked | Use::Held => {
+                return None;
+            }
             Use::Put => true,
             Use::Get => false,
         };
         // Before it is revoked: the target's answer to that may be there at once, in the same words.
-        let mut command = entry.command();
-        if !entry.revoke(position) {
+        let mut command = slot.command();
+        if !slot.revoke(position) {
             return None;
         }
         pending.used = Use::Revoked;
@@ -264,16 +266,16 @@ impl Outbound {
         }
     }
 
-    /// Gets the beginning of `size` bytes to `local`, by pieces, as long as the target is quick; gives how many
+    /// Gets the beginning of `size` bytes to `local`, by fragments, as long as the target is quick; gives how many
     /// bytes. `command` names all of them. `meanwhile` is called while there is nothing to do. Nothing may be
     /// outstanding here but what is spent.
     ///
     /// # Errors
-    /// The status with which the target refused a piece, and so the get: nobody else is to make it.
+    /// The status with which the target refused a fragment, and so the get: nobody else is to make it.
     ///
     /// # Safety
     /// `local` is writable for `size` bytes.
-    pub(crate) unsafe fn get_pieces(
+    pub(crate) unsafe fn get_fragments(
         &mut self,
         command: Command,
         local: *mut c_void,
@@ -284,26 +286,35 @@ impl Outbound {
         let mut wait = Wait::default();
         while got < size {
             while asked < size {
-                let piece = PIECE.min(size - asked);
-                let Ok(room) = self.reserve(piece, false) else {
+                let fragment = FRAGMENT.min(size - asked);
+                let Ok(room) = self.reserve(fragment, false) else {
                     break;
                 };
                 let command = Command {
                     address: command.address + asked as u64,
-                    count: piece as u32,
+                    count: fragment as u32,
                     ..command
                 };
                 let (none, nobody) = (Operands::Buffer(ptr::null()), nobodys(self.endpoint));
                 // SAFETY: there are no operands, and the result is taken below.
-                unsafe { self.post_as(Use::Piece, command, none, room, ptr::null_mut(), nobody) };
-                asked += piece;
+                unsafe {
+                    self.post_as(
+                        Use::GetFragment,
+                        command,
+                        none,
+                        room,
+                        ptr::null_mut(),
+                        nobody,
+                    )
+                };
+                asked += fragment;
             }
             if self.is_empty() {
                 // There is no room, and nothing here that will make some.
                 break;
             }
-            let entry = self.claim.ring().entry(self.head);
-            match entry.answered(self.head) {
+            let slot = self.claim.ring().slot(self.head);
+            match slot.answered(self.head) {
                 Some(answer) => {
                     let pending = self.take();
                     wait = Wait::default();
@@ -314,19 +325,19 @@ impl Outbound {
                     if refused.is_some() {
                         break;
                     }
-                    let piece = usize::from(pending.size);
+                    let fragment = usize::from(pending.size);
                     let Some(from) = self.result(&pending, &answer) else {
                         break;
                     };
                     let to = local.cast::<u8>().wrapping_add(got);
-                    // SAFETY: pieces come in order, and together are `size` bytes; the payload is ours
+                    // SAFETY: fragments come in order, and together are `size` bytes; the payload is ours
                     // again, since the command was answered.
-                    unsafe { ptr::copy_nonoverlapping(from, to, piece) };
-                    got += piece;
+                    unsafe { ptr::copy_nonoverlapping(from, to, fragment) };
+                    got += fragment;
                 }
                 None => {
                     meanwhile();
-                    if wait.is_over(PIECE_LOOK, PIECE_PATIENCE) {
+                    if wait.is_over(FRAGMENT_LOOK, FRAGMENT_PATIENCE) {
                         if got == 0 {
                             self.large.fall(LARGE_GETS);
                         }
@@ -336,9 +347,9 @@ impl Outbound {
             }
         }
         if got > 0 {
-            self.large = Trust::default();
+            self.large = Backoff::default();
         }
-        self.spend_pieces();
+        self.give_up_fragments();
         self.area.settle(&self.claim);
         match refused {
             Some(status) => Err(status),
@@ -346,12 +357,12 @@ impl Outbound {
         }
     }
 
-    /// Gives up the pieces that were not answered. The target may still read for those that it has begun, into
+    /// Gives up the fragments that were not answered. The target may still read for those that it has begun, into
     /// their part of the payload.
-    fn spend_pieces(&mut self) {
+    fn give_up_fragments(&mut self) {
         let mut position = self.head;
         while position != self.tail {
-            if self.pending(position).used == Use::Piece {
+            if self.pending(position).used == Use::GetFragment {
                 self.give_up(position);
             }
             position = position.wrapping_add(1);

@@ -1,7 +1,7 @@
-//! The pieces of operations in the slots of a taken lane.
+//! The fragments of operations in the slots of a taken lane.
 //!
-//! A piece of a put is copied out of the device, sent to its slot's data, and asked for; a piece of a
-//! get is asked for, fetched from its slot's data, and copied. While one piece is on the wire another
+//! A fragment of a put is copied out of the device, sent to its slot's data, and asked for; a fragment of a
+//! get is asked for, fetched from its slot's data, and copied. While one fragment is on the wire another
 //! is copied here and a third there.
 
 use plugin_api::{AtomicOp, Status};
@@ -11,10 +11,10 @@ use crate::engine::staging::staged::{Action, Op, Ops, Side};
 use crate::engine::staging::wire::{Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
-use crate::hmem::mailbox::{HEAD, INLINE, PIECE, Request, SLOTS, Task, after};
+use crate::hmem::mailbox::{FRAGMENT, HEAD, INLINE, Request, SLOTS, Task, after};
 
-/// Most bytes of pieces under way in one lane.
-const UNDER_WAY: usize = 4 * PIECE;
+/// Most bytes of fragments under way in one lane.
+const UNDER_WAY: usize = 4 * FRAGMENT;
 
 /// What a request is at.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) enum Stage {
     Fetch { posted: bool },
 }
 
-/// A piece of an operation in a slot.
+/// A fragment of an operation in a slot.
 pub(super) struct Job {
     pub(super) op: usize,
     pub(super) offset: usize,
@@ -95,7 +95,7 @@ impl Channel {
         steps
     }
 
-    /// Begins pieces while slots are free.
+    /// Begins fragments while slots are free.
     fn begin(
         &mut self,
         t: &Transport,
@@ -126,7 +126,7 @@ impl Channel {
                 break;
             }
             let Some(mut job) = self.prepare(op, index, slot, pool) else {
-                // A copy failed, after which the operation has no further piece; or no buffer is free.
+                // A copy failed, after which the operation has no further fragment; or no buffer is free.
                 if op.next >= op.size {
                     continue;
                 }
@@ -149,7 +149,7 @@ impl Channel {
         steps
     }
 
-    /// Copies a piece to where it can be sent from, and writes its request. `None`: no buffer is free,
+    /// Copies a fragment to where it can be sent from, and writes its request. `None`: no buffer is free,
     /// or the copy failed, which the operation then says.
     fn prepare(&self, op: &mut Op, index: usize, slot: usize, pool: &mut Pool) -> Option<Job> {
         let task = match op.action {
@@ -170,7 +170,7 @@ impl Channel {
             Action::Atomic { compare, .. } => compare,
             _ => 0,
         };
-        let len = op.piece(self.piece);
+        let len = op.fragment(self.fragment);
         let reads = matches!(op.action, Action::Get)
             || matches!(
                 op.action,
@@ -193,7 +193,7 @@ impl Channel {
             }
         } else if !reads && op.local.host(op.next).is_none() {
             let lent = pool.lend()?;
-            // SAFETY: the buffer has room for a piece.
+            // SAFETY: the buffer has room for a fragment.
             if let Err(error) = unsafe { op.local.read(op.next, lent.pointer(), len) } {
                 op.failed_copy(error);
                 pool.give_back(lent);
@@ -278,7 +278,7 @@ impl Channel {
                 (Stand::Done, Stage::Fetch { .. }) => {
                     if let Some(bounce) = &job.bounce {
                         let side = fetched(op);
-                        // SAFETY: the piece is in the buffer; the destination is good for the whole.
+                        // SAFETY: the fragment is in the buffer; the destination is good for the whole.
                         let written = unsafe { side.write(job.offset, bounce.pointer(), job.len) };
                         if let Err(error) = written {
                             op.failed_copy(error);
@@ -371,10 +371,10 @@ impl Channel {
         after(self.number, 1) as usize % SLOTS
     }
 
-    /// Whether another piece of this operation would only push those under way out of the cache.
+    /// Whether another fragment of this operation would only push those under way out of the cache.
     fn is_full(&self, op: &Op) -> bool {
         let under_way: usize = self.jobs.iter().flatten().map(|job| job.len).sum();
-        under_way > 0 && under_way + op.piece(self.piece) > UNDER_WAY
+        under_way > 0 && under_way + op.fragment(self.fragment) > UNDER_WAY
     }
 }
 

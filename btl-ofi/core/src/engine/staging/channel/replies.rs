@@ -11,7 +11,7 @@ use crate::hmem::mailbox::{REPLY, SLOTS, open_reply};
 
 impl Channel {
     /// Whether replies are worth a get, which costs the target as much as a small request: where no
-    /// piece can be begun before one has come, or nothing else is left to wait for.
+    /// fragment can be begun before one has come, or nothing else is left to wait for.
     fn wants_replies(&self) -> bool {
         let waits = |job: &Job| job.stage == Stage::Reply;
         let mut jobs = self.jobs.iter().flatten();

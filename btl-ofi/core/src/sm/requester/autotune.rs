@@ -23,7 +23,7 @@ pub(crate) enum Way {
 
 /// What is known of the two ways, for gets of about one size.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pace {
+pub(super) struct Autotune {
     taken: Way,
     /// Gets until the next trial, and how many it was the last time.
     left: u32,
@@ -35,9 +35,9 @@ pub(super) struct Pace {
     sums: [u64; 2],
 }
 
-impl Default for Pace {
+impl Default for Autotune {
     fn default() -> Self {
-        Pace {
+        Autotune {
             taken: Way::Shared,
             left: 0,
             between: 0,
@@ -48,7 +48,7 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl Autotune {
     /// The way for the next get, and whether it is to be timed.
     pub(super) fn next(&mut self) -> (Way, bool) {
         if self.left > 0 {
@@ -107,14 +107,14 @@ mod tests {
     const TRIAL: usize = 2 * PAIRS as usize;
 
     /// Makes gets that take these microseconds each; gives how many were made each way.
-    fn gets(pace: &mut Pace, times: [u64; 2], count: usize) -> [usize; 2] {
+    fn gets(autotune: &mut Autotune, times: [u64; 2], count: usize) -> [usize; 2] {
         let mut made = [0; 2];
         for _ in 0..count {
-            let (way, timed) = pace.next();
+            let (way, timed) = autotune.next();
             made[way as usize] += 1;
             if timed {
                 let time = Duration::from_micros(times[way as usize]);
-                pace.took(way, SIZE, time);
+                autotune.took(way, SIZE, time);
             }
         }
         made
@@ -122,43 +122,43 @@ mod tests {
 
     #[test]
     fn the_quicker_way_is_taken_and_the_other_looked_at_ever_less() {
-        let mut pace = Pace::default();
-        assert_eq!(gets(&mut pace, [10, 30], TRIAL), [8, 8]);
-        assert_eq!(gets(&mut pace, [10, 30], 64), [64, 0]);
-        assert_eq!(gets(&mut pace, [10, 30], TRIAL + 128), [8 + 128, 8]);
-        let [_, kernel] = gets(&mut pace, [10, 30], 100_000);
+        let mut autotune = Autotune::default();
+        assert_eq!(gets(&mut autotune, [10, 30], TRIAL), [8, 8]);
+        assert_eq!(gets(&mut autotune, [10, 30], 64), [64, 0]);
+        assert_eq!(gets(&mut autotune, [10, 30], TRIAL + 128), [8 + 128, 8]);
+        let [_, kernel] = gets(&mut autotune, [10, 30], 100_000);
         assert!(kernel < 300, "{kernel} of 100,000 gets took the slower way");
     }
 
     #[test]
     fn the_choice_follows_when_it_changes() {
-        let mut pace = Pace::default();
-        gets(&mut pace, [10, 30], 100_000);
-        gets(&mut pace, [34, 30], 5_000);
-        assert_eq!(pace.taken, Way::Kernel);
-        gets(&mut pace, [10, 30], 5_000);
-        assert_eq!(pace.taken, Way::Shared);
+        let mut autotune = Autotune::default();
+        gets(&mut autotune, [10, 30], 100_000);
+        gets(&mut autotune, [34, 30], 5_000);
+        assert_eq!(autotune.taken, Way::Kernel);
+        gets(&mut autotune, [10, 30], 5_000);
+        assert_eq!(autotune.taken, Way::Shared);
     }
 
     #[test]
     fn little_between_them_changes_nothing() {
-        let mut pace = Pace::default();
-        gets(&mut pace, [100, 98], 10_000);
-        assert_eq!(pace.taken, Way::Shared);
-        gets(&mut pace, [100, 80], 10_000);
-        gets(&mut pace, [98, 100], 10_000);
-        assert_eq!(pace.taken, Way::Kernel);
+        let mut autotune = Autotune::default();
+        gets(&mut autotune, [100, 98], 10_000);
+        assert_eq!(autotune.taken, Way::Shared);
+        gets(&mut autotune, [100, 80], 10_000);
+        gets(&mut autotune, [98, 100], 10_000);
+        assert_eq!(autotune.taken, Way::Kernel);
     }
 
     #[test]
     fn one_that_was_interrupted_does_not_turn_it() {
-        let mut pace = Pace::default();
+        let mut autotune = Autotune::default();
         for at in 0..TRIAL {
-            let (way, timed) = pace.next();
+            let (way, timed) = autotune.next();
             assert!(timed);
             let quick = Duration::from_micros(10 + 20 * way as u64);
-            pace.took(way, SIZE, if at == 2 { quick * 1000 } else { quick });
+            autotune.took(way, SIZE, if at == 2 { quick * 1000 } else { quick });
         }
-        assert_eq!(pace.next(), (Way::Shared, false));
+        assert_eq!(autotune.next(), (Way::Shared, false));
     }
 }

@@ -33,7 +33,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 
-use outstanding::Tally;
+use outstanding::OutstandingCount;
 
 /// One operation's effect, written by whoever completes it and read after the flush. loom reports a
 /// data race if the flush does not order the two.
@@ -51,33 +51,33 @@ fn a_flush_sees_what_the_callback_wrote() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
-        let tally = Arc::new(Tally::new());
+        let count = Arc::new(OutstandingCount::new());
         let effect = Arc::new(Effect(UnsafeCell::new(0)));
-        let slot = tally.raise(true);
+        let phase = count.raise(true);
         let completer = {
-            let (tally, effect) = (Arc::clone(&tally), Arc::clone(&effect));
+            let (count, effect) = (Arc::clone(&count), Arc::clone(&effect));
             thread::spawn(move || {
                 // SAFETY: loom checks each access.
                 effect.0.with_mut(|e| unsafe { *e = 1 });
-                tally.lower(slot, 1, true);
+                count.lower(phase, 1, true);
             })
         };
         let other = {
-            let tally = Arc::clone(&tally);
+            let count = Arc::clone(&count);
             thread::spawn(move || {
-                let slot = tally.raise(true);
-                tally.lower(slot, 1, true);
+                let phase = count.raise(true);
+                count.lower(phase, 1, true);
             })
         };
-        let mark = tally.mark();
-        while !tally.settle(mark) {
+        let mark = count.mark();
+        while !count.settle(mark) {
             thread::yield_now();
         }
         // SAFETY: loom checks each access.
         assert_eq!(effect.0.with(|e| unsafe { *e }), 1);
         completer.join().unwrap();
         other.join().unwrap();
-        assert_eq!(tally.outstanding(), 0);
+        assert_eq!(count.outstanding(), 0);
     });
 }
 
@@ -86,23 +86,23 @@ fn a_flush_sees_what_the_callback_wrote() {
 #[test]
 fn two_flushes_at_once_both_end() {
     loom::model(|| {
-        let tally = Arc::new(Tally::new());
+        let count = Arc::new(OutstandingCount::new());
         let done = Arc::new(AtomicU32::new(0));
-        let flusher = |tally: Arc<Tally>, done: Arc<AtomicU32>| {
+        let flusher = |count: Arc<OutstandingCount>, done: Arc<AtomicU32>| {
             move || {
-                let slot = tally.raise(true);
+                let phase = count.raise(true);
                 done.fetch_add(1, Ordering::Relaxed);
-                tally.lower(slot, 1, true);
-                let mark = tally.mark();
-                while !tally.settle(mark) {
+                count.lower(phase, 1, true);
+                let mark = count.mark();
+                while !count.settle(mark) {
                     thread::yield_now();
                 }
             }
         };
-        let a = thread::spawn(flusher(Arc::clone(&tally), Arc::clone(&done)));
-        flusher(Arc::clone(&tally), Arc::clone(&done))();
+        let a = thread::spawn(flusher(Arc::clone(&count), Arc::clone(&done)));
+        flusher(Arc::clone(&count), Arc::clone(&done))();
         a.join().unwrap();
         assert_eq!(done.load(Ordering::Relaxed), 2);
-        assert_eq!(tally.outstanding(), 0);
+        assert_eq!(count.outstanding(), 0);
     });
 }

@@ -44,8 +44,8 @@ fn estimates_are_the_users() {
 #[test]
 fn flags_are_a_mask() {
     let (default, _) = module(&[]);
-    let (masked, _) = module(&[("btl_ofi_flags", "put,get")]);
     let both = ModuleFlags::PUT | ModuleFlags::GET;
+    let (masked, _) = module(&[("btl_ofi_flags", &both.bits().to_string())]);
     assert!(ModuleFlags::from_bits_retain(default.flags).contains(both | ModuleFlags::ATOMIC_OPS));
     assert_eq!(ModuleFlags::from_bits_retain(masked.flags), both);
 }
@@ -60,7 +60,7 @@ fn scalable_endpoints_are_switched_off() {
             .all(|line| !line.contains("contexts were asked for")),
         "{said:?}"
     );
-    let (single, said) = module(&[four, ("btl_ofi_disable_sep", "1")]);
+    let (single, said) = module(&[four, ("btl_ofi_disable_sep", "true")]);
     assert_eq!(single.contexts, 1);
     let warning = said
         .iter()

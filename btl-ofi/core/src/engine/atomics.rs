@@ -51,7 +51,8 @@ impl Transport {
             return Err(Status::BAD_PARAM);
         }
         let target = handle.target(address, (count * size) as u64, self.quick.virtual_addresses)?;
-        if !rights::allow_atomic(handle.access(), kind, op) {
+        // Nearly every region allows everything, which one comparison tells.
+        if !handle.is_open() && !rights::allow_atomic(handle.access(), kind, op) {
             return Err(Status::PERM);
         }
         Ok(Remote {

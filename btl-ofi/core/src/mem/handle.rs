@@ -151,7 +151,7 @@ impl Handle {
 
     /// Whether these bytes are a live handle whose region allows its peers everything.
     #[inline(always)]
-    fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.cookie & UPPER == OPEN
     }
 

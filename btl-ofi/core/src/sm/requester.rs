@@ -42,8 +42,8 @@ use transfers::{Backoff, Wait};
 /// Parts of the payload start at cache lines.
 const LINE: usize = 64;
 
-/// What an slot of the ring is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a slot of the ring is used for. Operations of their own come first, up to [`Use::Get`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Use {
     /// An operation that the target alone can execute.
     Atomic,
@@ -384,14 +384,16 @@ impl Requester {
                 break;
             };
             let pending = self.take();
-            match pending.used {
-                Use::GetFragment | Use::Revoked | Use::Held => continue,
-                Use::QueuedFragment => {
+            if pending.used > Use::Get {
+                if pending.used == Use::QueuedFragment {
                     self.fragment_answered(&pending, &answer, done);
-                    continue;
                 }
-                Use::Atomic => self.wait = Wait::default(),
-                Use::Put | Use::Get => self.answered_in_time(),
+                continue;
+            }
+            if pending.used == Use::Atomic {
+                self.wait = Wait::default();
+            } else {
+                self.answered_in_time();
             }
             if let Some(status) = refusal(&answer) {
                 done.refused = Some((pending.finished, status));
@@ -433,20 +435,23 @@ impl Requester {
         // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
         let pending = unsafe { self.pending[(self.head % SLOTS) as usize].assume_init() };
         self.head = self.head.wrapping_add(1);
-        match pending.used {
-            Use::Atomic | Use::GetFragment | Use::QueuedFragment => {}
-            Use::Put | Use::Get => self.transfers -= 1,
-            Use::Revoked => self.spent -= 1,
-            Use::Held => {
-                self.spent -= 1;
-                self.held -= 1;
-            }
+        if pending.used > Use::Get {
+            self.count_down_rest(pending.used);
+        } else if pending.used != Use::Atomic {
+            self.transfers -= 1;
         }
         let size = usize::from(pending.size);
         if size > size_of::<u64>() {
             self.area.end(size);
         }
         pending
+    }
+
+    /// A slot that is no operation of its own was answered.
+    #[cold]
+    fn count_down_rest(&mut self, used: Use) {
+        self.spent -= u32::from(used.is_spent());
+        self.held -= u32::from(used == Use::Held);
     }
 
     /// The oldest operation without answer, given up. A transfer that the target has not begun is not made any more,

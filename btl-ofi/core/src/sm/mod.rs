@@ -1,4 +1,5 @@
-//! Memory of one node: rings in shared memory, both ends.
+//! Transport within one node: the shared-memory segment, its rings and payload pool, and both ends of a ring
+//! (`requester`, `responder`). Calls to libfabric do not belong here.
 
 pub(crate) mod pool;
 pub(crate) mod requester;

@@ -1,20 +1,19 @@
-//! Who has which block of a segment's payload pool. All initiators of a target share its blocks.
+//! Ownership of the blocks in a segment's payload pool. All requesters of a responder share the blocks.
 //!
-//! A block's word says whether it is *busy*: operands or results in it are still needed. Only the ring that
-//! made it busy uses the block, and only that ring makes it idle, once every command that names the block was
-//! answered and the results were read. An idle block stays with its ring, which takes it again with one
-//! compare-and-swap, until another ring takes it.
+//! A block's word tells whether the block is *busy*: its operands or results are still needed. Only the ring that
+//! made a block busy uses it. Only that ring makes it idle again, after every command that names the block was
+//! answered and the results were read. An idle block stays with its ring until another ring takes it; until then, its
+//! ring takes it again with one compare-and-swap.
 //!
-//! | word | who goes on | ordering |
+//! | state of the word | next step | ordering |
 //! | --- | --- | --- |
 //! | idle | any ring: `take`, `retake` | Acquire, pairs with the Release in `release` |
-//! | busy | its ring: `release` | Release, pairs with the Acquire of the next taker |
-//! | busy, its process gone and nothing left to execute | any ring: `take`, after it made sure of that | as above |
+//! | busy | its ring: `release` | Release, pairs with the Acquire in the next `take` or `retake` |
+//! | busy, its process gone, no command left to execute | any ring: `take`, after `Claim::is_deserted` | Acquire, pairs with the Release in `take` and `allocated` |
 //!
-//! Each take counts up in the word, so a word that was read before another ring had the block is never
-//! mistaken for the present one.
+//! Each take increments a counter in the word, so a compare-and-swap with an outdated word fails.
 //!
-//! `tests/ring_model.rs` goes through the interleavings.
+//! `tests/ring_model.rs` checks the interleavings.
 
 use crate::base::sync::{AtomicU64, Ordering};
 
@@ -22,32 +21,32 @@ use crate::base::sync::{AtomicU64, Ordering};
 pub(crate) const BLOCKS: usize = 64;
 
 const BUSY: u64 = 1;
-/// The block's pages are there, for good.
+/// The block's pages are allocated, for good.
 const ALLOCATED: u64 = 2;
 const RING: u32 = 2;
 const RING_BITS: u64 = (1 << 16) - 1;
 const TAKES: u32 = 32;
 
-/// The word of one block, alone on its line: its ring writes it for each burst of commands.
+/// Owner word of one block. It has a cache line of its own, because its ring writes it for each burst of commands.
 #[repr(C, align(64))]
 pub(crate) struct Owner(AtomicU64);
 
-/// What an [`Owner`]'s word said.
+/// A value of an [`Owner`]'s word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word(u64);
 
 impl Word {
-    /// Whether the block is in use.
+    /// Whether the block is busy.
     pub(crate) fn is_busy(self) -> bool {
         self.0 & BUSY != 0
     }
 
-    /// Whether its pages were allocated.
+    /// Whether the block's pages are allocated.
     pub(crate) fn is_allocated(self) -> bool {
         self.0 & ALLOCATED != 0
     }
 
-    /// The ring that had it last.
+    /// The ring that took it last.
     pub(crate) fn ring(self) -> usize {
         (self.0 >> RING & RING_BITS) as usize
     }
@@ -64,17 +63,18 @@ impl Owner {
         Owner(AtomicU64::new(0))
     }
 
-    /// The word now. Acquire: what its ring wrote before it took the block is seen after this.
+    /// The present value. Acquire pairs with the Release in `change` and `allocated`: writes of the ring before it
+    /// took the block are visible.
     pub(crate) fn read(&self) -> Word {
         Word(self.0.load(Ordering::Acquire))
     }
 
-    /// Takes the block, if its word is still the one that was `found`: idle, or busy and nobody's any more.
+    /// Takes the block if its word is still `found`: idle, or busy and deserted.
     pub(crate) fn take(&self, found: Word, ring: usize) -> Option<Word> {
         self.change(found, found.taken(ring))
     }
 
-    /// Takes the block again, if no other ring did since [`release`](Self::release) gave `idle`.
+    /// Takes the block again, if no other ring took it since [`release`](Self::release) returned `idle`.
     #[inline]
     pub(crate) fn retake(&self, idle: Word) -> Option<Word> {
         self.change(idle, Word(idle.0.wrapping_add(1 << TAKES) | BUSY))
@@ -82,7 +82,7 @@ impl Owner {
 
     #[inline]
     fn change(&self, from: Word, to: Word) -> Option<Word> {
-        // Acquire pairs with the Release in `release`, Release with the Acquire in `read`.
+        // Acquire pairs with the Release in `release`; Release pairs with the Acquire in `read`.
         let (set, fetch) = (Ordering::AcqRel, Ordering::Relaxed);
         self.0
             .compare_exchange(from.0, to.0, set, fetch)
@@ -90,19 +90,19 @@ impl Owner {
             .then_some(to)
     }
 
-    /// Its ring: notes that the block's pages are there.
+    /// Owning ring: records that the block's pages are allocated.
     pub(crate) fn allocated(&self, busy: Word) -> Word {
         let word = Word(busy.0 | ALLOCATED);
-        // Release: pairs with the Acquire in `read`.
+        // Release pairs with the Acquire in `read`.
         self.0.store(word.0, Ordering::Release);
         word
     }
 
-    /// Its ring: lets others take the block. No command that names it may be unanswered.
+    /// Owning ring: makes the block idle. No command that names it is unanswered.
     #[inline]
     pub(crate) fn release(&self, busy: Word) -> Word {
         let idle = Word(busy.0 & !BUSY);
-        // Release pairs with the Acquire of the next taker: its results were read.
+        // Release pairs with the Acquire in `change` of the next ring: this ring has read its results.
         self.0.store(idle.0, Ordering::Release);
         idle
     }
@@ -132,7 +132,7 @@ mod tests {
             let other = owner.take(owner.read(), 3).unwrap();
             assert!(other.is_busy() && other.is_allocated() && other.ring() == 3);
             assert_eq!(owner.retake(idle), None, "another ring's");
-            // Its process is gone.
+            // The ring's process is gone.
             let third = owner.take(owner.read(), 4).unwrap();
             assert_eq!((third.ring(), owner.read()), (4, third));
         });

@@ -1,15 +1,16 @@
-//! The initiator's side of direct atomics and small transfers: one ring at one peer, and what is
-//! outstanding in it.
+//! The requester: one ring of one peer, for direct atomics and small transfers, and the commands outstanding in it.
 //!
-//! Whom to tell and where results go stays in memory of this process, out of the target's reach. What is
-//! read back from the ring (the place at the target, for a transfer that was revoked) only ever names
-//! memory of that target. Runs under the lock of the context.
+//! Callbacks and result addresses stay in this process's memory, which the responder cannot write. The requester
+//! reads back only one address from the ring, the remote address of a revoked transfer; it is used only to access the
+//! responder's memory. Everything here runs under the lock of the context.
 //!
-//! An slot may be over for this process before the target answers it: its operation was made by the kernel,
-//! or reported as failed. There are two kinds. One that was *revoked* the target only passes over, so it
-//! binds nobody: the ring may serve another process, which is told how many there are. One that is *held*
-//! the target has begun, or may yet begin: it reads and writes its part of the payload until it answers. That part
-//! is not used again before, and the ring serves no other process ([`Requester::give_back`]).
+//! The operation of a slot may end before the responder answers: the kernel made the transfer, or the operation was
+//! reported as failed. Such a slot is *spent*. There are two kinds:
+//!
+//! - *Revoked*: the responder only skips it. The ring may go to another process, which learns the number of these
+//!   slots.
+//! - *Held*: the responder has begun the command or may still begin it, and accesses its part of the payload until it
+//!   answers. That part is not reused before, and the ring goes to no other process ([`Requester::give_back`]).
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -39,29 +40,29 @@ use fragments::Queued;
 pub(crate) use transfers::Direction;
 use transfers::{Backoff, Wait};
 
-/// Parts of the payload start at cache lines.
+/// Alignment of the parts of the payload: a cache line.
 const LINE: usize = 64;
 
-/// What a slot of the ring is used for. Operations of their own come first, up to [`Use::Get`].
+/// The use of a slot. Operations of their own come first, up to [`Use::Get`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Use {
-    /// An operation that the target alone can execute.
+    /// An operation that only the responder can execute.
     Atomic,
-    /// One that the kernel can make as well.
+    /// A transfer that the kernel can make as well.
     Put,
     Get,
-    /// A part of one that waits for it.
+    /// A fragment of a get whose caller waits for it (`get_fragments`).
     GetFragment,
-    /// A part of one that waits in the queue.
+    /// A fragment of a queued transfer.
     QueuedFragment,
-    /// One that is over here, and that the target passes over.
+    /// The operation is over here; the responder skips the command.
     Revoked,
-    /// One that is over here, and that the target has taken or may yet execute.
+    /// The operation is over here; the responder has taken the command or may still execute it.
     Held,
 }
 
 impl Use {
-    /// Whether only its answer is waited for, by nobody.
+    /// Whether the operation is over, so that the slot only waits for its answer.
     #[inline]
     fn is_spent(self) -> bool {
         matches!(self, Use::Revoked | Use::Held)
@@ -72,18 +73,18 @@ impl Use {
 #[derive(Clone, Copy)]
 struct Pending {
     finished: Finished,
-    /// Where what was there before goes, or NULL.
+    /// Destination of the old value or the data read, or NULL.
     result: *mut c_void,
-    /// Where operands and results lie in the payload, if they do not fit in the slot.
+    /// Location of operands and results in the payload, if they do not fit in the slot.
     payload: u32,
-    /// Bytes of operands, and of results.
+    /// Bytes of the operands, and of the results.
     size: u16,
     used: Use,
 }
 
 const _: () = assert!(size_of::<Pending>() == 64 && LARGEST <= u16::MAX as usize);
 
-/// A vector's bytes, or one word.
+/// Operands of an operation: one word, or a buffer.
 #[derive(Clone, Copy)]
 pub(crate) enum Operands {
     /// One element, in the low bytes.
@@ -92,27 +93,27 @@ pub(crate) enum Operands {
     Buffer(*const c_void),
 }
 
-/// Room for an operation: where its operands go.
+/// Room for an operation's operands.
 pub(crate) struct Room {
     size: usize,
-    /// Into the payload, and the same place in this process; 0 and NULL if they fit in the command.
+    /// Offset in the payload, and the same place in this process; 0 and NULL if the operands fit in the command.
     payload: u32,
     at: *mut u8,
 }
 
-/// The status with which the target refused a command, if it did.
+/// The status with which the responder refused a command, or `None` if it executed it.
 #[inline]
 fn refusal(answer: &Answer) -> Option<Status> {
     match Status(answer.status) {
         Status(0) => None,
-        // Its word for it is not believed to mean "again".
+        // A faulty responder must not make this process retry for ever.
         s if s.is_ok() || s.is_again() => Some(Status::ERROR),
         s => Some(s),
     }
 }
 
-/// What stands with an slot that is no operation.
-fn nobodys(endpoint: NonNull<Endpoint>) -> Finished {
+/// Record of a slot that holds no operation.
+fn no_operation(endpoint: NonNull<Endpoint>) -> Finished {
     Finished {
         tag: Tag::new(endpoint, 0, 0),
         function: None,
@@ -123,13 +124,13 @@ fn nobodys(endpoint: NonNull<Endpoint>) -> Finished {
     }
 }
 
-/// Completed operations, gathered under the lock and delivered after it.
+/// Completed operations: collected under the lock, delivered after its release.
 pub(crate) struct Done {
     finished: [MaybeUninit<Finished>; MAX_CQ_READ],
     count: usize,
-    /// One that failed, after those in `finished`; nothing is gathered after it.
+    /// An operation that failed. It comes after those in `finished`, and nothing is collected after it.
     pub(crate) refused: Option<(Finished, Status)>,
-    /// A peer that the kernel no longer reaches, or whose memory is no longer its own.
+    /// A peer that the kernel no longer reaches, or whose process id now names another process.
     pub(crate) doubted: Option<(NonNull<Endpoint>, Refused)>,
 }
 
@@ -155,18 +156,18 @@ impl Done {
     }
 
     pub(crate) fn finished(&self) -> &[Finished] {
-        // SAFETY: the first `count` were written by `collect`.
+        // SAFETY: `push` initialises an element before it increments `count`, so the first `count` are initialised.
         unsafe { std::slice::from_raw_parts(self.finished.as_ptr().cast(), self.count) }
     }
 }
 
-/// Copies operands or results, which nearly always are one word: a call would cost more than that.
+/// Copies operands or results. They are nearly always one word, for which a call of memcpy would cost more.
 ///
 /// # Safety
-/// `from` is readable and `to` writable for `size` bytes, apart from each other.
+/// `from` is readable and `to` writable for `size` bytes, and the two do not overlap.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `from` is readable and `to` writable for `size` bytes, without overlap.
     unsafe {
         if size == size_of::<u64>() {
             to.cast::<u64>()
@@ -177,31 +178,32 @@ unsafe fn copy(from: *const u8, to: *mut u8, size: usize) {
     }
 }
 
-/// A ring at one peer.
+/// A ring of one peer.
 pub(crate) struct Requester {
     claim: Claim,
     pub(crate) endpoint: NonNull<Endpoint>,
-    /// By what the peer's memory is known.
+    /// Identifies the peer's memory.
     probe: Option<Probe>,
-    /// The oldest position without answer taken, and the next to use.
+    /// The oldest position whose answer was not taken, and the next position to use.
     head: u32,
     tail: u32,
     area: Area,
-    /// Whether it is among the channel's active ones.
+    /// Whether it is in the channel's list of active rings.
     pub(crate) listed: bool,
-    /// Transfers in slots or queued, slots in use by what is spent, and by what is held among that.
+    /// Transfers in slots or queued; spent slots; held slots among the spent ones.
     transfers: u32,
     spent: u32,
     held: u32,
-    /// The target's process, once the peer was released with something [held](Use::Held).
+    /// The responder's process, once the peer was released while a slot was [held](Use::Held).
     pub(crate) leaving: Option<ProcessId>,
-    /// How it goes with small transfers, with large gets, and the wait for the former.
+    /// Backoff of small transfers and of large gets, and the wait for the oldest small transfer.
     small: Backoff,
     large: Backoff,
     autotunes: [Autotune; 3],
     wait: Wait,
     pending: Box<[MaybeUninit<Pending>]>,
-    /// Transfers that only the target can make. One of them has slots in use, or there is no room for it.
+    /// Transfers that only the responder can make. At least one of them has slots in use, or there is no room for
+    /// any.
     queued: VecDeque<Queued>,
 }
 
@@ -216,7 +218,7 @@ impl Requester {
         let mut pending = Box::new_uninit_slice(SLOTS as usize);
         for before in 0..spent {
             pending[(head.wrapping_add(before) % SLOTS) as usize].write(Pending {
-                finished: nobodys(endpoint),
+                finished: no_operation(endpoint),
                 result: ptr::null_mut(),
                 payload: 0,
                 size: 0,
@@ -244,8 +246,8 @@ impl Requester {
         }
     }
 
-    /// A peer's ring, for [`Way::Ring`](crate::peer::endpoint::Way::Ring) seen under the context's lock; to be used
-    /// under it.
+    /// The ring of a peer whose way is [`Way::Ring`](crate::peer::endpoint::Way::Ring). Read the way and use the ring
+    /// under the same hold of the context's lock.
     #[inline]
     pub(crate) fn of(peer: &Endpoint) -> *mut Requester {
         ptr::with_exposed_provenance_mut(peer.link() as usize)
@@ -266,18 +268,18 @@ impl Requester {
         self.in_use() - self.spent + self.queued.len() as u32
     }
 
-    /// Whether the target will execute nothing more.
+    /// Whether the responder executes no more commands.
     pub(crate) fn is_closed(&self) -> bool {
         self.claim.is_closed()
     }
 
-    /// Whether the target of a ring that is [leaving](Self::leaving) will answer nothing more.
+    /// Whether the responder of a ring that is [leaving](Self::leaving) gives no more answers.
     pub(crate) fn has_lost_its_target(&self) -> bool {
         self.is_closed() || self.leaving.map(ProcessId::state) == Some(State::Gone)
     }
 
-    /// Makes room for an operation with `size` bytes of operands. `must` if only the target can execute it:
-    /// what the kernel may make as well is not worth more memory, and is OUT_OF_RESOURCE then.
+    /// Reserves room for an operation with `size` bytes of operands. `must` means that only the responder can execute
+    /// it. Without `must`, OUT_OF_RESOURCE leaves the operation to the kernel instead of an allocation.
     #[inline]
     pub(crate) fn reserve(&mut self, size: usize, must: bool) -> Result<Room, Status> {
         if self.in_use() >= SLOTS {
@@ -298,11 +300,11 @@ impl Requester {
         Ok(Room { size, payload, at })
     }
 
-    /// Posts an atomic for which `shm_room` was just [made](Self::reserve), and adds its operands.
+    /// Posts an atomic with its operands in `room`, which [`reserve`](Self::reserve) returned just now.
     ///
     /// # Safety
-    /// `operands` is readable for the room's size, and `result` NULL or writable for as many until the
-    /// operation is done.
+    /// `operands` is readable for the room's size. `result` is NULL, or writable for the room's size until the
+    /// operation completes.
     #[inline]
     pub(crate) unsafe fn post(
         &mut self,
@@ -312,7 +314,8 @@ impl Requester {
         result: *mut c_void,
         finished: Finished,
     ) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `operands` is readable and `result` NULL or writable for the room's
+        // size.
         unsafe { self.post_as(Use::Atomic, command, operands, room, result, finished) };
     }
 
@@ -338,8 +341,8 @@ impl Requester {
                 } else {
                     at
                 };
-                // SAFETY: the caller vouches for the operands; `reserve` found the room, in the
-                // command where they fit there.
+                // SAFETY: the caller guarantees that `operands` is readable for the room's size. `to` has that size:
+                // `reserve` found it in the payload, or the operands fit in the command's word.
                 unsafe { copy(buffer.cast(), to, size) };
             }
         }
@@ -361,8 +364,8 @@ impl Requester {
         self.claim.announce();
     }
 
-    /// Takes answers, in order, as far as there are any and `done` has room, and revokes transfers that have
-    /// waited too long for one.
+    /// Takes the answers that are there, in order, while `done` has room. Revokes transfers whose answers are
+    /// overdue.
     #[inline]
     pub(crate) fn collect(&mut self, done: &mut Done) {
         let answered = self.take_answers(done);
@@ -375,7 +378,8 @@ impl Requester {
         }
     }
 
-    /// Takes answers, likewise. Whether there was one. Asks nothing of the kernel.
+    /// Takes the answers that are there, in order, while `done` has room. Returns whether there was one. Makes no
+    /// system call.
     #[inline]
     pub(crate) fn take_answers(&mut self, done: &mut Done) -> bool {
         let first = self.head;
@@ -404,7 +408,8 @@ impl Requester {
                     done.refused = Some((pending.finished, Status::ERROR));
                     break;
                 };
-                // SAFETY: the caller of `post_as` vouched for the result; the other side holds as much.
+                // SAFETY: the caller of `post_as` guarantees that the result is writable for this size until
+                // completion. `result` returned the answer's word or as many bytes of the payload.
                 unsafe { copy(from, pending.result.cast(), usize::from(pending.size)) };
             }
             done.push(pending.finished);
@@ -413,8 +418,8 @@ impl Requester {
         self.head != first
     }
 
-    /// Where the results of an answered operation are: in the answer if they fit there, else in the payload. None if
-    /// it failed.
+    /// Location of an answered operation's results: the answer if they fit there, else the payload. `None` if the
+    /// operation failed.
     #[inline]
     fn result(&self, pending: &Pending, answer: &Answer) -> Option<*const u8> {
         if answer.status != 0 {
@@ -428,11 +433,11 @@ impl Requester {
         Some(at.cast_const())
     }
 
-    /// Takes the oldest slot out; there is one. Its part of the payload is free once the next
-    /// command is posted, or the area settled.
+    /// Takes the oldest slot; at least one is in use. Its part of the payload stays valid until the next command is
+    /// posted or the area is settled.
     #[inline]
     fn take(&mut self) -> Pending {
-        // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
+        // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`, and `head` is one of them.
         let pending = unsafe { self.pending[(self.head % SLOTS) as usize].assume_init() };
         self.head = self.head.wrapping_add(1);
         if pending.used > Use::Get {
@@ -454,14 +459,14 @@ impl Requester {
         self.held -= u32::from(used == Use::Held);
     }
 
-    /// The oldest operation without answer, given up. A transfer that the target has not begun is not made any more,
-    /// should it come back.
+    /// Ends the oldest operation without its answer. A transfer that the responder has not begun is revoked, so a
+    /// peer that resumes later does not make it.
     pub(crate) fn abandon(&mut self) -> Option<Finished> {
         let mut position = self.head;
         while position != self.tail {
             let Pending { used, finished, .. } = *self.pending(position);
             self.give_up(position);
-            // The transfer of a fragment is in the queue.
+            // The operation of a queued fragment is in the queue.
             if !used.is_spent() && used != Use::QueuedFragment {
                 return Some(finished);
             }
@@ -470,19 +475,19 @@ impl Requester {
         self.abandon_queued()
     }
 
-    /// What stands at a position that is in use.
+    /// The record of a position in use.
     fn pending(&mut self, position: u32) -> &mut Pending {
-        // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
+        // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`; callers pass one of these.
         unsafe { self.pending[(position % SLOTS) as usize].assume_init_mut() }
     }
 
-    /// Ends what is at a position here, without its answer. It keeps its part of the payload until the target
-    /// answers.
+    /// Ends the operation of a position without its answer. The slot keeps its part of the payload until the
+    /// responder answers.
     fn give_up(&mut self, position: u32) {
         let used = self.pending(position).used;
         let revoked = match used {
             Use::Revoked | Use::Held => return,
-            // The target executes it whenever it finds it.
+            // The responder executes an atomic whenever it finds it.
             Use::Atomic => false,
             Use::Put | Use::Get | Use::GetFragment | Use::QueuedFragment => {
                 self.claim.ring().slot(position).revoke(position)
@@ -496,8 +501,8 @@ impl Requester {
         self.pending(position).used = if revoked { Use::Revoked } else { Use::Held };
     }
 
-    /// Takes the answers to what is spent, in a ring with nothing else in it. Whether the ring may serve another
-    /// process after that.
+    /// Takes the answers to spent slots, in a ring without outstanding operations. Returns whether the ring may go to
+    /// another process.
     pub(crate) fn may_be_given_back(&mut self) -> bool {
         if self.outstanding() == 0 {
             self.take_answers(&mut Done::new());
@@ -505,11 +510,11 @@ impl Requester {
         self.outstanding() == 0 && self.held == 0
     }
 
-    /// Lets another process have the ring if it [may](Self::may_be_given_back); else it stays taken, for everyone
-    /// and for ever, and only its block is found again once the target has answered.
+    /// Frees the ring for another process if it [may](Self::may_be_given_back). Otherwise the ring stays taken for
+    /// ever; only its block becomes free, once the responder has answered.
     pub(crate) fn give_back(mut self) {
         if self.may_be_given_back() {
-            // What is spent was revoked, so the target touches its part of the payload no more.
+            // All spent slots are revoked, so the responder no longer accesses the payload.
             self.area.release(&self.claim);
             let (next, spent) = (self.tail, self.spent);
             self.claim.give_back(next, spent);

@@ -1,11 +1,10 @@
-//! The target's side of direct atomics and small transfers: finds commands in this process's segment and
-//! executes them.
+//! The responder: finds commands of direct atomics and small transfers in this process's segment and executes them.
 //!
-//! Runs under the lock of the context that also holds the provider, so one thread executes at a time
-//! and never beside the provider. Nothing that arrives is believed: a command names its region by key
-//! and cookie, as its handle did, and is refused unless that region lives here, holds all the elements,
-//! and allows what is asked. While commands are executed the regions are locked, so a region that has
-//! been deregistered is not touched any more; one whose memory is not mapped so is an error (`guard`).
+//! Runs under the lock of the context that also holds the provider: one thread executes at a time, and no provider
+//! call runs at the same time. The responder trusts no field of a command. A command names its region by the key and
+//! cookie of its handle. It is refused unless that region is registered here, contains all elements, and allows the
+//! operation. The region table is locked during execution, so memory of a deregistered region is not accessed. An
+//! access to unmapped memory of a region is an error (`base::guard`).
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
@@ -17,18 +16,18 @@ use crate::op::element::{self, Elements};
 use crate::sm::ring::{Answer, Command, RINGS};
 use crate::sm::segment::{Ring, Segment};
 
-/// Rings whose next slot is looked at each time, without a bell.
+/// Rings that are watched: their next slot is polled without a doorbell.
 const WATCHES: usize = 4;
-/// Looks without a command after which a watched ring makes room for another that rings its bell.
+/// Polls without a command after which a watched ring gives way to a ring that rings the doorbell.
 const STALE: u32 = 1024;
-/// Commands executed for one ring before the next has its turn.
+/// Commands executed for one ring before the next ring's turn.
 const BATCH: u32 = 32;
 
-/// What a transfer's `what` says, instead of an atomic's.
+/// Values of `Command::what` for transfers.
 pub(crate) const PUT: u32 = 3 << 16;
 pub(crate) const GET: u32 = 4 << 16;
 
-/// What an atomic's `what` says.
+/// Value of `Command::what` for an atomic.
 #[inline]
 pub(crate) fn what(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> u32 {
     (kind as u32) << 16 | (datatype as u32) << 8 | op as u32
@@ -46,26 +45,26 @@ fn understand(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
     element::serves(kind, datatype, op).then_some((kind, datatype, op))
 }
 
-/// What this process executes for others.
+/// This process's segment and the progress of its rings.
 pub(crate) struct Responder {
     segment: Segment,
-    /// For each ring, the position of the command to execute next.
+    /// For each ring, the position of the next command to execute.
     next: Box<[u32; RINGS]>,
     watched: [Watched; WATCHES],
-    /// How many of `watched` are in use.
+    /// Number of entries of `watched` in use.
     watching: usize,
-    looks: u32,
+    polls: u32,
     last: Last,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Watched {
     ring: usize,
-    /// The look that last found a command.
+    /// The poll that last found a command.
     seen: u32,
 }
 
-/// The region of the last command, which is nearly always that of the next.
+/// The region of the last command; the next command nearly always names the same one.
 #[derive(Default)]
 struct Last(Option<(Known, u64)>);
 
@@ -76,34 +75,34 @@ impl Responder {
             next: Box::new([0; RINGS]),
             watched: [Watched::default(); WATCHES],
             watching: 0,
-            looks: 0,
+            polls: 0,
             last: Last::default(),
         }
     }
 
-    /// Executes what has arrived. With nothing there it reads one word for each 64 initiators, and one
-    /// for each ring that is watched.
+    /// Executes commands that have arrived. Without commands it reads one word per 64 requesters and one per watched
+    /// ring.
     #[inline]
     pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
-        self.looks = self.looks.wrapping_add(1);
+        self.polls = self.polls.wrapping_add(1);
         for slot in 0..self.watching {
             let index = self.watched[slot].ring;
             let next = self.next[index];
             if self.segment.ring(index).slot(next).is_published(next) {
-                self.watched[slot].seen = self.looks;
+                self.watched[slot].seen = self.polls;
                 self.serve(index, regions);
             }
         }
         for word in 0..self.segment.bells().used() {
             let rung = self.segment.bells().take(word);
             if rung != 0 {
-                self.answer_bells(word, rung, regions);
+                self.serve_rung(word, rung, regions);
             }
         }
     }
 
     #[inline(never)]
-    fn answer_bells(&mut self, word: usize, mut rung: u64, regions: &Lock<Regions>) {
+    fn serve_rung(&mut self, word: usize, mut rung: u64, regions: &Lock<Regions>) {
         while rung != 0 {
             let index = word * 64 + rung.trailing_zeros() as usize;
             rung &= rung - 1;
@@ -112,16 +111,16 @@ impl Responder {
         }
     }
 
-    /// Watches a ring that rang, if there is room or one that has been idle for long makes room.
+    /// Watches a ring that rang, if an entry is unused or belongs to a ring that has been idle for long.
     fn consider_watching(&mut self, index: usize, regions: &Lock<Regions>) {
         let watched = &mut self.watched[..self.watching];
         if watched.iter().any(|w| w.ring == index) {
             return;
         }
-        let looks = self.looks;
+        let polls = self.polls;
         let new = Watched {
             ring: index,
-            seen: looks,
+            seen: polls,
         };
         if self.watching < WATCHES {
             self.watched[self.watching] = new;
@@ -129,7 +128,7 @@ impl Responder {
             self.segment.ring(index).watch.begin();
             return;
         }
-        let idle = |w: &Watched| looks.wrapping_sub(w.seen);
+        let idle = |w: &Watched| polls.wrapping_sub(w.seen);
         let Some(stale) = watched.iter_mut().max_by_key(|w| idle(w)) else {
             return;
         };
@@ -139,7 +138,7 @@ impl Responder {
         let old = std::mem::replace(stale, new).ring;
         self.segment.ring(index).watch.begin();
         self.segment.ring(old).watch.end();
-        // Its initiator may just have found itself watched, and rung nothing.
+        // The old ring's requester may just have seen itself watched and not rung.
         self.serve(old, regions);
     }
 
@@ -163,7 +162,7 @@ impl Responder {
                 if slot.take(next) {
                     transfer(&regions, &mut self.last, from, &command, put)
                 } else {
-                    // Its initiator has revoked it, and wants the slot back.
+                    // The requester has revoked the transfer and waits for its slot.
                     Ok(0)
                 }
             } else {
@@ -182,14 +181,14 @@ impl Responder {
         drop(regions);
         self.next[index] = next;
         if ring.slot(next).is_published(next) {
-            // Another turn, after the others'.
+            // The ring's next turn comes after the other rings.
             self.segment.bells().ring(index);
         }
     }
 }
 
 impl Last {
-    /// The region that a command names, if it lives.
+    /// The region that a command names, if it is registered.
     #[inline]
     fn find(&mut self, regions: &Regions, key: u64, cookie: u64) -> Option<Known> {
         if let Some((known, removals)) = &self.0
@@ -216,7 +215,7 @@ fn execute(
     let (kind, datatype, op) = understand(c.what).ok_or(Status::BAD_PARAM)?;
     let known = last.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
     let count = c.count as usize;
-    // No overflow: a count has 32 bits, an element 8 bytes.
+    // No overflow: a count has 32 bits, an element at most 8 bytes.
     let size = count * datatype.size();
     let mut value = c.value;
     let operands: *mut u8 = if size <= size_of_val(&value) {
@@ -238,13 +237,13 @@ fn execute(
             AtomicKind::Fetch | AtomicKind::Compare => operands,
         },
     };
-    // SAFETY: the operands are the word on the stack, or a part of the payload that was checked to
-    // hold them; the regions are locked, since the caller lends them.
+    // SAFETY: the operands are the local word, or `size` bytes of the payload, whose bounds were checked. The caller
+    // holds the lock of the region table, as `perform` requires.
     unsafe { perform(&known, regions.reach(), kind, &elements) }?;
     Ok(value)
 }
 
-/// Makes a transfer; gives what was read, if it is a word at most.
+/// Executes a transfer. Returns the data read if it fits in one word.
 #[inline]
 fn transfer(
     regions: &Regions,
@@ -269,9 +268,9 @@ fn transfer(
     };
     let there: *mut u8 = std::ptr::with_exposed_provenance_mut(c.address as usize);
     let reach = regions.reach();
-    // SAFETY: `there` lies in a region that is registered while the lock is held, and so names memory of its
-    // owner's if any; `here` is the word on the stack, or a part of the payload that was checked to hold as
-    // much.
+    // SAFETY: `there` lies in a registered region, and the caller holds the lock of the region table, so the memory,
+    // if mapped, belongs to that region's owner. `here` is the local word or `size` bytes of the payload, whose
+    // bounds were checked.
     unsafe {
         if put {
             reach.put(here, there, size)?;
@@ -282,10 +281,11 @@ fn transfer(
     Ok(value)
 }
 
-/// Executes on a region of this process, if it allows that.
+/// Executes an atomic on a region of this process, if the region allows it.
 ///
 /// # Safety
-/// `operands` and `results` are good for what [`Elements`] says. The lock of the regions is held.
+/// `operands` and `results` are valid for the sizes that [`Elements`] states. The caller holds the lock of the region
+/// table.
 #[inline]
 pub(crate) unsafe fn perform(
     known: &Known,
@@ -303,8 +303,8 @@ pub(crate) unsafe fn perform(
         return Err(Status::PERM);
     }
     reach.expect(e.at, size, e.op != AtomicOp::Read)?;
-    // SAFETY: the elements lie in a region that is registered while the lock is held, and so name memory of
-    // its owner's if any; they are aligned; the combination is one that `serves` lets through, by
-    // `understand` or the transport's table; the caller vouches for the rest.
+    // SAFETY: the elements lie in a registered region and the lock of the region table is held, so the memory, if
+    // mapped, belongs to that region's owner. The elements are aligned. `understand` or the transport's table let
+    // only combinations through that `serves` accepts. The caller guarantees that `operands` and `results` are valid.
     Ok(unsafe { element::apply(e) }?)
 }

@@ -1,78 +1,78 @@
-//! The protocol between an initiator of atomics and small transfers and the process that executes them:
-//! who may write which word when, and how neither sleeps through what the other did.
+//! The ring protocol between a requester, which issues atomics and small transfers, and a responder, which executes
+//! them: the owner of each word at each time, and the doorbell.
 //!
-//! A ring has one initiator and one target. Commands take consecutive positions; position `p` uses
-//! slot `p % n`, and the slot's state says which position it is at and how far it is:
+//! A ring has one requester and one responder. Commands have consecutive positions. Position `p` uses slot `p % n`;
+//! the slot's state gives the position and its progress:
 //!
-//! | state | the slot belongs to | who goes on |
+//! | state | owner of the slot | next step |
 //! | --- | --- | --- |
-//! | anything older | the initiator | writes a command, then `published(p)` (Release) |
-//! | `published(p)` | the target, which read it with Acquire | executes, writes the answer, then `answered(p)` (Release) |
-//! | `answered(p)` | the initiator, which read it with Acquire | takes the answer; the slot is free for `p + n` |
+//! | any older state | requester | writes a command, then `published(p)` (Release) |
+//! | `published(p)` | responder, after an Acquire load | executes, writes the answer, then `answered(p)` (Release) |
+//! | `answered(p)` | requester, after an Acquire load | takes the answer; the slot is free for `p + n` |
 //!
-//! Both sides go through the positions in order, so a ring is first in, first out, and no state is
-//! mistaken for another lap's. One cache line holds command and answer.
+//! Both sides visit the positions in order: a ring is first in, first out, and no side takes a state for that of
+//! another lap. One cache line holds command and answer.
 //!
-//! A *transfer* is a command that the initiator could carry out itself, and will when the target is slow.
-//! Both then want the slot, and the one whose compare-and-swap finds `published(p)` has it: the target
-//! executes what it made `taken(p)`, the initiator what it made `revoked(p)`. A revoked command is passed
-//! over by the target, which answers it like any other, since only then the slot is free for `p + n`; so the
-//! initiator knows what to do before it revokes (Release, which the target's Acquire finds).
+//! A *transfer* is a command that the requester can also execute itself, through the kernel; it does so when the
+//! responder is slow. The compare-and-swap from `published(p)` decides between the two: the responder executes after
+//! it stored `taken(p)`, the requester after it stored `revoked(p)`. The responder does not execute a revoked command
+//! but answers it, because only an answer frees the slot for `p + n`. The requester therefore reads the command
+//! before it revokes (Release; the responder's Acquire pairs with it).
 //!
-//! The target learns of a command in one of two ways. It *watches* the few rings that were used last,
-//! by reading the state of their next slots; all others ring its *bell*, a bit for each ring, which
-//! it reads by the word. A locked write to the bell costs each operation a transfer of a contended line
-//! (some 70 ns of 250 here), so it is left out while the ring is watched. That makes two races:
+//! The responder learns of a command in one of two ways. It *watches* the few rings that were used last: it polls the
+//! state of their next slots. All other rings ring the *doorbell* (`Bells`), one bit per ring, which the responder
+//! reads a word at a time. A locked write to the doorbell moves a contended cache line (some 70 of 250 ns per
+//! operation), so the requester of a watched ring does not write it. This leaves two races:
 //!
-//! - The bell is rung after the command is published, and the target clears it before it looks. A
-//!   command published too late to be seen leaves the bell rung for the next look.
-//! - An initiator that finds its ring watched rings nothing, while the target may be about to stop
-//!   watching. Each side writes (the command; "not watched"), passes a full fence, and reads what the
-//!   other wrote. Fences have one order, so whoever passes second sees the other's write: either the
-//!   initiator rings, or the last look of the target finds the command.
+//! - The requester rings after it publishes, and the responder clears the bit before it polls the ring. If a command
+//!   is published too late for this poll, its bit stays set for the next one.
+//! - A requester that finds its ring watched does not ring, while the responder may be about to stop watching. Each
+//!   side writes (the command; "not watched"), executes a full fence, and reads the other side's word. Fences have
+//!   one total order, so the side with the later fence sees the other side's write: either the requester rings, or
+//!   the responder's last poll finds the command.
 //!
-//! `tests/ring_model.rs` goes through the interleavings.
+//! `tests/ring_model.rs` checks the interleavings.
 
 use crate::base::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Rings that one process can be reached by: more than shm allows peers (256), so that rings of
-/// killed initiators, which nobody gives back, do not run out first.
+/// Rings of one responder. More than the peers that shm allows (256), because rings of killed requesters are never
+/// given back.
 pub(crate) const RINGS: usize = 512;
 
 const WORD: usize = 64;
 const WORDS: usize = RINGS / WORD;
 
-/// What the target is to do. The numbers mean what `responder` makes of them.
+/// A command to the responder. `responder` defines the codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Command {
-    /// Operation, type and kind.
+    /// Operation, datatype and kind.
     pub(crate) what: u32,
-    /// Elements, of a transfer bytes.
+    /// Number of elements; of a transfer, number of bytes.
     pub(crate) count: u32,
-    /// Where operands and results lie (`segment`), unless they fit in `value`.
+    /// Location of operands and results (`segment`), if they do not fit in `value`.
     pub(crate) payload: u32,
-    /// The first element, in the target's address space.
+    /// Address of the first element in the responder's address space.
     pub(crate) address: u64,
-    /// The key and cookie of the region's handle.
+    /// Key and cookie of the region's handle.
     pub(crate) key: u64,
     pub(crate) cookie: u64,
-    /// The operand.
+    /// Operand of one word.
     pub(crate) value: u64,
-    /// What a compare-and-swap compares with.
+    /// Comparand of a compare-and-swap.
     pub(crate) compare: u64,
 }
 
-/// What the target says when it is done.
+/// The responder's answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// A `Status`.
     pub(crate) status: i32,
-    /// What was there before, or was read, unless it lies in the payload.
+    /// Old value or data read, if it fits in one word; else the payload holds it.
     pub(crate) value: u64,
 }
 
-/// One position of a ring. Everything in it is atomic, since a process that misbehaves may write at
-/// any time; order comes from `state` alone.
+/// One position of a ring. All fields are atomic, because a faulty process may write at any time; only `state` orders
+/// accesses.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     state: AtomicU32,
@@ -124,8 +124,7 @@ impl Slot {
         }
     }
 
-    /// Initiator: hands a command over. The slot's last answer was taken before. To be followed by
-    /// [`announce`].
+    /// Requester: publishes a command. The slot's last answer was taken before. Call [`announce`] next.
     #[inline]
     pub(crate) fn publish(&self, position: u32, c: &Command) {
         self.what.store(c.what, Ordering::Relaxed);
@@ -140,42 +139,44 @@ impl Slot {
         self.state.store(published(position), Ordering::Release);
     }
 
-    /// Target: whether there is a command at this position, be it one that was revoked.
+    /// Responder: whether this position holds a command, which may be revoked.
     #[inline]
     pub(crate) fn is_published(&self, position: u32) -> bool {
         let state = self.state.load(Ordering::Acquire);
         state.wrapping_sub(published(position)) <= 1
     }
 
-    /// Target: takes the transfer at this position; no if it was revoked, and is to be answered unexecuted.
+    /// Responder: takes the transfer at this position. False if it was revoked; then answer it without execution.
     #[inline]
     pub(crate) fn take(&self, position: u32) -> bool {
-        // Relaxed, after the Acquire in `is_published`; but one that was revoked since then is answered, which
-        // pairs with the Release in `revoke`.
+        // Relaxed on success: the Acquire in `is_published` came before. Acquire on failure pairs with the Release in
+        // `revoke`; the revoked command is answered next.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Acquire);
         self.state
             .compare_exchange(published(position), taken(position), set, fetch)
             .is_ok()
     }
 
-    /// Initiator: revokes the transfer at this position; no if the target has it, or had it.
+    /// Requester: revokes the transfer at this position. False if the responder took or answered it.
     #[inline]
     pub(crate) fn revoke(&self, position: u32) -> bool {
-        // Release: what was read of the slot before was read before the target answers.
+        // Release pairs with the Acquire in `is_published` and `take`: the requester has read the command before the
+        // responder overwrites it with an answer.
         let (set, fetch) = (Ordering::Release, Ordering::Relaxed);
         self.state
             .compare_exchange(published(position), revoked(position), set, fetch)
             .is_ok()
     }
 
-    /// Anyone: whether the target may execute the command in this slot, or be about to answer it.
+    /// Any process: whether the responder may execute the command in this slot, or is about to answer it.
     pub(crate) fn may_be_executed(&self) -> bool {
-        // Published or taken, at whatever position. Acquire pairs with the Release in `answer`.
+        // Odd states are published or taken, at any position. Acquire pairs with the Release in `answer`.
         self.state.load(Ordering::Acquire) % 2 == 1
     }
 
-    /// The command: for the target after [`is_published`](Self::is_published) said that there is one, for the
-    /// initiator until it is answered, so before it is revoked. Each word is read once, so what is checked is what is used.
+    /// The command. The responder reads it after [`is_published`](Self::is_published) returned true; the requester
+    /// reads it before the answer, so before it revokes. Each word is loaded once, so the checked value is the used
+    /// value.
     #[inline]
     pub(crate) fn command(&self) -> Command {
         Command {
@@ -190,7 +191,7 @@ impl Slot {
         }
     }
 
-    /// Target: gives the answer.
+    /// Responder: publishes the answer.
     #[inline]
     pub(crate) fn answer(&self, position: u32, answer: Answer) {
         self.value.store(answer.value, Ordering::Relaxed);
@@ -199,7 +200,7 @@ impl Slot {
         self.state.store(answered(position), Ordering::Release);
     }
 
-    /// Initiator: the answer to the command at this position, once there is one.
+    /// Requester: the answer to the command at this position, or `None` while it is outstanding.
     #[inline]
     pub(crate) fn answered(&self, position: u32) -> Option<Answer> {
         (self.state.load(Ordering::Acquire) == answered(position)).then(|| Answer {
@@ -209,7 +210,8 @@ impl Slot {
     }
 }
 
-/// Whether a ring is watched: written by the target, read by the initiator, and alone on its line.
+/// Whether the responder watches a ring. The responder writes it, the requester reads it; it has a cache line of its
+/// own.
 #[repr(C, align(128))]
 pub(crate) struct Watch(AtomicU32);
 
@@ -219,13 +221,13 @@ impl Watch {
         Watch(AtomicU32::new(0))
     }
 
-    /// Target: from now on the ring's next slot is looked at.
+    /// Responder: from now on it polls the ring's next slot.
     #[inline]
     pub(crate) fn begin(&self) {
         self.0.store(1, Ordering::Relaxed);
     }
 
-    /// Target: from now on it is not, save once more after this call.
+    /// Responder: stops watching. Poll the ring once more after this call.
     #[inline]
     pub(crate) fn end(&self) {
         self.0.store(0, Ordering::Relaxed);
@@ -234,11 +236,11 @@ impl Watch {
     }
 }
 
-/// A target's bells, a bit for each ring.
+/// A responder's doorbell: one bit per ring.
 #[repr(C, align(128))]
 pub(crate) struct Bells {
     words: [AtomicU64; WORDS],
-    /// Words that may ever have a bit set. On a line of its own, which rarely changes.
+    /// Number of words that may have a bit set. It rarely changes and has a cache line of its own.
     used: Used,
 }
 
@@ -254,31 +256,31 @@ impl Bells {
         }
     }
 
-    /// Initiator, before the first command of a ring: has its word looked at. Relaxed, because the
-    /// target looks again and again.
+    /// Requester, before the first command of a ring: makes the responder read the ring's word. Relaxed, because the
+    /// responder polls repeatedly.
     pub(crate) fn enlist(&self, ring: usize) {
         self.used
             .0
             .fetch_max((ring / WORD) as u32 + 1, Ordering::Relaxed);
     }
 
-    /// Has the target look at a ring.
+    /// Makes the responder poll a ring.
     #[inline]
     pub(crate) fn ring(&self, ring: usize) {
-        // Release pairs with the Acquire in `take`: who sees the bit sees the command.
+        // Release pairs with the Acquire in `take`: a responder that sees the bit sees the command.
         self.words[ring / WORD].fetch_or(1 << (ring % WORD), Ordering::Release);
     }
 
-    /// Target: words to look at.
+    /// Responder: number of words to read.
     #[inline]
     pub(crate) fn used(&self) -> usize {
         (self.used.0.load(Ordering::Relaxed) as usize).min(WORDS)
     }
 
-    /// Target: the rings of one word that were rung, a bit each, cleared.
+    /// Responder: takes and clears the bits of one word.
     #[inline]
     pub(crate) fn take(&self, word: usize) -> u64 {
-        // A plain read keeps the line shared while nobody rings.
+        // A plain load keeps the cache line shared while no requester rings.
         if self.words[word].load(Ordering::Relaxed) == 0 {
             return 0;
         }
@@ -286,7 +288,7 @@ impl Bells {
     }
 }
 
-/// Initiator: tells the target of a published command.
+/// Requester: tells the responder of a published command.
 #[inline]
 pub(crate) fn announce(watch: &Watch, bells: &Bells, ring: usize) {
     // Pairs with the fence in `Watch::end`.

@@ -1,25 +1,26 @@
-//! The memory in which peers on this node leave atomics and small transfers for a process: laid out, made,
-//! found, claimed.
+//! The shared-memory segment in which local peers leave atomics and small transfers for a process: its layout,
+//! creation, opening, and the claim of a ring.
 //!
-//! Each process makes one segment, holding its bells and a ring for each initiator, and executes what
-//! arrives there. That the rings lie with the target, and not with the initiators, means that only the
-//! initiator has to open anything: a target needs no permission towards its initiators, maps nothing
-//! while it works, and cannot be hurt by a file of theirs that shrinks. Whether an initiator may open
-//! the segment is known before it posts its first command, so what goes which way is settled once for
-//! each peer (see `channel`).
+//! Each process creates one segment. The segment holds the doorbells and one ring per requester; its owner, the
+//! responder, executes the commands in the rings. The rings lie with the responder, so only a requester opens files:
+//! the responder needs no permission for its requesters, maps nothing while it works, and is safe from a requester's
+//! file that shrinks. A requester knows before its first command whether it may open the segment, so the path to each
+//! peer is fixed once (`engine::channel`).
 //!
-//! The segment is a `memfd`: it has no name in `/dev/shm` that a killed process could leave behind.
-//! Peers open it through `/proc/<pid>/fd/<n>`, which asks for no more than cross-memory attach does, and
-//! know it by the value that its owner also announced as its probe. It is sealed against shrinking, or
-//! touching it could kill a peer (SIGBUS). For the same reason pages are allocated (`fallocate`), and
-//! not only mapped, before they are first used: where memory is short that is an error of a call. The
-//! file is sparse, so a ring costs nothing until it is claimed, then 12 KiB. What does not fit in a command lies
-//! in a *block* of a pool that all initiators share (`pool`), 64 KiB each and 4 MiB together. A ring has some room
-//! of its own as well, so that an atomic waits for its target only and never for another initiator: 3.9 KiB that
-//! its pages hold anyway, and up to 16 KiB more once a longer vector finds every block in use.
+//! The segment is a `memfd`: it has no name in `/dev/shm`, so a killed process leaves no orphaned segment. Peers open
+//! it through `/proc/<pid>/fd/<n>`, which needs the same permission as cross-memory attach. They recognise it by its
+//! nonce, the value that its owner also announces as its probe. A seal forbids shrinking, because access beyond the
+//! end of a file kills the peer (SIGBUS). For the same reason `fallocate` allocates pages before their first use: a
+//! shortage of memory is then the error of a call.
 //!
-//! After a fork the child shares the mapping, as it shares the provider's; it must not use the
-//! transport, and leaves it alone when it exits or executes another program.
+//! The file is sparse: an unclaimed ring takes no memory, a claimed ring 12 KiB. Data that does not fit in a command
+//! lies in a *block* of a pool that all requesters share (`pool`): 64 KiB per block, 4 MiB together. Each ring also
+//! has a payload of its own, so an atomic waits only for its responder and never for another requester. The own
+//! payload is 3.9 KiB, the rest of the ring's pages. It grows by up to 16 KiB when a longer vector finds every block
+//! busy.
+//!
+//! After a fork the child shares the mapping, as it shares the provider's mappings. The child must not use the
+//! transport; its exit or exec does not touch the segment.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -35,43 +36,43 @@ use crate::peer::liveness::{ProcessId, State};
 use crate::sm::pool::{BLOCKS, Owner};
 use crate::sm::ring::{Bells, RINGS, Slot, Watch};
 
-/// Commands that one initiator may have outstanding.
+/// Commands that one requester may have outstanding.
 pub(crate) const SLOTS: u32 = 128;
-/// Bytes of a block, for operands and results of vectors and for transfers of more than a word.
+/// Bytes of a block, which holds operands and results of vectors and transfers of more than one word.
 pub(crate) const PAYLOAD: usize = 64 * 1024;
-/// Most bytes of one of them: a block holds some.
+/// Largest operation, in bytes; a block holds several.
 pub(crate) const LARGEST: usize = PAYLOAD / 4;
-/// Bytes of a ring's own payload: what its first pages have left, and all of it.
+/// Bytes of a ring's own payload: in the pages that every claimed ring has, and after it has grown.
 pub(crate) const OWN_SHORT: usize = 3 * PAGE - offset_of!(Ring, own);
 pub(crate) const OWN_LONG: usize = OWN_SHORT + 4 * PAGE;
-/// In a command's payload: an offset into the ring's own, and not into the pool.
+/// Flag in a command's `payload`: the offset refers to the ring's own payload, not to the pool.
 pub(crate) const OWN: u32 = 1 << 31;
 
 const PAGE: usize = 4096;
-/// Says which layout this is; a process with another is not understood.
+/// Identifies this layout; a segment with another value is refused.
 const MAGIC: u64 = u64::from_le_bytes(*b"BTLOATO3");
-/// In a claim: the ring is taken. The low half is the position at which whoever has it next goes on, and what
-/// is above this bit the number of slots before that position that the target has yet to pass over.
+/// In a claim word: the ring is taken. The low 32 bits hold the next owner's first position. The bits above this one
+/// hold the number of slots before that position that the responder may still have to skip.
 const TAKEN: u64 = 1 << 32;
 const SPENT: u32 = 33;
 
-/// What all initiators share.
+/// The part that all requesters share.
 #[repr(C, align(4096))]
 pub(crate) struct Front {
     magic: AtomicU64,
     /// The owner's probe value.
     nonce: AtomicU64,
-    /// Set when the owner will execute nothing more.
+    /// 1 once the owner executes no more commands.
     closed: AtomicU32,
     pub(crate) bells: Bells,
     claims: [AtomicU64; RINGS],
-    /// For each ring the process that claimed it last, to find blocks of the dead: id, and start above it. 0 for
-    /// a ring that was left with commands unanswered.
+    /// For each ring, the last process that claimed it: id in the low half, start time in the high half. Used to find
+    /// blocks of dead processes. 0 if the process left the ring with unanswered commands.
     holders: [AtomicU64; RINGS],
     owners: [Owner; BLOCKS],
 }
 
-/// What one initiator writes its commands to.
+/// The commands of one requester.
 #[repr(C, align(4096))]
 pub(crate) struct Ring {
     pub(crate) watch: Watch,
@@ -79,15 +80,15 @@ pub(crate) struct Ring {
     own: Payload<OWN_BYTES>,
 }
 
-/// [`OWN_LONG`], spelled out because that is computed from the layout.
+/// The value of [`OWN_LONG`], as a literal because `OWN_LONG` is computed from the layout.
 const OWN_BYTES: usize = 20352;
 
-/// Written by one side at a time, as the slot's state that speaks of it says; read and written
-/// through raw pointers, since a process that misbehaves may write at any time.
+/// One side at a time writes it; the state of the slot whose command names it tells which side. Accessed through raw
+/// pointers, because a faulty process may write at any time.
 #[repr(C, align(64))]
 struct Payload<const N: usize>(UnsafeCell<[u8; N]>);
 
-/// The blocks, one after the other.
+/// The blocks, in order.
 #[repr(C, align(4096))]
 struct Pool(Payload<{ BLOCKS * PAYLOAD }>);
 
@@ -115,20 +116,20 @@ impl Ring {
         self.own.0.get().cast()
     }
 
-    /// Whether the target may still execute a command of it.
+    /// Whether the responder may still execute a command of this ring.
     fn has_unanswered(&self) -> bool {
         self.slots.iter().any(Slot::may_be_executed)
     }
 }
 
-/// Shared memory, mapped until this is dropped.
+/// A mapping of shared memory; dropping it unmaps.
 struct Mapped<T>(NonNull<T>);
 
 impl<T> Mapped<T> {
-    /// Maps a `T` that lies `offset` bytes into a file of zeros and atomics.
+    /// Maps a `T` at `offset` bytes into a file. `T` consists of atomics and cells, for which any bytes are valid.
     fn new(file: RawFd, offset: usize) -> io::Result<Mapped<T>> {
         let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping, placed by the kernel.
+        // SAFETY: the kernel chooses the address of the new mapping, so no existing mapping is replaced.
         let at = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -144,7 +145,7 @@ impl<T> Mapped<T> {
         }
         NonNull::new(at.cast())
             .map(Mapped)
-            .ok_or_else(|| io::Error::other("mapped at NULL"))
+            .ok_or_else(|| io::Error::other("mmap returned NULL"))
     }
 }
 
@@ -153,15 +154,15 @@ impl<T> Deref for Mapped<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: mapped for as long as this lives; the types that are mapped consist of atomics and
-        // cells, for which any bytes are valid and other processes may write.
+        // SAFETY: `self` keeps the memory mapped. The mapped types consist of atomics and cells: any bytes are valid,
+        // and other processes may write at any time.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for Mapped<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this size, and unmapped once.
+        // SAFETY: `new` mapped the memory with this size, and only this drop unmaps it.
         unsafe { libc::munmap(self.0.as_ptr().cast::<c_void>(), size_of::<T>()) };
     }
 }
@@ -174,20 +175,20 @@ fn checked(rc: i32) -> io::Result<i32> {
     }
 }
 
-/// Allocates pages, so that touching them cannot fail.
+/// Allocates pages, so that a later access cannot fail.
 fn allocate(file: RawFd, offset: usize, size: usize) -> io::Result<()> {
     let end = offset + size;
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the limit is written.
+    // SAFETY: `limit` is a local that getrlimit may write.
     checked(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) })?;
-    // Passing the limit would be a signal, not an error.
+    // Growth beyond the limit raises a signal (SIGXFSZ) instead of an error.
     if limit.rlim_cur < end as u64 {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    // SAFETY: plain numbers.
+    // SAFETY: fallocate takes integers only and checks the descriptor.
     checked(unsafe { libc::fallocate(file, 0, offset as libc::off_t, size as libc::off_t) })?;
     Ok(())
 }
@@ -201,30 +202,30 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Makes a segment that peers know by `nonce`.
+    /// Creates a segment that peers recognise by `nonce`.
     pub(crate) fn make(nonce: u64) -> io::Result<Segment> {
         let (name, flags) = (
             c"btl-ofi-atomics",
             libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
         );
-        // SAFETY: a C string.
+        // SAFETY: the name is a NUL-terminated literal.
         let file = checked(unsafe { libc::memfd_create(name.as_ptr(), flags) })?;
-        // SAFETY: a descriptor just made, owned by nobody else.
+        // SAFETY: memfd_create returned this descriptor just now, and nothing else owns it.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
         let fd = file.as_raw_fd();
-        // The file gets its size with its last page.
+        // The allocation of the last page gives the file its size.
         allocate(fd, size_of::<Layout>() - PAGE, PAGE)?;
         allocate(fd, 0, size_of::<Front>())?;
-        // SAFETY: plain numbers.
+        // SAFETY: fcntl takes integers only and checks the descriptor.
         checked(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) })?;
         let layout = Mapped::<Layout>::new(fd, 0)?;
         layout.front.nonce.store(nonce, Ordering::Relaxed);
-        // Peers learn of the segment through the address that is published after this.
+        // Relaxed: peers learn of the segment through the address, which is published later.
         layout.front.magic.store(MAGIC, Ordering::Relaxed);
         Ok(Segment { file, layout })
     }
 
-    /// Its descriptor, by which peers find it. Positive.
+    /// The descriptor under which peers open the segment. Positive.
     pub(crate) fn descriptor(&self) -> u32 {
         self.file.as_raw_fd() as u32
     }
@@ -239,8 +240,8 @@ impl Segment {
         &self.layout.rings[index % RINGS]
     }
 
-    /// What a command of `ring` calls its payload; `None` if there are no `size` bytes there. An initiator that
-    /// names what is not its own spoils payloads only, of this segment.
+    /// Start of the `size` bytes that a command of `ring` names by `payload`; `None` if the payload ends before. A
+    /// requester that names bytes of another ring corrupts only payloads of this segment.
     #[inline]
     pub(crate) fn payload(&self, ring: &Ring, payload: u32, size: usize) -> Option<*mut u8> {
         let (start, most) = if payload & OWN == 0 {
@@ -256,12 +257,12 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // Release pairs with the Acquire in `is_closed`: who sees it sees the last answer.
+        // Release pairs with the Acquire in `Claim::is_closed`: a requester that reads 1 sees the last answer.
         self.layout.front.closed.store(1, Ordering::Release);
     }
 }
 
-/// Where a peer's segment is.
+/// Location of a peer's segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) pid: u32,
@@ -270,7 +271,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Opens the segment and makes sure that it is the one announced.
+    /// Opens the segment and checks that it is the announced one.
     pub(crate) fn open(self) -> io::Result<File> {
         let path = format!("/proc/{}/fd/{}", self.pid, self.descriptor);
         let file = File::options()
@@ -283,7 +284,7 @@ impl Place {
         if !metadata.is_file() || metadata.size() != size_of::<Layout>() as u64 {
             return other("not a segment for atomics");
         }
-        // SAFETY: plain numbers.
+        // SAFETY: fcntl takes integers only and checks the descriptor.
         let seals = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
         if seals & libc::F_SEAL_SHRINK == 0 {
             return other("the segment may shrink");
@@ -292,12 +293,12 @@ impl Place {
         file.read_exact_at(&mut start, 0)?;
         let expected = [MAGIC.to_ne_bytes(), self.nonce.to_ne_bytes()].concat();
         if start[..] != expected[..] {
-            return other("another process's segment, or of another build");
+            return other("a segment of another process or of another build");
         }
         Ok(file)
     }
 
-    /// Finds the segment and takes a ring of it.
+    /// Opens the segment and claims a ring.
     pub(crate) fn claim(self) -> io::Result<Claim> {
         let file = self.open()?;
         let fd = file.as_raw_fd();
@@ -307,7 +308,7 @@ impl Place {
             if found & TAKEN != 0 {
                 continue;
             }
-            // Acquire pairs with the Release of whoever had it before (`give_back`).
+            // Acquire pairs with the Release in `Claim::give_back` of the ring's last owner.
             let taken =
                 claim.compare_exchange(found, found | TAKEN, Ordering::Acquire, Ordering::Relaxed);
             if taken.is_err() {
@@ -325,7 +326,7 @@ impl Place {
             };
             let own = ProcessId::own();
             let holder = u64::from(own.pid) | u64::from(own.started) << 32;
-            // Seen by whoever sees that the ring took a block (`Owner::read`).
+            // A requester reads it after it sees a block that this ring took (`Owner::read`).
             front.holders[index].store(holder, Ordering::Relaxed);
             front.bells.enlist(index);
             return Ok(Claim {
@@ -342,17 +343,17 @@ impl Place {
     }
 }
 
-/// A ring of a peer's segment, this process's until dropped.
+/// A claimed ring of a peer's segment. Dropped without [`give_back`](Self::give_back) it stays taken.
 pub(crate) struct Claim {
     front: Mapped<Front>,
     ring: Mapped<Ring>,
-    /// Mapped with the first block.
+    /// Mapped when the first block is taken.
     pool: Option<Mapped<Pool>>,
     index: usize,
     place: Place,
-    /// The position of the first command.
+    /// Position of the first command.
     pub(crate) position: u32,
-    /// Slots before it that hold revoked commands, which the target may yet have to pass over.
+    /// Slots before `position` with revoked commands that the responder may still have to skip.
     pub(crate) spent: u32,
 }
 
@@ -362,31 +363,31 @@ impl Claim {
         &self.ring
     }
 
-    /// Tells the target of a published command.
+    /// Tells the responder of a published command.
     #[inline]
     pub(crate) fn announce(&self) {
         crate::sm::ring::announce(&self.ring.watch, &self.front.bells, self.index);
     }
 
-    /// Whether the target will execute nothing more. The answers that it gave are seen after this.
+    /// Whether the responder executes no more commands. If so, all its answers are visible after this call.
     pub(crate) fn is_closed(&self) -> bool {
-        // Acquire pairs with the Release in Segment's Drop.
+        // Acquire pairs with the Release in the Drop of `Segment`.
         self.front.closed.load(Ordering::Acquire) != 0
     }
 
-    /// The number of the ring.
+    /// Index of the ring in the segment.
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 
-    /// The words of the target's blocks.
+    /// Owner words of the responder's blocks.
     #[inline]
     pub(crate) fn owners(&self) -> &[Owner; BLOCKS] {
         &self.front.owners
     }
 
-    /// Allocates so many bytes of the ring's own payload, before their first use; gives how many are there now, which
-    /// are whole pages. [`OWN_SHORT`] are there from the beginning.
+    /// Allocates `size` bytes of the ring's own payload before their first use. Returns the number of bytes that are
+    /// allocated then, which fills whole pages. [`OWN_SHORT`] bytes are allocated from the start.
     pub(crate) fn allocate_own(&self, size: usize) -> io::Result<usize> {
         let file = self.place.open()?;
         let ring = offset_of!(Layout, rings) + self.index * size_of::<Ring>();
@@ -395,14 +396,14 @@ impl Claim {
         Ok(all - offset_of!(Ring, own))
     }
 
-    /// Allocates a block, before its first use.
+    /// Allocates the pages of a block before its first use.
     pub(crate) fn allocate_block(&self, block: usize) -> io::Result<()> {
         let file = self.place.open()?;
         let from = offset_of!(Layout, pool) + block % BLOCKS * PAYLOAD;
         allocate(file.as_raw_fd(), from, PAYLOAD)
     }
 
-    /// Where a block is.
+    /// Start of a block.
     pub(crate) fn block(&mut self, block: usize) -> io::Result<*mut u8> {
         let pool = match &mut self.pool {
             Some(pool) => pool,
@@ -416,8 +417,9 @@ impl Claim {
         Ok(start.wrapping_add(block % BLOCKS * PAYLOAD))
     }
 
-    /// Whether nobody will use what a ring has in the pool any more: the process that had it is gone, or left it, and
-    /// the target has nothing of it to execute. To be asked after the block's word was read, which names the ring.
+    /// Whether the block of `ring` is free for another ring: its process is gone or gave up the ring, and the
+    /// responder has no command of it left to execute. Call it after a read of the block's owner word, which names
+    /// the ring.
     pub(crate) fn is_deserted(&self, ring: usize) -> io::Result<bool> {
         let ring = ring % RINGS;
         // Acquire pairs with the Release in `desert`.
@@ -435,17 +437,18 @@ impl Claim {
         Ok(!ring.has_unanswered())
     }
 
-    /// Leaves the ring, which nobody has from now on: commands in it are unanswered.
+    /// Gives up the ring for good, because it holds unanswered commands. No process claims it again.
     pub(crate) fn desert(self) {
-        // Release: what this process did with its block comes before another takes it.
+        // Release pairs with the Acquire in `is_deserted`: all accesses to the block come before another ring takes
+        // it.
         self.front.holders[self.index].store(0, Ordering::Release);
     }
 
-    /// Lets another process have the ring. The last `spent` commands before `next` were revoked, all
-    /// others answered.
+    /// Frees the ring for another process. The last `spent` commands before `next` were revoked, all others were
+    /// answered.
     pub(crate) fn give_back(self, next: u32, spent: u32) {
         let word = u64::from(next) | u64::from(spent) << SPENT;
-        // Release pairs with the Acquire in `claim`.
+        // Release pairs with the Acquire in `Place::claim`.
         self.front.claims[self.index].store(word, Ordering::Release);
     }
 }
@@ -534,11 +537,11 @@ mod tests {
         ] {
             assert!(wrong.claim().is_err(), "{wrong:?}");
         }
-        // A file of the right size that may shrink.
-        // SAFETY: a C string.
+        // A file of the right size without the seal against shrinking.
+        // SAFETY: the name is a NUL-terminated literal.
         let fd = unsafe { libc::memfd_create(c"other".as_ptr(), libc::MFD_CLOEXEC) };
         assert!(fd >= 0);
-        // SAFETY: just made.
+        // SAFETY: memfd_create returned this descriptor just now, and nothing else owns it.
         let other = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         other.set_len(size_of::<Layout>() as u64).unwrap();
         let descriptor = fd as u32;

@@ -1,10 +1,10 @@
-//! Where operands and results of one ring lie at its target: a block of the target's pool, or the ring's own
-//! payload, used as a ring of bytes.
+//! The payload area of one ring: a block of the responder's pool, or the ring's own payload, used as a circular
+//! buffer for operands and results.
 //!
-//! An area is chosen when nothing is in use, and kept until nothing is again. A block is the larger and the
-//! quicker to fill; when every block is in use, what fits goes to the ring's own payload. What does not fit
-//! is for the kernel to make, or, if only the target can execute it, gets a longer payload of its own. So no
-//! operation waits for another initiator, which may not progress for long.
+//! An area is chosen when no bytes are in use, and kept until no bytes are in use again. A block is larger and faster
+//! to fill. When every block is busy, operations that fit use the ring's own payload. Of those that do not fit, the
+//! kernel makes the transfers; for an operation that only the responder can execute, the own payload grows. So no
+//! operation waits for another requester, which may not make progress for long.
 
 use std::ptr;
 
@@ -14,34 +14,33 @@ use super::LINE;
 use crate::sm::pool::{BLOCKS, Word};
 use crate::sm::segment::{Claim, OWN, OWN_SHORT, PAYLOAD};
 
-/// Payloads needed before the blocks are searched again, after a search that found none: at first, and at most if
-/// it is so again and again.
-const WITHOUT: (u32, u32) = (16, 256);
-/// Blocks in use whose owner is looked for after such a search.
-const LOOKS: usize = 4;
+/// Backoff of the search for a block, in payloads: after the first search skips success, and at most.
+const SEARCH_BACKOFF: (u32, u32) = (16, 256);
+/// Busy blocks per search whose owners are checked for liveness.
+const OWNER_CHECKS: usize = 4;
 
-/// One ring's payload, and how much of it is in use.
+/// One ring's payload area and the bytes of it in use.
 pub(super) struct Area {
     start: *mut u8,
-    /// What the target calls its start.
+    /// Payload code of the first byte (`Command::payload`).
     code: u32,
     size: u32,
-    /// Where the oldest bytes in use begin, where the next go, and how many are in use, with those left out at the end
-    /// of a lap.
+    /// Start of the oldest bytes in use, start of the next bytes, and number of bytes in use; the latter includes the
+    /// bytes skipped at the end of a lap.
     from: u32,
     to: u32,
     used: u32,
-    /// The block of the pool that this ring had last, and its word then.
+    /// The block that this ring had last, and its word then.
     block: Option<(usize, Word)>,
-    /// Whether the area is that block, and others must not take it.
+    /// Whether the area is that block and the block is busy.
     held: bool,
-    /// Bytes of the ring's own payload.
+    /// Allocated bytes of the ring's own payload.
     own: usize,
-    /// Payloads to do without a search, and how many it was the last time.
-    without: u32,
-    penalty: u32,
-    /// The block whose owner is looked for next.
-    looked: usize,
+    /// Payloads before the next search, and the last backoff.
+    skips: u32,
+    backoff: u32,
+    /// The block whose owner is checked next.
+    next_check: usize,
 }
 
 impl Area {
@@ -56,14 +55,14 @@ impl Area {
             block: None,
             held: false,
             own: OWN_SHORT,
-            without: 0,
-            penalty: 0,
-            looked: 0,
+            skips: 0,
+            backoff: 0,
+            next_check: 0,
         }
     }
 
-    /// Room for `size` bytes: what the target calls it, and where it is. `must` if only the target can make the
-    /// operation: OUT_OF_RESOURCE then means that memory is exhausted, and else that the kernel is to make it.
+    /// Reserves `size` bytes: their payload code and their address. `must` means that only the responder can execute
+    /// the operation. OUT_OF_RESOURCE means exhausted memory with `must`, and use of the kernel skips.
     #[inline]
     pub(super) fn reserve(
         &mut self,
@@ -86,7 +85,7 @@ impl Area {
         Ok((self.code + start, self.start.wrapping_add(start as usize)))
     }
 
-    /// Where `size` bytes go when `at` is free: there, or at the start of the next lap.
+    /// Start of `size` bytes if `at` is free: `at`, or the start of the next lap.
     fn fitting(&self, at: u32, size: usize) -> u32 {
         if at as usize + size > self.size as usize {
             0
@@ -95,7 +94,7 @@ impl Area {
         }
     }
 
-    /// Uses the `size` bytes that were just [reserved](Self::reserve).
+    /// Marks the `size` bytes that were [reserved](Self::reserve) last as used.
     #[inline]
     pub(super) fn begin(&mut self, size: usize) {
         let start = self.fitting(self.to, size);
@@ -106,7 +105,7 @@ impl Area {
         self.used += rounded(size);
     }
 
-    /// The oldest `size` bytes are no longer in use, once what is in them was read.
+    /// Frees the oldest `size` bytes, whose contents were read.
     #[inline]
     pub(super) fn end(&mut self, size: usize) {
         let start = self.fitting(self.from, size);
@@ -117,7 +116,7 @@ impl Area {
         self.used -= rounded(size);
     }
 
-    /// Where the `size` bytes are that the target calls `payload`.
+    /// Address of the `size` bytes with the code `payload`.
     #[inline]
     pub(super) fn at(&self, payload: u32, size: usize) -> Option<*mut u8> {
         let offset = payload.wrapping_sub(self.code) as usize;
@@ -125,7 +124,7 @@ impl Area {
         (offset + size <= self.size as usize).then(|| self.start.wrapping_add(offset))
     }
 
-    /// Lets other rings take the block if nothing is in use.
+    /// Makes the block idle if no bytes are in use.
     #[inline]
     pub(super) fn settle(&mut self, claim: &Claim) {
         if self.held && self.used == 0 {
@@ -133,7 +132,7 @@ impl Area {
         }
     }
 
-    /// Lets other rings take the block.
+    /// Makes the block idle.
     #[inline]
     pub(super) fn release(&mut self, claim: &Claim) {
         if self.held
@@ -144,16 +143,16 @@ impl Area {
         }
     }
 
-    /// Whether a block is to be had, or worth a search.
+    /// Whether the area is a block, or a search for one is due. Counts down the backoff otherwise.
     pub(super) fn may_have_block(&mut self) -> bool {
-        if self.without == 0 || self.held {
+        if self.skips == 0 || self.held {
             return true;
         }
-        self.without -= 1;
+        self.skips -= 1;
         false
     }
 
-    /// Takes the block of last time again, if this was the area and no other ring took it since.
+    /// Takes the last block again, if the last area was a block and no other ring took it since.
     #[inline]
     fn retake(&mut self, claim: &Claim) -> bool {
         if let Some((block, word)) = &mut self.block
@@ -167,21 +166,21 @@ impl Area {
         false
     }
 
-    /// Finds an area for an operation of `size` bytes.
+    /// Chooses an area for an operation of `size` bytes.
     #[cold]
     #[inline(never)]
     fn choose(&mut self, claim: &mut Claim, size: usize, must: bool) -> Result<(), Status> {
         self.block = None;
-        if self.without > 0 {
-            self.without -= 1;
+        if self.skips > 0 {
+            self.skips -= 1;
         } else if let Some((block, word, start)) = self.take_block(claim) {
-            (self.block, self.held, self.penalty) = (Some((block, word)), true, 0);
+            (self.block, self.held, self.backoff) = (Some((block, word)), true, 0);
             self.set(start, (block * PAYLOAD) as u32, PAYLOAD);
             return Ok(());
         } else {
-            let (least, most) = WITHOUT;
-            self.penalty = self.penalty.saturating_mul(2).clamp(least, most);
-            self.without = self.penalty;
+            let (least, most) = SEARCH_BACKOFF;
+            self.backoff = self.backoff.saturating_mul(2).clamp(least, most);
+            self.skips = self.backoff;
         }
         if size > self.own {
             if !must {
@@ -199,8 +198,7 @@ impl Area {
         (self.from, self.to) = (0, 0);
     }
 
-    /// Takes a block: one that was never used, else an idle one, else one that was left in use by a process that is
-    /// gone.
+    /// Takes a block: first one skips pages, then an idle one, then a busy one whose process is gone.
     fn take_block(&mut self, claim: &mut Claim) -> Option<(usize, Word, *mut u8)> {
         let ring = claim.index();
         for new in [true, false] {
@@ -214,9 +212,9 @@ impl Area {
                 }
             }
         }
-        for _ in 0..LOOKS {
-            let block = self.looked % BLOCKS;
-            self.looked = block + 1;
+        for _ in 0..OWNER_CHECKS {
+            let block = self.next_check % BLOCKS;
+            self.next_check = block + 1;
             let found = claim.owners()[block].read();
             if found.is_busy()
                 && claim.is_deserted(found.ring()).unwrap_or(false)
@@ -229,7 +227,7 @@ impl Area {
     }
 }
 
-/// Makes a block that was just taken usable; lets go of it if memory is exhausted.
+/// Allocates and maps a block that was just taken. Makes it idle again if that fails.
 fn use_block(claim: &mut Claim, block: usize, word: Word) -> Option<(usize, Word, *mut u8)> {
     let allocated = word.is_allocated() || claim.allocate_block(block).is_ok();
     let start = if allocated {

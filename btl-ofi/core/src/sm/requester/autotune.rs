@@ -1,36 +1,36 @@
-//! Who makes large gets from a peer: both sides, or the kernel alone.
+//! Measured choice between the two ways of a large get: through the ring, where both sides copy, or by the kernel
+//! alone.
 //!
-//! What is copied twice crosses between the caches of two processors twice. Where they share a cache both sides
-//! take less than half of the kernel's time, and where they are far apart up to twice as much. A process cannot see
-//! which it is, and it changes when the system moves one of them: so both ways are timed now and then, in turns,
-//! and the quicker one is taken.
+//! The ring moves the data between the caches of the two processors twice. On processors that share a cache it takes
+//! less than half of the kernel's time, on distant ones up to twice as much. A process cannot see the distance, and
+//! the scheduler changes it. So the requester times both ways alternately from time to time, and uses the faster one.
 
 use std::time::Duration;
 
-/// Pairs of gets of a trial.
+/// Pairs of gets in a trial.
 const PAIRS: u8 = 8;
-/// How many times what the other of its pair took one counts at most: it was interrupted then.
-const MOST: u64 = 4;
-/// Gets between two trials, after the choice changed, and at most when it stands again and again.
-const BETWEEN: (u32, u32) = (64, 4096);
+/// Upper limit of a time, as a multiple of the other time of its pair: a larger one means an interruption.
+const OUTLIER: u64 = 4;
+/// Gets between two trials: after the choice changed, and at most. The number doubles while the choice stays.
+const INTERVALS: (u32, u32) = (64, 4096);
 
-/// A way for a large get.
+/// A way to make a large get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Shared,
     Kernel,
 }
 
-/// What is known of the two ways, for gets of about one size.
+/// Measurements of the two ways, for gets of one size class.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Autotune {
-    taken: Way,
-    /// Gets until the next trial, and how many it was the last time.
+    chosen: Way,
+    /// Gets until the next trial, and the length of this interval.
     left: u32,
-    between: u32,
-    /// What 64 KiB took each way in this pair of gets, in nanoseconds.
+    interval: u32,
+    /// Times of the present pair by way, in nanoseconds per 64 KiB.
     pair: [Option<u64>; 2],
-    /// Pairs so far, and what they took together.
+    /// Finished pairs of the trial, and their total times by way.
     pairs: u8,
     sums: [u64; 2],
 }
@@ -38,9 +38,9 @@ pub(super) struct Autotune {
 impl Default for Autotune {
     fn default() -> Self {
         Autotune {
-            taken: Way::Shared,
+            chosen: Way::Shared,
             left: 0,
-            between: 0,
+            interval: 0,
             pair: [None; 2],
             pairs: 0,
             sums: [0; 2],
@@ -49,11 +49,11 @@ impl Default for Autotune {
 }
 
 impl Autotune {
-    /// The way for the next get, and whether it is to be timed.
+    /// The way for the next get, and whether to time it.
     pub(super) fn next(&mut self) -> (Way, bool) {
         if self.left > 0 {
             self.left -= 1;
-            return (self.taken, false);
+            return (self.chosen, false);
         }
         let way = match self.pair[Way::Shared as usize] {
             None => Way::Shared,
@@ -62,7 +62,7 @@ impl Autotune {
         (way, true)
     }
 
-    /// A timed get that was begun this way took so long.
+    /// Records the time of a get that was timed and began this way.
     pub(super) fn took(&mut self, way: Way, size: usize, time: Duration) {
         let each = time.as_nanos() as u64 * (64 << 10) / size.max(1) as u64;
         self.pair[way as usize] = Some(each);
@@ -71,7 +71,7 @@ impl Autotune {
         };
         self.pair = [None; 2];
         self.pairs += 1;
-        let most = MOST * shared.min(kernel);
+        let most = OUTLIER * shared.min(kernel);
         let [of_shared, of_kernel] = &mut self.sums;
         *of_shared += shared.min(most);
         *of_kernel += kernel.min(most);
@@ -81,20 +81,20 @@ impl Autotune {
     }
 
     fn settle(&mut self) {
-        let other = match self.taken {
+        let other = match self.chosen {
             Way::Shared => Way::Kernel,
             Way::Kernel => Way::Shared,
         };
         let of = |way: Way| self.sums[way as usize];
-        let (least, most) = BETWEEN;
-        // By a sixteenth, or it would be for nothing.
-        self.between = if of(other) < of(self.taken) / 16 * 15 {
-            self.taken = other;
+        let (least, most) = INTERVALS;
+        // The other way must be faster by a sixteenth, so that noise does not change the choice.
+        self.interval = if of(other) < of(self.chosen) / 16 * 15 {
+            self.chosen = other;
             least
         } else {
-            self.between.saturating_mul(2).clamp(least, most)
+            self.interval.saturating_mul(2).clamp(least, most)
         };
-        self.left = self.between;
+        self.left = self.interval;
         (self.pairs, self.sums) = (0, [0; 2]);
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     const SIZE: usize = 1 << 20;
     const TRIAL: usize = 2 * PAIRS as usize;
 
-    /// Makes gets that take these microseconds each; gives how many were made each way.
+    /// Makes gets with these durations in microseconds. Returns the number of gets by way.
     fn gets(autotune: &mut Autotune, times: [u64; 2], count: usize) -> [usize; 2] {
         let mut made = [0; 2];
         for _ in 0..count {
@@ -135,19 +135,19 @@ mod tests {
         let mut autotune = Autotune::default();
         gets(&mut autotune, [10, 30], 100_000);
         gets(&mut autotune, [34, 30], 5_000);
-        assert_eq!(autotune.taken, Way::Kernel);
+        assert_eq!(autotune.chosen, Way::Kernel);
         gets(&mut autotune, [10, 30], 5_000);
-        assert_eq!(autotune.taken, Way::Shared);
+        assert_eq!(autotune.chosen, Way::Shared);
     }
 
     #[test]
     fn little_between_them_changes_nothing() {
         let mut autotune = Autotune::default();
         gets(&mut autotune, [100, 98], 10_000);
-        assert_eq!(autotune.taken, Way::Shared);
+        assert_eq!(autotune.chosen, Way::Shared);
         gets(&mut autotune, [100, 80], 10_000);
         gets(&mut autotune, [98, 100], 10_000);
-        assert_eq!(autotune.taken, Way::Kernel);
+        assert_eq!(autotune.chosen, Way::Kernel);
     }
 
     #[test]

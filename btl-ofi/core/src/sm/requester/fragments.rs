@@ -1,8 +1,8 @@
-//! Transfers that only the target can make: to a peer whose memory the kernel no longer lets this process
-//! reach (`reach`), puts and gets of any size go through the ring, in fragments.
+//! Queued transfers, which only the responder can make: puts and gets of any size, in fragments through the ring, to
+//! a peer whose memory the kernel no longer lets this process access (`peer::reach`).
 //!
-//! They wait in a queue. The oldest has its fragments posted first, so answers, which come in the order of
-//! the ring, always belong to the queue's front.
+//! The fragments of the oldest transfer are posted first. Answers come in the order of the ring, so they always
+//! belong to the transfer at the front of the queue.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -10,29 +10,29 @@ use std::ptr;
 use plugin_api::Status;
 
 use super::transfers::Direction;
-use super::{Answer, Done, Operands, Pending, Requester, Use, copy, nobodys, refusal};
+use super::{Answer, Done, Operands, Pending, Requester, Use, copy, no_operation, refusal};
 use crate::op::record::Finished;
 use crate::sm::ring::Command;
 
-/// Most bytes of a fragment: the payload holds several, so that both sides copy.
+/// Largest fragment in bytes. The payload holds several, so that both sides copy at the same time.
 const FRAGMENT: usize = 8 * 1024;
-/// Most transfers that wait.
+/// Most transfers in the queue.
 const QUEUE: usize = 128;
 
-/// A transfer, of which some fragments were posted.
+/// A transfer some of whose fragments are posted.
 pub(super) struct Queued {
     pub(super) finished: Finished,
-    /// The command for all of it.
+    /// The command for the whole transfer.
     command: Command,
     direction: Direction,
     /// The caller's buffer, or NULL for a put of `bytes`.
     local: *mut u8,
-    /// What a put that was begun another way is still to write.
+    /// Data of a put that was revoked in the ring.
     bytes: Box<[u8]>,
     size: usize,
-    /// Bytes for which fragments were posted, and fragments without answer.
+    /// Bytes with posted fragments, and fragments without answer.
     asked: usize,
-    flying: u32,
+    unanswered: u32,
     refused: Option<Status>,
 }
 
@@ -40,7 +40,7 @@ impl Requester {
     /// Queues a put from `local`, or a get to it, of `size` bytes.
     ///
     /// # Safety
-    /// `local` is good for so many bytes until the transfer is done.
+    /// `local` is readable for a put, writable for a get, for `size` bytes until the transfer completes.
     pub(crate) unsafe fn queue(
         &mut self,
         direction: Direction,
@@ -56,13 +56,13 @@ impl Requester {
             bytes: Box::default(),
             size,
             asked: 0,
-            flying: 0,
+            unanswered: 0,
             refused: None,
         });
         self.post_fragments();
     }
 
-    /// Makes room in the queue for another.
+    /// Makes room in the queue for one more transfer.
     pub(crate) fn reserve_queue(&mut self) -> Result<(), Status> {
         if self.queued.len() >= QUEUE {
             return Err(Status::TEMP_OUT_OF_RESOURCE);
@@ -71,11 +71,11 @@ impl Requester {
         reserved.map_err(|_| Status::OUT_OF_RESOURCE)
     }
 
-    /// Queues a small transfer that was revoked, and that the kernel then refused to make. The bytes of a put
-    /// are kept, since those in the ring may be written over. No when there is no memory.
+    /// Queues a small transfer that was revoked and that the kernel then refused. Copies the data of a put, because
+    /// other commands may overwrite it in the ring. Fails if memory is exhausted.
     ///
     /// # Safety
-    /// `local` is good for `size` bytes, for a get until the transfer is done.
+    /// `local` is readable for `size` bytes for a put; for a get it is writable until the transfer completes.
     pub(super) unsafe fn queue_revoked(
         &mut self,
         put: bool,
@@ -90,7 +90,7 @@ impl Requester {
         let (direction, local) = if put {
             let reserved = bytes.try_reserve_exact(size);
             reserved.map_err(|_| Status::OUT_OF_RESOURCE)?;
-            // SAFETY: readable, as the caller vouches.
+            // SAFETY: the caller guarantees that `local` is readable for `size` bytes for a put.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(local.cast(), size) });
             (Direction::Put, ptr::null_mut())
         } else {
@@ -104,7 +104,7 @@ impl Requester {
             bytes: bytes.into_boxed_slice(),
             size,
             asked: 0,
-            flying: 0,
+            unanswered: 0,
             refused: None,
         });
         Ok(())
@@ -115,7 +115,7 @@ impl Requester {
         self.queued.push_back(queued);
     }
 
-    /// Posts fragments as far as there is room.
+    /// Posts fragments while there is room.
     #[cold]
     #[inline(never)]
     pub(super) fn post_fragments(&mut self) {
@@ -128,7 +128,7 @@ impl Requester {
                 let mut size = left.min(FRAGMENT);
                 let mut room = self.reserve(size, true);
                 if room.as_ref().is_err_and(|s| *s == Status::OUT_OF_RESOURCE) {
-                    // A word needs no payload, for which there is no memory.
+                    // Memory for the payload is exhausted; one word needs no payload.
                     size = left.min(size_of::<u64>());
                     room = self.reserve(size, true);
                 }
@@ -150,18 +150,19 @@ impl Requester {
                     Direction::Get => (ptr::null(), queued.local.wrapping_add(at).cast()),
                 };
                 queued.asked += size;
-                queued.flying += 1;
-                let nobody = nobodys(self.endpoint);
-                // SAFETY: inside the buffer for which `queue`'s caller vouched, or the bytes kept.
+                queued.unanswered += 1;
+                let record = no_operation(self.endpoint);
+                // SAFETY: `at + size` does not exceed the transfer's size. The buffer is the one that the caller of
+                // `queue` or `queue_revoked` guarantees until the transfer completes, or the copy in `bytes`.
                 unsafe {
                     let operands = Operands::Buffer(from);
-                    self.post_as(Use::QueuedFragment, command, operands, room, to, nobody);
+                    self.post_as(Use::QueuedFragment, command, operands, room, to, record);
                 }
             }
         }
     }
 
-    /// A fragment was answered: of the queue's front.
+    /// Handles the answer to a fragment, which belongs to the front of the queue.
     #[cold]
     #[inline(never)]
     pub(super) fn fragment_answered(
@@ -174,21 +175,22 @@ impl Requester {
         let Some(front) = self.queued.front_mut() else {
             return;
         };
-        front.flying = front.flying.saturating_sub(1);
+        front.unanswered = front.unanswered.saturating_sub(1);
         match from {
             Some(from) if !pending.result.is_null() => {
-                // SAFETY: `queue`'s caller vouched for the buffer; the other side holds as much.
+                // SAFETY: the caller of `queue` or `queue_revoked` guarantees that the buffer is writable until the
+                // transfer completes. `result` returned as many bytes.
                 unsafe { copy(from, pending.result.cast(), usize::from(pending.size)) };
             }
             Some(_) => {}
             None => {
                 let status = refusal(answer).unwrap_or(Status::ERROR);
                 front.refused.get_or_insert(status);
-                // Nothing more is asked for.
+                // Post no more fragments of this transfer.
                 front.asked = front.size;
             }
         }
-        if front.asked < front.size || front.flying > 0 {
+        if front.asked < front.size || front.unanswered > 0 {
             return;
         }
         let (finished, refused) = (front.finished, front.refused);
@@ -200,7 +202,7 @@ impl Requester {
         }
     }
 
-    /// The oldest transfer that waits, given up.
+    /// Ends the oldest queued transfer without its answers.
     pub(super) fn abandon_queued(&mut self) -> Option<Finished> {
         let queued = self.queued.pop_front()?;
         self.transfers -= 1;

@@ -1,4 +1,4 @@
-//! Puts and gets through a ring (`ring_transfers` says when and why).
+//! Puts and gets through a ring. `engine::ring_transfers` decides when and why.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -7,46 +7,45 @@ use std::time::{Duration, Instant};
 use plugin_api::Status;
 
 use super::autotune::{Autotune, Way};
-use super::{Done, Operands, Requester, Room, Use, nobodys, refusal};
+use super::{Done, Operands, Requester, Room, Use, no_operation, refusal};
 use crate::base::cma::{self, Refused};
 use crate::op::record::Finished;
 use crate::peer::endpoint::Copies;
 use crate::sm::ring::Command;
 use crate::sm::segment::SLOTS;
 
-/// What the target is to do with the bytes.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Put,
     Get,
 }
 
-/// How long a small transfer waits for the target, about as long as the kernel takes for it.
-const PATIENCE: Duration = Duration::from_micros(2);
-/// How long a large get waits for a fragment, which takes the target a while to copy.
-const FRAGMENT_PATIENCE: Duration = Duration::from_micros(5);
-/// Looks for an answer between two at the clock.
-const LOOK: u32 = 8;
-/// Transfers that the kernel makes after the target was too slow for one, the first time and at most if it is so
-/// again and again: of small ones, for which that took as long as the kernel, and of large gets, for which it hardly
-/// matters.
-const SMALL_ONES: (u32, u32) = (16, 4096);
-const LARGE_GETS: (u32, u32) = (2, 64);
+/// Time that a small transfer waits for the responder: about as long as the kernel takes for it.
+const SMALL_TIMEOUT: Duration = Duration::from_micros(2);
+/// Time that a large get waits for a fragment, which takes the responder a while to copy.
+const FRAGMENT_TIMEOUT: Duration = Duration::from_micros(5);
+/// Polls for an answer per reading of the clock.
+const SMALL_POLLS: u32 = 8;
+/// Backoff in transfers that the kernel makes after the responder was too slow for one: the first time, and at most.
+/// For small transfers the lost time equals that of the kernel; for large gets it hardly matters.
+const SMALL_BACKOFF: (u32, u32) = (16, 4096);
+const LARGE_BACKOFF: (u32, u32) = (2, 64);
 
-/// Whether a target is quick enough to be tried.
+/// Backoff of the ring after the responder was too slow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backoff {
-    /// Transfers for the kernel, before the target is tried again.
+    /// Transfers left to the kernel before the next try of the ring.
     skips: u32,
-    /// How many it was the last time.
-    penalty: u32,
+    /// The last backoff.
+    backoff: u32,
 }
 
 impl Backoff {
-    /// The target was too slow.
-    fn fall(&mut self, (least, most): (u32, u32)) {
-        self.penalty = self.penalty.saturating_mul(2).clamp(least, most);
-        self.skips = self.penalty;
+    /// Backs off: the responder was too slow.
+    fn back_off(&mut self, (least, most): (u32, u32)) {
+        self.backoff = self.backoff.saturating_mul(2).clamp(least, most);
+        self.skips = self.backoff;
     }
 
     #[inline]
@@ -62,51 +61,52 @@ impl Backoff {
 /// A wait for an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wait {
-    looks: u32,
+    polls: u32,
     since: Option<Instant>,
 }
 
 impl Wait {
-    /// There is no answer yet; whether that has lasted too long. The clock is read every `nth` time.
+    /// Counts a poll without an answer. Returns whether the wait exceeds `timeout`. Reads the clock at every `nth`
+    /// poll.
     #[inline]
-    fn is_over(&mut self, nth: u32, patience: Duration) -> bool {
-        self.looks = self.looks.wrapping_add(1);
-        self.looks.is_multiple_of(nth)
-            && self.since.get_or_insert_with(Instant::now).elapsed() >= patience
+    fn is_over(&mut self, nth: u32, timeout: Duration) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        self.polls.is_multiple_of(nth)
+            && self.since.get_or_insert_with(Instant::now).elapsed() >= timeout
     }
 }
 
-/// What became of a transfer that was revoked.
-enum Made {
-    /// It is over.
+/// Outcome of a revoked transfer.
+enum Outcome {
+    /// The transfer is over.
     Ended(Finished, Result<(), Status>),
-    /// The kernel refuses to reach the peer, so it is for the target after all.
+    /// The kernel refuses access to the peer; the transfer is queued for the responder.
     Queued(Refused),
 }
 
-/// Bytes of a fragment of a large get: as many as fit in a block eight times, so that both sides copy.
+/// Bytes of a fragment of a large get: an eighth of a block, so that both sides copy at the same time.
 const FRAGMENT: usize = 8 * 1024;
-/// Looks for the answer to a fragment between two at the clock.
-const FRAGMENT_LOOK: u32 = 32;
+/// Polls for the answer to a fragment per reading of the clock.
+const FRAGMENT_POLLS: u32 = 32;
 
 impl Requester {
-    /// Whether a small transfer is to be tried with the target, rather than left to the kernel.
+    /// Whether to try the ring for a small transfer. Otherwise the kernel makes it.
     #[inline]
     pub(crate) fn tries_small(&mut self) -> bool {
         self.small.tries()
     }
 
-    /// Likewise a larger get. Nothing may be outstanding here then but what is spent.
+    /// Whether to try the ring for a larger get. Requires that all slots in use are spent.
     pub(crate) fn tries_fragments(&mut self) -> bool {
         self.outstanding() == 0 && self.area.may_have_block() && self.large.tries()
     }
 
-    /// Who makes a larger get of so many bytes, and whether it is to be timed.
+    /// The way for a larger get of `size` bytes, and whether to time it.
     pub(crate) fn get_way(&mut self, size: usize) -> (Way, bool) {
         self.autotune(size).next()
     }
 
-    /// What is known of the two ways for gets of about so many bytes.
+    /// Measurements for gets of about `size` bytes.
     fn autotune(&mut self, size: usize) -> &mut Autotune {
         let [short, middle, long] = &mut self.autotunes;
         if size <= 32 << 10 {
@@ -118,21 +118,22 @@ impl Requester {
         }
     }
 
-    /// A get that [was to be timed](Self::get_way) took so long.
+    /// Records the time of a get that [was to be timed](Self::get_way).
     pub(crate) fn took(&mut self, way: Way, size: usize, time: Duration) {
         self.autotune(size).took(way, size, time);
     }
 
-    /// The target answered a small transfer in time.
+    /// Ends the backoff and the wait: the responder answered a small transfer in time.
     #[inline]
     pub(super) fn answered_in_time(&mut self) {
         (self.small, self.wait) = (Backoff::default(), Wait::default());
     }
 
-    /// Posts a put from `local`, or a get to it, for which `shm_room` was just [made](Self::reserve).
+    /// Posts a put from `local`, or a get to it, in `room`, which [`reserve`](Self::reserve) returned just now.
     ///
     /// # Safety
-    /// `local` is readable, or writable, for the room's size; for a get until the operation is done.
+    /// For a put, `local` is readable for the room's size. For a get, it is writable for the room's size until the
+    /// operation completes.
     #[inline]
     pub(crate) unsafe fn transfer(
         &mut self,
@@ -148,26 +149,28 @@ impl Requester {
             Direction::Get => (Use::Get, none, local),
         };
         self.transfers += 1;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees `local` for the room's size: readable for a put, writable until completion
+        // for a get.
         unsafe { self.post_as(used, command, Operands::Buffer(from), room, to, finished) };
     }
 
-    /// Revokes all transfers if there was no answer for too long, and the kernel can make them.
+    /// Revokes all transfers if the responder's answer is overdue and the kernel can make them.
     #[inline(never)]
     pub(super) fn consider_revoking(&mut self, done: &mut Done) {
         if !self.queued.is_empty() {
             self.post_fragments();
         }
-        if self.wait.is_over(LOOK, PATIENCE) && self.may_revoke(done) {
+        if self.wait.is_over(SMALL_POLLS, SMALL_TIMEOUT) && self.may_revoke(done) {
             self.revoke(done);
         }
     }
 
-    /// Whether the kernel reaches the peer, and its memory is still its own: where it is too slow, it may be gone.
+    /// Whether the kernel can still access the peer's memory. A slow responder may be gone, and its id may name
+    /// another process.
     #[cold]
     #[inline(never)]
     fn may_revoke(&mut self, done: &mut Done) -> bool {
-        // SAFETY: endpoints outlive their rings.
+        // SAFETY: the endpoint outlives its ring, so the pointer is valid.
         let peer = unsafe { self.endpoint.as_ref() };
         if peer.failure().is_some() || peer.copies() != Copies::Kernel {
             return false;
@@ -182,19 +185,21 @@ impl Requester {
         false
     }
 
-    /// Has the kernel make the transfers that the target did not begin, as far as `done` has room.
+    /// Makes the transfers that the responder has not begun by the kernel, while `done` has room.
     #[cold]
     #[inline(never)]
     fn revoke(&mut self, done: &mut Done) {
-        self.small.fall(SMALL_ONES);
+        self.small.back_off(SMALL_BACKOFF);
         let mut position = self.head;
         while position != self.tail && done.has_room() {
-            match self.make(position) {
+            match self.make_by_kernel(position) {
                 None => {}
-                Some(Made::Ended(finished, Ok(()))) => done.push(finished),
-                Some(Made::Ended(finished, Err(status))) => done.refused = Some((finished, status)),
-                // The others are left to the target, and so is this one, once more.
-                Some(Made::Queued(refused)) => {
+                Some(Outcome::Ended(finished, Ok(()))) => done.push(finished),
+                Some(Outcome::Ended(finished, Err(status))) => {
+                    done.refused = Some((finished, status))
+                }
+                // The kernel refuses access: the responder makes this transfer and the later ones.
+                Some(Outcome::Queued(refused)) => {
                     done.doubted = Some((self.endpoint, refused));
                     self.wait = Wait::default();
                     return;
@@ -202,15 +207,15 @@ impl Requester {
             }
             position = position.wrapping_add(1);
         }
-        // What did not fit comes next time.
+        // Transfers that did not fit in `done` follow at the next call.
         if position == self.tail {
             self.wait = Wait::default();
         }
     }
 
-    /// Has the kernel make the transfer at this position, if there is one that the target has not begun.
-    fn make(&mut self, position: u32) -> Option<Made> {
-        // SAFETY: positions from `head` to `tail` were written by `post_as` or `new`.
+    /// Makes the transfer at this position by the kernel, if there is one that the responder has not begun.
+    fn make_by_kernel(&mut self, position: u32) -> Option<Outcome> {
+        // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`; the caller passes one of these.
         let pending = unsafe { self.pending[(position % SLOTS) as usize].assume_init_mut() };
         let slot = self.claim.ring().slot(position);
         let put = match pending.used {
@@ -220,7 +225,7 @@ impl Requester {
             Use::Put => true,
             Use::Get => false,
         };
-        // Before it is revoked: the target's answer to that may be there at once, in the same words.
+        // Read before the revocation: the responder may then overwrite the same words with its answer at once.
         let mut command = slot.command();
         if !slot.revoke(position) {
             return None;
@@ -236,15 +241,15 @@ impl Requester {
         } else {
             match self.area.at(pending.payload, size) {
                 Some(at) => at.cast(),
-                // There was room when it was posted.
-                None => return Some(Made::Ended(pending.finished, Err(Status::ERROR))),
+                // Unreachable: the bytes fitted when the command was posted.
+                None => return Some(Outcome::Ended(pending.finished, Err(Status::ERROR))),
             }
         };
-        // SAFETY: endpoints outlive their rings.
+        // SAFETY: the endpoint outlives its ring, so the pointer is valid.
         let pid = unsafe { self.endpoint.as_ref() }.pid();
-        // SAFETY: the bytes of a put lie in the command or the payload, which the target does not touch now
-        // that the command is revoked; `transfer`'s caller vouched for where those of a get go. What the
-        // address names is the target's, which is checked to be mapped.
+        // SAFETY: the data of a put lies in `command` or in the payload, which the responder does not access because
+        // the command is revoked. The caller of `transfer` guarantees that the buffer of a get is writable until
+        // completion. `command.address` is in the peer's address space, where the kernel checks that it is mapped.
         let copied = unsafe {
             if put {
                 cma::write(pid, local, command.address, size)
@@ -255,23 +260,24 @@ impl Requester {
         let finished = pending.finished;
         match copied {
             Err(refused) if refused.is_lasting() => {
-                // SAFETY: the same bytes.
+                // SAFETY: for a put, `local` is the data that was just passed to `cma::write`; for a get, it is the
+                // buffer that the caller of `transfer` guarantees until completion.
                 let queued = unsafe { self.queue_revoked(put, command, (local, size), finished) };
                 Some(match queued {
-                    Ok(()) => Made::Queued(refused),
-                    Err(status) => Made::Ended(finished, Err(status)),
+                    Ok(()) => Outcome::Queued(refused),
+                    Err(status) => Outcome::Ended(finished, Err(status)),
                 })
             }
-            copied => Some(Made::Ended(finished, copied.map_err(Refused::status))),
+            copied => Some(Outcome::Ended(finished, copied.map_err(Refused::status))),
         }
     }
 
-    /// Gets the beginning of `size` bytes to `local`, by fragments, as long as the target is quick; gives how many
-    /// bytes. `command` names all of them. `meanwhile` is called while there is nothing to do. Nothing may be
-    /// outstanding here but what is spent.
+    /// Gets the first of `size` bytes to `local` in fragments, for as long as the responder is fast enough. Returns
+    /// the number of bytes got. `command` names all bytes. `meanwhile` is called at each poll without an answer. All
+    /// slots in use must be spent.
     ///
     /// # Errors
-    /// The status with which the target refused a fragment, and so the get: nobody else is to make it.
+    /// The status with which the responder refused a fragment. It refuses the whole get: do not make it another way.
     ///
     /// # Safety
     /// `local` is writable for `size` bytes.
@@ -295,8 +301,8 @@ impl Requester {
                     count: fragment as u32,
                     ..command
                 };
-                let (none, nobody) = (Operands::Buffer(ptr::null()), nobodys(self.endpoint));
-                // SAFETY: there are no operands, and the result is taken below.
+                let (none, record) = (Operands::Buffer(ptr::null()), no_operation(self.endpoint));
+                // SAFETY: operands and result are NULL, so no buffer is accessed; the data is copied below.
                 unsafe {
                     self.post_as(
                         Use::GetFragment,
@@ -304,13 +310,13 @@ impl Requester {
                         none,
                         room,
                         ptr::null_mut(),
-                        nobody,
+                        record,
                     )
                 };
                 asked += fragment;
             }
             if self.is_empty() {
-                // There is no room, and nothing here that will make some.
+                // The area has no room, and no slot in use will free any.
                 break;
             }
             let slot = self.claim.ring().slot(self.head);
@@ -330,16 +336,17 @@ impl Requester {
                         break;
                     };
                     let to = local.cast::<u8>().wrapping_add(got);
-                    // SAFETY: fragments come in order, and together are `size` bytes; the payload is ours
-                    // again, since the command was answered.
+                    // SAFETY: fragments are answered in order and `got + fragment` does not exceed `size`, for which
+                    // the caller guarantees `local`. The responder has answered, so it no longer writes this part of
+                    // the payload.
                     unsafe { ptr::copy_nonoverlapping(from, to, fragment) };
                     got += fragment;
                 }
                 None => {
                     meanwhile();
-                    if wait.is_over(FRAGMENT_LOOK, FRAGMENT_PATIENCE) {
+                    if wait.is_over(FRAGMENT_POLLS, FRAGMENT_TIMEOUT) {
                         if got == 0 {
-                            self.large.fall(LARGE_GETS);
+                            self.large.back_off(LARGE_BACKOFF);
                         }
                         break;
                     }
@@ -357,8 +364,8 @@ impl Requester {
         }
     }
 
-    /// Gives up the fragments that were not answered. The target may still read for those that it has begun, into
-    /// their part of the payload.
+    /// Gives up the fragments without answer. The responder may still write to the payload of those that it has
+    /// begun.
     fn give_up_fragments(&mut self) {
         let mut position = self.head;
         while position != self.tail {

@@ -1,6 +1,6 @@
-//! The target's side of staged windows: looks for requests in its mailbox, does them with the region's
-//! copier, and writes the replies. Calls nothing of the provider, so any thread may do it; one at a
-//! time does, which makes atomics on device windows atomic with respect to each other.
+//! The target's agent of staged windows: polls its mailbox for requests, executes them with the region's copier, and
+//! writes the replies. It makes no provider call, so any thread may run it. One thread runs it at a time, which makes
+//! atomics on device windows atomic with respect to each other.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -20,21 +20,21 @@ use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
 use crate::mem::rights;
 use crate::peer::liveness::State;
 
-/// Looks in vain after which the agent's thread sleeps between two.
-const PATIENCE: Duration = Duration::from_micros(200);
-const NAP: Duration = Duration::from_micros(50);
+/// Time without a request after which the agent's thread sleeps between two polls.
+const IDLE_TIME: Duration = Duration::from_micros(200);
+const SLEEP: Duration = Duration::from_micros(50);
 
 /// Page-aligned zeroed memory that peers write and read.
 struct Pages {
     base: NonNull<u8>,
     layout: Layout,
-    /// For the copies of a CUDA device, which then run at the bus's speed.
+    /// Pinned for CUDA, so that device copies run at the speed of the bus.
     pinned: bool,
 }
 
-// SAFETY: reached through raw pointers and atomics only.
+// SAFETY: `Pages` owns its memory, which is not tied to a thread.
 unsafe impl Send for Pages {}
-// SAFETY: as for Send.
+// SAFETY: shared access goes through raw pointers and atomics only, never through references to plain data.
 unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
@@ -42,33 +42,33 @@ impl Drop for Pages {
         if self.pinned && !cuda::unpin(self.base.as_ptr()) {
             return;
         }
-        // SAFETY: allocated with this layout, and freed once.
+        // SAFETY: `Agent::new` allocated the memory with this layout, and only this drop frees it.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
 
-/// What the one who serves knows of a lane.
+/// The agent's state of a lane.
 #[derive(Clone, Copy, Default)]
 struct Lane {
-    /// The number of the last request served.
+    /// Number of the last request served.
     served: u64,
-    /// Who asked for it.
+    /// Its requester.
     holder: Holder,
-    /// The owner word and the number at the last look for lanes of the dead.
+    /// The owner word and `served` at the last check for dead holders.
     before: (u64, u64),
-    /// Whether its holder was gone then.
+    /// Whether the holder was gone at that check.
     suspect: bool,
 }
 
-/// What only the one who serves uses.
+/// State that only the serving thread uses.
 struct Serving {
     lanes: Vec<Lane>,
-    /// What was at the target of an atomic, and what goes there.
+    /// Old and new values of the target of an atomic.
     old: Vec<u8>,
     new: Vec<u8>,
 }
 
-/// A mailbox and the one who works through it.
+/// A mailbox and its service.
 pub(crate) struct Agent {
     pages: Pages,
     plan: Plan,
@@ -78,12 +78,11 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// A mailbox with `lanes` lanes, for transfers of at most `limit` bytes; `None` when there is no
-    /// memory for it.
+    /// A mailbox with `lanes` lanes, for transfers of at most `limit` bytes. `None` if memory is exhausted.
     pub(crate) fn new(lanes: usize, limit: usize, regions: Arc<DeviceRegions>) -> Option<Agent> {
         let plan = Plan::new(lanes, limit);
         let layout = Layout::from_size_align(plan.bytes(), 4096).ok()?;
-        // SAFETY: the layout has at least the header's bytes.
+        // SAFETY: the layout contains at least the header, so its size is not 0.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         let agent = Agent {
             pages: Pages {
@@ -117,15 +116,16 @@ impl Agent {
         self.plan.bytes()
     }
 
-    /// A word of the mailbox, by its offset, which the plan gives.
+    /// The word of the mailbox at `offset`, an offset of the plan.
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.plan.bytes());
-        // SAFETY: inside the mailbox, which is page-aligned and lives as long as `self`. Peers write
-        // it from outside; a load sees some bytes of theirs, which the hashes judge.
+        // SAFETY: the word lies inside the mailbox, is aligned because the mailbox is page-aligned, and lives as long
+        // as `self`. Peers write it through the provider, so a load may return a mixture of their bytes; the hashes
+        // detect that.
         unsafe { AtomicU64::from_ptr(self.base().add(offset).cast()) }
     }
 
-    /// Does what is asked now; gives way to another who is at it. Returns the requests served.
+    /// Serves the requests that are there and returns their number. Returns 0 if another thread is serving.
     pub(crate) fn serve(&self) -> usize {
         let Ok(mut serving) = self.serving.try_lock() else {
             return 0;
@@ -136,8 +136,8 @@ impl Agent {
                 let number = after(serving.lanes[lane].served, 1);
                 let slot = (number as usize) % SLOTS;
                 let at = self.plan.request(lane, slot);
-                // Acquire pairs with whatever the provider uses to make the initiator's put visible:
-                // the data of the slot was complete before the request was put.
+                // Acquire pairs with the store by which the provider makes the requester's put visible. The data of
+                // the slot was complete before the request was put.
                 if self.word(at).load(Ordering::Acquire) != number {
                     break;
                 }
@@ -162,10 +162,10 @@ impl Agent {
         done
     }
 
-    /// Takes back lanes whose holders have died, so that others get them: those in which nothing
-    /// happened between two looks, at both of which the holder was gone. Whatever it put last is here
-    /// by then. `gone` tells of a holder that died before its first request, or says that it does not
-    /// know. Returns how many there were.
+    /// Frees lanes whose holders have died. A lane is freed if nothing changes in it between two checks and its
+    /// holder is gone at both; requests that the holder put have arrived by then. `gone` decides for a holder that is
+    /// not known from a request or runs on another node; it returns false if it cannot tell. Returns the number of
+    /// freed lanes.
     pub(crate) fn release_lost(
         &self,
         node: u64,
@@ -192,15 +192,16 @@ impl Agent {
                 lane.suspect = dead;
                 continue;
             }
-            // Beyond the numbers of all requests that it may have put and that were not served.
+            // Skip the numbers of all requests that the holder may have put and that were not served.
             lane.served = after(lane.served, SLOTS);
             *lane = Lane {
                 served: lane.served,
                 ..Lane::default()
             };
-            // Release pairs with the atomic that takes the lane. No other writes a word that is taken.
+            // Release pairs with the requester's atomic that takes the lane. Nobody else writes the owner word of a
+            // taken lane.
             owner.store(lane.served, Ordering::Release);
-            tracing::info!("lane {index} for device memory: its holder is gone, it is free again");
+            tracing::info!("freed lane {index} for device memory: its holder is gone");
             released += 1;
         }
         released
@@ -208,14 +209,14 @@ impl Agent {
 
     fn reply(&self, lane: usize, slot: usize, reply: &[u64; REPLY]) {
         let at = self.plan.reply(lane, slot);
-        // Release: the data of the slot is written before. Pairs with the initiator, which reads the
-        // data only after it has read the reply.
+        // Release: the slot's data is written before the reply. Pairs with the requester, which gets the data only
+        // after it has read the reply.
         for (index, word) in reply.iter().enumerate().rev() {
             self.word(at + index * 8).store(*word, Ordering::Release);
         }
     }
 
-    /// Does one request; a short result goes into the reply.
+    /// Executes one request. A short result is returned for the reply.
     fn execute(
         &self,
         serving: &mut Serving,
@@ -239,26 +240,28 @@ impl Agent {
             data.cast_const()
         };
         let failed = |error: CopyError| {
-            tracing::warn!("a request of a peer for device memory failed: {error}");
+            tracing::warn!("a peer's request for device memory failed: {error}");
             error.status()
         };
         let DeviceRegion { iface, copier, .. } = *region;
         match request.task {
             Task::Put => {
-                // SAFETY: the data is `size` bytes of the slot or of the request; the target range
-                // lies in a region that lives.
+                // SAFETY: `source` is `size` bytes of the slot's data or of the request. The device range lies in
+                // `region`, which stays registered while `_working` is held.
                 unsafe { copier.write(iface, request.address, source, size) }.map_err(failed)?;
                 Ok(0)
             }
             Task::Get if size <= 8 => {
                 let mut word = [0; 8];
-                // SAFETY: at most 8 bytes; as above.
+                // SAFETY: `word` holds the at most 8 bytes. The device range lies in `region`, which stays registered
+                // while `_working` is held.
                 unsafe { copier.read(iface, request.address, word.as_mut_ptr(), size) }
                     .map_err(failed)?;
                 Ok(u64::from_ne_bytes(word))
             }
             Task::Get => {
-                // SAFETY: the slot's data holds a fragment; as above.
+                // SAFETY: the slot's data holds a fragment, and `size` is not larger. The device range lies in
+                // `region`, which stays registered while `_working` is held.
                 unsafe { copier.read(iface, request.address, data, size) }.map_err(failed)?;
                 Ok(0)
             }
@@ -274,16 +277,18 @@ impl Agent {
                     return Err(Status::BAD_PARAM);
                 }
                 let (old, new) = (&mut serving.old[..size], &mut serving.new[..size]);
-                // SAFETY: `size` bytes of our own; the range lies in a region that lives.
+                // SAFETY: `old` has `size` bytes. The device range lies in `region`, which stays registered while
+                // `_working` is held.
                 unsafe { copier.read(iface, request.address, old.as_mut_ptr(), size) }
                     .map_err(failed)?;
                 new.copy_from_slice(old);
-                // SAFETY: the operands are `size` bytes of the slot or of the request, which the
-                // initiator does not touch before the reply.
+                // SAFETY: the operands are `size` bytes of the slot's data or of the request. The requester does not
+                // write them before the reply.
                 let operands = unsafe { std::slice::from_raw_parts(source, size) };
                 apply(datatype, op, request.compare, old, new, operands);
                 if op != AtomicOp::Read && new != old {
-                    // SAFETY: as above.
+                    // SAFETY: `new` has `size` bytes. The device range lies in `region`, which stays registered while
+                    // `_working` is held.
                     unsafe { copier.write(iface, request.address, new.as_ptr(), size) }
                         .map_err(failed)?;
                 }
@@ -291,7 +296,8 @@ impl Agent {
                 if fetch && size <= 8 {
                     word[..size].copy_from_slice(old);
                 } else if fetch {
-                    // SAFETY: the slot's data holds a fragment, and the operands are used up.
+                    // SAFETY: the slot's data holds a fragment, `size` is not larger, and the operands in it are no
+                    // longer needed.
                     unsafe { std::ptr::copy_nonoverlapping(old.as_ptr(), data, size) };
                 }
                 Ok(u64::from_ne_bytes(word))
@@ -299,32 +305,32 @@ impl Agent {
         }
     }
 
-    /// Serves until told to stop, on this node; looks for lanes of the dead now and then.
+    /// Serves until [`stop`](Self::stop). Checks for dead holders of this node once per `interval` while idle.
     pub(crate) fn run(&self, node: u64, interval: Duration) {
-        let (mut quiet, mut looked) = (Instant::now(), Instant::now());
+        let (mut quiet, mut checked) = (Instant::now(), Instant::now());
         while !self.stop.load(Ordering::Relaxed) {
             if self.serve() > 0 {
                 quiet = Instant::now();
-            } else if quiet.elapsed() > PATIENCE {
-                if looked.elapsed() > interval {
-                    looked = Instant::now();
-                    // Who its peers are only their transport knows.
+            } else if quiet.elapsed() > IDLE_TIME {
+                if checked.elapsed() > interval {
+                    checked = Instant::now();
+                    // Only the transport knows which peers are gone.
                     self.release_lost(node, |_| false);
                 }
-                std::thread::sleep(NAP);
+                std::thread::sleep(SLEEP);
             } else {
                 std::thread::yield_now();
             }
         }
     }
 
-    /// Has [`run`](Self::run) return.
+    /// Makes [`run`](Self::run) return.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// The new values of an atomic; `new` holds the old ones.
+/// Computes the new values of an atomic; `new` holds the old ones on entry.
 fn apply(
     datatype: Datatype,
     op: AtomicOp,
@@ -334,7 +340,7 @@ fn apply(
     operands: &[u8],
 ) {
     if op == AtomicOp::Cswap {
-        // Bits are compared, whatever the type.
+        // Compares bits, for every datatype.
         if old == &compare.to_ne_bytes()[..old.len()] {
             new.copy_from_slice(operands);
         }
@@ -343,7 +349,7 @@ fn apply(
     }
 }
 
-/// Whether the region's owner lets peers do this.
+/// Whether the region's access rights allow this task.
 fn allowed(region: &DeviceRegion, task: Task) -> Result<(), Status> {
     let access = region.access;
     let allowed = match task {
@@ -385,7 +391,7 @@ mod tests {
         agent.word(agent.plan.owner(0))
     }
 
-    /// As an initiator would put it.
+    /// Writes a request as a requester puts it.
     fn ask(agent: &Agent, holder: Holder, number: u64) {
         let mut words = [0; REQUEST];
         let request = Request {
@@ -412,12 +418,12 @@ mod tests {
         owner(&agent).store(holder.taken(0), Ordering::Relaxed);
         ask(&agent, holder, 1);
         assert_eq!(agent.serve(), 1);
-        // Nothing happened since the last look; and gone at two of them.
-        let look = || agent.release_lost(NODE, |_| false);
-        assert_eq!((look(), look(), look(), look()), (0, 0, 1, 0));
+        // Freed at the second idle check at which the holder is gone.
+        let check = || agent.release_lost(NODE, |_| false);
+        assert_eq!((check(), check(), check(), check()), (0, 0, 1, 0));
         let free = owner(&agent).load(Ordering::Relaxed);
         assert_eq!(free, 1 + SLOTS as u64);
-        // What it had put beyond is nobody's request; the next one's is served.
+        // Requests of the dead holder are skipped; the next holder's request is served.
         ask(&agent, holder, 2);
         assert_eq!(agent.serve(), 0);
         ask(&agent, holder, free + 1);
@@ -425,13 +431,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_died_before_it_asked_is_known_by_its_mark() {
+    fn one_that_died_before_it_asked_is_known_by_its_cookie() {
         let agent = agent();
         let holder = dead();
         owner(&agent).store(holder.taken(0), Ordering::Relaxed);
-        let look = |gone: bool| agent.release_lost(NODE, |has| gone && has(holder));
-        assert_eq!((look(false), look(false), look(false)), (0, 0, 0));
-        assert_eq!((look(true), look(true)), (0, 1));
+        let check = |gone: bool| agent.release_lost(NODE, |has| gone && has(holder));
+        assert_eq!((check(false), check(false), check(false)), (0, 0, 0));
+        assert_eq!((check(true), check(true)), (0, 1));
     }
 
     #[test]

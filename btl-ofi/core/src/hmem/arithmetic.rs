@@ -1,5 +1,5 @@
-//! What an atomic makes of elements that the agent has fetched from a device. Bytes in, bytes out; that
-//! nobody else changes them meanwhile is the agent's affair.
+//! Arithmetic of atomics on elements that the agent has copied from a device. Works on byte slices; the agent
+//! serialises the accesses.
 
 use plugin_api::{AtomicOp, Datatype};
 
@@ -38,7 +38,7 @@ macro_rules! float {
         one!($t, $target, $operand, |a: $t, b: $t| match $op {
             AtomicOp::Sum => a + b,
             AtomicOp::Prod => a * b,
-            // What is not a number leaves what is there, as in libfabric's software atomics.
+            // NaN operands leave the target unchanged, as in libfabric's software atomics.
             AtomicOp::Min => {
                 if b < a { b } else { a }
             }
@@ -51,7 +51,7 @@ macro_rules! float {
     };
 }
 
-/// `target[i] = target[i] op operand[i]`, for whole elements that both hold.
+/// `target[i] = target[i] op operand[i]`, for the whole elements that both slices hold.
 pub(crate) fn combine(datatype: Datatype, op: AtomicOp, target: &mut [u8], operand: &[u8]) {
     match datatype {
         Datatype::Int8 => integer!(i8, op, target, operand),

@@ -1,4 +1,4 @@
-//! A bounded pool of host buffers for data on its way between a device and the wire.
+//! A bounded pool of host buffers for data between a device and the provider.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -7,19 +7,20 @@ use std::sync::atomic::AtomicI32;
 use super::mailbox::FRAGMENT;
 use crate::mem::cuda;
 
-/// Most buffers of one transport: enough for a full lane, and another operation beside it.
+/// Most buffers of one transport: enough for a full lane and one more operation.
 const MOST: usize = 16;
 const PAGE: usize = 4096;
 
-/// A buffer of [`FRAGMENT`] bytes, on loan.
+/// A buffer of [`FRAGMENT`] bytes.
 pub(crate) struct Bounce {
     base: NonNull<u8>,
     pinned: bool,
-    /// How the wire's operation on it stands (`wire`). Boxed: the operation names it by address.
+    /// State of the provider's operation on the buffer (`engine::staging::wire`). Boxed, because the operation refers
+    /// to it by address.
     flag: Box<AtomicI32>,
 }
 
-// SAFETY: owned memory.
+// SAFETY: the buffer owns its memory, which is not tied to a thread.
 unsafe impl Send for Bounce {}
 
 impl Bounce {
@@ -28,7 +29,7 @@ impl Bounce {
     }
 
     fn new() -> Option<Bounce> {
-        // SAFETY: a layout of FRAGMENT bytes.
+        // SAFETY: the layout has FRAGMENT bytes, not 0.
         let base = NonNull::new(unsafe { alloc(Bounce::layout()?) })?;
         Some(Bounce {
             base,
@@ -45,7 +46,7 @@ impl Bounce {
         &self.flag
     }
 
-    /// Gives the memory up for good: a peer that was given up may still write there.
+    /// Leaks the memory: a peer that was given up may still write to it.
     pub(crate) fn abandon(self) {
         std::mem::forget(self);
     }
@@ -57,13 +58,13 @@ impl Drop for Bounce {
             return;
         }
         if let Some(layout) = Bounce::layout() {
-            // SAFETY: allocated with this layout, and freed once.
+            // SAFETY: `new` allocated the memory with this layout, and only this drop frees it.
             unsafe { dealloc(self.base.as_ptr(), layout) };
         }
     }
 }
 
-/// The pool: the buffer given back last is lent first, because it is still in the cache.
+/// The pool. It lends the buffer that was returned last, because that one is still in the cache.
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Vec<Bounce>,
@@ -71,7 +72,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A buffer; `None` while all are on loan, or there is no memory.
+    /// A buffer; `None` while all are lent, or if memory is exhausted.
     pub(crate) fn lend(&mut self) -> Option<Bounce> {
         if let Some(bounce) = self.free.pop() {
             return Some(bounce);
@@ -88,7 +89,7 @@ impl Pool {
         self.free.push(bounce);
     }
 
-    /// Counts one out that was [abandoned](Bounce::abandon), so that another can take its place.
+    /// [Abandons](Bounce::abandon) a lent buffer, so that a new one can replace it.
     pub(crate) fn lose(&mut self, bounce: Bounce) {
         bounce.abandon();
         self.made -= 1;

@@ -1,18 +1,17 @@
-//! The mailbox through which initiators ask a target's agent for work on its staged windows.
+//! The mailbox: requests to a target's agent for work on its staged windows, and the replies.
 //!
-//! Host memory of the target, registered when its first staged region is: a header, and lanes. An
-//! initiator takes a lane (a compare-and-swap of the owner word), writes requests into its slots with
-//! puts, reads the replies with gets, and gives the lane back. Everything that crosses is started by
-//! the initiator; the target only reads and writes its own memory, so it needs no way back, and its
-//! agent no call of the provider.
+//! A mailbox is host memory of the target, registered with its first staged region. It consists of a header and
+//! lanes. A requester takes a lane (compare-and-swap of the owner word), writes requests into its slots with puts,
+//! reads the replies with gets, and gives the lane back. The requester starts every transfer. The target reads and
+//! writes only its own memory, so it needs no path back to the requester, and its agent makes no provider call.
 //!
-//! Bytes of one put may become visible in any order, and a get may read while the agent writes. A
-//! request and a reply therefore carry a hash of their words: one that is not whole yet is not there
-//! yet. Data too long for a request goes to the slot's data, complete before its request is put.
+//! Bytes of one put may become visible in any order, and a get may read while the agent writes. Requests and replies
+//! therefore carry a hash of their words; a reader ignores one whose hash does not match yet. Data too long for a
+//! request goes to the slot's data buffer and is complete before its request is put.
 //!
 //! ```text
-//! header: MAGIC, lanes, bytes of a slot's data
-//! lane:   owner word: LOCKED and who has it while taken, and the number of the last request
+//! header: MAGIC, lanes, bytes of a slot's data buffer
+//! lane:   owner word: LOCKED and the holder's cookie while taken, and the number of the last request
 //!         SLOTS replies of 4 words: number and status, result, hash
 //!         SLOTS requests of 32 words
 //!         SLOTS data buffers
@@ -22,36 +21,36 @@ use plugin_api::{AtomicOp, Datatype};
 
 use crate::peer::liveness::ProcessId;
 
-/// First word of the header; the digits change with the layout.
+/// First word of the header; its digits change with the layout.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB02");
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 64;
-/// Requests of one lane that may be under way.
+/// Requests that one lane may have outstanding.
 pub(crate) const SLOTS: usize = 8;
-/// Most bytes of a slot's data. Small enough that a few stay in a core's cache between the copy and the
-/// wire, large enough that what every message costs does not show.
+/// Most bytes of a slot's data buffer. A few fit in a core's cache between the device copy and the transfer, and the
+/// cost per message does not matter at this size.
 pub(crate) const FRAGMENT: usize = 256 << 10;
-/// Words of a request, the first [`HEAD`] before its inline data.
+/// Words of a request; the first [`HEAD`] precede its inline data.
 pub(crate) const REQUEST: usize = 32;
 /// Words before a request's inline data.
 pub(crate) const HEAD: usize = 8;
-/// Most bytes that travel within a request.
+/// Most bytes of inline data.
 pub(crate) const INLINE: usize = (REQUEST - HEAD) * 8;
 /// Words of a reply.
 pub(crate) const REPLY: usize = 4;
-/// Lanes of a mailbox: so many initiators are served at a time.
+/// Lanes of a mailbox: the number of requesters served at a time.
 pub(crate) const LANES: usize = 8;
 /// Set in the owner word while the lane is taken.
 pub(crate) const LOCKED: u64 = 1 << 63;
-/// The low half of the owner word: numbers of requests count on in it.
+/// The low half of the owner word: the number of the last request.
 const NUMBER: u64 = 0xffff_ffff;
 
-/// The number of the request after one; slots go round with it.
+/// The request number `by` after `number`; numbers wrap around. A request uses slot `number % SLOTS`.
 pub(crate) fn after(number: u64, by: usize) -> u64 {
     (number + by as u64) & NUMBER
 }
 
-/// The initiator of a request: its process, and the node that it runs on.
+/// The requester that holds a lane: its process and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     /// See [`crate::peer::liveness::node`].
@@ -60,19 +59,19 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Stands for it in the owner word, which has room for 31 bits.
+    /// Identifies the holder in the owner word, in 31 bits.
     fn cookie(self) -> u64 {
         let ProcessId { pid, started } = self.process;
         let process = u64::from(pid) << 32 | u64::from(started);
         hash([self.node, process].iter()) >> 33 << 32
     }
 
-    /// The owner word of a lane that it has taken.
+    /// The owner word of a lane that this holder has taken.
     pub(crate) fn taken(self, number: u64) -> u64 {
         LOCKED | self.cookie() | number & NUMBER
     }
 
-    /// Whether an owner word says that it has the lane.
+    /// Whether an owner word says that this holder has the lane.
     pub(crate) fn has(self, word: u64) -> bool {
         word & LOCKED != 0 && word & !LOCKED & !NUMBER == self.cookie()
     }
@@ -91,7 +90,7 @@ const REPLIES: usize = 64;
 const REQUESTS: usize = 512;
 const DATA: usize = 4096;
 
-/// Where the parts of a mailbox are, in bytes from its start.
+/// Layout of a mailbox: offsets of its parts, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) lanes: usize,
@@ -99,16 +98,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// A mailbox of `lanes` lanes whose fragments are no longer than transfers may be.
+    /// A mailbox of `lanes` lanes, with fragments of at most `limit` bytes.
     pub(crate) fn new(lanes: usize, limit: usize) -> Plan {
         Plan {
             lanes: lanes.max(1),
-            // Whole elements of every type.
+            // A multiple of every element size.
             fragment: (FRAGMENT.min(limit) / 64 * 64).max(64),
         }
     }
 
-    /// The plan that a target announces.
+    /// The plan in a target's header.
     pub(crate) fn read(header: &[u64]) -> Option<Plan> {
         match *header {
             [MAGIC, lanes, fragment, ..] => Some(Plan {
@@ -151,14 +150,14 @@ impl Plan {
 const _: () = assert!(REPLIES + SLOTS * REPLY * 8 <= REQUESTS);
 const _: () = assert!(REQUESTS + SLOTS * REQUEST * 8 <= DATA);
 
-/// What is asked.
+/// The work of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Data to the device.
+    /// Copies data to the device.
     Put,
-    /// Device to data.
+    /// Copies data from the device.
     Get,
-    /// An atomic; `fetch` if what was there is wanted.
+    /// An atomic; `fetch` if it returns the old values.
     Atomic {
         datatype: Datatype,
         op: AtomicOp,
@@ -171,22 +170,22 @@ pub(crate) enum Task {
 pub(crate) struct Request {
     /// Its number in the lane, from 1; see [`after`].
     pub(crate) number: u64,
-    /// Who asks.
+    /// The requester.
     pub(crate) holder: Holder,
     pub(crate) task: Task,
     /// The region, by the generation in its handle.
     pub(crate) region: u32,
-    /// Address on the device.
+    /// Device address.
     pub(crate) address: u64,
-    /// Bytes there.
+    /// Bytes at that address.
     pub(crate) size: u64,
-    /// What a compare-and-swap compares with.
+    /// Comparand of a compare-and-swap.
     pub(crate) compare: u64,
-    /// Whether the operands or data stand in the request.
+    /// Whether the request holds the operands or data.
     pub(crate) inline: bool,
 }
 
-/// The words of a request, as they travel.
+/// The words of a request, as transferred.
 pub(crate) type Words = [u64; REQUEST];
 
 impl Request {
@@ -199,7 +198,7 @@ impl Request {
         }
     }
 
-    /// Writes everything but the inline data, which is there already, and returns the bytes to put.
+    /// Writes all words except the inline data, which the caller has written. Returns the number of bytes to put.
     pub(crate) fn seal(&self, words: &mut Words) -> usize {
         let (kind, datatype, op) = match self.task {
             Task::Put => (1, 0, 0),
@@ -227,7 +226,7 @@ impl Request {
         used * 8
     }
 
-    /// Reads the request with this number; `None` while it is not whole.
+    /// Decodes the request with this number; `None` until it is complete.
     pub(crate) fn open(number: u64, words: &Words) -> Option<Request> {
         if words[0] != number {
             return None;
@@ -267,13 +266,13 @@ impl Request {
     }
 }
 
-/// An answer: what became of a request, and a short result.
+/// Encodes a reply: the status of a request and a short result.
 pub(crate) fn seal_reply(number: u64, status: i32, result: u64) -> [u64; REPLY] {
     let head = (number << 32) | u64::from(status as u32);
     [head, result, hash([&head, &result].into_iter()), 0]
 }
 
-/// Reads the answer to the request with this number; `None` while it is not whole.
+/// Decodes the reply to the request with this number; `None` until it is complete.
 pub(crate) fn open_reply(number: u64, words: &[u64]) -> Option<(i32, u64)> {
     let [head, result, check, ..] = *words else {
         return None;
@@ -282,8 +281,7 @@ pub(crate) fn open_reply(number: u64, words: &[u64]) -> Option<(i32, u64)> {
     whole.then_some((head as u32 as i32, result))
 }
 
-/// Tells words that belong together from words of two times. (Multiplication by an odd constant and
-/// rotation, as in FxHash.)
+/// Detects a mixture of old and new words. (Multiplication by an odd constant and rotation, as in FxHash.)
 fn hash<'a>(words: impl Iterator<Item = &'a u64>) -> u64 {
     words.fold(0x51_7c_c1_b7_27_22_0a_95, |h: u64, w| {
         (h.rotate_left(23) ^ w).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -335,7 +333,7 @@ mod tests {
     fn a_request_half_written_is_not_there() {
         let mut new = [9; REQUEST];
         request(Task::Put, true).seal(&mut new);
-        // Any word may come last.
+        // Any word may become visible last.
         for late in 0..11 {
             let mut words = new;
             words[late] = words[late].wrapping_sub(1);
@@ -344,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_word_says_who_has_the_lane() {
+    fn an_owner_word_names_the_holder() {
         let holder = request(Task::Put, true).holder;
         let word = holder.taken(after(u64::from(u32::MAX), 3));
         assert_eq!(word & NUMBER, 2);

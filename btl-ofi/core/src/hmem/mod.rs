@@ -1,6 +1,6 @@
-//! Device memory that the provider does not take: what owner and initiator of a staged window share (`mailbox`), the
-//! owner's side (`agent`, `arithmetic`), and buffers on the host (`bounce`). Who posts for it is above, in
-//! `engine::staging`.
+//! Staged device windows, for device memory that the provider does not take: the layout that requester and target
+//! share (`mailbox`), the target's side (`agent`, `arithmetic`), and host buffers (`bounce`). The requester's side,
+//! which posts to the provider, is `engine::staging`.
 
 pub(crate) mod agent;
 pub(crate) mod arithmetic;

@@ -9,7 +9,10 @@
 //! | --- | --- | --- |
 //! | idle | any ring: `take`, `retake` | Acquire, pairs with the Release in `release` |
 //! | busy | its ring: `release` | Release, pairs with the Acquire in the next `take` or `retake` |
-//! | busy, its process gone, no command left to execute | any ring: `take`, after `Claim::is_deserted` | Acquire, pairs with the Release in `take` and `allocated` |
+//! | busy and deserted | any ring: `take`, after `Claim::is_deserted` | Acquire, pairs with `take` and `allocated` |
+//!
+//! A busy block is deserted when its process is gone, or gave up the ring, and no command of the ring is left to
+//! execute.
 //!
 //! Each take increments a counter in the word, so a compare-and-swap with an outdated word fails.
 //!

@@ -1,4 +1,4 @@
-//! Which atomics the provider really serves, asked once with `fi_query_atomic`.
+//! The atomics that the provider serves, from `fi_query_atomic`, which is asked once.
 
 use libfabric_sys as ffi;
 use plugin_api::{AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype};
@@ -27,7 +27,7 @@ const TYPES: usize = Datatype::ALL.len();
 const OPS: usize = AtomicOp::ALL.len();
 const KINDS: usize = AtomicKind::ALL.len();
 
-/// Elements per call for each shape, type and operation; 0 where it is not served.
+/// Elements per call for each kind, datatype and operation; 0 where the provider does not serve the combination.
 pub(crate) struct AtomicTable {
     counts: [[[u32; OPS]; TYPES]; KINDS],
 }
@@ -51,7 +51,7 @@ impl AtomicTable {
                         continue;
                     }
                     let mut attr = ffi::fi_atomic_attr::default();
-                    // SAFETY: a live domain; the attribute receives the answer.
+                    // SAFETY: `device` keeps the domain open; `attr` is a local that receives the answer.
                     let rc = unsafe {
                         ffi::fi_query_atomic(
                             device.domain(),
@@ -61,8 +61,7 @@ impl AtomicTable {
                             u64::from(flags),
                         )
                     };
-                    // A provider that counts otherwise than in elements of this size is not trusted
-                    // with it.
+                    // Reject a combination whose element size differs from the datatype's.
                     if rc == 0 && attr.size == datatype.size() {
                         table.counts[kind as usize][datatype as usize][op as usize] =
                             attr.count.min(u32::MAX as usize) as u32;
@@ -73,7 +72,7 @@ impl AtomicTable {
         table
     }
 
-    /// Counts an update as served only as far as the fetch is that will stand in for it.
+    /// Limits each update to the count of the fetching atomic that replaces it.
     pub(crate) fn update_by_fetch(&mut self) {
         let fetch = self.counts[AtomicKind::Fetch as usize];
         let update = &mut self.counts[AtomicKind::Update as usize];
@@ -82,8 +81,8 @@ impl AtomicTable {
         }
     }
 
-    /// Leaves what both the provider and the direct way serve, since a peer may be reached by either:
-    /// at most `largest` bytes.
+    /// Limits the table to combinations that the ring also serves, and to `largest` bytes, because a peer may be
+    /// reached through either the provider or a ring.
     pub(crate) fn limit_to_channel(&mut self, largest: usize) {
         for &kind in AtomicKind::ALL {
             for &datatype in Datatype::ALL {
@@ -99,7 +98,7 @@ impl AtomicTable {
         }
     }
 
-    /// Bytes of the largest update.
+    /// Size in bytes of the largest update.
     pub(crate) fn largest_update(&self) -> usize {
         let update = &self.counts[AtomicKind::Update as usize];
         let bytes = Datatype::ALL.iter().flat_map(|&d| {
@@ -110,13 +109,13 @@ impl AtomicTable {
         bytes.max().unwrap_or(0)
     }
 
-    /// Elements that one call may carry; 0 when the combination is not served.
+    /// Elements per call; 0 if the combination is not served.
     #[inline]
     pub(crate) fn count(&self, kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> u32 {
         self.counts[kind as usize][datatype as usize][op as usize]
     }
 
-    /// What a usable provider must serve and this one does not, for people.
+    /// Description of the first atomic that a usable provider must serve and this one does not.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         if self.count(AtomicKind::Fetch, Datatype::Uint64, AtomicOp::Sum) == 0 {
             return Some("a fetching 64-bit sum");
@@ -127,7 +126,7 @@ impl AtomicTable {
         None
     }
 
-    /// The BTL's word for what is served.
+    /// The BTL's flags for the served atomics.
     pub(crate) fn flags(&self) -> AtomicFlags {
         let mut flags = AtomicFlags::empty();
         let mut words_32 = true;
@@ -173,8 +172,8 @@ const FLAGS: &[(BtlAtomicOp, AtomicFlags)] = &[
     (BtlAtomicOp::Max, AtomicFlags::MAX),
 ];
 
-/// The typed operation that a BTL operation means. The BTL passes no signedness; osc/rdma means
-/// minimum and maximum as signed.
+/// The datatype and operation of a BTL operation. The BTL passes no signedness; osc/rdma means signed minimum and
+/// maximum.
 #[inline]
 pub(crate) fn btl(op: BtlAtomicOp, width_32: bool, float: bool) -> (Datatype, AtomicOp) {
     let typed = match op {

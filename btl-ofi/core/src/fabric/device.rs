@@ -1,4 +1,4 @@
-//! The libfabric objects of one module: fabric, domain, address vector, queues and endpoints.
+//! The libfabric objects of one module: fabric, domain, address vector, completion queues and endpoints.
 
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,13 @@ use crate::fabric::shm_orphans;
 use crate::fabric::shm_room;
 use crate::peer::liveness::{self, ProcessId};
 
-/// Fewest entries of a completion queue; more when the provider takes more operations.
+/// Fewest entries of a completion queue; it has more when the provider takes more operations.
 const MIN_CQ_SIZE: usize = 1024;
-/// Longest endpoint address that is asked for again after a first try.
+/// Longest endpoint address for which fi_getname is repeated.
 const MAX_NAME: usize = 1024;
 
-/// Everything that must stay open while the module or one of its registrations lives. Fields are
-/// dropped in order: contexts and endpoint before the queues and the vector they are bound to, those
-/// before the domain.
+/// The objects that stay open while the module or one of its registrations lives. Fields drop in order: contexts and
+/// endpoint before the queues and the vector that they are bound to, and those before the domain.
 pub(crate) struct Device {
     ends: Mutex<Ends>,
     /// One per transmit context.
@@ -30,22 +29,21 @@ pub(crate) struct Device {
     domain: Owned<ffi::fid_domain>,
     fabric: Owned<ffi::fid_fabric>,
     info: Info,
-    /// The user's copy functions as the domain has them: as long as it does.
+    /// The user's copy functions; the domain uses them until it is closed.
     pub(crate) offer: Mutex<Offer>,
 }
 
-/// What operations are posted to. Closed before everything else, and alone by
-/// [`Device::shut`].
+/// The objects to which operations are posted. Closed before all others; [`Device::shut`] closes only these.
 #[derive(Default)]
 struct Ends {
-    /// The transmit contexts of a scalable endpoint; empty when the endpoint is its own.
+    /// The transmit contexts of a scalable endpoint; empty for a plain endpoint.
     contexts: Vec<Owned<ffi::fid_ep>>,
     rx: Option<Owned<ffi::fid_ep>>,
     endpoint: Option<Owned<ffi::fid_ep>>,
 }
 
 impl Ends {
-    /// Closes them in order, and tells `note` how each went.
+    /// Closes them in order and passes each result to `note`.
     fn close(self, mut note: impl FnMut(&str, Result<(), CallError>)) {
         for context in self.contexts {
             note("a transmit context", context.close());
@@ -59,15 +57,16 @@ impl Ends {
     }
 }
 
-// SAFETY: libfabric objects are not tied to a thread. Data calls on a lane's endpoint and queue are
-// serialised by the lane's context lock; registration and address-vector calls are safe from any
-// thread under FI_THREAD_COMPLETION, and under FI_THREAD_DOMAIN the host promised one at a time.
+// SAFETY: libfabric objects are not tied to a thread. The lock of a context serialises data calls on its endpoint and
+// queue. Registration and address-vector calls are safe from any thread under FI_THREAD_COMPLETION; under
+// FI_THREAD_DOMAIN the host guarantees one call at a time.
 unsafe impl Send for Device {}
-// SAFETY: as for Send.
+// SAFETY: shared calls into the objects are serialised per context or allowed by the threading model of the domain,
+// and the other fields are read-only or behind a mutex.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Opens everything for one provider. On an error, what was opened is closed again.
+    /// Opens all objects for one provider. On an error it closes those already open.
     pub(crate) fn open(mut info: Info, options: &Options) -> Result<Device, Error> {
         let name = info.get().provider();
         let doing = |what: &str| format!("opening {what} of provider {name}");
@@ -81,16 +80,16 @@ impl Device {
                 return Err(Error::Invalid { what, reason });
             }
             info.set_source(&format!("fi_shm://{own}"))
-                .doing(|| doing("the endpoint, naming it"))?;
+                .doing(|| doing("the endpoint (source address)"))?;
         }
         let raw = info.as_ptr();
 
-        // SAFETY: the attribute came from fi_getinfo and lives in `info`.
+        // SAFETY: fi_getinfo filled the attribute, and `info` keeps it alive.
         let fabric = Owned::open("fi_fabric", |out| unsafe {
             ffi::fi_fabric((*raw).fabric_attr, out, ptr::null_mut())
         })
         .doing(|| doing("the fabric"))?;
-        // SAFETY: a live fabric and the info it was made from.
+        // SAFETY: the fabric is live and was opened from the same info.
         let domain = Owned::open("fi_domain", |out| unsafe {
             ffi::fi_domain(fabric.ptr(), raw, out)
         })
@@ -102,7 +101,7 @@ impl Device {
             },
             ..Default::default()
         };
-        // SAFETY: a live domain and a complete attribute.
+        // SAFETY: the domain is live; the attribute is complete and lives through the call.
         let av = Owned::open("fi_av_open", |out| unsafe {
             ffi::fi_av_open(domain.ptr(), &mut av_attr, out)
         })
@@ -141,21 +140,21 @@ impl Device {
             wait_obj: ffi::FI_WAIT_NONE,
             ..Default::default()
         };
-        // SAFETY: a live domain and a complete attribute.
+        // SAFETY: the domain is live; the attribute is complete and lives through the call.
         Owned::open("fi_cq_open", |out| unsafe {
             ffi::fi_cq_open(self.domain.ptr(), &mut attr, out)
         })
         .doing(|| doing("a completion queue"))
     }
 
-    /// One endpoint that is its own transmit and receive context.
+    /// Opens a plain endpoint, which is its own transmit and receive context.
     fn open_single(&mut self, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
         let raw = self.info.as_ptr();
-        // Delivery is asked for per operation, so reads need not wait for it.
-        // SAFETY: the info is ours, and its tx_attr was allocated with it.
+        // Each operation requests delivery-complete itself, so that gets need not wait for it.
+        // SAFETY: `self` owns the info, and its tx_attr was allocated with it.
         unsafe { (*(*raw).tx_attr).op_flags = 0 };
         let cq = self.open_cq(doing)?;
-        // SAFETY: a live domain and the info it was made from.
+        // SAFETY: the domain is live and was opened from the same info.
         let endpoint = Owned::open("fi_endpoint", |out| unsafe {
             ffi::fi_endpoint(self.domain.ptr(), raw, out)
         })
@@ -173,28 +172,28 @@ impl Device {
         Ok(())
     }
 
-    /// A scalable endpoint with `n` transmit contexts, each with a queue of its own, and one receive
-    /// context, which exists so that the provider has where to serve what peers ask of us.
+    /// Opens a scalable endpoint with `n` transmit contexts, each with its own queue, and one receive context. The
+    /// provider serves requests of peers in the receive context.
     fn open_scalable(&mut self, n: usize, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
         let raw = self.info.as_ptr();
-        // SAFETY: the info is ours, and its attributes were allocated with it.
+        // SAFETY: `self` owns the info, and its attributes were allocated with it.
         unsafe {
             (*(*raw).tx_attr).op_flags = 0;
             (*(*raw).ep_attr).tx_ctx_cnt = n;
             (*(*raw).ep_attr).rx_ctx_cnt = 1;
         }
-        // SAFETY: a live domain and the info it was made from.
+        // SAFETY: the domain is live and was opened from the same info.
         let sep = Owned::open("fi_scalable_ep", |out| unsafe {
             ffi::fi_scalable_ep(self.domain.ptr(), raw, out)
         })
         .doing(|| doing("the scalable endpoint"))?;
         bind(&sep, self.av.fid(), 0, doing)?;
-        // Kept here from now on, so that an error closes the contexts before what they belong to.
+        // Stored here now, so that an error closes the contexts before this endpoint.
         let of = sep.ptr();
         self.ends_mut().endpoint = Some(sep);
         for index in 0..n {
             let cq = self.open_cq(doing)?;
-            // SAFETY: a live scalable endpoint; the attribute is that of its info.
+            // SAFETY: the scalable endpoint is live; the attribute belongs to its info.
             let tx = Owned::open("fi_tx_context", |out| unsafe {
                 ffi::fi_tx_context(of, index as i32, (*raw).tx_attr, out)
             })
@@ -204,7 +203,7 @@ impl Device {
             self.queues.push(cq);
             self.ends_mut().contexts.push(tx);
         }
-        // SAFETY: as above.
+        // SAFETY: the scalable endpoint is live; the attribute belongs to its info.
         let rx = Owned::open("fi_rx_context", |out| unsafe {
             ffi::fi_rx_context(of, 0, (*raw).rx_attr, out)
         })
@@ -227,7 +226,7 @@ impl Device {
         self.ends.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where operations are posted and where they complete: one pair per transmit context.
+    /// The endpoint and completion queue of each transmit context.
     pub(crate) fn lanes(&self) -> Vec<(*mut ffi::fid_ep, *mut ffi::fid_cq)> {
         let ends = self.ends();
         let alone = if ends.contexts.is_empty() {
@@ -240,8 +239,8 @@ impl Device {
         pairs.map(|(tx, cq)| (tx.ptr(), cq.ptr())).collect()
     }
 
-    /// Closes the endpoints alone, after which the provider touches no buffer. Nothing may be posted
-    /// meanwhile or afterwards.
+    /// Closes only the endpoints; the provider then no longer accesses any buffer. Post nothing during or after this
+    /// call.
     pub(crate) fn shut(&self) {
         let ends = std::mem::take(&mut *self.ends());
         ends.close(|what, closed| {
@@ -263,7 +262,7 @@ impl Device {
         self.av.ptr()
     }
 
-    /// What regions are bound to under `FI_MR_ENDPOINT`.
+    /// The endpoint to which regions are bound under `FI_MR_ENDPOINT`.
     pub(crate) fn endpoint(&self) -> Option<*mut ffi::fid> {
         self.ends().endpoint.as_ref().map(Owned::fid)
     }
@@ -272,7 +271,7 @@ impl Device {
         !self.ends().contexts.is_empty()
     }
 
-    /// This endpoint's address, for peers.
+    /// This endpoint's address, which peers use.
     pub(crate) fn name(&self) -> Result<Vec<u8>, Error> {
         let doing = || String::from("asking for this endpoint's address");
         let ends = self.ends();
@@ -285,7 +284,7 @@ impl Device {
         let mut name = vec![0u8; 128];
         for _ in 0..2 {
             let mut len = name.len();
-            // SAFETY: the buffer has `len` bytes.
+            // SAFETY: the endpoint is live, and the buffer has `len` bytes.
             let rc = unsafe { ffi::fi_getname(endpoint.ptr(), name.as_mut_ptr().cast(), &mut len) };
             if rc == -(ffi::FI_ETOOSMALL as i32) && len <= MAX_NAME {
                 name.resize(len, 0);
@@ -297,11 +296,11 @@ impl Device {
         }
         Err(Error::Invalid {
             what: "endpoint",
-            reason: String::from("its address keeps growing"),
+            reason: String::from("fi_getname asks for a larger buffer again"),
         })
     }
 
-    /// Closes everything, children first, and reports the first refusal.
+    /// Closes all objects, children first, and returns the first error; it logs the others.
     pub(crate) fn close(self) -> Result<(), Error> {
         let Device {
             ends,
@@ -341,15 +340,15 @@ fn bind(
     flags: u64,
     doing: &impl Fn(&str) -> String,
 ) -> Result<(), Error> {
-    // SAFETY: both fids are live and of the same domain.
+    // SAFETY: both fids are live and belong to the same domain.
     crate::base::error::check("fi_ep_bind", unsafe {
         ffi::fi_bind(endpoint.fid(), to, flags)
     })
-    .doing(|| doing("the endpoint, binding it"))
+    .doing(|| doing("the endpoint (bind)"))
 }
 
 fn enable(endpoint: &Owned<ffi::fid_ep>, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
-    // SAFETY: a live endpoint with everything it needs bound.
+    // SAFETY: the endpoint is live and bound to all objects that it needs.
     crate::base::error::check("fi_enable", unsafe { ffi::fi_enable(endpoint.fid()) })
-        .doing(|| doing("the endpoint, enabling it"))
+        .doing(|| doing("the endpoint (enable)"))
 }

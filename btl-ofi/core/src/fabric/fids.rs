@@ -1,4 +1,5 @@
-//! Owners of libfabric objects: one type per fid, closed when dropped, children before parents.
+//! Owners of libfabric objects: one type per fid. Drop closes the object; fields are ordered so that children close
+//! before their parents.
 
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
@@ -9,7 +10,7 @@ use crate::base::error::{CallError, check};
 
 /// A libfabric object with an embedded `struct fid`.
 pub(crate) trait Fid {
-    /// What it is, for people.
+    /// Name of the kind, for messages.
     const KIND: &'static str;
 }
 
@@ -28,20 +29,20 @@ fids! {
     fid_mr "memory region",
 }
 
-/// Owns a fid and closes it when dropped. libfabric's objects all begin with their `struct fid`, so
-/// the pointer serves as both.
+/// Owns a fid and closes it when dropped. Every libfabric object begins with its `struct fid`, so one pointer serves
+/// for both.
 pub(crate) struct Owned<T: Fid> {
     object: NonNull<T>,
 }
 
-// SAFETY: libfabric objects are not tied to a thread; who may call into one when is decided by the
-// threading model the domain was opened with, which the users of this type honour.
+// SAFETY: libfabric objects are not tied to a thread. Users of this type call into them as the threading model of
+// their domain allows.
 unsafe impl<T: Fid> Send for Owned<T> {}
-// SAFETY: as for Send; a shared Owned gives out nothing but the pointer.
+// SAFETY: a shared `Owned` returns only the pointer; calls through it follow the threading model of the domain.
 unsafe impl<T: Fid> Sync for Owned<T> {}
 
 impl<T: Fid> Owned<T> {
-    /// Runs a call that opens an object through its out pointer.
+    /// Runs a call that opens an object and returns it through its out pointer.
     pub(crate) fn open(
         call: &'static str,
         open: impl FnOnce(*mut *mut T) -> std::ffi::c_int,
@@ -57,28 +58,28 @@ impl<T: Fid> Owned<T> {
         }
     }
 
-    /// The object, live as long as `self`.
+    /// The object; valid while `self` lives.
     pub(crate) fn ptr(&self) -> *mut T {
         self.object.as_ptr()
     }
 
-    /// The object's `struct fid`.
+    /// The object's `struct fid`; valid while `self` lives.
     pub(crate) fn fid(&self) -> *mut ffi::fid {
         self.object.as_ptr().cast()
     }
 
-    /// Closes the object now, and says how that went.
+    /// Closes the object and reports the result.
     pub(crate) fn close(self) -> Result<(), CallError> {
         let fid = self.fid();
         std::mem::forget(self);
-        // SAFETY: the fid was owned by `self`, which is gone, so nobody closes it again.
+        // SAFETY: `self` owned the fid and is forgotten, so nothing closes it again.
         check("fi_close", unsafe { ffi::fi_close(fid) })
     }
 }
 
 impl<T: Fid> Drop for Owned<T> {
     fn drop(&mut self) {
-        // SAFETY: owned and not closed before.
+        // SAFETY: `self` owns the fid, and `close` forgets `self`, so it was not closed before.
         let rc = unsafe { ffi::fi_close(self.fid()) };
         if let Err(e) = check("fi_close", rc) {
             tracing::warn!("closing a {}: {e}", T::KIND);
@@ -91,16 +92,16 @@ pub(crate) struct InfoList {
     head: *mut ffi::fi_info,
 }
 
-// SAFETY: the list is plain memory that nothing else refers to.
+// SAFETY: the list is plain memory that only this object refers to.
 unsafe impl Send for InfoList {}
-// SAFETY: as for Send; it is only read while shared.
+// SAFETY: the list is only read while shared.
 unsafe impl Sync for InfoList {}
 
 impl InfoList {
-    /// `fi_getinfo` without node or service. An empty answer (`-FI_ENODATA`) is an empty list.
+    /// `fi_getinfo` without node or service. Returns an empty list for `-FI_ENODATA`.
     pub(crate) fn query(api: u32, hints: &Hints) -> Result<InfoList, CallError> {
         let mut head = ptr::null_mut();
-        // SAFETY: the hints are a complete fi_info of ours; `head` receives a list we then own.
+        // SAFETY: `hints` is a complete fi_info; `head` receives a list that this process then owns.
         let rc = unsafe {
             ffi::fi_getinfo(api, ptr::null(), ptr::null(), 0, hints.info.head, &mut head)
         };
@@ -117,7 +118,7 @@ impl InfoList {
     pub(crate) fn iter(&self) -> impl Iterator<Item = InfoRef<'_>> {
         let mut next = self.head;
         std::iter::from_fn(move || {
-            // SAFETY: every entry of the list is live as long as the list.
+            // SAFETY: every entry lives as long as the list, which `self` keeps.
             let info = unsafe { next.as_mut()? };
             next = info.next;
             Some(InfoRef { info })
@@ -128,13 +129,13 @@ impl InfoList {
 impl Drop for InfoList {
     fn drop(&mut self) {
         if !self.head.is_null() {
-            // SAFETY: the list is ours and freed once.
+            // SAFETY: this object owns the list, and only this drop frees it.
             unsafe { ffi::fi_freeinfo(self.head) };
         }
     }
 }
 
-/// One entry of a list. Its attribute pointers were filled by libfabric.
+/// One entry of a list. libfabric filled its attribute pointers.
 #[derive(Clone, Copy)]
 pub(crate) struct InfoRef<'a> {
     info: &'a ffi::fi_info,
@@ -143,7 +144,7 @@ pub(crate) struct InfoRef<'a> {
 impl<'a> InfoRef<'a> {
     /// An owned copy of this entry alone.
     pub(crate) fn duplicate(self) -> Result<Info, CallError> {
-        // SAFETY: fi_dupinfo copies one entry with all it points to.
+        // SAFETY: `info` is a live entry; fi_dupinfo copies it with all that it points to.
         let copy = unsafe { ffi::fi_dupinfo(self.info) };
         if copy.is_null() {
             return Err(CallError {
@@ -161,37 +162,37 @@ impl<'a> InfoRef<'a> {
     }
 
     pub(crate) fn domain_attr(self) -> &'a ffi::fi_domain_attr {
-        // SAFETY: fi_getinfo fills every attribute pointer (man fi_getinfo).
+        // SAFETY: fi_getinfo and fi_dupinfo fill `domain_attr` (man fi_getinfo), and it lives as long as the entry.
         unsafe { &*self.info.domain_attr }
     }
 
     pub(crate) fn fabric_attr(self) -> &'a ffi::fi_fabric_attr {
-        // SAFETY: as above.
+        // SAFETY: fi_getinfo and fi_dupinfo fill `fabric_attr` (man fi_getinfo), and it lives as long as the entry.
         unsafe { &*self.info.fabric_attr }
     }
 
     pub(crate) fn ep_attr(self) -> &'a ffi::fi_ep_attr {
-        // SAFETY: as above.
+        // SAFETY: fi_getinfo and fi_dupinfo fill `ep_attr` (man fi_getinfo), and it lives as long as the entry.
         unsafe { &*self.info.ep_attr }
     }
 
     pub(crate) fn tx_attr(self) -> &'a ffi::fi_tx_attr {
-        // SAFETY: as above.
+        // SAFETY: fi_getinfo and fi_dupinfo fill `tx_attr` (man fi_getinfo), and it lives as long as the entry.
         unsafe { &*self.info.tx_attr }
     }
 
-    /// Whether the provider writes to the contexts of operations, wherever it says so.
+    /// Whether any of the mode words says that the provider writes to the contexts of operations.
     pub(crate) fn claims_contexts(self) -> bool {
         let claims = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
         (self.info.mode | self.domain_attr().mode | self.tx_attr().mode) & claims != 0
     }
 
-    /// Provider, as `fi_info` prints it.
+    /// Name of the provider, as `fi_info` prints it.
     pub(crate) fn provider(self) -> String {
         text(self.fabric_attr().prov_name)
     }
 
-    /// Domain (device).
+    /// Name of the domain (device).
     pub(crate) fn domain(self) -> String {
         text(self.domain_attr().name)
     }
@@ -205,7 +206,7 @@ pub(crate) struct Info {
 impl Info {
     pub(crate) fn get(&self) -> InfoRef<'_> {
         InfoRef {
-            // SAFETY: duplicate() only makes Infos with a head.
+            // SAFETY: `duplicate` creates every `Info`, with a head that is not NULL.
             info: unsafe { &*self.list.head },
         }
     }
@@ -214,11 +215,11 @@ impl Info {
         self.list.head
     }
 
-    /// Asks for an address of its own for the endpoints to be opened, in the form of a string.
+    /// Sets the source address, in string format, of the endpoints to be opened.
     pub(crate) fn set_source(&mut self, address: &str) -> Result<(), CallError> {
         let length = address.len() + 1;
-        // fi_freeinfo frees it with free.
-        // SAFETY: a plain allocation.
+        // fi_freeinfo releases the address with free.
+        // SAFETY: malloc takes an integer only.
         let copy = unsafe { libc::malloc(length) }.cast::<u8>();
         if copy.is_null() {
             return Err(CallError {
@@ -226,8 +227,8 @@ impl Info {
                 code: ffi::FI_ENOMEM as i32,
             });
         }
-        // SAFETY: the copy has room for the text and its end; the entry is ours, and its address is
-        // NULL or from malloc.
+        // SAFETY: `copy` has room for the text and its NUL. This object owns the entry, whose address is NULL or from
+        // malloc.
         unsafe {
             ptr::copy_nonoverlapping(address.as_ptr(), copy, address.len());
             copy.add(address.len()).write(0);
@@ -247,8 +248,8 @@ pub(crate) struct Hints {
 
 impl Hints {
     pub(crate) fn new() -> Result<Hints, CallError> {
-        // SAFETY: a NULL argument makes fi_dupinfo allocate an empty entry with all its attributes
-        // (`fi_allocinfo` is this call).
+        // SAFETY: with NULL, fi_dupinfo allocates an empty entry with all its attributes (`fi_allocinfo` is this
+        // call).
         let head = unsafe { ffi::fi_dupinfo(ptr::null()) };
         if head.is_null() {
             return Err(CallError {
@@ -263,7 +264,7 @@ impl Hints {
 
     /// Lets `fill` write the hints and their attributes.
     pub(crate) fn with(self, fill: impl FnOnce(&mut HintsMut<'_>)) -> Hints {
-        // SAFETY: fi_allocinfo allocated the entry and each of these attributes; they are distinct.
+        // SAFETY: fi_allocinfo allocated the entry and each of these attributes; they are distinct objects.
         unsafe {
             let info = &mut *self.info.head;
             let mut hints = HintsMut {
@@ -281,7 +282,8 @@ impl Hints {
 
     /// Asks for one provider by name.
     pub(crate) fn provider(self, name: &CStr) -> Hints {
-        // SAFETY: the attribute is there (see `with`); strdup's result is freed by fi_freeinfo.
+        // SAFETY: fi_allocinfo allocated `fabric_attr`; its name is NULL or from strdup, and fi_freeinfo frees the
+        // new one.
         unsafe {
             let fabric = &mut *(*self.info.head).fabric_attr;
             libc::free(fabric.prov_name.cast());
@@ -291,7 +293,7 @@ impl Hints {
     }
 }
 
-/// The parts of hints that selection writes.
+/// The fields of hints that selection writes.
 pub(crate) struct HintsMut<'a> {
     pub(crate) caps: &'a mut u64,
     pub(crate) mode: &'a mut u64,
@@ -305,6 +307,6 @@ fn text(s: *const std::ffi::c_char) -> String {
     if s.is_null() {
         return String::new();
     }
-    // SAFETY: libfabric's names are NUL-terminated.
+    // SAFETY: `s` is a name from libfabric, which is NUL-terminated and lives as long as its fi_info.
     unsafe { CStr::from_ptr(s) }.to_string_lossy().into_owned()
 }

@@ -1,4 +1,5 @@
-//! libfabric: which provider, its objects, and what each provider needs.
+//! libfabric: selection of a provider, owners of its objects, memory registration, and the quirks of each provider.
+//! Posting and progress are in `engine`.
 
 pub(crate) mod atomic_table;
 pub(crate) mod device;

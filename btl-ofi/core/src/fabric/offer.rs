@@ -1,7 +1,7 @@
-//! Offering the user's copy functions to the provider (`FI_SET_OPS_HMEM_OVERRIDE`, man fi_domain).
+//! Passes the user's copy functions to the provider (`FI_SET_OPS_HMEM_OVERRIDE`, man fi_domain).
 //!
-//! libfabric's functions get one kind and a device for all runs where the user's get a kind per run, and
-//! no pointer of ours; so there is a fixed number of pairs that translate, one for each domain that has
+//! libfabric's functions receive one kind of memory and one device for all runs; the user's receive a kind per run.
+//! libfabric passes no context pointer. A fixed number of static function pairs translates, one pair per domain with
 //! overrides.
 
 use std::ffi::{c_int, c_void};
@@ -12,9 +12,9 @@ use plugin_api::IoVec;
 
 use crate::mem::copy::Copier;
 
-/// Runs whose kinds are kept on the stack.
-const FEW: usize = 16;
-/// Domains of one process whose overrides a provider can have.
+/// Runs whose kinds fit in a buffer on the stack.
+const STACK_RUNS: usize = 16;
+/// Domains of one process that can have overrides at the same time.
 const PAIRS: usize = 4;
 
 static TAKEN: [Mutex<Option<Copier>>; PAIRS] = [const { Mutex::new(None) }; PAIRS];
@@ -27,7 +27,7 @@ fn copier(pair: usize) -> Copier {
     lock(pair).unwrap_or_default()
 }
 
-/// Takes a free pair: found and taken under one lock, so that two domains never have the same.
+/// Takes a free pair. The test and the store are under one lock, so no two domains get the same pair.
 fn take(copier: Copier) -> Option<usize> {
     (0..PAIRS).find(|pair| {
         let mut slot = lock(*pair);
@@ -39,7 +39,7 @@ fn take(copier: Copier) -> Option<usize> {
     })
 }
 
-/// `struct fi_hmem_override_ops`, as every release that has it has it.
+/// `struct fi_hmem_override_ops`, the same in every release that has it.
 #[repr(C)]
 struct ProviderOps {
     size: usize,
@@ -49,11 +49,11 @@ struct ProviderOps {
         unsafe extern "C" fn(c_int, u64, *const IoVec, usize, u64, *const c_void, usize) -> isize,
 }
 
-/// The same kind for each of `count` runs.
+/// Calls with an array of `count` equal kinds.
 fn with_kinds<R>(iface: c_int, count: usize, call: impl FnOnce(*const u32) -> R) -> R {
     let iface = u32::try_from(iface).unwrap_or(u32::MAX);
-    if count <= FEW {
-        call([iface; FEW].as_ptr())
+    if count <= STACK_RUNS {
+        call([iface; STACK_RUNS].as_ptr())
     } else {
         call(vec![iface; count].as_ptr())
     }
@@ -68,7 +68,7 @@ unsafe extern "C" fn from<const PAIR: usize>(
     count: usize,
     offset: u64,
 ) -> isize {
-    // SAFETY: the provider's arguments, as its man page has them.
+    // SAFETY: the provider calls with the arguments that man fi_domain documents; the array has `count` kinds.
     with_kinds(iface, count, |kinds| unsafe {
         copier(PAIR).copy_from(dest, size, iov, kinds, count, offset)
     })
@@ -83,7 +83,7 @@ unsafe extern "C" fn to<const PAIR: usize>(
     src: *const c_void,
     size: usize,
 ) -> isize {
-    // SAFETY: as above.
+    // SAFETY: the provider calls with the arguments that man fi_domain documents; the array has `count` kinds.
     with_kinds(iface, count, |kinds| unsafe {
         copier(PAIR).copy_to(iov, kinds, count, offset, src, size)
     })
@@ -99,7 +99,7 @@ const fn ops<const PAIR: usize>() -> ProviderOps {
 
 static OPS: [ProviderOps; PAIRS] = [ops::<0>(), ops::<1>(), ops::<2>(), ops::<3>()];
 
-/// A pair that a provider may have, until its domain is closed.
+/// A pair of functions; the provider may call it until its domain is closed.
 #[derive(Default)]
 pub(crate) struct Offer {
     pair: Option<usize>,
@@ -111,7 +111,7 @@ impl Offer {
         self.taken
     }
 
-    /// Has the provider use `copier` from now on. Returns what it answered.
+    /// Makes the provider use `copier` from now on. Returns the result of fi_set_ops.
     ///
     /// # Safety
     /// `domain` is live.
@@ -122,11 +122,12 @@ impl Offer {
         self.pair = Some(pair);
         *lock(pair) = Some(copier);
         if self.taken {
-            // The provider has the pair already, which now means the new functions.
+            // The provider has this pair already; the pair now calls the new functions.
             return 0;
         }
         let ops: *const ProviderOps = &OPS[pair];
-        // SAFETY: a live domain; the structure that goes with the name, which is static.
+        // SAFETY: the caller guarantees that `domain` is live. The operations are static and have the layout that
+        // libfabric defines for this name.
         let rc = unsafe {
             ffi::fi_set_ops(
                 (&raw mut (*domain).fid).cast(),

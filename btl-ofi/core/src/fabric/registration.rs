@@ -1,5 +1,5 @@
-//! Memory registration: in every mode the transport supports, with keys of our own where the
-//! provider has none.
+//! Memory registration in every mode that the transport supports. Assigns keys where the provider does not (no
+//! `FI_MR_PROV_KEY`).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,10 +20,10 @@ use crate::mem::device_regions::{Descriptor, DeviceRegion, DeviceRegions};
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
 
-/// How regions are registered with one provider.
+/// Registers memory with one provider.
 pub(crate) struct Registrar {
     device: Arc<Device>,
-    /// Peers name bytes by virtual address rather than by offset (`FI_MR_VIRT_ADDR`).
+    /// Peers address by virtual address, not by offset (`FI_MR_VIRT_ADDR`).
     pub(crate) virtual_addresses: bool,
     provider_keys: bool,
     /// Regions are bound to the endpoint and enabled before use (`FI_MR_ENDPOINT`).
@@ -31,37 +31,36 @@ pub(crate) struct Registrar {
     keys: Mutex<Keys>,
     generation: AtomicU32,
     live: AtomicU64,
-    /// Device memory.
+    /// Registered device memory.
     devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
     guard: Option<Installed>,
 }
 
-/// Keys that we hand out: small, dense, and given out again only after the region that had one is
-/// closed.
+/// Keys that this transport assigns: small and dense. A key is reused only after its region is closed.
 struct Keys {
     returned: BinaryHeap<Reverse<u64>>,
     next: u64,
     last: u64,
 }
 
-/// A registered region. Dropping it ends the registration.
+/// A registered region. Dropping it deregisters.
 pub struct Region {
-    // Closed before the key goes back (see Drop).
+    // Closed before the key is returned (see Drop).
     mr: Option<Owned<ffi::fid_mr>>,
     handle: Handle,
     key: Option<u64>,
-    /// The generation of device memory.
+    /// Generation of a region of device memory.
     device: Option<u32>,
     registrar: Arc<Registrar>,
 }
 
 impl Registrar {
-    /// Regions are accessed under the guard, if there is one.
+    /// `guard`, if present, protects accesses to the regions. `threaded` allows calls from several threads.
     pub(crate) fn new(device: Arc<Device>, threaded: bool, guard: Option<Installed>) -> Registrar {
         let attr = device.info().domain_attr();
         let mode = attr.mr_mode as u32;
-        // The old basic mode stands for three of today's bits, the old scalable mode for none.
+        // FI_MR_BASIC stands for three of the present mode bits, FI_MR_SCALABLE for none.
         let basic = mode & ffi::FI_MR_BASIC != 0;
         let last = match attr.mr_key_size {
             0 | 8.. => u64::MAX - 1,
@@ -85,13 +84,13 @@ impl Registrar {
         }
     }
 
-    /// Regions that live now.
+    /// Number of regions registered now.
     pub(crate) fn live(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Registers `length` bytes at `base`. Memory need not be touched before (`FI_MR_ALLOCATED` is
-    /// the caller's affair: the pages exist, since the caller passes them).
+    /// Registers `length` bytes at `base`. The caller passes memory that exists, as `FI_MR_ALLOCATED` requires; its
+    /// pages need not be touched before.
     pub(crate) fn register(
         self: &Arc<Self>,
         base: *mut c_void,
@@ -106,7 +105,7 @@ impl Registrar {
             Some(self.take_key()?)
         };
         let registered = if length == 0 {
-            // Nothing can be read or written there, so the provider need not know; many refuse it.
+            // An empty region has no bytes to access, and many providers refuse to register it.
             Ok((None, 0))
         } else {
             self.register_with_provider(base, length, access, key.unwrap_or(0), None)
@@ -117,10 +116,10 @@ impl Registrar {
             Ok((mr, provider_key)) => {
                 self.live.fetch_add(1, Ordering::Relaxed);
                 let handle = Handle::new(address, length as u64, provider_key, access, generation);
-                // One of no bytes has no key with the provider.
+                // An empty region has no key at the provider.
                 if mr.is_some() {
                     let known = Known { handle, access };
-                    // Others may have put their handlers before the guard's since the last look.
+                    // Other code may have installed signal handlers before the guard's since the last check.
                     let reach = self.guard.as_ref().map(Installed::reach);
                     let mut regions = self.regions.lock();
                     regions.insert(provider_key, known, reach.unwrap_or_default());
@@ -140,8 +139,8 @@ impl Registrar {
         }
     }
 
-    /// Registers device memory with the provider, which then reaches it itself. The provider is told
-    /// that only devices touch it, unless it does not want to know (opx answers -FI_EINVAL).
+    /// Registers device memory with a provider that accesses it itself. Passes FI_HMEM_DEVICE_ONLY, unless the
+    /// provider refuses the flag (opx returns -FI_EINVAL).
     pub(crate) fn register_direct(
         self: &Arc<Self>,
         base: *mut c_void,
@@ -177,7 +176,7 @@ impl Registrar {
                 return Err(e);
             }
         };
-        // SAFETY: a live region; the descriptor is a plain field (fi_mr_desc).
+        // SAFETY: `mr` is a live region; the descriptor is a plain field (fi_mr_desc).
         let descriptor = Descriptor(unsafe { (*mr.ptr()).mem_desc });
         let length = length as u64;
         let region = DeviceRegion::new(address, length, iface, access, copier, Some(descriptor));
@@ -192,7 +191,7 @@ impl Registrar {
         })
     }
 
-    /// Takes note of device memory that is reached by copies, for peers through `mailbox`.
+    /// Records device memory that is accessed by copies. Peers reach it through `mailbox`.
     pub(crate) fn register_staged(
         self: &Arc<Self>,
         base: *mut c_void,
@@ -216,24 +215,24 @@ impl Registrar {
         })
     }
 
-    /// The device memory that is registered.
+    /// The registered device memory.
     pub(crate) fn device_regions(&self) -> Arc<DeviceRegions> {
         Arc::clone(&self.devices)
     }
 
-    /// Whether a handle names a region of this process that lives now.
+    /// Whether a handle names a region of this process that is registered now.
     pub(crate) fn lives(&self, handle: &Handle) -> bool {
         let regions = self.regions.lock();
         regions.find(handle.key()).map(|k| k.handle) == Some(*handle)
     }
 
-    /// The regions, locked.
+    /// The table of regions behind its lock.
     #[inline]
     pub(crate) fn table(&self) -> &Lock<Regions> {
         &self.regions
     }
 
-    /// The regions, locked.
+    /// The table of regions, locked.
     pub(crate) fn regions(&self) -> Guard<'_, Regions> {
         self.regions.lock()
     }
@@ -259,31 +258,32 @@ impl Registrar {
         };
         let mut flags = 0;
         if let Some((iface, device, device_flags)) = kind {
-            // SAFETY: fi_version takes nothing and only returns a number.
+            // SAFETY: fi_version takes no argument and only returns a number.
             if iface > ffi::newest_hmem_iface(unsafe { ffi::fi_version() }) {
                 return Err(CallError {
-                    call: "fi_mr_regattr, of a kind of memory newer than the libfabric installed",
+                    call: "fi_mr_regattr with a memory interface newer than the installed libfabric",
                     code: ffi::FI_ENOSYS as i32,
                 });
             }
             attr.iface = iface;
-            // Every member of the union stands in these 64 bits.
+            // Every member of the union lies in these 64 bits.
             attr.device.reserved = device;
             flags = device_flags;
         }
-        // SAFETY: a live domain; the attribute and its vector live through the call.
+        // SAFETY: `device` keeps the domain open; `attr` and its vector live through the call.
         let mr = Owned::open("fi_mr_regattr", |out| unsafe {
             ffi::fi_mr_regattr(self.device.domain(), &attr, flags, out)
         })?;
         if self.bound {
             if let Some(endpoint) = self.device.endpoint() {
-                // SAFETY: both are live and of one domain. On an error `mr` is closed by its owner.
+                // SAFETY: region and endpoint are live and belong to one domain. On an error `mr` is closed by its
+                // owner.
                 check("fi_mr_bind", unsafe { ffi::fi_bind(mr.fid(), endpoint, 0) })?;
             }
-            // SAFETY: a live region, bound.
+            // SAFETY: `mr` is a live region, and it is bound to its endpoint.
             check("fi_mr_enable", unsafe { ffi::fi_enable(mr.fid()) })?;
         }
-        // SAFETY: a live region; the key is a plain field (fi_mr_key).
+        // SAFETY: `mr` is a live region; the key is a plain field (fi_mr_key).
         let key = unsafe { (*mr.ptr()).key };
         if key == ffi::FI_KEY_NOTAVAIL {
             return Err(CallError {
@@ -317,15 +317,15 @@ impl Registrar {
 }
 
 impl Region {
-    /// What peers need to reach the region.
+    /// The handle by which peers access the region.
     pub fn handle(&self) -> Handle {
         self.handle
     }
 
-    /// Ends the registration and says how that went.
+    /// Deregisters and reports the result.
     ///
     /// # Errors
-    /// The provider refused; its key is then not given out again.
+    /// The provider refused to close the region; its key is not reused then.
     pub fn close(mut self) -> Result<(), Error> {
         self.forget_device();
         let Some(mr) = self.mr.take() else {
@@ -344,7 +344,7 @@ impl Region {
 }
 
 impl Region {
-    /// Takes device memory out of the table, so that neither new operations nor peers find it.
+    /// Removes device memory from the table, so that neither new operations nor peers find it.
     fn forget_device(&mut self) {
         if let Some(generation) = self.device.take() {
             self.registrar.devices.remove(generation);
@@ -355,7 +355,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         self.forget_device();
-        // The key may go to another region once this one is closed, and not before.
+        // The key is returned only after the region is closed below.
         {
             let mut regions = self.registrar.regions.lock();
             let key = self.handle.key();
@@ -369,20 +369,20 @@ impl Drop for Region {
     }
 }
 
-/// The address of memory that does not pass the end of the address space.
+/// The address of memory that does not extend beyond the address space.
 fn in_memory(base: *mut c_void, length: usize) -> Result<u64, Error> {
     let address = base as u64;
     if address.checked_add(length as u64).is_none() {
         return Err(Error::Invalid {
             what: "memory to register",
-            reason: format!("{length} bytes at {address:#x} pass the end of the address space"),
+            reason: format!("{length} bytes at {address:#x} extend beyond the address space"),
         });
     }
     Ok(address)
 }
 
 fn access_flags(access: Access) -> u64 {
-    // Every region also serves as a local buffer of gets and puts.
+    // Every region is also a local buffer of gets and puts.
     let mut flags = ffi::FI_READ | ffi::FI_WRITE;
     if access.intersects(Access::REMOTE_READ | Access::REMOTE_ATOMIC) {
         flags |= ffi::FI_REMOTE_READ;

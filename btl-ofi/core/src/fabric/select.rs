@@ -1,4 +1,4 @@
-//! Which provider to use: what is asked of libfabric, what is refused and why.
+//! Selection of a provider: the hints for libfabric, and the providers that are refused, with reasons.
 
 use std::ffi::CString;
 
@@ -15,20 +15,20 @@ use crate::fabric::policy;
 use crate::fabric::shm_room::{self, Turn};
 use crate::mem::cuda;
 
-/// Oldest interface that is enough (seed of BTL/OFI: no support below 1.5).
+/// Oldest supported API version; BTL/OFI requires 1.5.
 const OLDEST_API: u32 = ffi::version(1, 5);
-/// The newest interface this code was written for.
+/// Newest API version for which this code was written.
 const NEWEST_API: u32 = ffi::version(1, 17);
 
-/// Registration modes that the transport serves, together or not at all.
+/// Registration modes that the transport supports, in any combination.
 const SUPPORTED_MR: u32 = ffi::FI_MR_VIRT_ADDR
     | ffi::FI_MR_ALLOCATED
     | ffi::FI_MR_PROV_KEY
     | ffi::FI_MR_ENDPOINT
-    // Asks something of buffers of collective operations, of which there are none here.
+    // Concerns buffers of collective operations, which this transport does not use.
     | ffi::FI_MR_COLLECTIVE;
 
-/// Registration modes that it does not, by name.
+/// Registration modes that the transport does not support.
 const REFUSED_MR: [(u32, &str); 5] = [
     (
         ffi::FI_MR_LOCAL,
@@ -57,20 +57,20 @@ const REQUIRED_CAPS: [(u64, &str); 2] = [
     (ffi::FI_ATOMIC as u64, "FI_ATOMIC"),
 ];
 
-/// Orders among atomics that make accumulates ordered without waiting.
+/// Orders among atomics that keep accumulates ordered without a wait.
 const ATOMIC_ORDER: u64 =
     ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
 
-/// A provider as a survey found it.
+/// A provider in the result of a survey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Name, as `fi_info` prints it.
+    /// Name of the provider, as `fi_info` prints it.
     pub name: String,
-    /// Domain (device).
+    /// Name of the domain (device).
     pub domain: String,
-    /// Why it cannot be used; `None` when it can.
+    /// The reason for its refusal; `None` if it is usable.
     pub refusal: Option<String>,
-    /// Whether opening would take it.
+    /// Whether the transport would select it.
     pub chosen: bool,
 }
 
@@ -78,11 +78,11 @@ pub struct Candidate {
 pub(crate) struct Chosen {
     pub(crate) device: Device,
     pub(crate) atomics: AtomicTable,
-    /// Providers that stood before it in the list, with the reasons for their refusal.
+    /// Providers before it in libfabric's list, with the reasons for their refusal.
     pub(crate) passed_over: Vec<(String, String)>,
 }
 
-/// How the host will call.
+/// How the host calls the transport.
 #[derive(Clone, Copy)]
 pub(crate) struct Calling {
     pub(crate) threaded: bool,
@@ -96,9 +96,9 @@ impl Calling {
     }
 }
 
-/// The interface version to ask for.
+/// The API version to request.
 fn api() -> Result<u32, String> {
-    // SAFETY: fi_version takes nothing and only returns a number.
+    // SAFETY: fi_version takes no argument and only returns a number.
     let installed = unsafe { ffi::fi_version() };
     if installed < OLDEST_API {
         return Err(format!(
@@ -110,14 +110,14 @@ fn api() -> Result<u32, String> {
     Ok(installed.min(NEWEST_API))
 }
 
-/// Opens the first provider that can be used.
+/// Opens the first usable provider.
 pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Error> {
     environment::prepare(options);
     let turn = turn(options);
     let mut refusals = Vec::new();
     for info in offers(options, calling, None)? {
         let name = info.get().provider();
-        match consider(info, options, calling) {
+        match try_open(info, options, calling) {
             Ok((device, atomics)) => {
                 if let Some(advice) = environment::advice(&name) {
                     tracing::warn!("{advice}");
@@ -128,7 +128,7 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
                     passed_over: refusals,
                 });
             }
-            // One provider shows up once per address, each time refused for the same reason.
+            // A provider occurs once per address; keep each reason once.
             Err(why) => {
                 let refusal = (name, why);
                 if !refusals.contains(&refusal) {
@@ -138,11 +138,11 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
         }
     }
     drop(turn);
-    // Nothing fits: say of every provider why, those included that our own hints kept away.
+    // No provider is usable: report the reason for each one, including those that our hints excluded.
     let mut refusals = Vec::new();
     for candidate in survey_for(options, calling)? {
         let why = candidate.refusal;
-        let why = why.unwrap_or_else(|| String::from("it failed just before"));
+        let why = why.unwrap_or_else(|| String::from("the first attempt to open it failed"));
         let refusal = (candidate.name, why);
         if !refusals.contains(&refusal) {
             refusals.push(refusal);
@@ -159,9 +159,9 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
     Err(Error::NoProvider { wanted, refusals })
 }
 
-/// Every provider that libfabric offers, with acceptance or the reason for refusal by a transport
-/// opened at this thread level. Opens each acceptable one for a moment, since some promise in their
-/// attributes what they do not have.
+/// Lists every provider that libfabric offers, and whether a transport opened at this thread level accepts it, or the
+/// reason for refusal. Opens each acceptable provider for a moment, because some advertise what they do not
+/// provide.
 ///
 /// # Errors
 /// libfabric is too old, or `fi_getinfo` fails.
@@ -178,7 +178,7 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
             .iter_mut()
             .find(|c| c.name == name && (c.domain == domain || refusal.is_some()))
         {
-            // One provider shows up once per address; its best showing counts.
+            // A provider occurs once per address; it is usable if one of its entries is.
             Some(known) if known.refusal.is_some() && refusal.is_none() => known.refusal = None,
             Some(_) => {}
             None => candidates.push(Candidate {
@@ -191,18 +191,18 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
     };
     for info in offers(options, calling, None)? {
         let (name, domain) = (info.get().provider(), info.get().domain());
-        let refusal = consider(info, options, calling).err();
+        let refusal = try_open(info, options, calling).err();
         add(name, domain, refusal);
     }
-    let everything = everything()?;
-    for info in everything.iter() {
+    let all = all_entries()?;
+    for info in all.iter() {
         let name = info.provider();
-        let refusal = judge(info, options).err().unwrap_or_else(|| {
-            String::from("it does not serve the combination that is asked of it")
+        let refusal = check_attributes(info, options).err().unwrap_or_else(|| {
+            String::from("it does not support the requested combination of attributes")
         });
         add(name, info.domain(), Some(refusal));
     }
-    for name in absent(options, &candidates) {
+    for name in unmatched(options, &candidates) {
         let short = if policy::keeps_files(&name) {
             shm_room::shortage()
         } else {
@@ -224,14 +224,15 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
     Ok(candidates)
 }
 
-/// The right to open a provider whose endpoints take room that other processes may be about to take.
+/// The lock on opening shm endpoints, taken if the options admit shm: other processes may otherwise use the same
+/// space.
 fn turn(options: &Options) -> Option<Turn> {
     let admitted = options.admits("shm").is_ok();
     if admitted { Turn::take() } else { None }
 }
 
-/// Names of the include list that match nothing libfabric knows.
-fn absent(options: &Options, known: &[Candidate]) -> Vec<String> {
+/// Names of the include list that match no known provider.
+fn unmatched(options: &Options, known: &[Candidate]) -> Vec<String> {
     options
         .include
         .iter()
@@ -246,8 +247,8 @@ fn absent(options: &Options, known: &[Candidate]) -> Vec<String> {
         .collect()
 }
 
-/// What libfabric offers for our hints, in its order: under the mode bits of today, then under the
-/// two modes of old for providers that know no other.
+/// Entries that libfabric offers for our hints, in its order: first with the present mode bits, then with the two old
+/// modes for providers that support only those.
 fn offers(options: &Options, calling: Calling, provider: Option<&str>) -> Result<Vec<Info>, Error> {
     let api = api().map_err(|reason| Error::Invalid {
         what: "libfabric",
@@ -256,17 +257,17 @@ fn offers(options: &Options, calling: Calling, provider: Option<&str>) -> Result
     let mut found: Vec<Info> = Vec::new();
     let modes = [SUPPORTED_MR, ffi::FI_MR_BASIC, ffi::FI_MR_SCALABLE];
     for mr_mode in modes {
-        // Visible completion is asked of the provider where it can be had; a provider that writes
-        // the target's memory itself may do without.
+        // Request delivery-complete where the provider has it. A provider through which CMA writes the target's
+        // memory may lack it.
         for op_flags in [u64::from(ffi::FI_DELIVERY_COMPLETE), 0] {
             let list = query(api, provider, |h| {
-                ask(h, options, calling, mr_mode, op_flags)
+                write_hints(h, options, calling, mr_mode, op_flags)
             })?;
             for info in list.iter() {
                 let name = info.provider();
                 let again = found.iter().any(|f| {
                     f.get().provider() == name && {
-                        // The first shape under which a provider showed up is the one that counts.
+                        // Keep a provider only with the attributes under which it occurred first.
                         f.get().domain_attr().mr_mode != info.domain_attr().mr_mode
                             || f.get().tx_attr().op_flags != info.tx_attr().op_flags
                     }
@@ -298,14 +299,20 @@ fn query(
     ask().doing(|| String::from("asking libfabric for providers"))
 }
 
-/// Writes what the transport wants.
-fn ask(h: &mut HintsMut<'_>, options: &Options, calling: Calling, mr_mode: u32, op_flags: u64) {
+/// Writes the transport's hints.
+fn write_hints(
+    h: &mut HintsMut<'_>,
+    options: &Options,
+    calling: Calling,
+    mr_mode: u32,
+    op_flags: u64,
+) {
     *h.caps = u64::from(ffi::FI_RMA | ffi::FI_ATOMIC);
     *h.mode = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
     h.ep.type_ = ffi::FI_EP_RDM;
     h.domain.mr_mode = mr_mode as i32;
-    // Each context (its endpoint and queue) is used by one thread at a time: the weakest model that
-    // this makes sound. A host that never calls from two threads at once lets all locks go.
+    // One thread at a time uses each context (endpoint and queue); this is the weakest sufficient model. A host that
+    // never calls from two threads at once needs no locks.
     h.domain.threading = if calling.threaded {
         ffi::FI_THREAD_COMPLETION
     } else {
@@ -325,8 +332,8 @@ fn ask(h: &mut HintsMut<'_>, options: &Options, calling: Calling, mr_mode: u32, 
     h.tx.op_flags = op_flags;
 }
 
-/// Everything that libfabric has, asked for nothing.
-fn everything() -> Result<InfoList, Error> {
+/// All entries of libfabric, without requirements.
+fn all_entries() -> Result<InfoList, Error> {
     let api = api().map_err(|reason| Error::Invalid {
         what: "libfabric",
         reason,
@@ -338,8 +345,8 @@ fn everything() -> Result<InfoList, Error> {
     })
 }
 
-/// Judges by attributes alone.
-fn judge(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
+/// Checks the attributes only.
+fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
     let name = info.provider();
     options.admits(&name)?;
     if info.ep_attr().type_ != ffi::FI_EP_RDM {
@@ -366,7 +373,7 @@ fn judge(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
     let unknown = info.raw().mode & !(ffi::FI_CONTEXT | ffi::FI_CONTEXT2);
     if unknown != 0 {
         return Err(format!(
-            "it requires the modes {unknown:#x}, which are not served"
+            "it requires the modes {unknown:#x}, which are not supported"
         ));
     }
     policy::refusal(info, options)?;
@@ -381,13 +388,13 @@ fn judge(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Judges, opens, and asks for the atomics that every user of the transport relies on.
-fn consider(
+/// Checks the attributes, opens the provider, and queries the atomics that every host needs.
+fn try_open(
     info: Info,
     options: &Options,
     calling: Calling,
 ) -> Result<(Device, AtomicTable), String> {
-    judge(info.get(), options)?;
+    check_attributes(info.get(), options)?;
     let name = info.get().provider();
     let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
     let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
@@ -401,8 +408,8 @@ fn consider(
     Ok((device, atomics))
 }
 
-/// Asks once more for ordered atomics where that costs nothing: where the provider grants it with
-/// otherwise the same attributes.
+/// Requests ordered atomics where that costs nothing: takes the provider's ordered entry if its other attributes are
+/// the same.
 fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
     if !policy::wants_atomic_order(info.get()) {
         return Ok(info);
@@ -414,14 +421,14 @@ fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<
     let name = info.get().provider();
     let domain = info.get().domain();
     let mr_mode = info.get().domain_attr().mr_mode;
-    // The words of old are not joined with today's bits.
+    // The old modes are not combined with the present bits.
     let allowed = match mr_mode as u32 {
         old @ (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) => old,
         bits => bits | SUPPORTED_MR,
     };
     let op_flags = info.get().tx_attr().op_flags;
     let list = query(api, Some(&name), |h| {
-        ask(h, options, calling, allowed, op_flags);
+        write_hints(h, options, calling, allowed, op_flags);
         h.tx.msg_order = ATOMIC_ORDER;
         h.rx.msg_order = ATOMIC_ORDER;
     })?;
@@ -440,9 +447,8 @@ fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<
     }
 }
 
-/// Asks once more for device memory where there may be some: the provider's entry with FI_HMEM, if it
-/// has one with otherwise the same attributes. Providers whose peers are reached around them gain
-/// nothing by it.
+/// Requests device memory where there may be some: takes the provider's entry with FI_HMEM if its other attributes
+/// are the same. Not for providers whose transfers are replaced by copies (`policy::takes_devices`).
 fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
     let wanted = options.hmem.unwrap_or_else(|| cuda::devices() > 0);
     if !wanted || !policy::takes_devices(info.get()) {
@@ -456,19 +462,19 @@ fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info,
     let mr_mode = info.get().domain_attr().mr_mode as u32;
     let old = mr_mode & (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) != 0;
     if old {
-        // FI_MR_HMEM is not joined with the words of old.
+        // FI_MR_HMEM is not combined with the old modes.
         return Ok(info);
     }
     let op_flags = info.get().tx_attr().op_flags;
     let order = info.get().tx_attr().msg_order & ATOMIC_ORDER;
     let list = query(api, Some(&name), |h| {
         let modes = mr_mode | SUPPORTED_MR | ffi::FI_MR_HMEM;
-        ask(h, options, calling, modes, op_flags);
+        write_hints(h, options, calling, modes, op_flags);
         *h.caps |= ffi::FI_HMEM;
         h.tx.msg_order = order;
         h.rx.msg_order = order;
     });
-    // A provider without FI_HMEM leaves an empty list, which libfabric calls an error.
+    // Device memory is optional: without it the entry stays as it is.
     let Ok(list) = list else { return Ok(info) };
     let same = list.iter().find(|i| {
         i.provider() == name
@@ -485,7 +491,7 @@ fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info,
     }
 }
 
-/// Whether the provider takes registrations of device memory.
+/// Whether the provider registers device memory.
 pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
     info.raw().caps & ffi::FI_HMEM != 0
 }

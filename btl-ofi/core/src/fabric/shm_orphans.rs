@@ -1,9 +1,8 @@
-//! What a killed process leaves in `/dev/shm`, and its removal by those that are left.
+//! Orphaned segments: finds and removes the files of dead processes in `/dev/shm`.
 //!
-//! The shm provider names the segments of an endpoint after the address it is given. Ours says which
-//! process it belongs to: the node (a kernel and a process-id namespace, see `liveness`), the process
-//! id and the start time. So a name tells whether its owner is gone, and no name of another program,
-//! of another container or of a process that got the same id is ever taken for it.
+//! The shm provider names an endpoint's segments after its address. Our address names the process: node (kernel and
+//! process-id namespace, see `peer::liveness`), process id and start time. A name therefore tells whether its owner
+//! is gone, and a file of another program, of another container or of a reused process id never matches.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,14 +13,14 @@ use crate::peer::liveness::{ProcessId, State};
 const FOLDER: &str = "/dev/shm";
 const PREFIX: &str = "btl_ofi.";
 
-/// What the names of this process's files in `/dev/shm` start with; `None` where the process cannot
-/// be told apart from others. A `:` or a `.` follows.
+/// Prefix of this process's file names in `/dev/shm`; a `:` or a `.` follows. `None` where the process cannot be
+/// distinguished from others.
 pub(crate) fn name(node: u64, process: ProcessId) -> Option<String> {
     (node != 0 && process.started != 0)
         .then(|| format!("{PREFIX}{node:016x}.{}.{}", process.pid, process.started))
 }
 
-/// The process that a name belongs to, if it is one of this node's.
+/// The process that a file name belongs to, if the process runs on this node.
 fn owner(name: &str, node: u64) -> Option<ProcessId> {
     let rest = name.strip_prefix(PREFIX)?;
     let end = rest.find(':').unwrap_or(rest.len());
@@ -32,12 +31,12 @@ fn owner(name: &str, node: u64) -> Option<ProcessId> {
     (node != 0 && of == format!("{node:016x}")).then_some(ProcessId { pid, started })
 }
 
-/// Removes the files of a process that is gone.
+/// Removes the files of one dead process.
 pub(crate) fn remove(node: u64, process: ProcessId) {
     sweep(Path::new(FOLDER), node, |found| found == process);
 }
 
-/// Removes the files of all processes that are gone, of this user and on this node.
+/// Removes the files of all dead processes of this user on this node.
 pub(crate) fn remove_all(node: u64) {
     sweep(Path::new(FOLDER), node, |_| true);
 }
@@ -46,21 +45,21 @@ fn sweep(folder: &Path, node: u64, wanted: impl Fn(ProcessId) -> bool) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
-    // SAFETY: has no failure and no argument.
+    // SAFETY: geteuid takes no argument and cannot fail.
     let user = unsafe { libc::geteuid() };
     for entry in entries.flatten() {
         let file = entry.file_name();
         let Some(process) = file.to_str().and_then(|name| owner(name, node)) else {
             continue;
         };
-        // Metadata of the entry itself, not of what a link points to.
+        // Metadata of the entry itself, not of a link's target.
         let ours = entry
             .metadata()
             .is_ok_and(|m| m.uid() == user && m.is_file());
         if ours && wanted(process) && process.state() == State::Gone {
             match fs::remove_file(entry.path()) {
                 Ok(()) => tracing::debug!("removed {} of a dead process", entry.path().display()),
-                // Another survivor was faster.
+                // Another process removed it first.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => tracing::warn!("cannot remove {}: {e}", entry.path().display()),
             }

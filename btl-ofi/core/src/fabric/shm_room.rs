@@ -1,15 +1,14 @@
-//! Room in `/dev/shm`, where libfabric's shm keeps a file of 16 MiB for each endpoint.
+//! Space in `/dev/shm`, where the shm provider keeps a file of 16 MiB per endpoint.
 //!
-//! libfabric (1.17) does not offer shm at all unless 16 MiB are free there for each processor, whatever the
-//! queues' sizes: 256 staging buffers of 32 KiB, rounded up to a power of two. It then writes to the file
-//! without allocating its pages first, so that a full `/dev/shm` ends the process (SIGBUS). It writes 3.8 MiB at
-//! opening, nearly all of them zeros after the endpoint's name, which nobody reads, and staging buffers only for
-//! operations that go through the provider.
+//! libfabric (1.17) offers shm only if `/dev/shm` has 16 MiB free per processor, whatever the sizes of the queues:
+//! 256 staging buffers of 32 KiB, rounded up to a power of two. It then writes to the file without allocation of its
+//! pages, so a full `/dev/shm` kills the process (SIGBUS). At opening it writes 3.8 MiB; nearly all of that is zeros
+//! after the endpoint's name, which nobody reads. It writes staging buffers only for operations that go through the
+//! provider.
 //!
-//! So an endpoint is opened in [turns](Turn) where room is short, after a look at what is free; afterwards the
-//! zeros are given back and what is used at any time is allocated ([`trim`]), some 0.3 MiB. The rest is allocated
-//! before the first operation that goes through the provider ([`allocate`]). What cannot be had is an error of
-//! a call.
+//! Where space is short, processes therefore open endpoints in [turns](Turn), after a check of the free space. Then
+//! [`trim`] frees the zeros and allocates the pages that are used at any time, some 0.3 MiB. [`allocate`] allocates
+//! the rest before the first operation that goes through the provider. A shortage is the error of a call.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -18,25 +17,25 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
 
 const FOLDER: &str = "/dev/shm";
-/// What libfabric 1.17 takes for an endpoint, and asks for each processor.
+/// Space that libfabric 1.17 uses per endpoint and requires per processor.
 const REGION: u64 = 16 << 20;
-/// With less than this, processes that open at the same time may take each other's room: as many as one can
-/// have peers (256).
+/// With less free space, processes that open at the same time may take each other's space. It suffices for as many
+/// endpoints as one process can have peers (256).
 const AMPLE: u64 = 256 * REGION;
-/// Longest wait for another process's turn, which takes milliseconds unless it is stopped.
+/// Longest wait for a turn. A turn of another process takes milliseconds, unless that process is stopped.
 const TURN: Duration = Duration::from_secs(10);
-/// Holes up to this size are allocated at opening: queues and tables. Longer ones are staging buffers.
+/// Holes up to this size hold queues and tables and are allocated at opening. Longer holes are staging buffers.
 const SMALL_HOLE: u64 = 512 << 10;
-/// Zeros that stay after the last byte that is none: libfabric writes the name of a socket there.
+/// Zeros kept after the last nonzero byte, where libfabric later writes the name of a socket.
 const MARGIN: u64 = 16 << 10;
 const PAGE: u64 = 4096;
 const CHUNK: usize = 64 << 10;
 
-/// Bytes free in `/dev/shm` for this user, and in all.
+/// Bytes of `/dev/shm` free for this user, and its size in bytes.
 fn measure() -> io::Result<(u64, u64)> {
-    // SAFETY: plain numbers, for which zeros are valid.
+    // SAFETY: statvfs consists of integers, for which zeros are valid.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a C string, and a structure that is written.
+    // SAFETY: the path is a NUL-terminated literal; `stat` is a local that statvfs may write.
     if unsafe { libc::statvfs(c"/dev/shm".as_ptr(), &mut stat) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -47,55 +46,55 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-/// What is free, and what to do about it.
+/// Describes the free space and how to get `least` bytes.
 fn remedy(least: u64) -> String {
     let free = match measure() {
         Ok((free, all)) => format!("{} of its {} are free", mib(free), mib(all)),
         Err(e) => format!("it cannot be examined ({e})"),
     };
     format!(
-        "{free}; give it more (docker run --shm-size={}m, or mount -o remount,size= {FOLDER}), or remove what is \
-         left there",
+        "{free}; enlarge it (docker run --shm-size={}m, or mount -o remount,size= {FOLDER}), or remove orphaned \
+         files from it",
         least.div_ceil(1 << 20)
     )
 }
 
-/// Why libfabric offers no shm, if that is for want of room.
+/// The reason why libfabric offers no shm, if the cause is a lack of space.
 pub(crate) fn shortage() -> Option<String> {
-    // SAFETY: a plain question.
+    // SAFETY: sysconf takes an integer only.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     let needed = u64::try_from(processors).unwrap_or(1) * REGION;
     match measure() {
         Ok((free, _)) if free >= needed => None,
         _ => Some(format!(
-            "{FOLDER} is too small for it: libfabric asks for 16 MiB for each of {processors} processors, {}, and {}",
+            "{FOLDER} is too small for it: libfabric asks for 16 MiB for each of {processors} processors, {}; {}",
             mib(needed),
             remedy(needed + (needed / 2).max(2 * REGION))
         )),
     }
 }
 
-/// Why an endpoint cannot be opened for want of room.
+/// The reason why an endpoint cannot be opened, if the cause is a lack of space.
 pub(crate) fn no_room() -> Option<String> {
     match measure() {
         Ok((free, _)) if free < REGION => Some(format!(
-            "{FOLDER} is too full to open an endpoint: that takes {} for a moment, and {}",
+            "{FOLDER} is too full to open an endpoint, which takes {} for a moment; {}",
             mib(REGION),
             remedy(4 * REGION)
         )),
-        // What is wrong with the folder, libfabric says.
+        // libfabric reports other errors of the folder.
         _ => None,
     }
 }
 
-/// The right to open an endpoint, kept from other processes until dropped.
+/// A lock on endpoint opening that excludes other processes; dropping it unlocks.
 pub(crate) struct Turn {
     _folder: File,
 }
 
 impl Turn {
-    /// Waits for it where room is short; none where there is enough for everyone, or another process holds it for
-    /// too long.
+    /// Waits for the lock where space is short. `None` where there is enough space for all processes, or another
+    /// process holds the lock for too long.
     pub(crate) fn take() -> Option<Turn> {
         let (free, _) = measure().ok()?;
         if free >= AMPLE {
@@ -103,8 +102,8 @@ impl Turn {
         }
         let folder = File::open(FOLDER).ok()?;
         let deadline = Instant::now() + TURN;
-        // A blocking call could wait for ever for a process that was stopped.
-        // SAFETY: a descriptor of ours.
+        // A blocking flock would wait for ever for a stopped process.
+        // SAFETY: `folder` keeps the descriptor open.
         while unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             if io::Error::last_os_error().kind() != ErrorKind::WouldBlock
                 || Instant::now() >= deadline
@@ -117,7 +116,7 @@ impl Turn {
     }
 }
 
-/// The file of an endpoint with this address, if that is one of shm.
+/// Opens the file of the shm endpoint with this address. Refuses other addresses.
 fn open(address: &[u8]) -> io::Result<File> {
     let other = || io::Error::new(ErrorKind::InvalidInput, "not the address of a file");
     let text = address.strip_prefix(b"fi_shm://").unwrap_or(address);
@@ -138,9 +137,9 @@ fn open(address: &[u8]) -> io::Result<File> {
     }
 }
 
-/// Where the next data or hole begins; none after the last.
+/// Start of the next data or hole; `None` after the last one.
 fn seek(file: &File, from: u64, whence: i32) -> Option<u64> {
-    // SAFETY: plain numbers.
+    // SAFETY: lseek takes integers only; `file` keeps the descriptor open.
     let found = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
     u64::try_from(found).ok()
 }
@@ -150,14 +149,14 @@ fn fallocate(file: &File, mode: i32, from: u64, to: u64) -> io::Result<()> {
         return Ok(());
     }
     let (offset, length) = (from as libc::off_t, (to - from) as libc::off_t);
-    // SAFETY: plain numbers.
+    // SAFETY: fallocate takes integers only; `file` keeps the descriptor open.
     match unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Where the zeros at the end begin, not before `from`.
+/// Start of the zeros at the end of the file, at least `from`.
 fn zeros(file: &File, from: u64, size: u64) -> io::Result<u64> {
     let mut chunk = vec![0u8; CHUNK];
     let mut end = size;
@@ -173,14 +172,14 @@ fn zeros(file: &File, from: u64, size: u64) -> io::Result<u64> {
     Ok(from)
 }
 
-/// Gives back what the endpoint at this address of ours will not use, and allocates what it may use at any time.
+/// Frees the pages of our endpoint's file that it does not use, and allocates the pages that it may use at any time.
 pub(crate) fn trim(address: &[u8]) -> io::Result<()> {
     let file = open(address)?;
     let size = file.metadata()?.size();
     let mut at = 0;
     while at < size {
         let Some(data) = seek(&file, at, libc::SEEK_DATA) else {
-            // Ends with a hole.
+            // The file ends with a hole.
             break;
         };
         if data - at <= SMALL_HOLE {
@@ -197,16 +196,16 @@ pub(crate) fn trim(address: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Allocates all that the endpoint at this address uses for operations through the provider: ours, or a
-/// peer's. What it will not use stays given back. An error says that there is no room.
+/// Allocates the pages that this endpoint, ours or a peer's, uses for operations through the provider. Pages that it
+/// does not use stay free. The error describes a lack of space.
 pub(crate) fn allocate(address: &[u8]) -> Result<(), String> {
     match allocate_file(address) {
         Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => Err(format!(
-            "{FOLDER} is too full for operations through the provider: an endpoint takes up to {} for them, and {}",
+            "{FOLDER} is too full for operations through the provider: an endpoint takes up to {} for them; {}",
             mib(REGION),
             remedy(4 * REGION)
         )),
-        // What cannot be opened here, libfabric cannot open either, and says so.
+        // libfabric cannot open such a file either, and reports that.
         _ => Ok(()),
     }
 }
@@ -253,7 +252,7 @@ mod tests {
             .open(&path)
             .unwrap();
         file.set_len(REGION).unwrap();
-        // A header, a table behind a short hole, staging behind a long one, a name, and zeros.
+        // A header, a table behind a short hole, a name behind a long hole (staging buffers), then zeros.
         let name_at = 8 << 20;
         for at in [0, 256 << 10, name_at] {
             file.write_all_at(b"used", at).unwrap();

@@ -1,5 +1,5 @@
-//! Owners of libfabric objects: one type per fid. Drop closes the object; fields are ordered so that children close
-//! before their parents.
+//! Owners of libfabric objects: one type per fid. Drop closes the object. Structs that hold several declare
+//! children before parents, so that children close first.
 
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_are_taken_once_and_come_back() {
+    fn pairs_are_exclusive_and_reused() {
         let taken: Vec<Offer> = std::thread::scope(|scope| {
             let all: Vec<_> = (0..PAIRS)
                 .map(|_| scope.spawn(|| take(Copier::default())))

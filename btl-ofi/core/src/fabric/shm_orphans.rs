@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_their_owner() {
+    fn names_identify_their_owner() {
         let process = ProcessId {
             pid: 17,
             started: 99,
@@ -85,7 +85,7 @@ mod tests {
             name.clone(),
         ] {
             assert_eq!(owner(&file, 0xabc), Some(process), "{file}");
-            assert_eq!(owner(&file, 0xabd), None, "another node's");
+            assert_eq!(owner(&file, 0xabd), None, "of another node");
         }
         for other in [
             "17:0:1",
@@ -99,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn only_files_of_the_dead_go() {
-        let place = std::env::temp_dir().join(format!("btl-ofi-remains-{}", std::process::id()));
+    fn only_files_of_dead_processes_are_removed() {
+        let place = std::env::temp_dir().join(format!("btl-ofi-orphans-{}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let node = crate::peer::liveness::node();
         let own = ProcessId::own();

@@ -2,8 +2,8 @@
 //!
 //! libfabric (1.17) offers shm only if `/dev/shm` has 16 MiB free per processor, whatever the sizes of the queues:
 //! 256 staging buffers of 32 KiB, rounded up to a power of two. It then writes to the file without allocation of its
-//! pages, so a full `/dev/shm` kills the process (SIGBUS). At opening it writes 3.8 MiB; nearly all of that is zeros
-//! after the endpoint's name, which nobody reads. It writes staging buffers only for operations that go through the
+//! pages, so a full `/dev/shm` kills the process (SIGBUS). At opening it writes 3.8 MiB, nearly all of it zeros after
+//! the endpoint's name that are never read. It writes staging buffers only for operations that go through the
 //! provider.
 //!
 //! Where space is short, processes therefore open endpoints in [turns](Turn), after a check of the free space. Then
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_the_folder_are_opened() {
+    fn other_addresses_are_refused() {
         for name in [
             "fi_shm://../etc/passwd\0",
             "fi_shm://\0",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_go_and_what_is_used_stays() {
+    fn trim_frees_zeros_and_keeps_data() {
         let name = format!("btl-ofi-room-{}", std::process::id());
         let path = format!("{FOLDER}/{name}");
         let file = File::options()

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_of_a_dead_holder_is_free_again() {
+    fn a_lane_of_a_dead_holder_is_freed() {
         let agent = agent();
         let holder = dead();
         owner(&agent).store(holder.taken(0), Ordering::Relaxed);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_died_before_it_asked_is_known_by_its_cookie() {
+    fn a_holder_without_request_is_identified_by_its_cookie() {
         let agent = agent();
         let holder = dead();
         owner(&agent).store(holder.taken(0), Ordering::Relaxed);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_of_the_living_and_of_other_nodes_stay() {
+    fn lanes_of_living_and_remote_holders_stay() {
         let living = Holder {
             node: NODE,
             process: ProcessId::own(),

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_travel() {
+    fn requests_survive_encoding() {
         let atomic = Task::Atomic {
             datatype: Datatype::Double,
             op: AtomicOp::Sum,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_half_written_is_not_there() {
+    fn an_incomplete_request_is_ignored() {
         let mut new = [9; REQUEST];
         request(Task::Put, true).seal(&mut new);
         // Any word may become visible last.
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_travel() {
+    fn replies_survive_encoding() {
         let words = seal_reply(9, -18, 44);
         assert_eq!(open_reply(9, &words), Some((-18, 44)));
         assert_eq!(open_reply(8, &words), None);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_lie_apart() {
+    fn parts_of_the_mailbox_do_not_overlap() {
         let plan = Plan::new(3, 1000);
         assert_eq!(plan.fragment, 960);
         assert!(plan.reply(0, SLOTS) <= plan.request(0, 0));

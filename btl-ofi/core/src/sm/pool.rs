@@ -120,21 +120,21 @@ mod tests {
     fn a_block_has_one_ring() {
         model(|| {
             let owner = Owner::new();
-            let nobody = owner.read();
-            assert!(!nobody.is_busy() && !nobody.is_allocated());
-            let busy = owner.take(nobody, 511).unwrap();
+            let unused = owner.read();
+            assert!(!unused.is_busy() && !unused.is_allocated());
+            let busy = owner.take(unused, 511).unwrap();
             assert!(busy.is_busy() && !busy.is_allocated() && busy.ring() == 511);
-            assert_eq!(owner.take(nobody, 3), None, "an old word");
+            assert_eq!(owner.take(unused, 3), None, "the word has changed");
             let busy = owner.allocated(busy);
             let idle = owner.release(busy);
             assert!(!idle.is_busy() && idle.is_allocated() && idle.ring() == 511);
             let again = owner.retake(idle).unwrap();
             assert_eq!(again.ring(), 511);
-            assert_eq!(owner.retake(idle), None, "taken since");
+            assert_eq!(owner.retake(idle), None, "the word has changed");
             let idle = owner.release(again);
             let other = owner.take(owner.read(), 3).unwrap();
             assert!(other.is_busy() && other.is_allocated() && other.ring() == 3);
-            assert_eq!(owner.retake(idle), None, "another ring's");
+            assert_eq!(owner.retake(idle), None, "another ring took it");
             // The ring's process is gone.
             let third = owner.take(owner.read(), 4).unwrap();
             assert_eq!((third.ring(), owner.read()), (4, third));

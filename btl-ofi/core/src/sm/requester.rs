@@ -130,7 +130,8 @@ pub(crate) struct Done {
     count: usize,
     /// An operation that failed. It comes after those in `finished`, and nothing is collected after it.
     pub(crate) refused: Option<(Finished, Status)>,
-    /// A peer that the kernel no longer reaches, or whose process id now names another process.
+    /// A peer that the kernel no longer reaches, or whose process no longer has its memory (another process has the
+    /// id, or it executed another program).
     pub(crate) doubted: Option<(NonNull<Endpoint>, Refused)>,
 }
 

@@ -304,7 +304,7 @@ mod tests {
     use crate::base::sync::model;
 
     #[test]
-    fn no_lap_is_mistaken_for_another() {
+    fn states_of_different_laps_differ() {
         model(|| {
             let slot = Slot::new();
             for position in [
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transfer_is_one_sides() {
+    fn either_side_gets_a_transfer() {
         model(|| {
             let (slot, answer) = (
                 Slot::new(),
@@ -358,7 +358,10 @@ mod tests {
             slot.answer(7, answer);
             slot.publish(135, &Command::default());
             assert!(slot.revoke(135) && !slot.take(135) && !slot.revoke(135));
-            assert!(slot.is_published(135), "there is something to pass over");
+            assert!(
+                slot.is_published(135),
+                "a revoked command awaits its answer"
+            );
             assert_eq!(slot.answered(135), None);
             slot.answer(135, answer);
             assert_eq!(slot.answered(135), Some(answer));
@@ -366,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn bells_are_rung_unless_watched() {
+    fn an_unwatched_ring_rings_the_doorbell() {
         model(|| {
             let (bells, watch) = (Bells::new(), Watch::new());
             bells.enlist(70);

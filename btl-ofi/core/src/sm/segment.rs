@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_rings_than_there_are() {
+    fn claim_fails_when_all_rings_are_taken() {
         let segment = Segment::make(1).unwrap();
         let all: Vec<_> = (0..RINGS)
             .map(|_| place(&segment, 1).claim().unwrap())
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_segment_is_refused() {
+    fn other_files_are_refused() {
         let segment = Segment::make(1).unwrap();
         let right = place(&segment, 1);
         for wrong in [
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_never_left() {
+    fn payload_bounds_are_checked() {
         let segment = Segment::make(1).unwrap();
         let ring = segment.ring(3);
         let has = |payload, size| segment.payload(ring, payload, size).is_some();
@@ -574,18 +574,21 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_deserted_when_its_process_is_gone_and_all_is_answered() {
+    fn a_ring_is_deserted_after_its_process_and_all_answers() {
         let segment = Segment::make(1).unwrap();
         let (mut mine, other) = (
             place(&segment, 1).claim().unwrap(),
             place(&segment, 1).claim().unwrap(),
         );
         mine.block(BLOCKS - 1).unwrap();
-        assert!(!mine.is_deserted(other.index).unwrap(), "it lives");
+        assert!(!mine.is_deserted(other.index).unwrap(), "its process lives");
         let (ring, command) = (other.index, Command::default());
         other.ring().slot(0).publish(0, &command);
         other.desert();
-        assert!(!mine.is_deserted(ring).unwrap(), "it may be executed");
+        assert!(
+            !mine.is_deserted(ring).unwrap(),
+            "its command may be executed"
+        );
         let answer = Answer {
             status: 0,
             value: 0,
@@ -595,6 +598,9 @@ mod tests {
         let own = ProcessId::own();
         let gone = u64::from(own.pid) | u64::from(own.started.wrapping_sub(1)) << 32;
         segment.layout.front.holders[ring].store(gone, Ordering::Relaxed);
-        assert!(mine.is_deserted(ring).unwrap(), "the id serves another");
+        assert!(
+            mine.is_deserted(ring).unwrap(),
+            "another process has the id"
+        );
     }
 }

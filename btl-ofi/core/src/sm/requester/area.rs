@@ -14,7 +14,7 @@ use super::LINE;
 use crate::sm::pool::{BLOCKS, Word};
 use crate::sm::segment::{Claim, OWN, OWN_SHORT, PAYLOAD};
 
-/// Backoff of the search for a block, in payloads: after the first search skips success, and at most.
+/// Backoff of the search for a block, in payloads: after the first search without success, and at most.
 const SEARCH_BACKOFF: (u32, u32) = (16, 256);
 /// Busy blocks per search whose owners are checked for liveness.
 const OWNER_CHECKS: usize = 4;
@@ -62,7 +62,7 @@ impl Area {
     }
 
     /// Reserves `size` bytes: their payload code and their address. `must` means that only the responder can execute
-    /// the operation. OUT_OF_RESOURCE means exhausted memory with `must`, and use of the kernel skips.
+    /// the operation. OUT_OF_RESOURCE means exhausted memory with `must`, and use of the kernel without.
     #[inline]
     pub(super) fn reserve(
         &mut self,
@@ -198,7 +198,7 @@ impl Area {
         (self.from, self.to) = (0, 0);
     }
 
-    /// Takes a block: first one skips pages, then an idle one, then a busy one whose process is gone.
+    /// Takes a block: first one without pages, then an idle one, then a busy one whose process is gone.
     fn take_block(&mut self, claim: &mut Claim) -> Option<(usize, Word, *mut u8)> {
         let ring = claim.index();
         for new in [true, false] {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quicker_way_is_taken_and_the_other_looked_at_ever_less() {
+    fn the_faster_way_is_chosen_and_trials_get_rarer() {
         let mut autotune = Autotune::default();
         assert_eq!(gets(&mut autotune, [10, 30], TRIAL), [8, 8]);
         assert_eq!(gets(&mut autotune, [10, 30], 64), [64, 0]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_follows_when_it_changes() {
+    fn the_choice_follows_a_change_of_times() {
         let mut autotune = Autotune::default();
         gets(&mut autotune, [10, 30], 100_000);
         gets(&mut autotune, [34, 30], 5_000);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn little_between_them_changes_nothing() {
+    fn a_small_difference_does_not_change_the_choice() {
         let mut autotune = Autotune::default();
         gets(&mut autotune, [100, 98], 10_000);
         assert_eq!(autotune.chosen, Way::Shared);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_interrupted_does_not_turn_it() {
+    fn an_interrupted_get_does_not_change_the_choice() {
         let mut autotune = Autotune::default();
         for at in 0..TRIAL {
             let (way, timed) = autotune.next();

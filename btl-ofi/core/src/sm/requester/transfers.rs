@@ -165,8 +165,8 @@ impl Requester {
         }
     }
 
-    /// Whether the kernel can still access the peer's memory. A slow responder may be gone, and its id may name
-    /// another process.
+    /// Whether the kernel can still access the peer's memory. A slow responder may be gone, and its id may
+    /// belong to another process.
     #[cold]
     #[inline(never)]
     fn may_revoke(&mut self, done: &mut Done) -> bool {

@@ -177,6 +177,7 @@ impl Agent {
         let mut released = 0;
         for index in 0..self.plan.lanes {
             let owner = self.word(self.plan.owner(index));
+            // Acquire pairs with the requester's atomic that takes the lane.
             let word = owner.load(Ordering::Acquire);
             let lane = &mut serving.lanes[index];
             let now = (word, lane.served);

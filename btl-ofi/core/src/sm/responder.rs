@@ -17,7 +17,7 @@ use crate::sm::ring::{Answer, Command, RINGS};
 use crate::sm::segment::{Ring, Segment};
 
 /// Rings that are watched: their next slot is polled without a doorbell.
-const WATCHES: usize = 4;
+const MOST_WATCHED: usize = 4;
 /// Polls without a command after which a watched ring gives way to a ring that rings the doorbell.
 const STALE: u32 = 1024;
 /// Commands executed for one ring before the next ring's turn.
@@ -33,7 +33,7 @@ pub(crate) fn what(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> u32 {
     (kind as u32) << 16 | (datatype as u32) << 8 | op as u32
 }
 
-fn understand(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
+fn decode(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
     let kind = match what >> 16 {
         0 => AtomicKind::Update,
         1 => AtomicKind::Fetch,
@@ -50,7 +50,7 @@ pub(crate) struct Responder {
     segment: Segment,
     /// For each ring, the position of the next command to execute.
     next: Box<[u32; RINGS]>,
-    watched: [Watched; WATCHES],
+    watched: [Watched; MOST_WATCHED],
     /// Number of entries of `watched` in use.
     watching: usize,
     polls: u32,
@@ -73,7 +73,7 @@ impl Responder {
         Responder {
             segment,
             next: Box::new([0; RINGS]),
-            watched: [Watched::default(); WATCHES],
+            watched: [Watched::default(); MOST_WATCHED],
             watching: 0,
             polls: 0,
             last: Last::default(),
@@ -122,7 +122,7 @@ impl Responder {
             ring: index,
             seen: polls,
         };
-        if self.watching < WATCHES {
+        if self.watching < MOST_WATCHED {
             self.watched[self.watching] = new;
             self.watching += 1;
             self.segment.ring(index).watch.begin();
@@ -212,7 +212,7 @@ fn execute(
     (segment, ring): (&Segment, &Ring),
     c: &Command,
 ) -> Result<u64, Status> {
-    let (kind, datatype, op) = understand(c.what).ok_or(Status::BAD_PARAM)?;
+    let (kind, datatype, op) = decode(c.what).ok_or(Status::BAD_PARAM)?;
     let known = last.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
     let count = c.count as usize;
     // No overflow: a count has 32 bits, an element at most 8 bytes.
@@ -304,7 +304,7 @@ pub(crate) unsafe fn perform(
     }
     reach.expect(e.at, size, e.op != AtomicOp::Read)?;
     // SAFETY: the elements lie in a registered region and the lock of the region table is held, so the memory, if
-    // mapped, belongs to that region's owner. The elements are aligned. `understand` or the transport's table let
+    // mapped, belongs to that region's owner. The elements are aligned. `decode` or the transport's table let
     // only combinations through that `serves` accepts. The caller guarantees that `operands` and `results` are valid.
     Ok(unsafe { element::apply(e) }?)
 }

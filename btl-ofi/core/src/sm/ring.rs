@@ -142,6 +142,7 @@ impl Slot {
     /// Responder: whether this position holds a command, which may be revoked.
     #[inline]
     pub(crate) fn is_published(&self, position: u32) -> bool {
+        // Acquire pairs with the Release in `publish` and `revoke`.
         let state = self.state.load(Ordering::Acquire);
         state.wrapping_sub(published(position)) <= 1
     }
@@ -203,6 +204,7 @@ impl Slot {
     /// Requester: the answer to the command at this position, or `None` while it is outstanding.
     #[inline]
     pub(crate) fn answered(&self, position: u32) -> Option<Answer> {
+        // Acquire pairs with the Release in `answer`.
         (self.state.load(Ordering::Acquire) == answered(position)).then(|| Answer {
             status: self.status.load(Ordering::Relaxed) as i32,
             value: self.value.load(Ordering::Relaxed),
@@ -284,6 +286,7 @@ impl Bells {
         if self.words[word].load(Ordering::Relaxed) == 0 {
             return 0;
         }
+        // Acquire pairs with the Release in `ring`.
         self.words[word].swap(0, Ordering::Acquire)
     }
 }

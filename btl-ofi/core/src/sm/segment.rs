@@ -320,6 +320,7 @@ impl Place {
             let ring = match ring {
                 Ok(ring) => ring,
                 Err(e) => {
+                    // Release pairs with the Acquire of the next claim.
                     claim.store(found, Ordering::Release);
                     return Err(e);
                 }

@@ -1,26 +1,25 @@
 //! A one-sided transport over libfabric: puts, gets and atomics between processes, and nothing else.
 //!
-//! The crate knows no host. A door (the plugin, the Open MPI component) resolves [`Options`], opens a
-//! [`Transport`], publishes its [`address`](Transport::address), connects peers from theirs, registers
-//! memory, and then moves bytes.
+//! The crate is independent of the host. A door (the plugin, the Open MPI component) resolves [`Options`], opens a
+//! [`Transport`], publishes its [`address`](Transport::address), connects peers from their addresses, registers
+//! memory, then issues operations.
 //!
-//! The folders are layers; each knows those above it in this table and no others. `fabric` and `sm` do not know each
-//! other.
+//! The folders are layers: each uses only those above it in this table. `fabric` and `sm` do not use each other.
 //!
 //! | folder | holds |
 //! | --- | --- |
-//! | `base` | errors, lines, parameters, locks; what asks the kernel (`cma`, `environment`); accesses that survive a fault (`guard`) |
+//! | `base` | errors, log, parameters, locks; system calls (`cma`, `environment`); memory accesses that survive a fault (`guard`) |
 //! | `mem` | handles and rights, regions, copy functions of device memory |
-//! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, reach of a peer's memory |
-//! | `op` | the record of an operation until it completes, arithmetic of atomics |
+//! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, access to a peer's memory (`reach`) |
+//! | `op` | operation records, arithmetic of atomics |
 //! | `fabric` | provider selection, completion policy, libfabric's objects, registration |
 //! | `sm` | segment, ring, payload pool, requester and responder of one node |
-//! | `hmem` | what owner and initiator of a staged device window share |
+//! | `hmem` | staged device memory: mailbox and bounce buffers, and the target's agent |
 //! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |
 
 #![allow(
     clippy::useless_conversion,
-    reason = "libfabric's flags have other integer types in other releases of its headers"
+    reason = "the integer types of libfabric's flags differ between releases of its headers"
 )]
 
 mod base;

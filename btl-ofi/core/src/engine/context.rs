@@ -1,4 +1,4 @@
-//! A transmit context: where operations are posted, where they complete, and the lock over both.
+//! Transmit contexts: where operations are posted and complete, and the lock over both.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -57,7 +57,7 @@ type Compare = unsafe extern "C" fn(
 ) -> isize;
 pub(crate) type CqRead = unsafe extern "C" fn(*mut ffi::fid_cq, *mut c_void, usize) -> isize;
 
-/// The provider's functions of the data path, read from its tables once and known to be there.
+/// The provider's data-path functions. `Context::new` reads them once and checks that none is missing.
 #[derive(Clone, Copy)]
 pub(crate) struct Calls {
     pub(crate) read: Read,
@@ -67,8 +67,8 @@ pub(crate) struct Calls {
     pub(crate) compare: Compare,
 }
 
-/// Messages of puts and updates, of which each sets what differs from the last. Used while the context is
-/// locked; on the heap, since they point into themselves.
+/// Reusable messages for puts and updates. Each call sets only the fields that differ from the last message.
+/// Used under the context's lock. On the heap, because the messages point to their own fields.
 pub(crate) struct Message(NonNull<Parts>);
 
 struct Parts {
@@ -82,10 +82,11 @@ struct Parts {
 
 impl Message {
     fn new() -> Message {
-        // SAFETY: pointers and numbers, for which zero stands.
+        // SAFETY: all fields are pointers and integers, for which zero is a valid value.
         let parts = NonNull::from(Box::leak(Box::new(unsafe { std::mem::zeroed::<Parts>() })));
         let p = parts.as_ptr();
-        // SAFETY: just allocated, and nobody else has it; the places stay as long as the messages.
+        // SAFETY: the allocation is new and has no other reference; the fields live as long as the messages
+        // that point to them.
         unsafe {
             (*p).put.msg_iov = &raw const (*p).local;
             (*p).put.iov_count = 1;
@@ -99,8 +100,8 @@ impl Message {
         Message(parts)
     }
 
-    /// The message of a put: what is at hand, the peer with the place there, the operation's context. Good
-    /// until the next.
+    /// Fills in a put: local buffer and size, peer address with remote address and key, and the operation's
+    /// context. Valid until the next call.
     #[inline(always)]
     pub(crate) fn put(
         &mut self,
@@ -109,7 +110,7 @@ impl Message {
         context: *mut c_void,
     ) -> *const ffi::fi_msg_rma {
         let p = self.0.as_ptr();
-        // SAFETY: owned, and borrowed exclusively.
+        // SAFETY: `self` owns the allocation, and the borrow is exclusive.
         unsafe {
             (*p).local.iov_base = local;
             (*p).local.iov_len = size;
@@ -122,7 +123,8 @@ impl Message {
         }
     }
 
-    /// The message of an update, likewise, with its type and operation.
+    /// Fills in an update: operands, peer address with remote address and key, type and operation, and the
+    /// operation's context. Valid until the next call.
     #[inline(always)]
     pub(crate) fn update(
         &mut self,
@@ -132,7 +134,7 @@ impl Message {
         context: *mut c_void,
     ) -> *const ffi::fi_msg_atomic {
         let p = self.0.as_ptr();
-        // SAFETY: as for `put`.
+        // SAFETY: `self` owns the allocation, and the borrow is exclusive.
         unsafe {
             (*p).operands.addr = operands;
             (*p).operands.count = count;
@@ -150,40 +152,40 @@ impl Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        // SAFETY: leaked by `new`, and dropped once.
+        // SAFETY: `new` leaked this box, and `drop` runs once.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// What the lock of a context guards, besides the provider's own objects.
+/// State under a context's lock. The lock also serializes calls on the provider's endpoint and queue.
 pub(crate) struct State {
     pub(crate) pool: Pool,
     pub(crate) message: Message,
-    /// The provider's `fi_cq_read`, while the provider may be called.
+    /// The provider's `fi_cq_read`; a function that reads nothing once the endpoints are closed (`failure`).
     pub(crate) read: CqRead,
-    /// Operations of no bytes, complete as soon as progress is made.
+    /// Zero-byte operations; the next progress call completes them.
     pub(crate) ready: Vec<Finished>,
-    /// An empty list to fill next, so that its memory is used again.
+    /// An empty list that replaces `ready`, so that its allocation is reused.
     pub(crate) spare: Vec<Finished>,
-    /// Atomics to and from processes on this node, where they do without the provider.
+    /// Rings for atomics and small transfers with local peers, if the provider is bypassed.
     pub(crate) channel: Option<Box<Channel>>,
-    /// Error completions that named no operation. See `failure`.
+    /// Error completions that named no operation (see `failure`).
     pub(crate) unattributed: u32,
-    /// Polls without any completion.
+    /// Polls without a completion.
     pub(crate) idle: u32,
     pub(crate) posted: u64,
     pub(crate) completed: u64,
     pub(crate) failed: u64,
     pub(crate) again: u64,
-    /// How many operations had been posted when the provider was first found to take none, and the
-    /// milliseconds since opening then.
+    /// Set when the provider first takes no operation: the number of operations posted so far, and the
+    /// milliseconds since opening.
     pub(crate) refusing: Option<(u64, u64)>,
-    /// Where completions are read to.
+    /// Buffer for completion entries.
     pub(crate) entries: [ffi::fi_cq_entry; MAX_CQ_READ],
 }
 
 impl State {
-    /// The operations that are ready, leaving the spare list in their place.
+    /// Takes the ready operations and leaves the spare list in their place.
     #[inline]
     pub(crate) fn take_ready(&mut self) -> Vec<Finished> {
         if self.ready.is_empty() {
@@ -197,32 +199,35 @@ impl State {
 /// One transmit context. Aligned so that two contexts never share a cache line.
 #[repr(C, align(128))]
 pub(crate) struct Context {
-    /// First, so that one address serves for both.
+    /// First, so that a pointer to the context is a pointer to its lock.
     pub(crate) state: Lock<State>,
     pub(crate) tx: *mut ffi::fid_ep,
     pub(crate) cq: *mut ffi::fid_cq,
     pub(crate) calls: Calls,
     pub(crate) count: OutstandingCount,
-    /// Transfers that were made directly, without the provider.
+    /// Transfers completed inline, without the provider.
     pub(crate) direct: AtomicU64,
-    /// Set while callbacks of this context run, so that operations they issue do not recurse into
-    /// delivering more.
+    /// Set while callbacks of this context run, so that operations issued by a callback do not deliver
+    /// recursively.
     pub(crate) delivering: AtomicBool,
-    /// How often its threads polled it, and how often they looked at another context. Only with several.
+    /// Polls of this context by its threads. Used only with several contexts.
     pub(crate) polls: AtomicU32,
     pub(crate) looks: AtomicU32,
 }
 
-// SAFETY: the endpoint and queue are only called while `state` is locked.
+// SAFETY: `tx` and `cq` are used only while `state` is locked; the rest is Send.
 unsafe impl Send for Context {}
-// SAFETY: as for Send.
+// SAFETY: `tx` and `cq` are used only while `state` is locked; the other fields are atomic, locked or constant.
 unsafe impl Sync for Context {}
 
 impl Context {
-    /// Takes the functions from the provider's tables; an entry that is missing is named.
+    /// Creates a context and reads the functions from the provider's tables.
+    ///
+    /// # Errors
+    /// [`Error::Incomplete`] names a missing function.
     ///
     /// # Safety
-    /// `tx` and `cq` are live and stay so as long as the context.
+    /// `tx` and `cq` are live and outlive the context.
     pub(crate) unsafe fn new(
         tx: *mut ffi::fid_ep,
         cq: *mut ffi::fid_cq,
@@ -245,7 +250,7 @@ impl Context {
                 })?
             }};
         }
-        // SAFETY: the caller vouches for live objects.
+        // SAFETY: the caller guarantees that `tx` and `cq` are live.
         let (rma, atomic, queue) = unsafe { ((*tx).rma, (*tx).atomic, (*cq).ops) };
         let calls = Calls {
             read: entry!(rma, read, "fi_read"),

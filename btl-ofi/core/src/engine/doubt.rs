@@ -1,4 +1,4 @@
-//! What is done when the kernel refuses to copy to or from a peer: it is gone, or its transfers go another way.
+//! Handling of a CMA refusal: the peer is gone, or its transfers go another way.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use crate::peer::endpoint::{Copies, Endpoint, Way};
 use crate::peer::reach::{Standing, reason, standing};
 
 impl Transport {
-    /// The kernel refused to copy to or from a peer. What the operation ends with, or `None` if it is to be
-    /// made another way.
+    /// Handles a CMA refusal for a peer. Returns the operation's status, or `None` if the caller must try
+    /// another way.
     #[cold]
     #[inline(never)]
     pub(crate) fn examine(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Option<Status> {
@@ -37,7 +37,7 @@ impl Transport {
         };
         self.leave_kernel(endpoint, lasting);
         match peer.copies() {
-            // There was no memory to settle another way.
+            // No memory to set up another way.
             Copies::Kernel | Copies::Doubted => {
                 Some(peer.failure().unwrap_or(Status::OUT_OF_RESOURCE))
             }
@@ -45,13 +45,13 @@ impl Transport {
         }
     }
 
-    /// A peer that was found gone while nothing was outstanding is wanted again.
+    /// Checks a peer that was found gone while nothing was outstanding, before an operation to it.
     #[cold]
     #[inline(never)]
     pub(crate) fn examine_doubted(&self, endpoint: NonNull<Endpoint>) -> Option<Status> {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
-        // Whatever the kernel says is asked again.
+        // EFAULT makes `examine` check the peer whatever CMA last returned.
         let status = self.examine(endpoint, Refused(libc::EFAULT))?;
         if peer.failure().is_none() && status == Refused(libc::EFAULT).status() {
             peer.copy_by(Copies::Kernel);
@@ -60,13 +60,13 @@ impl Transport {
         Some(status)
     }
 
-    /// Has no more copied by the kernel to and from a peer, which lives.
+    /// Stops CMA to and from a living peer.
     #[cold]
     #[inline(never)]
     pub(crate) fn leave_kernel(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
-        // If it fails the peer, or there is no memory, that is seen below.
+        // The code below handles a failed peer and lack of memory.
         if peer.way() == Way::Unclaimed && self.introduce(endpoint).is_err() {
             return;
         }

@@ -1,5 +1,5 @@
-//! When operations or peers fail: each outstanding operation is reported once, and nobody waits for
-//! what will not come.
+//! Failures of operations and peers. Each outstanding operation is reported once, and no flush waits for an
+//! operation that never completes.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
@@ -19,18 +19,18 @@ use crate::peer::endpoint::Endpoint;
 /// Why a peer is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// It is gone, or the provider says that it cannot be reached.
+    /// Its process is gone, or the provider reports it as unreachable.
     Lost,
-    /// It may come back.
+    /// It does not respond, but may come back.
     Silent,
 }
 
 thread_local! {
-    /// Reports under way that this thread is making itself.
+    /// Failure reports in progress on this thread.
     static TELLING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A thread reports the operations of a peer that is given up.
+/// Marks that a thread reports the operations of a failed peer.
 struct Telling<'a>(&'a Transport);
 
 impl<'a> Telling<'a> {
@@ -44,20 +44,21 @@ impl<'a> Telling<'a> {
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
         TELLING.set(TELLING.get() - 1);
-        // Pairs with `wait_until_told`: what callbacks did is seen by whose flush comes back.
+        // Release pairs with the Acquire in `wait_until_told`: a flush that returns sees the effects of the
+        // callbacks.
         self.0.telling.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// Stands in for the provider's reading of a queue that must do nothing more.
+/// Replaces the provider's `fi_cq_read` once the endpoints are closed.
 unsafe extern "C" fn never_read(_: *mut ffi::fid_cq, _: *mut c_void, _: usize) -> isize {
     -(ffi::FI_EAGAIN as isize)
 }
 
 impl Transport {
-    /// Remembers that operations without callback failed, for the next flush, and reports it.
+    /// Records `n` failed operations without callback for the next flush, and reports them.
     pub(crate) fn lose(&self, tag: Tag, n: u32, status: Status, what: &str) {
-        // SAFETY: tags are made from endpoints that outlive their operations.
+        // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
         peer.lost.fetch_add(n, Ordering::Relaxed);
         self.lost.fetch_add(n, Ordering::Relaxed);
@@ -80,8 +81,8 @@ impl Transport {
         let Some(report) = report else { return };
         let text = CString::new(what.replace('\0', " ")).unwrap_or_default();
         let endpoint = peer.map_or(std::ptr::null_mut(), |p| std::ptr::from_ref(p).cast_mut());
-        // SAFETY: the host gave the function with its context and lets it run on any thread that
-        // makes progress; no lock is held.
+        // SAFETY: the host passed this function with its context and allows it to run on any thread that makes
+        // progress; no lock is held.
         unsafe {
             (report.function)(
                 self.owner.load(Ordering::Relaxed),
@@ -95,18 +96,17 @@ impl Transport {
         }
     }
 
-    /// Gives a peer up: every operation to it that is outstanding and has a callback is reported as
-    /// failed now, further ones get `status` at once, and flushes stop waiting for it. Its records
-    /// stay taken, because the provider may still write to them should the peer return; what is in
-    /// its ring is over, since nobody but us writes there.
+    /// Gives a peer up. Outstanding operations with a callback are reported as failed now, later operations get
+    /// `status` immediately, and flushes stop waiting for the peer. Records at the provider stay taken, because
+    /// the provider may still write to them if the peer returns. Operations in the peer's ring end, because
+    /// only this process writes their buffers.
     #[cold]
     pub(crate) fn fail_peer(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         self.fail(endpoint, Cause::Lost, status, why);
     }
 
-    /// Gives up a peer that says nothing, and may yet come back: before anything is reported, the
-    /// provider is kept from touching the buffers of what is outstanding, for they are the caller's
-    /// again after that.
+    /// Gives up a silent peer, which may come back. The provider is first kept from touching the buffers of
+    /// outstanding operations, because the report returns them to the caller.
     #[cold]
     pub(crate) fn abandon_peer(&self, endpoint: NonNull<Endpoint>, why: &str) {
         self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
@@ -115,8 +115,8 @@ impl Transport {
     fn fail(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
-        // Before anybody can see that the peer failed. Release, here and wherever a peer or the module is
-        // marked so: pairs with the fence in `wait_until_told`.
+        // Must precede the Release stores that mark a peer or the module as failed, here and elsewhere. They
+        // pair with the fence in `wait_until_told`.
         let _telling = Telling::begin(self);
         let first = peer
             .failed
@@ -126,7 +126,8 @@ impl Transport {
             return;
         }
         if let Some(process) = peer.process() {
-            // Nobody else may be left to do it: under mpirun no launcher of ours looks after it.
+            // Under mpirun no launcher of this project removes the orphaned segments, so possibly nobody else
+            // does.
             shm_orphans::remove(self.node, process);
         }
         self.degraded.store(true, Ordering::Release);
@@ -148,7 +149,7 @@ impl Transport {
         }
     }
 
-    /// Reports what is outstanding at a peer as failed, and that the peer is.
+    /// Reports the peer's failure and the failure of its outstanding operations.
     fn report_failed(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
@@ -156,7 +157,7 @@ impl Transport {
             let silenced: Vec<Finished> = {
                 let mut state = context.state.lock();
                 let records = state.pool.in_use(Some(endpoint));
-                // SAFETY: `in_use` found them in use, and the lock is held.
+                // SAFETY: `in_use` found the records in use, and the lock is held.
                 let silenced = records
                     .into_iter()
                     .filter_map(|r| unsafe { state.pool.silence(r) });
@@ -177,12 +178,12 @@ impl Transport {
         );
     }
 
-    /// Sees to it that the provider no longer touches the buffers of what is outstanding at a peer. No
-    /// provider at hand can be made to drop the operations of one peer (removing its address does not),
-    /// so the endpoints are closed, and with them the ways to all others that are reached through the
-    /// provider, which are returned. `None` if nothing was outstanding.
+    /// Stops the provider from touching the buffers of operations outstanding at a peer. No available provider
+    /// can drop the operations of one peer (removing its address does not), so this closes the endpoints. That
+    /// also disconnects all other peers reached through the provider, which are returned. `None` if nothing was
+    /// outstanding.
     fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
-        // Whoever posts has one of these, and has looked for the failure after taking it.
+        // Every post holds one of these locks and checks for the failure after taking it.
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         if peer.count.outstanding() == 0 || self.broken.load(Ordering::Relaxed) {
             return None;
@@ -203,7 +204,7 @@ impl Transport {
         Some(others)
     }
 
-    /// Gives up every peer that is reached through the provider, which will complete nothing more.
+    /// Gives up every peer reached through the provider, which completes nothing more.
     #[cold]
     fn give_up(&self, dead: u64) {
         if self.broken.swap(true, Ordering::Relaxed) {
@@ -222,7 +223,7 @@ impl Transport {
         self.report_broken(dead, &others);
     }
 
-    /// Reports that the module is of no use any more, and what was outstanding at the `others`.
+    /// Reports that the module is unusable, and the failure of operations outstanding at the `others`.
     fn report_broken(&self, dead: u64, others: &[NonNull<Endpoint>]) {
         let what = format!(
             "operations outstanding at process {dead}, which was given up, block this provider's others; \
@@ -235,8 +236,10 @@ impl Transport {
         self.report_module(Status::FATAL, &what);
     }
 
-    /// For a flush that saw a peer fail: until the callbacks that another thread makes for that have run.
-    /// Whoever is inside such a callback itself does not wait for its own end.
+    /// For a flush that saw a peer fail: waits until the callbacks that other threads run for it have returned.
+    /// Does not wait on a thread that is inside such a callback itself.
+    /// The fence pairs with the Release stores that mark a peer or the module as failed, the load with the
+    /// Release in the drop of `Telling`.
     #[cold]
     pub(crate) fn wait_until_told(&self) {
         fence(Ordering::Acquire);
@@ -248,7 +251,8 @@ impl Transport {
     /// Runs a callback without counting the operation as done: the provider still holds it.
     fn call_only(&self, f: &Finished, status: Status) {
         if let Some(function) = f.function {
-            // SAFETY: as in `deliver`.
+            // SAFETY: the caller of the operation passed this function with its arguments, and allows it to run
+            // on any thread that makes progress.
             unsafe {
                 function(
                     self.owner.load(Ordering::Relaxed),
@@ -263,15 +267,15 @@ impl Transport {
         }
     }
 
-    /// As [`settle_unattributed_as`](Self::settle_unattributed_as), for failures noticed before.
+    /// [`settle_unattributed_as`](Self::settle_unattributed_as) for error completions that were read before.
     #[cold]
     pub(crate) fn settle_unattributed(&self) -> usize {
         self.settle_unattributed_as(Status::ERROR)
     }
 
-    /// Some providers (shm, when cross-memory attach fails) report an error that names no operation.
-    /// Every outstanding operation either completes or is one of those that failed so; once as many
-    /// are outstanding as have failed, all that are left are the failed ones.
+    /// Some providers (shm, if cross-memory attach fails) report an error that names no operation. Every
+    /// outstanding operation either completes or is one of the failed ones. Once the number outstanding equals
+    /// the number of such errors, all outstanding operations are the failed ones.
     #[cold]
     pub(crate) fn settle_unattributed_as(&self, status: Status) -> usize {
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
@@ -285,11 +289,11 @@ impl Transport {
         for (index, state) in guards.iter_mut().enumerate() {
             state.unattributed = 0;
             for record in state.pool.in_use(None) {
-                // SAFETY: `in_use` found it in use, and the lock is held.
+                // SAFETY: `in_use` found the record in use, and the lock is held.
                 finished.push((index, unsafe { state.pool.give_back(record) }));
             }
         }
-        // What is not recorded is bare: count it off here, since nobody else knows of it.
+        // The rest is untracked: lower the counts here, because nothing else accounts for it.
         let mut lost = Vec::new();
         {
             let peers = self.lock_peers();

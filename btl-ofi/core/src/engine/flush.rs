@@ -1,4 +1,4 @@
-//! Waiting for what was issued before.
+//! Flush: waiting for operations issued before.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::OutstandingCount;
 
-/// How long to poll without completion before the processor is yielded: a peer may need it to complete
-/// us. An answer over shm takes about a microsecond, which a yield would double.
+/// How long to poll without a completion before yielding the processor, which a peer may need in order to
+/// answer. An answer over shm takes about 1 us; a yield would double that.
 const SPIN: Duration = Duration::from_micros(20);
-/// Polls between looks at the clock while spinning. A poll takes from 10 ns (shm) to 1 us (tcp).
+/// Polls between two clock reads while spinning. A poll takes 10 ns (shm) to 1 us (tcp).
 const LOOK: u32 = 32;
-/// Polls after which the clock is looked at, completions or not: they may be another thread's.
+/// Polls after which the clock is read even if completions arrive: they may be another thread's.
 const CLOCK: u32 = 1024;
 
 impl Transport {
-    /// Waits until every operation that this thread issued before is complete and its callback has
-    /// run: those to `endpoint`, or all. Not to be called from callbacks.
+    /// Waits until every operation that this thread issued before, to `endpoint` or to all peers, is complete
+    /// and its callback has run. Must not be called from callbacks.
     ///
-    /// Returns [`Status::UNREACH`] when a peer it would wait for is gone, and [`Status::ERROR`] when
-    /// operations without callback failed since the last flush.
+    /// Returns [`Status::UNREACH`] if a peer that it waits for is gone, and [`Status::ERROR`] if operations
+    /// without callback failed since the last flush.
     pub fn flush(&self, endpoint: Option<&Endpoint>) -> Status {
         self.flush_until(endpoint, None)
     }
@@ -38,11 +38,11 @@ impl Transport {
             if lost == 0 {
                 return status;
             }
-            // A flush of everything in another thread may have taken them from the sum already.
+            // A flush of all peers in another thread may already have taken them from the total.
             let rest = |sum: u32| Some(sum.saturating_sub(lost));
             let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
             let _ = self.lost.fetch_update(set, fetch, rest);
-            // Why, if they were lost with the peer.
+            // The peer's failure, if the operations failed with it.
             let why = peer.failure().unwrap_or(Status::ERROR);
             return status.ok().map_or(status, |_| why);
         }
@@ -59,7 +59,7 @@ impl Transport {
             }
         }
         if status.is_ok() && self.degraded.load(Ordering::Relaxed) {
-            // A peer that was given up may have left nothing outstanding.
+            // A failed peer may have left nothing outstanding.
             status = Status(self.last_failure.swap(0, Ordering::Relaxed));
         }
         if self.lost.load(Ordering::Relaxed) > 0 && self.lost.swap(0, Ordering::Relaxed) > 0 {
@@ -69,7 +69,7 @@ impl Transport {
         status
     }
 
-    /// This flush tells of every peer's losses, so that no later one of a peer tells of them again.
+    /// This flush reports the losses of every peer, so later flushes of one peer must not report them again.
     #[cold]
     fn forget_losses(&self) {
         for peer in self.lock_peers().known.iter() {
@@ -77,8 +77,8 @@ impl Transport {
         }
     }
 
-    /// With a peer gone, counts over all peers no longer fall to zero: wait for each that lives. The
-    /// failure itself is reported by the first flush after it.
+    /// After a peer failed, the counts over all peers no longer reach zero: waits for each living peer. The
+    /// first flush after the failure reports it.
     #[cold]
     fn flush_living(&self, deadline: Option<Instant>) -> Status {
         let living: Vec<_> = {
@@ -86,7 +86,7 @@ impl Transport {
             peers.known.iter().map(std::ptr::NonNull::from).collect()
         };
         for endpoint in living {
-            // SAFETY: endpoints are released by the host, which does not do so during its flush.
+            // SAFETY: the host releases endpoints, and does not do so during its flush.
             let peer = unsafe { endpoint.as_ref() };
             if peer.failure().is_none() {
                 self.wait(&peer.count, deadline, || peer.failure());
@@ -100,7 +100,7 @@ impl Transport {
         }
     }
 
-    /// Progresses until a count has settled or `give_up` says with what status to stop.
+    /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with.
     fn wait(
         &self,
         count: &OutstandingCount,
@@ -137,7 +137,7 @@ impl Transport {
                 continue;
             }
             idle = idle.wrapping_add(1);
-            // No pause between polls: reading a queue is pause enough, and one more delays the answer.
+            // No pause between polls: reading a queue takes long enough, and a pause would delay the answer.
             if !yielding {
                 if !idle.is_multiple_of(LOOK)
                     || quiet_since.get_or_insert_with(Instant::now).elapsed() < SPIN

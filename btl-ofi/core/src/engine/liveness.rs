@@ -1,10 +1,9 @@
-//! Watching peers: which of those on this node are gone or stopped, which are silent.
+//! Failure detector: finds local peers that died or stopped, and silent peers.
 //!
-//! A peer that died on this node is found by its process id, its start time and a word in its memory
-//! (`reach`). One that is stopped, or
-//! that completes nothing for whatever reason, is given up only if the user set a time for that
-//! (`btl_ofi_peer_timeout`): a debugger stops peers too, and they come back. The time counts while
-//! this process looks; what it spends elsewhere, stopped itself or computing, is nobody's silence.
+//! A local peer's death is found by its process id, its start time and a word in its memory (`reach`). A peer
+//! that is stopped, or that completes nothing for any reason, is given up only if the user sets
+//! `btl_ofi_peer_timeout`: a debugger also stops peers, and they come back. Only time in which this process
+//! polls counts; time in which it is stopped or computes does not count as the peer's silence.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -19,28 +18,28 @@ use crate::peer::liveness::State;
 use crate::peer::outstanding::{Backlog, Mark};
 use crate::peer::reach::{self, Standing};
 
-/// Why a look is taken.
+/// Reason for a liveness check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occasion {
-    /// An operation failed or was refused: a peer that is gone is the likely cause.
+    /// An operation failed or was refused; a dead peer is the likely cause.
     Suspicion,
     /// Nothing completed for a while.
     Quiet,
 }
 
-/// What is remembered of one peer between two looks.
+/// State of one peer between two checks.
 #[derive(Debug)]
 struct Watched {
     mark: Mark,
     backlog: Backlog,
-    /// Milliseconds in which operations were outstanding and none completed.
+    /// Milliseconds with outstanding operations and no completion.
     silent: u64,
-    /// Milliseconds since a look first found its process stopped or gone; what passed between the look
-    /// before and that one may have been none of it.
+    /// Milliseconds since a check first found the process stopped or gone. The interval before that check does
+    /// not count.
     away: Option<u64>,
 }
 
-/// What was seen at the last look.
+/// State of all peers after the last check.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     peers: HashMap<u64, Watched>,
@@ -54,14 +53,14 @@ impl Watches {
 }
 
 impl Transport {
-    /// Lets looks find peers gone to whom nothing is outstanding. For hosts in which no process ends
-    /// before all others are past their last call; elsewhere a peer that left in good order would be
-    /// taken for dead.
+    /// Makes the failure detector also report dead peers with no outstanding operations. For hosts in which no
+    /// process exits before all others made their last call; elsewhere a peer that exits normally would count
+    /// as dead.
     pub fn watch_idle_peers(&self) {
         self.watch_idle.store(true, Ordering::Relaxed);
     }
 
-    /// Looks at the peers, at most once an interval.
+    /// Checks the peers, at most once per interval.
     #[cold]
     pub(crate) fn check_peers_now_and_then(&self) {
         let now = self.opened.elapsed().as_millis() as u64;
@@ -69,7 +68,7 @@ impl Transport {
         if now.wrapping_sub(last) < self.look_ms {
             return;
         }
-        // Of several threads one looks.
+        // Only one of several threads checks.
         let mine = self
             .last_check
             .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
@@ -79,7 +78,7 @@ impl Transport {
         }
     }
 
-    /// Looks at the peers because something went wrong.
+    /// Checks the peers immediately, because something went wrong.
     #[cold]
     pub(crate) fn check_peers(&self) {
         self.look(Occasion::Suspicion);
@@ -94,11 +93,11 @@ impl Transport {
         {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
-            // More than an interval was spent elsewhere.
+            // This process spent more than one interval elsewhere.
             let passed = now.saturating_sub(peers.watches.last).min(self.look_ms);
             peers.watches.last = now;
-            // Without a time for silence there is nothing to see of peers on other nodes, of which there
-            // may be a million.
+            // Without a peer timeout there is nothing to check for remote peers, of which there may be a
+            // million.
             let (near, all) = match self.peer_timeout_ms {
                 0 => (Some(peers.known.iter_local()), None),
                 _ => (None, Some(peers.known.iter())),
@@ -107,7 +106,7 @@ impl Transport {
                 if peer.failure().is_some() {
                     continue;
                 }
-                // This process runs; but the provider may still complete nothing of what it sends itself.
+                // This process itself runs, but the provider may still not complete the operations to itself.
                 let others = peer.process().filter(|process| *process != self.own);
                 let probe = peers.reached.get(&peer.proc).map(|reach| reach.probe);
                 let found = others.map(|process| (process, reach::standing(process, probe)));
@@ -120,7 +119,8 @@ impl Transport {
                         gone.push((NonNull::from(peer), why));
                         continue;
                     }
-                    // No matter while nobody wants it; but the kernel must not write there any more.
+                    // Nothing is outstanding, so the failure is not reported; but CMA must not write to that
+                    // process id any more.
                     if peer.copies() == Copies::Kernel {
                         peer.copy_by(Copies::Doubted);
                     }
@@ -176,7 +176,7 @@ impl Watched {
             self.mark = peer.count.mark();
             self.silent = 0;
         } else if peer.count.backlog().is_less_than(self.backlog) {
-            // Something completed, though not yet all of what was there.
+            // Some operations completed, though not yet all of the backlog.
             self.silent = 0;
         } else {
             self.silent += passed;

@@ -1,4 +1,4 @@
-//! The transport itself: operations on their way, progress, flush and failures.
+//! The transport itself: contexts, posting, progress, flush and failures.
 
 pub(crate) mod amo;
 pub(crate) mod atomics;

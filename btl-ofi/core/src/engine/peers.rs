@@ -1,4 +1,4 @@
-//! Peers: made from the addresses that processes publish, found again, released.
+//! Peers: connecting from published addresses, lookup, release.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,23 +22,23 @@ use crate::peer::reach::{self, Probe, Reach};
 use crate::peer::table::{Endpoints, Placed};
 use crate::sm::segment::Place;
 
-/// Peers, and what is remembered of them.
+/// The connected peers and their state.
 #[derive(Default)]
 pub(crate) struct Peers {
     pub(crate) known: Endpoints,
-    /// What the last look at them saw.
+    /// State of the last liveness check.
     pub(crate) watches: Watches,
-    /// Those on this node whose memory could be read when they were connected.
+    /// Local peers whose memory was readable when they were connected, by process number.
     pub(crate) reached: HashMap<u64, Reach>,
 }
 
 impl Peers {
-    /// By what a peer's memory is known.
+    /// The probe that identifies a peer's memory.
     pub(crate) fn probe(&self, peer: &Endpoint) -> Option<Probe> {
         self.reached.get(&peer.proc).map(|reach| reach.probe)
     }
 
-    /// This process's descriptor of a peer's segment.
+    /// This process's file descriptor of a peer's segment.
     pub(crate) fn segment(&self, peer: &Endpoint) -> Option<u32> {
         let segment = self.reached.get(&peer.proc)?.segment.as_ref()?;
         Some(segment.as_raw_fd() as u32)
@@ -46,17 +46,17 @@ impl Peers {
 }
 
 impl Transport {
-    /// Makes a peer from the bytes it published, or finds it if process `proc` is known. The
-    /// endpoint lives until the transport closes or as many [`disconnect`](Self::disconnect)s as
-    /// connects were made. This process itself is a peer like any other.
+    /// Makes a peer from the bytes that it published, or finds it if process `proc` is connected already. The
+    /// endpoint lives until the transport closes, or until [`disconnect`](Self::disconnect) was called as often
+    /// as `connect`. This process itself is a peer like any other.
     ///
     /// # Errors
-    /// [`Error::Modex`] when the bytes are not an address, or one of another kind of endpoint;
-    /// the provider's refusal.
+    /// [`Error::Modex`] if the bytes are no address, or one of another kind of endpoint; the provider's
+    /// refusal.
     pub fn connect(&self, blob: &[u8], proc: u64) -> Result<NonNull<Endpoint>, Error> {
         let mut peers = self.lock_peers();
         if let Some(known) = peers.known.find(proc) {
-            // SAFETY: a known peer lives, and the lock keeps it known.
+            // SAFETY: a connected peer is live, and the lock keeps it connected.
             unsafe { known.as_ref() }
                 .connected
                 .fetch_add(1, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Transport {
             return Err(Error::OutOfMemory("another peer"));
         }
         let mut address = ffi::FI_ADDR_NOTAVAIL;
-        // SAFETY: the blob's address has the form, and so the bytes, that the provider reads.
+        // SAFETY: `check_form` verified that the address has the provider's format and length.
         let inserted = unsafe {
             ffi::fi_av_insert(
                 self.device.av(),
@@ -138,20 +138,20 @@ impl Transport {
             peers.reached.insert(proc, reach);
         }
         self.impatient.store(false, Ordering::Relaxed);
-        // SAFETY: just inserted, and the lock keeps it there.
+        // SAFETY: the endpoint was just inserted, and the lock keeps it in the table.
         if unsafe { endpoint.as_ref() }.uses_provider() {
             self.lean.store(false, Ordering::Relaxed);
         }
         Ok(endpoint)
     }
 
-    /// Releases an endpoint once; the last release waits for outstanding operations, for a bounded
-    /// time, and removes it, unless it was connected again meanwhile.
+    /// Undoes one [`connect`](Self::connect). The last release waits a bounded time for outstanding operations,
+    /// then removes the endpoint, unless it was connected again meanwhile.
     ///
     /// # Safety
-    /// `endpoint` came from [`connect`](Self::connect) and has connects left.
+    /// `endpoint` came from [`connect`](Self::connect) and has at least one connect left.
     pub unsafe fn disconnect(&self, endpoint: NonNull<Endpoint>) -> Status {
-        // SAFETY: the caller vouches for a live endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         {
             let _peers = self.lock_peers();
@@ -164,7 +164,7 @@ impl Transport {
         let mut state = self.contexts[0].state.lock();
         let mut peers = self.lock_peers();
         if peer.connected.load(Ordering::Relaxed) > 1 {
-            // Connected again meanwhile, perhaps by a callback of what was waited for.
+            // Connected again meanwhile, perhaps by a callback during the flush.
             peer.connected.fetch_sub(1, Ordering::Relaxed);
             return Status::SUCCESS;
         }
@@ -183,10 +183,10 @@ impl Transport {
                 "process {} is released with {outstanding} operations outstanding",
                 peer.proc
             );
-            // Counts over all peers may never fall to zero again.
+            // The counts over all peers may never reach zero again.
             self.degraded.store(true, Ordering::Relaxed);
         }
-        // A late completion may name it.
+        // A late completion may still name the endpoint.
         peers.known.remove(peer.proc, outstanding > 0);
         if flushed == Status::UNREACH {
             Status::SUCCESS
@@ -195,21 +195,21 @@ impl Transport {
         }
     }
 
-    /// Takes a peer's address out of the provider's vector, if it is still there.
+    /// Removes a peer's address from the provider's address vector, if it is still there.
     pub(crate) fn remove_address(&self, peer: &Endpoint) -> Result<(), CallError> {
         if peer.removed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let mut address = peer.address;
-        // SAFETY: the address came from this address vector and is removed once.
+        // SAFETY: the address came from this address vector, and `removed` ensures that it is removed once.
         check("fi_av_remove", unsafe {
             ffi::fi_av_remove(self.device.av(), &mut address, 1)
         })
         .map(drop)
     }
 
-    /// Makes sure, before an operation goes to the peer at this address through the provider, that what the two
-    /// endpoints need for it can be touched. Says why not.
+    /// Allocates the shared memory that this endpoint and the endpoint at `address` need, before the first
+    /// operation through the provider touches it. Returns the reason of a failure.
     pub(crate) fn allocate_for(&self, address: &[u8]) -> Result<(), String> {
         if !policy::keeps_files(&self.device.info().provider()) {
             return Ok(());
@@ -219,11 +219,11 @@ impl Transport {
         shm_room::allocate(address)
     }
 
-    /// As [`allocate_for`](Self::allocate_for), for a peer that is connected.
+    /// [`allocate_for`](Self::allocate_for) a connected peer.
     pub(crate) fn allocate_towards(&self, peer: &Endpoint) -> Result<(), String> {
         let mut name = [0u8; 512];
         let mut length = name.len();
-        // SAFETY: the buffer has `length` bytes; the address came from this vector.
+        // SAFETY: the buffer has `length` bytes; the address came from this address vector.
         let found = unsafe {
             ffi::fi_av_lookup(
                 self.device.av(),
@@ -237,7 +237,7 @@ impl Transport {
         self.allocate_for(&name[..end.unwrap_or(name.len())])
     }
 
-    /// Finds out how a peer on this node is reached; gives what that takes, if its memory can be read.
+    /// Chooses how to reach a local peer. Returns its [`Reach`] if its memory can be read.
     fn acquaint(&self, local: &mut LocalPeer, blob: &Blob) -> Option<Reach> {
         let (pid, probe) = (local.endpoint.pid(), blob.probe());
         if self.policy.self_by_copy && blob.process == ProcessId::own() {
@@ -262,8 +262,8 @@ impl Transport {
         (probe.is_in(pid) == Ok(true)).then_some(reach)
     }
 
-    /// Which way the atomics to a peer will go, as far as its address tells (`channel`); gives its segment,
-    /// if that may be needed and can be opened.
+    /// Chooses the way of atomics to a peer, as far as its address determines it (`channel`). Returns the
+    /// peer's segment file if it may be needed and can be opened.
     fn choose_way(&self, local: &mut LocalPeer, blob: &Blob) -> Option<File> {
         if !self.channelled {
             return None;
@@ -279,7 +279,7 @@ impl Transport {
             descriptor,
             nonce: blob.probe_value,
         };
-        // What is wrong with it is said when it is needed.
+        // An error is reported when the segment is used.
         place.open().ok()
     }
 

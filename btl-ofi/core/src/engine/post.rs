@@ -1,10 +1,9 @@
-//! The common path of all operations: counted, given a record where one is needed, handed to the
+//! The common path of all operations: count the operation, fill an operation record if one is needed, call the
 //! provider.
 //!
-//! There are two ways. The *quick* one ([`begin`](Transport::begin), [`end`](Transport::end)) is for
-//! operations with nothing out of the ordinary, is inlined whole, and has whether calls may overlap as the
-//! constant `T`, does not unwind; whatever does not go that way is left to the *general* one
-//! ([`post`](Transport::post)), before anything was done. So the quick way keeps nothing for the others.
+//! [`begin`](Transport::begin) and [`end`](Transport::end) are the fast path: inlined, monomorphised on
+//! threading (`T`), never unwinding. Anything unusual falls back to the slow path, [`post`](Transport::post),
+//! before side effects.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,21 +20,22 @@ use crate::engine::transport::Transport;
 use crate::op::record::{Completion, Finished, Record, Tag};
 use crate::peer::endpoint::Endpoint;
 
-/// Posts turned away after which it is asked whether the peer still runs.
+/// Refused posts between two checks whether the peer still runs.
 const AGAIN_CHECK: u64 = 4096;
 
-/// What every operation looks at.
+/// Constants that every operation reads.
 #[repr(C)]
 pub(crate) struct Quick {
     /// The first context. Lives as long as the transport.
     pub(crate) first: *const Context,
-    /// Flags of a put or update that the provider must confirm.
+    /// Flags with which the provider confirms delivery of a put or update.
     pub(crate) delivered: u64,
-    /// Operations outstanding on a context from which on a post first makes progress, or finds no room.
+    /// Outstanding operations on a context from which on a post leaves the fast path, to make progress or be
+    /// refused.
     pub(crate) crowd: u32,
-    /// Most bytes of a transfer that the target may be asked to make (`ring_transfers`); 0 where none is.
+    /// Most bytes of a ring put or ring get (`ring_transfers`); 0 disables them.
     pub(crate) small: usize,
-    /// Whether there are more contexts than the first.
+    /// Whether there is more than one context.
     pub(crate) several: bool,
     /// Whether operations without callback need a record too.
     pub(crate) records: bool,
@@ -43,7 +43,7 @@ pub(crate) struct Quick {
     pub(crate) virtual_addresses: bool,
 }
 
-/// The caller's side of an operation.
+/// The caller's part of an operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
     pub(crate) completion: Option<Completion>,
@@ -52,7 +52,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// What its completion will have to say.
+    /// The data with which the operation's completion is reported.
     #[inline]
     pub(crate) fn finished(&self, tag: Tag) -> Finished {
         Finished {
@@ -66,47 +66,47 @@ impl Caller {
     }
 }
 
-/// What an operation needs besides what its caller wants.
+/// Requirements of the kind of operation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Needs {
-    /// A record, for its operands.
+    /// A record, which holds the operands.
     pub(crate) record: bool,
-    /// That nothing else is outstanding on its context.
+    /// No other operation outstanding on the context.
     pub(crate) alone: bool,
 }
 
-/// An operation that was counted and has its record, if it needs one: to be handed to the provider.
+/// A counted operation, with its record if it needs one, before the call of the provider.
 pub(crate) struct Posting<'a> {
     pub(crate) context: &'a Context,
     pub(crate) state: Guard<'a, State>,
-    /// The provider's context pointer.
+    /// The context pointer to give to the provider.
     pub(crate) pointer: *mut c_void,
 }
 
 impl Posting<'_> {
-    /// Leaves an operand in the operation's record; gives its place.
+    /// Stores an operand in the operation record; returns its address.
     ///
     /// # Safety
     /// The operation has a record.
     #[inline(always)]
     pub(crate) unsafe fn operand(&self, value: u64) -> *mut c_void {
-        // SAFETY: the operation's own, as the caller vouches.
+        // SAFETY: the caller guarantees that `pointer` is this operation's record.
         unsafe { Record::operand(self.pointer.cast(), value) }
     }
 
-    /// Leaves a value to compare with there; gives its place.
+    /// Stores the value to compare with in the operation record; returns its address.
     ///
     /// # Safety
-    /// As for [`operand`](Self::operand).
+    /// The operation has a record.
     #[inline(always)]
     pub(crate) unsafe fn compare(&self, value: u64) -> *mut c_void {
-        // SAFETY: likewise.
+        // SAFETY: the caller guarantees that `pointer` is this operation's record.
         unsafe { Record::compare(self.pointer.cast(), value) }
     }
 }
 
-/// Runs what may run code of others, for the quick way, which its doors call without a guard of their own.
-/// A panic is a bug, and told of by its hook; the caller learns [`Status::FATAL`].
+/// Runs code that may panic (callbacks, cold paths) for the fast path, whose doors do not catch panics. The
+/// panic hook reports the panic; the caller gets [`Status::FATAL`].
 pub(crate) fn guarded(call: impl FnOnce() -> Status) -> Status {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(status) => status,
@@ -115,17 +115,17 @@ pub(crate) fn guarded(call: impl FnOnce() -> Status) -> Status {
 }
 
 impl Transport {
-    /// This thread's context. Where calls never overlap the first serves them all.
+    /// This thread's context. Without threads, the first context serves all calls.
     #[inline(always)]
     pub(crate) fn context_as<const T: bool>(&self) -> &Context {
         if T && self.quick.several {
             return self.context_of_thread();
         }
-        // SAFETY: a context of this transport.
+        // SAFETY: `first` points to a context that lives as long as the transport.
         unsafe { &*self.quick.first }
     }
 
-    /// As [`context_as`](Self::context_as).
+    /// This thread's context, for callers that do not know `T`.
     #[inline]
     pub(crate) fn context(&self) -> &Context {
         if self.threaded {
@@ -140,9 +140,9 @@ impl Transport {
         &self.contexts[self.own_index()]
     }
 
-    /// Begins to post an operation the quick way; `None`, with nothing done, if there is anything out of
-    /// the ordinary. Counts are raised before it is handed to the provider, because its completion may be
-    /// read by another thread before that call even returns.
+    /// Begins to post an operation on the fast path; `None`, before side effects, for anything unusual. The
+    /// counts are raised before the provider is called, because another thread may read the completion before
+    /// that call returns.
     ///
     /// # Safety
     /// `endpoint` is live; `T` is whether the transport was opened for threads.
@@ -153,20 +153,21 @@ impl Transport {
         local_address: *mut c_void,
         completion: Option<Completion>,
     ) -> Option<Posting<'_>> {
-        // SAFETY: the caller vouches for a live endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let context = self.context_as::<T>();
-        // SAFETY: the caller vouches for T; contexts are made for threads as the transport is.
+        // SAFETY: the caller guarantees `T`, and contexts use the same threading as their transport.
         let mut state = unsafe { context.state.lock_as(T) };
-        // One lock hold covers the look and the raise below, so the bound is kept among threads too. The
-        // peer is looked at under the lock: it is cut off with all of them held.
-        // SAFETY: likewise.
+        // The lock covers this check and the raise of the counts below, so that threads together keep the
+        // bound. It also covers the check of the peer, because `cut_off` marks a peer as failed with all
+        // contexts locked.
+        // SAFETY: the caller guarantees that `T` is the transport's threading.
         let ordinary = unsafe { peer.is_well::<T>() } && {
             branch();
             context.count.outstanding() < self.quick.crowd
         };
         if !ordinary {
-            // SAFETY: likewise.
+            // SAFETY: the lock was taken above with the same `T`.
             unsafe { state.unlock_as(T) };
             return None;
         }
@@ -180,12 +181,12 @@ impl Transport {
             });
         }
         let Some(taken) = state.pool.take_ready() else {
-            // SAFETY: likewise.
+            // SAFETY: the lock was taken above with the same `T`.
             unsafe { state.unlock_as(T) };
             return None;
         };
         let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
-        // SAFETY: just taken from the pool, so nobody else has it.
+        // SAFETY: the record was just taken from the pool, so nothing else uses it.
         unsafe { Record::fill(taken, tag, completion, local_address, ptr::null_mut()) };
         Some(Posting {
             context,
@@ -194,10 +195,10 @@ impl Transport {
         })
     }
 
-    /// Ends to post an operation, with what the provider answered.
+    /// Finishes a post with the provider's return code.
     ///
     /// # Safety
-    /// `T` as for [`begin`](Self::begin), which made the posting.
+    /// `T` is whether the transport was opened for threads, and [`begin`](Self::begin) made the posting.
     #[inline(always)]
     pub(crate) unsafe fn end<const T: bool>(
         &self,
@@ -213,15 +214,15 @@ impl Transport {
             return Some(self.unposted_quickly(context, state, pointer, rc));
         }
         state.posted += 1;
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `begin` locked the context with the same `T`.
         unsafe { state.unlock_as(T) };
         Some(Status::SUCCESS)
     }
 
-    /// Hands one operation to the provider by way of `call`, the general way.
+    /// Posts one operation on the slow path: `call` calls the provider.
     ///
     /// # Safety
-    /// `endpoint` is live; `call` posts to that peer with the pointer it is given.
+    /// `endpoint` is live; `call` posts to that peer with the posting's pointer.
     #[inline(always)]
     pub(crate) unsafe fn post(
         &self,
@@ -230,11 +231,12 @@ impl Transport {
         needs: Needs,
         call: impl FnOnce(&mut Posting<'_>) -> isize,
     ) -> Status {
-        // SAFETY: the caller vouches for a live endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let context = self.context();
         let mut state = context.state.lock();
-        // As in `begin`, under the lock; and again where that was given back for a while.
+        // Checked under the lock, because `cut_off` marks a peer as failed with all contexts locked. Checked
+        // again after `make_room`, which may release the lock.
         if let Some(status) = peer.failure() {
             return status;
         }
@@ -258,7 +260,7 @@ impl Transport {
                 self.lower(context, tag, 1);
                 return Status::OUT_OF_RESOURCE;
             };
-            // SAFETY: just taken from the pool, so nobody else has it.
+            // SAFETY: the record was just taken from the pool, so nothing else uses it.
             unsafe {
                 Record::fill(
                     taken,
@@ -286,8 +288,8 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Makes progress where many operations are outstanding, and turns another away where more are than
-    /// the provider can hold.
+    /// Makes progress if many operations are outstanding. Refuses the operation if the provider has no room for
+    /// it.
     #[cold]
     #[inline(never)]
     fn make_room<'a>(
@@ -299,7 +301,7 @@ impl Transport {
         let most = if alone { 1 } else { self.policy.depth };
         let is_full = || {
             let outstanding = context.count.outstanding();
-            // What is counted without the provider having it does not crowd the provider.
+            // Staged operations are counted, but do not occupy the provider.
             outstanding >= most && outstanding.saturating_sub(self.hmem.held()) >= most
         };
         let many = context.count.outstanding() >= self.progress_threshold;
@@ -314,7 +316,7 @@ impl Transport {
         Ok(state)
     }
 
-    /// [`unposted`](Self::unposted) for the quick way.
+    /// [`unposted`](Self::unposted) for the fast path.
     #[cold]
     #[inline(never)]
     fn unposted_quickly(
@@ -327,7 +329,7 @@ impl Transport {
         guarded(|| self.unposted(context, state, pointer, rc))
     }
 
-    /// Takes back an operation that the provider refused.
+    /// Undoes an operation that the provider refused.
     #[cold]
     #[inline(never)]
     fn unposted(
@@ -339,7 +341,8 @@ impl Transport {
     ) -> Status {
         let tag = match (Tag::from_bare(pointer), NonNull::new(pointer.cast())) {
             (Some(tag), _) => tag,
-            // SAFETY: taken by `post_as`; the provider refused the operation and forgot it.
+            // SAFETY: `begin` or `post` took the record from the pool; the provider refused the operation and
+            // does not use it.
             (None, Some(record)) => unsafe { state.pool.give_back(record) }.tag,
             (None, None) => return Status::ERROR,
         };
@@ -353,7 +356,7 @@ impl Transport {
         }
     }
 
-    /// Makes progress where many operations are outstanding.
+    /// Makes progress if many operations are outstanding.
     #[inline]
     pub(crate) fn poll_if_many(&self, context: &Context) {
         if context.count.outstanding() > self.progress_threshold
@@ -363,19 +366,19 @@ impl Transport {
         }
     }
 
-    /// Counts operations as done at their peer and in their context, in this order: whoever finds a
-    /// context without other operations than those it accounts for (`settle_unattributed`) must not
-    /// find others still counted at a peer.
+    /// Lowers the outstanding counts of the peer, then of the context. The order matters to
+    /// `settle_unattributed`: when the context's count is zero except for the operations it accounts for, no
+    /// other operation may still be counted at a peer.
     #[inline(always)]
     pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
-        // SAFETY: tags are made from endpoints that outlive their operations.
+        // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
         peer.count.lower(tag.endpoint_phase(), n, self.threaded);
         context.count.lower(tag.context_phase(), n, self.threaded);
     }
 
-    /// What a refused post means to the caller. shm refuses for ever once a peer died with its
-    /// command queue full, so now and then the peer is looked at.
+    /// Maps a refused post to a status. shm refuses for ever once a peer died with its command queue full, so
+    /// the peer is checked after every `AGAIN_CHECK` refusals.
     #[cold]
     #[inline(never)]
     pub(crate) fn refused(
@@ -389,7 +392,7 @@ impl Transport {
         if status == Status::TEMP_OUT_OF_RESOURCE {
             if count.is_multiple_of(AGAIN_CHECK) {
                 self.check_peers();
-                // SAFETY: the caller of post vouched for the endpoint.
+                // SAFETY: the caller of the operation guarantees that `endpoint` is live.
                 if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
                     return gone;
                 }
@@ -400,16 +403,16 @@ impl Transport {
                     return Status::UNREACH;
                 }
             }
-            // Completions free the provider's room; its own callbacks may already be running here.
+            // Completions free room in the provider. While this context's callbacks run, polling would nest.
             if !context.delivering.load(Ordering::Relaxed) {
                 self.poll(context);
             }
         } else if status == Status::UNREACH {
             self.fail_peer(endpoint, status, "the provider refuses to send to it");
         } else {
-            // Some providers have no better word for a lost connection than any error.
+            // Some providers report a lost connection as an unspecific error.
             self.check_peers();
-            // SAFETY: the caller of post vouched for the endpoint.
+            // SAFETY: the caller of the operation guarantees that `endpoint` is live.
             if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
                 return gone;
             }
@@ -417,8 +420,8 @@ impl Transport {
         status
     }
 
-    /// Whether a context has taken no operation for the time that peers are given. Nothing need be
-    /// outstanding for that, so no peer would be found silent.
+    /// Whether the provider took no operation on this context for as long as the peer timeout. Detects a
+    /// blocked provider even if nothing is outstanding, when no peer counts as silent.
     fn takes_nothing(&self, context: &Context) -> bool {
         if self.peer_timeout_ms == 0 {
             return false;
@@ -434,10 +437,11 @@ impl Transport {
         }
     }
 
-    /// Completes an operation that needs no provider: at once without callback, else when progress is made.
+    /// Completes an operation that needs no provider: immediately without callback, otherwise on the next
+    /// progress call.
     #[cold]
     pub(crate) fn nothing(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
-        // SAFETY: the caller of the operation vouched for the endpoint.
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if let Some(status) = peer.failure() {
             return status;

@@ -1,4 +1,4 @@
-//! Completing operations: reading a queue under its lock, running callbacks after it.
+//! Progress: reads completion queues under their locks and runs callbacks without a lock.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -15,21 +15,21 @@ use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
 use crate::op::record::{Finished, Pool, Record, Tag};
 
-/// Polls of a context without completion, in a row or not, after which the clock is looked at: rare enough to cost
-/// nothing, and often enough for a host that sleeps some 50 us between polls.
+/// Polls of a context without completion (in a row or not) after which the clock is read. Rare enough to cost
+/// nothing; often enough for a host that sleeps about 50 us between polls.
 const IDLE_CHECK: u32 = 1 << 10;
 
-/// Polls of a context that finds something each time, after which another one is looked at too. Fewer take the others'
-/// locks and cache lines from their threads.
+/// Successful polls of the own context after which another context is polled too. A smaller number would take
+/// locks and cache lines from the threads of the other contexts more often.
 const BUSY_POLLS: u32 = 8;
 
 impl Transport {
-    /// Completes what is complete: reads this thread's context and, if that had nothing or now and then, one of
-    /// the others in turn, so that what a thread left behind is completed by those that stay. Runs callbacks. May be called
-    /// from callbacks. Returns the number of operations completed.
+    /// Makes progress: polls this thread's context. If that finds nothing, and at intervals otherwise, it also
+    /// polls one other context, in turn, so that the operations of a thread that stopped polling still
+    /// complete. Runs callbacks; callbacks may call it. Returns the number of completed operations.
     #[inline(always)]
     pub fn progress(&self) -> usize {
-        // Asked first, so that nothing is left to do after the poll.
+        // Checked first, so that the poll can be a tail call.
         if self.hmem.is_awake() {
             return self.progress_devices();
         }
@@ -41,11 +41,11 @@ impl Transport {
         if self.quick.several {
             return self.poll_two();
         }
-        // SAFETY: a context of this transport.
+        // SAFETY: `first` points to a context that lives as long as the transport.
         self.poll_now(unsafe { &*self.quick.first })
     }
 
-    /// As [`progress`](Self::progress), where there may be something to do for device memory.
+    /// [`progress`](Self::progress) when staged operations on device memory may need to advance.
     #[cold]
     #[inline(never)]
     fn progress_devices(&self) -> usize {
@@ -57,7 +57,8 @@ impl Transport {
         let (own, n) = (self.own_index(), self.contexts.len());
         let context = &self.contexts[own];
         let done = self.poll(context);
-        // Loads and stores rather than locked instructions: of two threads on one context, one may count in vain.
+        // A load and a store instead of an atomic increment: two threads of one context may lose a count, which
+        // is harmless.
         let polls = context.polls.load(Ordering::Relaxed).wrapping_add(1);
         context.polls.store(polls, Ordering::Relaxed);
         if done > 0 && !polls.is_multiple_of(BUSY_POLLS) {
@@ -67,13 +68,12 @@ impl Transport {
         context
             .looks
             .store(looks.wrapping_add(1), Ordering::Relaxed);
-        // Any but its own.
+        // Any context except its own.
         let other = (own + 1 + looks as usize % (n - 1)) % n;
         done + self.poll(&self.contexts[other])
     }
 
-    /// Reads one context's queue once. Gives way when another thread is at it: that one completes
-    /// what there is.
+    /// Reads one context's queue once. Returns immediately if another thread reads it.
     #[inline(never)]
     pub(crate) fn poll(&self, context: &Context) -> usize {
         self.poll_now(context)
@@ -101,8 +101,8 @@ impl Transport {
     #[inline(always)]
     fn read_queue(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         let (read, entries) = (state.read, state.entries.as_mut_ptr());
-        // SAFETY: there is room for MAX_CQ_READ entries, and num_cq_read is at most that; the
-        // queue was opened with this entry format and is only read under the lock.
+        // SAFETY: `entries` has room for MAX_CQ_READ entries, and num_cq_read is at most that; the queue was
+        // opened with this entry format and is read only under the lock.
         let n = unsafe { read(context.cq, entries.cast(), self.num_cq_read) };
         if n == -(ffi::FI_EAGAIN as isize) || n == 0 {
             return self.without_entry(context, state);
@@ -117,7 +117,7 @@ impl Transport {
         self.complete(context, state, n as usize)
     }
 
-    /// Ends the operation that the queue's only entry names.
+    /// Completes the operation of the queue's only entry.
     #[inline(always)]
     fn complete_one(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         let pointer = state.entries[0].op_context;
@@ -127,17 +127,18 @@ impl Transport {
             self.lower(context, tag, 1);
             return 1;
         }
-        // A completion without context belongs to no operation of ours, and one of a record that is free to
-        // an operation that was reported as failed.
+        // A completion without context is not for an operation of this transport. A completion of a free record
+        // is for an operation that was already reported as failed.
         let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
             return 0;
         };
-        // SAFETY: as in `complete`.
+        // SAFETY: a context that is neither NULL nor a tag is a record that this transport posted.
         if unsafe { Pool::is_free(record) } {
             return 0;
         }
         state.completed += 1;
-        // SAFETY: as in `complete`.
+        // SAFETY: a context that is neither NULL nor a tag is a posted record, and `is_free` says that it is in
+        // use.
         let finished = unsafe { state.pool.give_back(record) };
         drop(state);
         let nested = self.begin_delivering(context);
@@ -146,7 +147,7 @@ impl Transport {
         1
     }
 
-    /// Ends the operations that the queue's first `n` entries name.
+    /// Completes the operations of the queue's first `n` entries.
     #[inline(never)]
     fn complete(&self, context: &Context, mut state: Guard<'_, State>, n: usize) -> usize {
         let n = n.min(MAX_CQ_READ);
@@ -157,7 +158,7 @@ impl Transport {
         let State { entries, pool, .. } = &mut *state;
         for entry in &entries[..n] {
             let pointer = entry.op_context;
-            // Operations without record are counted as done at once, runs of one peer together.
+            // Counts untracked operations as done at once: consecutive ones with the same tag together.
             if pointer == run && length > 0 {
                 length += 1;
                 continue;
@@ -167,17 +168,17 @@ impl Transport {
                 (run, length) = (pointer, 1);
                 continue;
             }
-            // A completion without context belongs to no operation of ours.
+            // A completion without context is not for an operation of this transport.
             let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
                 stray += 1;
                 continue;
             };
-            // SAFETY: a non-NULL context that is no tag is a record we posted.
+            // SAFETY: a context that is neither NULL nor a tag is a record that this transport posted.
             if unsafe { Pool::is_free(record) } {
                 stray += 1;
                 continue;
             }
-            // SAFETY: likewise, and it is in use.
+            // SAFETY: the context is a record that this transport posted, and `is_free` says that it is in use.
             finished[recorded].write(unsafe { pool.give_back(record) });
             recorded += 1;
         }
@@ -186,14 +187,14 @@ impl Transport {
         state.completed += n as u64;
         let ready = state.take_ready();
         drop(state);
-        // SAFETY: the first `recorded` were written above.
+        // SAFETY: the loop above wrote the first `recorded` elements.
         let finished =
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
         self.deliver(context, finished, Status::SUCCESS);
         n + self.deliver_ready(context, ready)
     }
 
-    /// Counts a run of operations without record as done.
+    /// Counts a run of untracked operations as done.
     #[inline(always)]
     fn lower_bare(&self, context: &Context, run: *mut c_void, length: u32) {
         if let Some(tag) = Tag::from_bare(run) {
@@ -201,7 +202,7 @@ impl Transport {
         }
     }
 
-    /// Runs callbacks, and counts each operation as done after its own. No lock is held.
+    /// Runs callbacks; counts each operation as done after its callback. The caller holds no lock.
     pub(crate) fn deliver(&self, context: &Context, finished: &[Finished], status: Status) {
         if finished.is_empty() {
             return;
@@ -213,8 +214,8 @@ impl Transport {
         self.end_delivering(context, nested);
     }
 
-    /// Whether callbacks of this context were running already. Two threads may take each other's for
-    /// nested, and then at worst one poll more or less is made.
+    /// Returns whether callbacks of this context were already running. Two threads may mistake each other's
+    /// callbacks for nested ones; the only effect is one poll more or less.
     #[inline(always)]
     fn begin_delivering(&self, context: &Context) -> bool {
         let nested = context.delivering.load(Ordering::Relaxed);
@@ -232,8 +233,8 @@ impl Transport {
     #[inline(always)]
     fn call_back(&self, context: &Context, f: &Finished, status: Status) {
         if let Some(function) = f.function {
-            // SAFETY: the caller of the operation gave the function with its arguments, and
-            // lets it run on any thread that makes progress.
+            // SAFETY: the caller of the operation passed this function with its arguments, and allows it to run
+            // on any thread that makes progress.
             unsafe {
                 function(
                     self.owner.load(Ordering::Relaxed),
@@ -249,7 +250,7 @@ impl Transport {
         self.lower(context, f.tag, 1);
     }
 
-    /// Delivers what needed no provider, and gives the list back to be filled again.
+    /// Runs the callbacks of operations that needed no provider, then returns the list for reuse.
     #[inline]
     pub(crate) fn deliver_ready(&self, context: &Context, mut ready: Vec<Finished>) -> usize {
         let n = ready.len();
@@ -258,7 +259,7 @@ impl Transport {
             ready.clear();
             let mut state = context.state.lock();
             if state.ready.is_empty() {
-                // The list that is known to be long enough goes first again.
+                // The list with the larger allocation is used first again.
                 std::mem::swap(&mut state.ready, &mut ready);
             }
             state.spare = ready;
@@ -266,7 +267,7 @@ impl Transport {
         n
     }
 
-    /// What there is to do when there was no completion.
+    /// Handles a poll without completions.
     #[inline(always)]
     pub(crate) fn without_entry(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         if !state.ready.is_empty() {
@@ -276,7 +277,7 @@ impl Transport {
         let look = state.idle.is_multiple_of(IDLE_CHECK);
         let unattributed = state.unattributed;
         drop(state);
-        // Also with nothing outstanding: whoever polls may wait for a signal of a dead peer.
+        // Also with nothing outstanding: the host may be waiting for a signal from a dead peer.
         if look {
             self.check_peers_now_and_then();
         }
@@ -293,8 +294,8 @@ impl Transport {
         self.deliver_ready(context, ready)
     }
 
-    /// Reads error completions. Each is reported once: to its callback, or through the error
-    /// function and the next flush.
+    /// Reads an error completion. Each one is reported once: by its callback, or by the error function and the
+    /// next flush.
     #[cold]
     #[inline(never)]
     fn poll_error(&self, context: &Context, n: isize) -> usize {
@@ -310,7 +311,8 @@ impl Transport {
             return 0;
         };
         let mut entry = ffi::fi_cq_err_entry::default();
-        // SAFETY: a live queue, read under the lock; the entry is complete and without buffer.
+        // SAFETY: the queue is live and read under the lock; the entry is initialized and names no buffer for
+        // error data.
         let rc = unsafe { ffi::fi_cq_readerr(context.cq, &mut entry) };
         if rc < 0 {
             return 0;
@@ -320,13 +322,13 @@ impl Transport {
             err => err.abs(),
         };
         let status = match status_of(code) {
-            // A failed operation is over: it must not look like back-pressure.
+            // The operation is over: its status must not mean that the caller should retry.
             s if s.is_ok() || s.is_again() => Status::ERROR,
             s => s,
         };
         let tag = Tag::from_bare(entry.op_context);
         let finished = match (tag, state.pool.owns(entry.op_context)) {
-            // SAFETY: `owns` found it in use.
+            // SAFETY: `owns` found the record in use, and the lock is held.
             (None, Some(record)) => Some(unsafe { state.pool.give_back(record) }),
             _ => None,
         };
@@ -371,7 +373,7 @@ impl Transport {
         {
             self.fail_peer(endpoint, status, &what);
         } else {
-            // The provider may have had no better word for it.
+            // Some providers report a lost peer as an unspecific error.
             self.check_peers();
         }
         1

@@ -1,4 +1,4 @@
-//! The transport of one module: opening, peers, registration, closing.
+//! [`Transport`]: opening, registration, statistics, closing.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_void};
@@ -33,10 +33,10 @@ use crate::peer::liveness::{self, ProcessId};
 use crate::peer::reach::{self, Probe};
 use crate::sm::segment::{self, Segment};
 
-/// How long releasing peers and closing wait for operations that are still outstanding.
+/// How long closing and releasing a peer wait for outstanding operations.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Memory that is only ever written.
+/// Write-only memory for results that no caller uses.
 pub(crate) struct Scratch(*mut [u64]);
 
 impl Scratch {
@@ -47,32 +47,32 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // SAFETY: made by Box::into_raw in `open`, and dropped once.
+        // SAFETY: `open` made the pointer with Box::into_raw, and `drop` runs once.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
-/// An open transport. Every method may be called from several threads at once if it was opened with
-/// [`ThreadLevel::Multiple`], and from one at a time otherwise; callbacks run with no lock held.
+/// An open transport. Opened with [`ThreadLevel::Multiple`], every method may be called from several threads at
+/// once; otherwise from one thread at a time. Callbacks run with no lock held.
 #[repr(C)]
 pub struct Transport {
-    /// What a door hands out as its module: first, so that one address serves for both.
+    /// The module that a door hands out. First, so that a pointer to the transport is a pointer to the module.
     pub module: Module,
     pub(crate) quick: Quick,
-    // Dropped first: what the provider might still write to or name must outlive it.
+    // Dropped before the memory that the provider may still write to or name.
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
     pub(crate) contexts: Box<[Context]>,
-    /// Where fetched values go that nobody wants. Written by the provider only, never read.
+    /// Receives fetched values that no caller wants. The provider writes it; nobody reads it.
     pub(crate) scratch: Scratch,
     pub(crate) policy: Policy,
     pub(crate) words: Words,
     pub(crate) vectors: Vectors,
-    /// Whether a transfer that was over before its call returned is answered so, without callback.
+    /// Whether inline completions return `COMPLETED` instead of running a callback.
     pub(crate) answers_at_once: bool,
-    /// Whether atomics to peers on this node may go through their segments (`channel`).
+    /// Whether atomics to local peers may go through their segments (`channel`).
     pub(crate) channelled: bool,
-    /// Whether no peer so far is reached through the provider.
+    /// Whether no connected peer is reached through the provider.
     pub(crate) lean: AtomicBool,
     pub(crate) threaded: bool,
     pub(crate) virtual_addresses: bool,
@@ -80,56 +80,56 @@ pub struct Transport {
     pub(crate) get_limit: usize,
     pub(crate) progress_threshold: u32,
     pub(crate) num_cq_read: usize,
-    /// Passed back to callbacks as their module.
+    /// Passed to callbacks as their module.
     pub(crate) owner: AtomicPtr<Module>,
 
-    /// Operations without callback that failed since the last flush of all.
+    /// Operations without callback that failed since the last flush of all peers.
     pub(crate) lost: AtomicU32,
-    /// Set once a peer failed: from then on a flush of all asks each living peer.
+    /// Set once a peer failed: a flush of all then waits for each living peer by itself.
     pub(crate) degraded: AtomicBool,
-    /// Threads that are reporting the operations of peers given up.
+    /// Threads that currently report the operations of failed peers.
     pub(crate) telling: AtomicU32,
-    /// Set once no operation can complete any more.
+    /// Set once no operation through the provider can complete any more.
     pub(crate) broken: AtomicBool,
-    /// The last failure of a peer, for the next flush of all.
+    /// Status of the last peer failure, for the next flush of all peers.
     pub(crate) last_failure: AtomicI32,
     pub(crate) last_check: AtomicU64,
-    /// Set once releasing a peer, or closing, ran out of patience: what does not complete is not
-    /// waited for again with each peer that is released after it. Cleared by a new peer.
+    /// Set once closing or releasing a peer timed out. Later releases then do not wait again for operations
+    /// that never complete. A new peer clears it.
     pub(crate) impatient: AtomicBool,
-    /// Milliseconds between two looks at the peers.
+    /// Milliseconds between two liveness checks.
     pub(crate) look_ms: u64,
-    /// Milliseconds of silence after which a peer is given up; 0 for never.
+    /// Milliseconds of silence after which a peer is given up; 0 means never.
     pub(crate) peer_timeout_ms: u64,
-    /// Whether peers to whom nothing is outstanding are looked for.
+    /// Whether the failure detector also checks peers with no outstanding operations.
     pub(crate) watch_idle: AtomicBool,
-    /// This process.
     pub(crate) own: ProcessId,
     pub(crate) opened: Instant,
     pub(crate) peers: Mutex<Peers>,
     pub(crate) report: RwLock<Option<ErrorReport>>,
     pub(crate) hmem: Hmem,
-    /// Whether the provider may take registrations of device memory (FI_HMEM).
+    /// Whether the provider may register device memory (FI_HMEM).
     pub(crate) hmem_provider: bool,
-    /// Whether a thread serves peers that reach for staged device memory.
+    /// Whether a thread serves peers' requests on staged device memory.
     pub(crate) hmem_thread: bool,
-    /// Set once it was said that the provider refused such a registration.
+    /// Set once the fallback after a refused device registration was logged.
     pub(crate) said_fall_back: AtomicBool,
     pub(crate) atomics: AtomicTable,
     pub(crate) capabilities: Capabilities,
     address: Vec<u8>,
     pub(crate) node: u64,
-    /// Peers know this process's memory by it, and write to it what it holds.
+    /// A random value in this process's memory. Peers read it to verify that they reach this process (`reach`),
+    /// and write back the same value.
     probe: Box<AtomicU64>,
 }
 
-// SAFETY: the raw pointers in Peers are owned boxes; everything else is Send by itself.
+// SAFETY: the raw pointers are to boxes that the transport owns; all other fields are Send.
 unsafe impl Send for Transport {}
-// SAFETY: shared state is atomic or behind locks; contexts are guarded by theirs.
+// SAFETY: shared fields are atomic or behind locks; each context's lock guards its provider objects.
 unsafe impl Sync for Transport {}
 
 thread_local! {
-    /// Which context a thread keeps; numbered as threads first need one.
+    /// The thread's number, which selects its context; assigned on first use.
     static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -144,10 +144,11 @@ fn thread_number() -> usize {
 }
 
 impl Transport {
-    /// Opens the first provider that can be used.
+    /// Opens the first usable provider.
     ///
     /// # Errors
-    /// [`Error::NoProvider`] names every refusal; other errors name the libfabric call.
+    /// [`Error::NoProvider`] lists every provider with the reason for its refusal; other errors name the
+    /// libfabric call.
     pub fn open(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
         let threaded = level == ThreadLevel::Multiple;
         let mut chosen = select::choose(options, Calling::at(level))?;
@@ -175,7 +176,7 @@ impl Transport {
         let claimed = info.claims_contexts();
         let mut contexts = Vec::new();
         for (tx, cq) in device.lanes() {
-            // SAFETY: the lanes are live as long as the device, which this transport holds.
+            // SAFETY: the transport holds the device, which keeps the endpoints and queues live.
             contexts.push(unsafe { Context::new(tx, cq, &provider, threaded, claimed)? });
         }
         let guard = (segment.is_some() && options.fault_guard)
@@ -305,19 +306,18 @@ impl Transport {
         })
     }
 
-    /// Whether puts and gets to peers on this node are copied by the kernel, where it may.
+    /// Whether puts and gets to local peers use CMA where possible.
     pub fn copies_directly(&self) -> bool {
         self.policy.direct
     }
 
-    /// Whether calls may overlap: opened with [`ThreadLevel::Multiple`].
+    /// Whether calls may overlap: the transport was opened with [`ThreadLevel::Multiple`].
     pub fn is_threaded(&self) -> bool {
         self.threaded
     }
 
-    /// Has transfers that are over before their call returns answered with
-    /// [`COMPLETED`](plugin_api::Status::COMPLETED), instead of a callback later. For doors whose
-    /// callers know that answer.
+    /// Makes inline completions return [`COMPLETED`](plugin_api::Status::COMPLETED); no callback runs then. For
+    /// doors whose callers know that status.
     pub fn answer_at_once(&mut self) {
         self.answers_at_once = true;
     }
@@ -327,22 +327,22 @@ impl Transport {
         self.owner.store(owner, Ordering::Relaxed);
     }
 
-    /// Sets the function that learns of failures no callback reports.
+    /// Sets the function that receives failures which no callback reports.
     pub fn on_error(&self, report: Option<ErrorReport>) {
         *self.report.write().unwrap_or_else(PoisonError::into_inner) = report;
     }
 
-    /// What the module offers.
+    /// The module's capabilities.
     pub fn capabilities(&self) -> &Capabilities {
         &self.capabilities
     }
 
-    /// What peers need in order to [`connect`](Self::connect).
+    /// The bytes that peers need in order to [`connect`](Self::connect).
     pub fn address(&self) -> &[u8] {
         &self.address
     }
 
-    /// Elements that one typed atomic may carry; `None` when the provider does not serve it.
+    /// Most elements of one typed AMO; `None` if the provider does not support it.
     pub fn atomic_count(
         &self,
         kind: AtomicKind,
@@ -355,7 +355,7 @@ impl Transport {
         }
     }
 
-    /// Whether an address is this transport's own, by its probe.
+    /// Whether the probe in an address is this transport's own.
     pub(crate) fn is_own_probe(&self, blob: &Blob) -> bool {
         blob.probe() == known_by(&self.probe)
     }
@@ -371,11 +371,10 @@ impl Transport {
     /// Registers `length` bytes at `base`. See [`Region`].
     ///
     /// # Errors
-    /// The provider's refusal; [`Status::OUT_OF_RESOURCE`] as its status means: free something and
-    /// try again.
+    /// The provider's refusal. With [`Status::OUT_OF_RESOURCE`] the caller may free something and try again.
     ///
     /// # Safety
-    /// The memory stays mapped until the region is closed; what peers do to it is as `access` says.
+    /// The memory stays mapped until the region is closed. Peers may access it as `access` allows.
     pub unsafe fn register(
         &self,
         base: *mut c_void,
@@ -401,13 +400,14 @@ impl Transport {
         stats
     }
 
-    /// Waits a bounded time for what is outstanding. For doors that end registrations before they
-    /// [`close`](Self::close).
+    /// Waits for outstanding operations, for at most 5 s. For doors that end registrations before they
+    /// [`close`](Self::close) the transport.
     pub fn flush_for_close(&self) {
         self.flush_patiently(None);
     }
 
-    /// Waits for what is outstanding, to a peer or to all, as long as releasing and closing wait.
+    /// Waits for outstanding operations to one peer or to all, for at most `CLOSE_PATIENCE`. After one timeout
+    /// later calls do not wait.
     pub(crate) fn flush_patiently(&self, peer: Option<&Endpoint>) -> Status {
         let patience = match self.impatient.load(Ordering::Relaxed) {
             false => CLOSE_PATIENCE,
@@ -420,11 +420,11 @@ impl Transport {
         status
     }
 
-    /// Waits a bounded time for what is outstanding, then closes everything. Regions that still
-    /// live keep their domain open until they are dropped.
+    /// Waits for outstanding operations, for at most 5 s, then closes everything. Regions that still exist keep
+    /// their domain open until they are dropped.
     ///
     /// # Errors
-    /// The first refusal of the provider; everything else is closed all the same.
+    /// The provider's first refusal; the rest is closed nevertheless.
     pub fn close(self) -> Result<(), Error> {
         self.flush_for_close();
         let outstanding: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
@@ -445,19 +445,19 @@ impl Transport {
         drop(registrar);
         let result = match Arc::into_inner(device) {
             Some(device) => device.close(),
-            // Live regions share the device, and the last of them closes it.
+            // Live regions share the device; the last one closes it.
             None => Ok(()),
         };
-        // What the provider might still have written to or named goes after the provider.
+        // Dropped after the provider, which may still have written to this memory.
         drop((contexts, peers, probe, scratch, hmem));
         result
     }
 }
 
-/// The segment for atomics and small transfers of peers on this node, where they may come so. Without it they
-/// come through the provider, and transfers through the kernel.
+/// Creates the segment for atomics and small transfers of local peers. Without a segment their atomics go
+/// through the provider, and their transfers use CMA.
 fn make_segment(policy: &Policy, contexts: usize, nonce: u64) -> Option<Segment> {
-    // More than one context would execute beside each other; shm has one.
+    // Several contexts would execute atomics concurrently. shm has one context.
     if !policy.direct || contexts != 1 {
         return None;
     }
@@ -484,8 +484,8 @@ fn flags(policy: &Policy, atomics: &AtomicTable) -> ModuleFlags {
     flags
 }
 
-/// Milliseconds between two looks at the peers: often enough that a time of silence is kept with a
-/// quarter to spare.
+/// Milliseconds between two liveness checks: at most a quarter of the peer timeout, so that it is exceeded by a
+/// quarter at most.
 fn look_interval(options: &Options) -> u64 {
     let interval = u64::from(options.peer_check_ms);
     match options.peer_timeout_ms {
@@ -494,9 +494,9 @@ fn look_interval(options: &Options) -> u64 {
     }
 }
 
-/// The link's speed in Mbit/s when the provider tells, else 0.
+/// The link's speed in Mbit/s, or 0 if the provider does not report it.
 fn link_speed(info: crate::fabric::fids::InfoRef<'_>) -> u32 {
-    // SAFETY: libfabric fills these pointers or leaves them NULL.
+    // SAFETY: libfabric sets these pointers or leaves them NULL.
     let speed = unsafe { info.raw().nic.as_ref().and_then(|n| n.link_attr.as_ref()) };
     speed.map_or(0, |link| {
         u32::try_from(link.speed / 1_000_000).unwrap_or(u32::MAX)
@@ -510,7 +510,7 @@ fn known_by(probe: &AtomicU64) -> Probe {
     }
 }
 
-/// A value that other memory is unlikely to hold: not a secret, only telling.
+/// A random value that other memory is unlikely to hold. Not a secret.
 fn probe_value() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())

@@ -1,4 +1,4 @@
-//! Atomics on single words, as the BTL asks for them.
+//! AMOs: the BTL's atomics on one word.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -17,25 +17,25 @@ use crate::op::record::Completion;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Operands;
 
-/// Rows of the table: the BTL's operations have codes below this.
+/// Rows of the table: the codes of the BTL's operations are below this.
 const CODES: usize = 0x40;
-/// The row of compare-and-swap, a code that names no operation.
+/// The row of compare-and-swap; no BTL operation has this code.
 const SWAP: u32 = 0;
 
-/// What the codes of a word's operation mean, and in which shapes they are served without conditions.
-/// libfabric's codes have the width in which arguments are passed.
+/// libfabric's codes for an AMO, and the kinds in which the fast path supports it. The codes have the width in
+/// which arguments are passed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Word {
     datatype: u64,
     op: u64,
-    /// Bytes less one.
+    /// Size in bytes, minus one.
     mask: u64,
-    /// A bit for each [`AtomicKind`].
+    /// One bit per [`AtomicKind`].
     kinds: u64,
 }
 
-/// All operations on words, by code and flags.
+/// All AMOs, by operation code and flags.
 pub(crate) struct Words([[Word; 4]; CODES]);
 
 impl Words {
@@ -83,7 +83,7 @@ impl Words {
     }
 }
 
-/// What a word's operation says besides its target.
+/// An AMO without its target.
 struct Asked {
     kind: AtomicKind,
     operand: u64,
@@ -91,12 +91,11 @@ struct Asked {
 }
 
 impl Transport {
-    /// [`atomic_op`](Self::atomic_op) the quick way: `None`, with nothing done, if there is anything out of
-    /// the ordinary, codes that name nothing among it; `atomic_op` is to be called then. `T` is
-    /// [`is_threaded`](Self::is_threaded).
+    /// Fast path of [`atomic_op`](Self::atomic_op). `None`, before side effects, for anything unusual,
+    /// including unknown codes; the caller then calls `atomic_op`. `T` is [`is_threaded`](Self::is_threaded).
     ///
     /// # Safety
-    /// As for [`atomic_op`](Self::atomic_op); the constant is what it says.
+    /// As for [`atomic_op`](Self::atomic_op); `T` has the value named above.
     #[inline(always)]
     pub unsafe fn try_atomic_op<const T: bool>(
         &self,
@@ -108,8 +107,8 @@ impl Transport {
         completion: Option<Completion>,
     ) -> Option<Status> {
         let at = remote_address;
-        // SAFETY: the caller vouches for the endpoint; the operand lies in the operation's record; the
-        // message is used while the context is locked.
+        // SAFETY: the caller guarantees that `endpoint` is live; the operand is in the operation record; the
+        // message is used only while the context is locked.
         unsafe {
             let peer = endpoint.as_ref();
             let (target, word) = self.word(AtomicKind::Update, (op, flags), peer, remote, at)?;
@@ -127,11 +126,11 @@ impl Transport {
         }
     }
 
-    /// [`atomic_fop`](Self::atomic_fop) the quick way, as [`try_atomic_op`](Self::try_atomic_op), for a
-    /// caller without local handle.
+    /// Fast path of [`atomic_fop`](Self::atomic_fop), for callers without local handle. `None`, before side
+    /// effects, for anything unusual, including unknown codes. `T` is [`is_threaded`](Self::is_threaded).
     ///
     /// # Safety
-    /// As for [`atomic_fop`](Self::atomic_fop); the constant is what it says.
+    /// As for [`atomic_fop`](Self::atomic_fop); `T` has the value named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
     pub unsafe fn try_atomic_fop<const T: bool>(
@@ -149,8 +148,8 @@ impl Transport {
             return None;
         }
         let at = remote_address;
-        // SAFETY: the caller vouches for the endpoint and the buffer; the operand lies in the operation's
-        // record.
+        // SAFETY: the caller guarantees that `endpoint` is live and that `local` is writable until completion;
+        // the operand is in the operation record.
         unsafe {
             let peer = endpoint.as_ref();
             let (target, word) = self.word(AtomicKind::Fetch, (op, flags), peer, remote, at)?;
@@ -174,10 +173,11 @@ impl Transport {
         }
     }
 
-    /// [`atomic_cswap`](Self::atomic_cswap) the quick way, as [`try_atomic_fop`](Self::try_atomic_fop).
+    /// Fast path of [`atomic_cswap`](Self::atomic_cswap), for callers without local handle. `None`, before side
+    /// effects, for anything unusual, including unknown flags. `T` is [`is_threaded`](Self::is_threaded).
     ///
     /// # Safety
-    /// As for [`atomic_cswap`](Self::atomic_cswap); the constant is what it says.
+    /// As for [`atomic_cswap`](Self::atomic_cswap); `T` has the value named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
     pub unsafe fn try_atomic_cswap<const T: bool>(
@@ -195,7 +195,8 @@ impl Transport {
             return None;
         }
         let at = remote_address;
-        // SAFETY: as for `try_atomic_fop`.
+        // SAFETY: the caller guarantees that `endpoint` is live and that `local` is writable until completion;
+        // both values are in the operation record.
         unsafe {
             let peer = endpoint.as_ref();
             let (target, word) = self.word(AtomicKind::Compare, (SWAP, flags), peer, remote, at)?;
@@ -221,7 +222,7 @@ impl Transport {
         }
     }
 
-    /// The target of a word's operation that simply goes to the provider, with what is done there.
+    /// Checks an AMO for the fast path; returns its target and libfabric's codes.
     #[inline(always)]
     fn word(
         &self,
@@ -251,10 +252,11 @@ impl Transport {
         Some((target?, word))
     }
 
-    /// An operation on a word, whichever way it goes.
+    /// Executes an AMO, whichever way it goes.
     ///
     /// # Safety
-    /// As for the operation.
+    /// `endpoint` is live; for a fetching AMO the local buffer is writable until completion; the local handle
+    /// is NULL or readable.
     #[inline(always)]
     unsafe fn on_word(
         &self,
@@ -273,26 +275,28 @@ impl Transport {
         let remote = self
             .remote(asked.kind, handle, remote_address, datatype, op, 1)
             .and_then(|remote| {
-                // SAFETY: the caller vouches for the handle; an update has none.
+                // SAFETY: the caller guarantees that the handle is NULL or readable; an update has none.
                 unsafe { check_local(caller.local_handle, local, datatype.size()) }?;
                 Ok(remote)
             });
         let remote = match remote {
             Ok(remote) => remote,
             Err(status) => {
-                // What is no host memory here or there may be of a device.
+                // A side that is not host memory may be device memory.
                 let to = match fetches {
                     true => (local, caller.local_handle),
                     false => NOWHERE,
                 };
                 let what = (datatype, op, fetches, asked.compare);
                 let ask = Ask::atomic(what, Some(asked.operand), NOWHERE, to, remote_address, 1);
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is writable until
+                // completion, and the local handle is NULL or readable.
                 return unsafe { self.elsewhere(endpoint, *caller, status, handle, ask) };
             }
         };
         let operand = Operands::Value(asked.operand);
-        // SAFETY: the caller vouches for the endpoint and the buffer.
+        // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is writable until
+        // completion.
         unsafe {
             if !endpoint.as_ref().goes_by_provider() {
                 let (kind, compare) = (asked.kind, asked.compare);
@@ -339,11 +343,11 @@ impl Transport {
             compare: 0,
         };
         let what = typed(op, flags);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live; an update has no local buffer.
         unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
     }
 
-    /// Updates one word and fetches what was there to `local`. The operand is copied.
+    /// Updates one word and writes its old value to `local`. The operand is copied.
     ///
     /// # Safety
     /// As for [`get`](Self::get).
@@ -372,11 +376,12 @@ impl Transport {
             compare: 0,
         };
         let what = typed(op, flags);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live, `local` is writable until completion, and
+        // `local_handle` is NULL or readable.
         unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
     }
 
-    /// Writes `value` if the word equals `compare`, and fetches what was there to `local`.
+    /// Writes `value` if the word equals `compare`; writes the word's old value to `local`.
     ///
     /// # Safety
     /// As for [`get`](Self::get).
@@ -405,7 +410,8 @@ impl Transport {
             compare,
         };
         let what = (swapped(flags), AtomicOp::Cswap);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live, `local` is writable until completion, and
+        // `local_handle` is NULL or readable.
         unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
     }
 }
@@ -418,7 +424,7 @@ fn typed(op: BtlAtomicOp, flags: OpFlags) -> (Datatype, AtomicOp) {
     )
 }
 
-/// The type that compare-and-swap compares.
+/// The type of a compare-and-swap.
 fn swapped(flags: OpFlags) -> Datatype {
     if flags.contains(OpFlags::WORD_32) {
         Datatype::Uint32

@@ -1,5 +1,5 @@
-//! Posting atomics: checked, around the provider where that is the way, or through it. What callers
-//! ask for is in `words` (single words, as the BTL counts them) and `vectors` (typed).
+//! Checking and posting of atomics, through the provider or through the ring (`channel`). The entry points are
+//! in `amo` (AMOs on one word) and `typed_amo`.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -16,11 +16,10 @@ use crate::mem::rights;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Operands;
 
-/// The target's side of a typed atomic, checked.
+/// The target's part of an atomic, checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Remote {
     pub(crate) target: Target,
-    /// The handle's cookie.
     pub(crate) cookie: u64,
     pub(crate) datatype: Datatype,
     pub(crate) op: AtomicOp,
@@ -28,7 +27,7 @@ pub(crate) struct Remote {
 }
 
 impl Transport {
-    /// Checks everything about the target of a typed atomic.
+    /// Checks the target of an atomic: support, size, alignment, bounds and access.
     #[inline(always)]
     pub(crate) fn remote(
         &self,
@@ -64,10 +63,10 @@ impl Transport {
         })
     }
 
-    /// The way around the provider (`channel`); `None` if it turns out that the provider is to be used.
+    /// Posts an atomic without the provider (`channel`). `None` if the peer's atomics go through the provider.
     ///
     /// # Safety
-    /// The endpoint is live; the buffers are good until completion.
+    /// `endpoint` is live; the buffers are valid until completion.
     #[inline(never)]
     #[allow(clippy::too_many_arguments, reason = "all of an atomic")]
     pub(crate) unsafe fn around(
@@ -91,14 +90,15 @@ impl Transport {
             compare,
             result,
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
+        // completion.
         unsafe { self.command(endpoint, *caller, &order) }
     }
 
-    /// Hands an update without result to the provider.
+    /// Posts an update to the provider.
     ///
     /// # Safety
-    /// As for the operation that was asked.
+    /// `endpoint` is live; the operands are valid until completion.
     #[inline(never)]
     pub(crate) unsafe fn update(
         &self,
@@ -107,10 +107,11 @@ impl Transport {
         remote: &Remote,
         operands: Operands,
     ) -> Status {
-        // SAFETY: the caller vouches for the endpoint and the operands.
+        // SAFETY: the caller guarantees that `endpoint` is live and that the operands are valid until
+        // completion; the scratch memory lives as long as the provider.
         unsafe {
             if self.policy.updates_fetch {
-                // The scratch memory holds the largest update.
+                // The scratch memory is as large as the largest update.
                 let scratch = self.scratch.pointer();
                 return self.fetch(endpoint, caller, remote, operands, scratch);
             }
@@ -118,7 +119,7 @@ impl Transport {
                 record: matches!(operands, Operands::Value(_)),
                 alone: false,
             };
-            // Asks for delivery, since it must be visible when complete.
+            // Requests delivery, because a completed update must be visible at the target.
             self.post(endpoint, caller, needs, |posting| {
                 let operands = match operands {
                     Operands::Value(value) => posting.operand(value),
@@ -137,10 +138,10 @@ impl Transport {
         }
     }
 
-    /// Whether the peer has been read from; reads from it if not. The read is outstanding when this
-    /// first says no, so a fetch that must be alone finds it complete.
+    /// Whether a read from the peer was posted before; posts one if not. A fetch that must be alone on its
+    /// context waits for that read to complete, because the first call returns false with the read outstanding.
     fn introduced(&self, endpoint: NonNull<Endpoint>, remote: &Remote) -> bool {
-        // SAFETY: the caller of the operation vouched for the endpoint.
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if peer.met.load(Ordering::Relaxed) {
             return true;
@@ -152,7 +153,7 @@ impl Transport {
         };
         let (scratch, address) = (self.scratch.pointer(), peer.address);
         let size = remote.datatype.size();
-        // SAFETY: the endpoint is live; the scratch memory holds one element.
+        // SAFETY: the endpoint is live; the scratch memory has room for one element.
         let status = unsafe {
             self.post(endpoint, &caller, Needs::default(), |posting| {
                 let (context, none) = (posting.context, ptr::null_mut());
@@ -167,10 +168,10 @@ impl Transport {
         false
     }
 
-    /// Hands a fetching atomic to the provider.
+    /// Posts a fetching atomic to the provider.
     ///
     /// # Safety
-    /// As for the operation that was asked.
+    /// `endpoint` is live; operands and result are valid until completion.
     #[inline(never)]
     pub(crate) unsafe fn fetch(
         &self,
@@ -188,13 +189,14 @@ impl Transport {
             record: matches!(operands, Operands::Value(_)),
             alone,
         };
-        // SAFETY: as the caller vouches; operands live in the record or are the caller's until completion.
-        // It is complete when the old value is here, which the target applied before.
+        // SAFETY: the caller guarantees that `endpoint` is live and that operands and result are valid until
+        // completion; operands by value are in the operation record. The fetch completes when the old value
+        // arrives, after the target applied the operation, so it needs no delivery flags.
         unsafe {
             self.post(endpoint, caller, needs, |posting| {
                 let operands = match operands {
                     Operands::Value(value) => posting.operand(value),
-                    // A plain read has no operands; providers still want a readable buffer.
+                    // A plain read has no operands, but providers require a readable buffer.
                     Operands::Buffer(buffer) if buffer.is_null() => result,
                     Operands::Buffer(buffer) => buffer.cast_mut(),
                 };
@@ -217,10 +219,10 @@ impl Transport {
         }
     }
 
-    /// Hands a compare-and-swap to the provider.
+    /// Posts a compare-and-swap to the provider.
     ///
     /// # Safety
-    /// As for the operation that was asked.
+    /// `endpoint` is live; `result` is writable until completion.
     #[inline(never)]
     pub(crate) unsafe fn compare(
         &self,
@@ -231,7 +233,8 @@ impl Transport {
         value: u64,
         result: *mut c_void,
     ) -> Status {
-        // SAFETY: the caller vouches for the endpoint and the result.
+        // SAFETY: the caller guarantees that `endpoint` is live and that `result` is writable until completion;
+        // both values are in the operation record.
         unsafe {
             let alone = self.policy.fetch_alone;
             if alone && !self.introduced(endpoint, remote) {
@@ -263,10 +266,10 @@ impl Transport {
         }
     }
 
-    /// An atomic of a caller whose memory was looked at, on memory that the provider reaches.
+    /// Posts an atomic after `staging::elsewhere` found both sides reachable as host memory or by the provider.
     ///
     /// # Safety
-    /// As for the operation that was asked; the buffers are host memory.
+    /// `endpoint` is live; the buffers are host memory and valid until completion.
     pub(crate) unsafe fn plain_atomic(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -290,7 +293,8 @@ impl Transport {
             AtomicKind::Update => ptr::null_mut(),
             AtomicKind::Fetch | AtomicKind::Compare => ask.result,
         };
-        // SAFETY: the caller vouches for the endpoint and the buffers.
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
+        // completion.
         unsafe {
             if !endpoint.as_ref().goes_by_provider() {
                 let around =

@@ -1,34 +1,35 @@
-//! Atomics between processes of one node, without the provider. Small puts and gets may go the same way
+//! Atomics between local peers without the provider. Ring puts and ring gets use the same rings
 //! (`ring_transfers`).
 //!
-//! shm's own atomics go through a command queue that is answered in order, over all peers: one that is
-//! outstanding at a dead process holds up every later one. They cost about a microsecond, and updates
-//! crash (see `policy`). So over shm, where puts and gets are copied by the kernel, atomics take a ring
-//! of our own (`ring`, `segment`): the initiator (`requester`) writes a command into the target's segment,
-//! the target's progress (`responder`) executes it with the processor's atomics and writes the answer
-//! beside it, the initiator's progress takes the answer.
+//! shm's own atomics use a command queue that is answered in order over all peers: an atomic outstanding at a
+//! dead process blocks every later one. They cost about 1 us, and updates crash (see `fabric::policy`). Where
+//! puts and gets over shm use CMA, atomics therefore use this crate's rings (`sm::ring`, `sm::segment`). The
+//! requester (`sm::requester`) writes a command into the target's segment. The target's progress
+//! (`sm::responder`) executes it with atomic instructions and writes the answer to the same slot. The
+//! requester's progress reads the answer.
 //!
-//! **Which way.** For each peer it is settled at its first atomic, once and for both kinds of failure: if
-//! the peer announced no segment, or it cannot be opened or has no ring left, all atomics to that peer go
-//! through the provider. Never some this way and some that, so their order is kept; what was declared
-//! at open is what the provider serves and `element` too, so a peer that goes either way can do all of it.
+//! **Choice of the way.** The first atomic to a peer settles the way of all atomics to it. If the peer
+//! announced no segment, or the segment cannot be opened or has no free ring, all of them go through the
+//! provider. The two ways never mix at one peer, so atomics stay ordered. Only atomics that both the provider
+//! and `op::element` support are advertised, so both ways support all of them.
 //!
-//! **Atomicity.** A process executes what arrives in its segment, its atomics to itself, and what its
-//! provider executes for others (in `fi_cq_read` and the posting calls, since shm progresses manually)
-//! under the lock of its one context. So none of them meet, whichever way each initiator goes. Beside
-//! that lock, each element is changed by atomic instructions (`element`), and so it is by the provider.
+//! **Atomicity.** A process executes three kinds of atomics: those in its segment, those to itself, and those
+//! that its provider executes for others (in `fi_cq_read` and the posting calls, since shm progresses
+//! manually). All three run under the lock of its only context, so they never overlap, whichever way each
+//! origin uses. In addition, both this crate (`op::element`) and the provider change each element with atomic
+//! instructions.
 //!
-//! **Order.** A ring is first in, first out, and an initiator has one at each target.
+//! **Order.** A ring is first in, first out, and an origin has one ring at each target.
 //!
-//! **Failures.** A target that died answers nothing; when it is given up, the operations in its ring are
-//! reported and forgotten: nothing of ours is written by anyone but us, so nothing else is held up. One
-//! that closed its transport says so in its segment. An initiator that died leaves a ring that is executed
-//! as far as it was published, and stays taken.
+//! **Failures.** A dead target does not answer. When it is given up, the operations in its ring are reported
+//! and forgotten. Only this process writes their buffers, so this affects no other peer. A target that closes
+//! its transport says so in its segment. The ring of a dead origin is executed up to the last published command
+//! and stays taken.
 //!
-//! **Leaving.** A peer that is released gives its ring back, for another process to claim, unless the target holds
-//! something of it (`requester`): a fragment that it is copying, an atomic that was reported as failed. Such a ring is
-//! kept among the active ones until the target has answered, without anybody waiting for it. A transport that closes
-//! before leaves it taken.
+//! **Release.** The ring of a released peer is given back for another process to claim, unless the target still
+//! holds a slot of it (`sm::requester`): a fragment that it copies, or an atomic that was reported as failed.
+//! Such a ring stays active until the target has answered; no call waits for that. If the transport closes
+//! earlier, the ring stays taken.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -52,25 +53,27 @@ use crate::sm::responder::{self, Responder};
 use crate::sm::ring::Command;
 use crate::sm::segment::{Place, Segment};
 
-/// Rings whose answers are looked for in one poll.
+/// Most rings whose answers are read in one poll.
 const SWEEP: usize = 16;
-/// Polls of which one goes to the provider, whatever there is to do here.
+/// One poll in this many reads the provider's queue, even if the rings have work.
 const LEAN: u32 = 8;
 
-/// One process's end of all rings. Guarded by the lock of its transport's only context.
+/// One process's side of all rings: its own segment, and its rings at other processes. Guarded by the lock of
+/// the transport's only context.
 pub(crate) struct Channel {
     responder: Responder,
     requesters: Vec<NonNull<Requester>>,
-    /// Those with operations outstanding. Room for all, so that it never grows on the data path.
+    /// Requesters with outstanding operations or held slots. Its capacity covers all requesters, so it never
+    /// grows on the data path.
     active: Vec<NonNull<Requester>>,
     cursor: usize,
     polls: u32,
 }
 
-// SAFETY: the pointers are owned boxes.
+// SAFETY: the pointers are to boxes that the channel owns.
 unsafe impl Send for Channel {}
 
-/// A typed atomic, checked against what is served and against its handle.
+/// A typed atomic, checked against the supported operations and against its handle.
 #[derive(Clone, Copy)]
 pub(crate) struct Order {
     pub(crate) kind: AtomicKind,
@@ -81,7 +84,7 @@ pub(crate) struct Order {
     pub(crate) cookie: u64,
     pub(crate) operands: Operands,
     pub(crate) compare: u64,
-    /// Where what was there goes; NULL for an update.
+    /// Receives the old values; NULL for an update.
     pub(crate) result: *mut c_void,
 }
 
@@ -96,7 +99,7 @@ impl Channel {
         }
     }
 
-    /// Takes answers, of a bounded number of rings, beginning where the last call ended.
+    /// Reads the answers of at most [`SWEEP`] rings, starting where the last call ended.
     #[inline]
     fn collect(&mut self, done: &mut Done) {
         for _ in 0..self.active.len().min(SWEEP) {
@@ -106,7 +109,7 @@ impl Channel {
             if self.cursor >= self.active.len() {
                 self.cursor = 0;
             }
-            // SAFETY: rings live as long as they are listed, and are used under the lock only.
+            // SAFETY: a listed requester is live, and it is used only under the lock.
             let requester = unsafe { self.active[self.cursor].as_mut() };
             requester.collect(done);
             if requester.is_empty() {
@@ -121,7 +124,7 @@ impl Channel {
         }
     }
 
-    /// Adds a ring; gives it back when memory is exhausted.
+    /// Adds a requester; returns it if memory is exhausted.
     fn add(&mut self, requester: Box<Requester>) -> Result<NonNull<Requester>, Box<Requester>> {
         let room = self.requesters.len() + 1;
         if self.requesters.try_reserve(1).is_err()
@@ -136,7 +139,7 @@ impl Channel {
         let ring = NonNull::from(&mut *requester);
         self.requesters.push(ring);
         if !requester.is_empty() {
-            // What was revoked before has to be passed over, or there may be no room.
+            // The target must first pass over revoked slots of the ring's last owner, or there may be no room.
             self.list(requester);
         }
         Ok(ring)
@@ -145,20 +148,20 @@ impl Channel {
     fn of(&self, endpoint: NonNull<Endpoint>) -> Option<NonNull<Requester>> {
         let mut all = self.requesters.iter().copied();
         all.find(|o| {
-            // SAFETY: rings live as long as they are listed.
+            // SAFETY: a listed requester is live.
             let o = unsafe { o.as_ref() };
-            // The endpoint of one that is leaving may be another peer's by now.
+            // The endpoint of a leaving requester may already be another peer's.
             o.endpoint == endpoint && o.leaving.is_none()
         })
     }
 
-    /// Ends every operation in a peer's ring: those that were answered go to `done`, and then those that were not
-    /// are returned, one by one. `done` must be emptied and this called again until it returns `None`. Nothing more is
-    /// posted to the ring then, and nobody looks for its answers until the peer is released.
+    /// Ends every operation in a peer's ring. Answered operations go to `done`; then each call returns one
+    /// unanswered operation. The caller empties `done` and calls again until this returns `None`. Afterwards
+    /// nothing is posted to the ring, and its answers are not read until the peer is released.
     fn abandon(&mut self, endpoint: NonNull<Endpoint>, done: &mut Done) -> Option<Finished> {
-        // SAFETY: as in `of`; used under the lock.
+        // SAFETY: a listed requester is live, and it is used only under the lock.
         let requester = unsafe { self.of(endpoint)?.as_mut() };
-        // Answers only: the kernel knows the peer by a number, which may be another process's by now.
+        // Reads answers only, without CMA: the peer's process id may already be another process's.
         requester.take_answers(done);
         if !done.has_room() {
             return None;
@@ -172,13 +175,13 @@ impl Channel {
         abandoned
     }
 
-    /// Executes what has arrived.
+    /// Executes the commands that arrived.
     #[inline]
     pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
         self.responder.attend(regions);
     }
 
-    /// Has the answers of a ring that was just posted to looked for.
+    /// Makes progress read the answers of a ring, after a post to it.
     #[inline]
     pub(crate) fn list(&mut self, requester: &mut Requester) {
         if !requester.listed {
@@ -187,19 +190,20 @@ impl Channel {
         }
     }
 
-    /// Forgets a peer's ring unless operations are outstanding. It may serve another process then: at once, or,
-    /// where the target holds something of it, when that is answered. Not waited for is a target that is gone.
+    /// Removes a peer's ring, unless operations are outstanding. The ring is free for another process
+    /// immediately, or, if the target holds slots of it, once the target answers. A target that is gone is not
+    /// waited for.
     pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>) {
         let Some(mut ring) = self.of(endpoint) else {
             return;
         };
-        // SAFETY: as in `of`; used under the lock.
+        // SAFETY: a listed requester is live, and it is used only under the lock.
         let requester = unsafe { ring.as_mut() };
         if requester.outstanding() > 0 {
             return;
         }
         if !requester.may_be_given_back() {
-            // SAFETY: endpoints outlive their rings up to this.
+            // SAFETY: an endpoint lives until its ring is removed.
             requester.leaving = unsafe { endpoint.as_ref() }.process();
             if requester.leaving.is_some() && !requester.has_lost_its_target() {
                 self.list(requester);
@@ -209,10 +213,10 @@ impl Channel {
         self.let_go(ring);
     }
 
-    /// Forgets the rings that were kept for answers of targets that are gone.
+    /// Removes the rings that wait for answers of targets that are gone.
     fn let_lost_ones_go(&mut self) {
         let lost = |ring: &NonNull<Requester>| {
-            // SAFETY: as in `of`.
+            // SAFETY: a listed requester is live.
             let requester = unsafe { ring.as_ref() };
             requester.leaving.is_some() && requester.has_lost_its_target()
         };
@@ -221,12 +225,12 @@ impl Channel {
         }
     }
 
-    /// Takes a ring out, and gives it back if the target has answered.
+    /// Removes a requester, and gives its ring back if the target has answered.
     #[cold]
     fn let_go(&mut self, ring: NonNull<Requester>) {
         self.requesters.retain(|o| *o != ring);
         self.active.retain(|o| *o != ring);
-        // SAFETY: made by `add`, and listed nowhere now.
+        // SAFETY: `add` made the box, and no list holds the pointer any more.
         let requester = unsafe { Box::from_raw(ring.as_ptr()) };
         requester.give_back();
     }
@@ -236,7 +240,7 @@ impl Drop for Channel {
     fn drop(&mut self) {
         self.active.clear();
         for requester in self.requesters.drain(..) {
-            // SAFETY: made by `add`, and listed nowhere now.
+            // SAFETY: `add` made the box, and no list holds the pointer any more.
             let requester = unsafe { Box::from_raw(requester.as_ptr()) };
             requester.give_back();
         }
@@ -244,11 +248,11 @@ impl Drop for Channel {
 }
 
 impl Transport {
-    /// Posts an atomic to a peer that is not reached through the provider. `None` if it turns out to
-    /// be: then it is for the provider.
+    /// Posts an atomic to a peer through its ring, or executes it if the peer is this process. `None` if the
+    /// peer's atomics go through the provider.
     ///
     /// # Safety
-    /// `endpoint` is live; the buffers of `order` are good until completion.
+    /// `endpoint` is live; the buffers of `order` are valid until completion.
     #[inline]
     pub(crate) unsafe fn command(
         &self,
@@ -256,25 +260,26 @@ impl Transport {
         caller: Caller,
         order: &Order,
     ) -> Option<Status> {
-        // SAFETY: the caller vouches for a live endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = context.state.lock();
-        // Looked for under the lock: a ring is emptied under it once its peer was given up.
+        // Checked under the lock, because the ring of a failed peer is emptied under it.
         if let Some(status) = peer.failure() {
             return Some(status);
         }
         match peer.way() {
             Way::Ring => {}
             Way::Provider => return None,
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffers of `order` are valid.
             Way::Itself => return Some(unsafe { self.perform(endpoint, state, caller, order) }),
             Way::Unclaimed => {
                 drop(state);
                 if let Err(status) = self.introduce(endpoint) {
                     return Some(status);
                 }
-                // SAFETY: as the caller vouches. The way is settled now.
+                // SAFETY: the caller guarantees that `endpoint` is live and that the buffers of `order` are
+                // valid. The way is settled now, so this recurses once.
                 return unsafe { self.command(endpoint, caller, order) };
             }
         }
@@ -287,7 +292,7 @@ impl Transport {
         else {
             return None;
         };
-        // SAFETY: the way is `Ring`, and the lock is held.
+        // SAFETY: the way is `Ring`, so the peer has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         let size = order.count * order.datatype.size();
         let room = match requester.reserve(size, true) {
@@ -319,7 +324,7 @@ impl Transport {
             compare: order.compare,
         };
         let finished = caller.finished(tag);
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees that the buffers are valid until completion.
         unsafe { requester.post(command, order.operands, room, order.result, finished) };
         channel.list(requester);
         *posted += 1;
@@ -331,7 +336,7 @@ impl Transport {
     /// Executes an atomic to this process itself.
     ///
     /// # Safety
-    /// As for [`command`](Self::command).
+    /// `endpoint` is live; the buffers of `order` are valid.
     unsafe fn perform(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -339,7 +344,7 @@ impl Transport {
         caller: Caller,
         order: &Order,
     ) -> Status {
-        // Before anything is changed: an operation that was turned away is tried again.
+        // Before side effects: the caller repeats an operation that was refused.
         if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
             return Status::OUT_OF_RESOURCE;
         }
@@ -369,14 +374,15 @@ impl Transport {
                 return Status::PERM;
             };
             let reach = regions.reach();
-            // SAFETY: the caller vouches for the buffers; the regions are locked.
+            // SAFETY: the caller guarantees that the buffers are valid; the lock on the regions keeps the
+            // target registered.
             let done = unsafe { responder::perform(known, reach, order.kind, &elements) };
             if let Err(status) = done {
                 return status;
             }
         }
         if caller.completion.is_some() {
-            // SAFETY: the caller vouches for a live endpoint.
+            // SAFETY: the caller guarantees that `endpoint` is live.
             let peer = unsafe { endpoint.as_ref() };
             let context = &self.contexts[0];
             let tag = Tag::new(
@@ -391,17 +397,17 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Settles which way atomics to a peer go.
+    /// Settles the way of atomics to a peer.
     #[cold]
     #[inline(never)]
     pub(crate) fn introduce(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
-        // SAFETY: the caller of the operation vouched for the endpoint.
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let (probe, held) = {
             let peers = self.lock_peers();
             (peers.probe(peer), peers.segment(peer))
         };
-        // Through the descriptor that this process holds, if it does.
+        // Uses the descriptor of the segment that this process holds, if any.
         let (pid, descriptor) = match held {
             Some(descriptor) => (self.own.pid, descriptor),
             None => (peer.pid(), peer.segment()),
@@ -414,7 +420,7 @@ impl Transport {
         let claimed = place.claim();
         let mut state = self.contexts[0].state.lock();
         if peer.way() != Way::Unclaimed {
-            // Another thread was first.
+            // Another thread settled it first.
             if let Ok(claim) = claimed {
                 let (next, spent) = (claim.position, claim.spent);
                 claim.give_back(next, spent);
@@ -471,10 +477,11 @@ impl Transport {
         Ok(())
     }
 
-    /// Executes what has arrived, takes answers and delivers them. Gives the lock back if the provider
-    /// is to be polled instead: now and then, and always when there is nothing here, unless no peer is
-    /// reached through it. Then its queue holds nothing of ours, only what arrives from a peer that
-    /// reaches us through it, and reading it takes several times as long as all of this.
+    /// Executes the commands that arrived, reads answers and delivers them. Returns the guard when the caller
+    /// must read the provider's queue: at intervals, and whenever nothing completes here. If no peer is reached
+    /// through the provider (`lean`), it is read only at intervals: the queue then holds only what arrives from
+    /// peers that use the provider towards this process, and reading it takes several times as long as this
+    /// function.
     #[inline]
     pub(crate) fn poll_channel<'a>(
         &self,
@@ -497,7 +504,7 @@ impl Transport {
         if n == 0 {
             if let Some((endpoint, refused)) = done.doubted {
                 drop(state);
-                // Either it fails with what is outstanding there, or the target makes that.
+                // The peer fails with its outstanding operations, or the target executes them.
                 self.examine(endpoint, refused);
                 return Ok(0);
             }
@@ -535,7 +542,7 @@ impl Transport {
         }
     }
 
-    /// Reports every operation in the ring of a peer that was given up.
+    /// Reports every operation in the ring of a failed peer.
     #[cold]
     pub(crate) fn abandon_commands(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         let context = &self.contexts[0];
@@ -570,14 +577,14 @@ impl Transport {
         }
     }
 
-    /// Peers with operations outstanding in their rings that have closed their transports.
+    /// Peers that closed their transports while operations are outstanding in their rings.
     pub(crate) fn closed_peers(&self) -> Vec<NonNull<Endpoint>> {
         let mut state = self.contexts[0].state.lock();
         let Some(channel) = &mut state.channel else {
             return Vec::new();
         };
         channel.let_lost_ones_go();
-        // SAFETY: rings live as long as they are listed; the lock is held.
+        // SAFETY: a listed requester is live, and the lock is held.
         let rings = channel.active.iter().map(|o| unsafe { o.as_ref() });
         rings
             .filter(|o| o.outstanding() > 0 && o.is_closed())

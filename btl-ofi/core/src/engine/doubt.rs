@@ -51,7 +51,7 @@ impl Transport {
     pub(crate) fn examine_doubted(&self, endpoint: NonNull<Endpoint>) -> Option<Status> {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
-        // EFAULT makes `examine` check the peer whatever CMA last returned.
+        // EFAULT is not lasting, so `examine` returns it only if the peer lives and CMA to it is not forbidden.
         let status = self.examine(endpoint, Refused(libc::EFAULT))?;
         if peer.failure().is_none() && status == Refused(libc::EFAULT).status() {
             peer.copy_by(Copies::Kernel);

@@ -1,30 +1,30 @@
-//! Small puts and gets over shm: made by the target, unless it is slow.
+//! Ring puts and ring gets over shm: transfers that the target executes, unless it is slow.
 //!
-//! A put or get that the kernel copies (`cma`) costs a call into it, of which the bytes are the least part:
-//! 0.5 to 1.3 us for a word. A target that makes progress does the same in a fraction of that, once it finds
-//! the command in its ring; but one that computes would do it never, and need not, since the kernel can.
-//! So a small transfer is *handed over* to the target, by the ring that its peer's atomics use, and *revoked*
-//! when no answer came for about as long as the kernel would have taken (`Requester::collect`, in any poll of
-//! this process). Which of the two has it is settled by a compare-and-swap (`ring`), so it is made once.
-//! After a revocation the kernel makes the next ones at once, more of them each time, until the target
+//! A CMA put or get costs a system call, most of it independent of the size: 0.5 to 1.3 us for a word. A target
+//! that makes progress executes the same transfer in a fraction of that time, once it finds the command in its
+//! ring. A target that computes makes no progress, but CMA does not need it to. So a small transfer is first
+//! posted to the target's ring, the one that atomics use. It is *revoked* if no answer comes for about as long
+//! as CMA would have taken (`Requester::collect`, in any poll of this process), and then made by CMA. A
+//! compare-and-swap on the slot (`sm::ring`) decides between target and requester, so the transfer is made
+//! once. After a revocation the next transfers use CMA directly, with a growing backoff, until the target
 //! answers in time again.
 //!
-//! **Completion** is as with the kernel: the bytes are there when the target answers, or when the call that made
-//! the copy returned. The target need not progress for it; the initiator does, as for any operation.
+//! **Completion** is as with CMA: the bytes are in place when the target answers or the copying call returns.
+//! The target need not make progress for it. The origin must, as for any operation.
 //!
-//! **Larger gets** are made by both sides at once, while the target is quick: it copies fragments into a block of its pool,
-//! the initiator out of it, within the call. That takes the kernel's page-wise look-ups out of the way (a page costs it
-//! twice what copying it does), and waits for nothing: a fragment that the target began and did not end is read once more,
-//! and what the target still does for it touches the payload only. A fragment that the target refuses is a refusal of the get: it
-//! knows its regions, and the kernel does not. Puts cannot be left alone like that, for the target
-//! would write into the window later, so larger ones are the kernel's. Which of the two ways is quicker depends on the
-//! processors, and is found out by timing them (`requester::pace`). The lock is given back after each [`HOLD`] of bytes, with
-//! no fragment outstanding: peers are served and completions delivered then, and if a thread waits for the lock, the
-//! kernel makes as much of the get before the lock is taken again.
+//! **Large gets** use both sides at once while the target is quick: within the call, the target copies
+//! fragments into a block of its pool, and the origin copies them out of it. This avoids the kernel's look-up
+//! per page, which costs twice as much as copying the page. The origin never waits: it reads a fragment that
+//! the target began but did not finish again by CMA, and the target's late writes touch the payload only. If
+//! the target refuses a fragment, the get fails, because the target knows its regions and the kernel does not.
+//! Puts cannot do this, because the target would write to the window late; large puts use CMA. Which way of a
+//! get is faster depends on the processors; autotune measures it (`sm::requester`). The lock is released after
+//! each [`HOLD`] bytes, with no fragment outstanding, to serve peers and deliver completions. If a thread waits
+//! for the lock, the next [`HOLD`] bytes are read by CMA before the lock is taken again.
 //!
-//! **The kernel makes it at once** when another thread has the context, when the ring is full or has no block for it,
-//! and when there is no ring. A target that runs and holds what it took, stopped by a signal in between, is waited for like one
-//! that owes the answer to an atomic.
+//! **CMA is used directly** when another thread holds the context, when the ring is full or has no free block,
+//! and when there is no ring. A target that is stopped by a signal while it holds a command is waited for, as
+//! for the answer to an atomic.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -45,13 +45,13 @@ use crate::sm::requester::{Direction, GetWay, Requester};
 use crate::sm::responder::{GET, PUT};
 use crate::sm::ring::Command;
 
-/// Most bytes that are handed over: with more, copying them twice costs what the call costs.
+/// Most bytes of a ring put or ring get: above this, copying twice costs as much as the system call.
 pub(crate) const MOST: usize = 8 * 1024;
 
-/// Most bytes of a large get that are copied while the context's lock is held once: some 50 us.
+/// Most bytes of a large get that are copied while the lock is held once: about 50 us.
 pub(crate) const HOLD: usize = 512 * 1024;
 
-/// A small transfer, checked against its handle.
+/// A transfer through the ring, checked against its handle.
 #[derive(Clone, Copy)]
 pub(crate) struct Small {
     direction: Direction,
@@ -62,14 +62,14 @@ pub(crate) struct Small {
     size: usize,
 }
 
-/// What became of a get that is not small.
+/// Outcome of the first part of a large get.
 #[derive(Default)]
 pub(crate) struct Begun {
-    /// Bytes of its beginning that are here: [`HOLD`] at most, and fewer than could be if the target paused.
+    /// Bytes received, at most [`HOLD`]; fewer than requested if the target paused.
     pub(crate) got: usize,
-    /// The status with which the target refused it.
+    /// The target's status, if it refused the get.
     pub(crate) refused: Option<Status>,
-    /// Whether it is to be [timed](Transport::took), for which way and since when.
+    /// The way and start time, if the get is to be [timed](Transport::took) for autotune.
     pub(crate) timed: Option<(GetWay, Instant)>,
 }
 
@@ -111,28 +111,28 @@ impl Small {
 }
 
 impl Transport {
-    /// The lock under which a peer's ring may be used; none if another thread has it, or there is no ring, though
-    /// there may be one the next time.
+    /// Locks the context to use a peer's ring. `None` if another thread holds the lock or the peer has no ring
+    /// yet.
     #[inline(always)]
     fn ring_to(&self, endpoint: NonNull<Endpoint>) -> Option<Guard<'_, State>> {
         let state = self.contexts[0].state.try_lock()?;
         self.ring_under(state, endpoint)
     }
 
-    /// Likewise, once the lock is held.
+    /// Checks that the peer has a ring to use, under the lock; otherwise releases the lock.
     #[inline(always)]
     fn ring_under<'a>(
         &'a self,
         state: Guard<'a, State>,
         endpoint: NonNull<Endpoint>,
     ) -> Option<Guard<'a, State>> {
-        // SAFETY: the callers vouch for a live endpoint.
+        // SAFETY: the callers guarantee that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         match peer.way() {
             Way::Ring if peer.failure().is_none() => Some(state),
             Way::Unclaimed => {
                 drop(state);
-                // What is wrong with the peer, the kernel finds too.
+                // A later CMA call finds whatever is wrong with the peer.
                 guarded(|| self.introduce(endpoint).err().unwrap_or(Status::SUCCESS));
                 None
             }
@@ -140,11 +140,12 @@ impl Transport {
         }
     }
 
-    /// Has the target make the beginning of a get that is not small, while it is quick and, unless this is `later`
-    /// in the same get, if it is the quicker way. Nothing that it began is outstanding after that but what is spent.
+    /// Gets the first part of a large get with the target's help, while the target is quick. The first call of
+    /// a get (`later` is false) does so only if autotune finds that way faster. Returns with no fragment
+    /// outstanding except revoked or held ones.
     ///
     /// # Safety
-    /// As for [`hand_over`](Self::hand_over).
+    /// `endpoint` is live, and the local buffer is valid until completion.
     #[inline(never)]
     pub(crate) unsafe fn get_beginning(
         &self,
@@ -153,10 +154,10 @@ impl Transport {
         later: bool,
     ) -> Begun {
         let mut begun = Begun::default();
-        // SAFETY: the caller vouches for a live endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let ring = if later {
-            // Others have it for one call each, which is sooner than the kernel is done.
+            // Waits for the lock: other threads hold it for one call each, which takes less time than CMA.
             self.ring_under(self.contexts[0].state.lock(), endpoint)
         } else {
             self.ring_to(endpoint)
@@ -167,7 +168,7 @@ impl Transport {
         let Some(channel) = &mut state.channel else {
             return begun;
         };
-        // SAFETY: the way is `Ring`, and the lock is held.
+        // SAFETY: the way is `Ring`, so the peer has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         if !requester.tries_fragments() {
             return begun;
@@ -179,10 +180,10 @@ impl Transport {
                 return begun;
             }
         }
-        // Two that get from each other serve each other.
+        // Serves own requests meanwhile: two processes may get from each other.
         let meanwhile = || channel.attend(self.registrar.table());
         let most = get.size.min(HOLD);
-        // SAFETY: the caller vouches for the buffer.
+        // SAFETY: the caller guarantees that the buffer is valid until completion.
         match unsafe { requester.get_fragments(get.command(), get.local, most, meanwhile) } {
             Ok(got) => begun.got = got,
             Err(status) => begun.refused = Some(status),
@@ -193,8 +194,8 @@ impl Transport {
         begun
     }
 
-    /// Sees to peers and completions in the middle of a large get, without the lock being held. Whether a thread waits
-    /// for that.
+    /// Serves peers and delivers completions in the middle of a large get, without the lock held. Returns
+    /// whether a thread waits for the lock.
     #[inline(never)]
     pub(crate) fn let_others_in(&self) -> bool {
         let context = &self.contexts[0];
@@ -205,7 +206,7 @@ impl Transport {
             } else if let Some(mut state) = context.state.try_lock()
                 && let Some(channel) = &mut state.channel
             {
-                // Callbacks run, perhaps this call's own caller: they are not to run inside each other.
+                // Callbacks run, perhaps the caller of this get: do not nest them.
                 channel.attend(self.registrar.table());
             }
             Status::SUCCESS
@@ -213,7 +214,7 @@ impl Transport {
         waited_for
     }
 
-    /// A get that was to be timed is over.
+    /// Records the time of a timed get.
     #[cold]
     #[inline(never)]
     pub(crate) fn took(
@@ -224,16 +225,17 @@ impl Transport {
     ) {
         let time = since.elapsed();
         if let Some(_state) = self.ring_to(endpoint) {
-            // SAFETY: the callers vouch for a live endpoint; the way is `Ring`, and the lock is held.
+            // SAFETY: the callers guarantee that `endpoint` is live; the way is `Ring`, so the peer has a
+            // requester, and the lock is held.
             let requester = unsafe { &mut *Requester::of(endpoint.as_ref()) };
             requester.took(way, size, time);
         }
     }
 
-    /// Hands a transfer over to its target; `None`, with nothing done, if it is for the kernel.
+    /// Posts a ring put or ring get. `None`, before side effects, if the caller must use CMA.
     ///
     /// # Safety
-    /// `endpoint` is live, and the local buffer good until completion.
+    /// `endpoint` is live, and the local buffer is valid until completion.
     #[inline(never)]
     pub(crate) unsafe fn hand_over(
         &self,
@@ -242,18 +244,18 @@ impl Transport {
         local_handle: *mut plugin_api::Handle,
         small: &Small,
     ) -> Option<Status> {
-        // SAFETY: the caller vouches for a live endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = self.ring_to(endpoint)?;
-        // SAFETY: the way is `Ring`, and the lock is held.
+        // SAFETY: the way is `Ring`, so the peer has a requester, and the lock is held.
         let mut requester = unsafe { &mut *Requester::of(peer) };
         if !requester.tries_small() {
             return None;
         }
         let room = match requester.reserve(small.size, false) {
             Ok(room) => room,
-            // Answers may be waiting to be taken, where callbacks do not do so already.
+            // Unread answers may free room. While callbacks run, their poll reads the answers.
             Err(Status::TEMP_OUT_OF_RESOURCE) if !context.delivering.load(Ordering::Relaxed) => {
                 drop(state);
                 guarded(|| {
@@ -261,7 +263,7 @@ impl Transport {
                     Status::SUCCESS
                 });
                 state = self.ring_to(endpoint)?;
-                // SAFETY: as above.
+                // SAFETY: the way is `Ring`, so the peer has a requester, and the lock is held again.
                 requester = unsafe { &mut *Requester::of(peer) };
                 requester.reserve(small.size, false).ok()?
             }
@@ -285,7 +287,7 @@ impl Transport {
             local_address: small.local,
             local_handle,
         };
-        // SAFETY: the caller vouches for the buffer.
+        // SAFETY: the caller guarantees that the buffer is valid until completion.
         unsafe {
             let finished = caller.finished(tag);
             requester.transfer(
@@ -302,10 +304,11 @@ impl Transport {
         Some(Status::SUCCESS)
     }
 
-    /// Has the target make a transfer of any size that nobody else can make.
+    /// Posts a transfer of any size to the target, when neither CMA nor the provider can make it.
     ///
     /// # Safety
-    /// As for [`hand_over`](Self::hand_over); puts and gets to the peer are [`Copies::Ring`](crate::peer::endpoint::Copies::Ring).
+    /// `endpoint` is live, and the local buffer is valid until completion; puts and gets to the peer are
+    /// [`Copies::Ring`](crate::peer::endpoint::Copies::Ring).
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn leave_to_target(
@@ -314,7 +317,7 @@ impl Transport {
         caller: &Caller,
         transfer: &Small,
     ) -> Status {
-        // SAFETY: the caller vouches for a live endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = context.state.lock();
@@ -330,7 +333,7 @@ impl Transport {
         else {
             return Status::ERROR;
         };
-        // SAFETY: the way is `Ring`, as it is with `Copies::Ring`, and the lock is held.
+        // SAFETY: with `Copies::Ring` the way is `Ring`, so the peer has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         if let Err(status) = requester.reserve_queue() {
             *again += 1;
@@ -349,7 +352,7 @@ impl Transport {
         );
         let finished = caller.finished(tag);
         let local = (transfer.local, transfer.size);
-        // SAFETY: the caller vouches for the buffer.
+        // SAFETY: the caller guarantees that the buffer is valid until completion.
         unsafe { requester.queue(transfer.direction, transfer.command(), local, finished) };
         channel.list(requester);
         *posted += 1;

@@ -23,12 +23,12 @@ use crate::sm::requester::Direction;
 use crate::sm::segment::PAYLOAD;
 
 impl Transport {
-    /// [`put`](Self::put) the quick way, for a caller without local handle: `None`, with nothing done, if
-    /// there is anything out of the ordinary; `put` is to be called then. `T` is
-    /// [`is_threaded`](Self::is_threaded), `K` [`copies_directly`](Self::copies_directly).
+    /// Fast path of [`put`](Self::put), for callers without local handle. `None`, before side effects, for
+    /// anything unusual; the caller then calls `put`. `T` is [`is_threaded`](Self::is_threaded), `K` is
+    /// [`copies_directly`](Self::copies_directly).
     ///
     /// # Safety
-    /// As for [`put`](Self::put); the constants are what they say.
+    /// As for [`put`](Self::put); the constants have the values named above.
     #[inline(always)]
     pub unsafe fn try_put<const T: bool, const K: bool>(
         &self,
@@ -39,17 +39,17 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<Status> {
-        // SAFETY: the caller vouches for the endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let copies = if K { Copies::Kernel } else { Copies::Provider };
-        // SAFETY: the constant is what the caller says.
+        // SAFETY: the caller guarantees that `T` is the transport's threading.
         if !unsafe { peer.is_copied_by::<T>(copies) } {
             return None;
         }
         let target = self.place(local, remote, remote_address, size, self.put_limit)?;
-        // SAFETY: the endpoint is live, and its address does not change; the buffers are the caller's
-        // until completion; the target's region lets itself be written; the message is used while the
-        // context is locked.
+        // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
+        // completion; `open_target` checked that the target's region allows writes; the message is used only
+        // while the context is locked.
         unsafe {
             if K {
                 if size <= self.quick.small {
@@ -75,10 +75,10 @@ impl Transport {
         }
     }
 
-    /// [`get`](Self::get) the quick way, as [`try_put`](Self::try_put).
+    /// Fast path of [`get`](Self::get), under the same conditions as [`try_put`](Self::try_put).
     ///
     /// # Safety
-    /// As for [`get`](Self::get); the constants are what they say.
+    /// As for [`get`](Self::get); the constants have the values named in [`try_put`](Self::try_put).
     #[inline(always)]
     pub unsafe fn try_get<const T: bool, const K: bool>(
         &self,
@@ -89,16 +89,17 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<Status> {
-        // SAFETY: the caller vouches for the endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let copies = if K { Copies::Kernel } else { Copies::Provider };
-        // SAFETY: the constant is what the caller says.
+        // SAFETY: the caller guarantees that `T` is the transport's threading.
         if !unsafe { peer.is_copied_by::<T>(copies) } {
             return None;
         }
         let target = self.place(local, remote, remote_address, size, self.get_limit)?;
-        // SAFETY: as in `try_put`. A read is complete when its data is here, whatever the provider does
-        // at the target.
+        // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
+        // completion; `open_target` checked that the target's region allows reads. A read completes when its
+        // data has arrived, so it needs no delivery flags.
         unsafe {
             if K {
                 if size <= self.quick.small {
@@ -128,8 +129,8 @@ impl Transport {
         }
     }
 
-    /// Where the bytes of a transfer are for the provider, if there is nothing special about it: some
-    /// bytes, not too many, of a live region of host memory that allows its peers everything.
+    /// Checks a transfer for the fast path and returns its target for the provider. `None` unless it has at
+    /// least one byte, at most `limit` bytes, and a live region of host memory that allows peers every access.
     #[inline(always)]
     fn place(
         &self,
@@ -140,7 +141,7 @@ impl Transport {
         limit: usize,
     ) -> Option<Target> {
         branch();
-        // No bytes are as too many.
+        // The subtraction wraps, so that zero bytes also fail this check.
         if size.wrapping_sub(1) >= limit {
             return None;
         }
@@ -153,7 +154,7 @@ impl Transport {
         remote.open_target(remote_address, size as u64, virtual_addresses)
     }
 
-    /// Whether a transfer may be made directly and answered at once.
+    /// Whether the fast path may copy inline.
     ///
     /// # Safety
     /// `T` is whether the transport was opened for threads.
@@ -168,11 +169,11 @@ impl Transport {
             return None;
         }
         branch();
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `T` is the transport's threading.
         unsafe { peer.is_well::<T>() }.then_some(())
     }
 
-    /// What a transfer made directly is answered with; `None` if it is to be made another way.
+    /// The status of an inline copy; `None` if the caller must try another way.
     #[inline(always)]
     fn copied<const T: bool>(
         &self,
@@ -190,8 +191,8 @@ impl Transport {
         })
     }
 
-    /// Counts a transfer that was over before its call returned, and looks at the peers now and then: a host
-    /// that makes only such ones may never poll.
+    /// Counts an inline transfer. Checks the peers at intervals, because a host with only inline transfers may
+    /// never poll.
     #[inline(always)]
     fn count_copy(&self, context: &Context, threaded: bool) {
         let before = if threaded {
@@ -218,8 +219,8 @@ impl Transport {
     /// Writes `size` bytes at `local` to `remote_address` in the peer's region `remote`.
     ///
     /// # Safety
-    /// `endpoint` came from [`connect`](Self::connect); `local` is readable for `size` bytes until
-    /// completion; `local_handle` is NULL or a handle of this transport.
+    /// `endpoint` came from [`connect`](Self::connect); `local` is readable for `size` bytes until completion;
+    /// `local_handle` is NULL or a handle of this transport.
     #[allow(clippy::too_many_arguments, reason = "the BTL's put")]
     pub unsafe fn put(
         &self,
@@ -236,14 +237,15 @@ impl Transport {
             local_address: local,
             local_handle,
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is valid until completion,
+        // and the local handle is NULL or readable.
         let target = unsafe { self.checked(endpoint, &caller, remote, remote_address, size, true) };
         let Target { address, key } = match target {
             Ok(target) => target,
             Err(status) => return status,
         };
-        // SAFETY: the endpoint is live, and its address does not change; the buffers are the caller's
-        // until completion; the message is used while the context is locked.
+        // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
+        // completion; the message is used only while the context is locked.
         unsafe {
             self.post(endpoint, &caller, Needs::default(), |posting| {
                 let context = posting.context;
@@ -277,14 +279,15 @@ impl Transport {
             local_address: local,
             local_handle,
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is valid until completion,
+        // and the local handle is NULL or readable.
         let target =
             unsafe { self.checked(endpoint, &caller, remote, remote_address, size, false) };
         let Target { address, key } = match target {
             Ok(target) => target,
             Err(status) => return status,
         };
-        // SAFETY: the endpoint is live; the buffer is the caller's until completion.
+        // SAFETY: the endpoint is live, and the local buffer is the caller's until completion.
         unsafe {
             self.post(endpoint, &caller, Needs::default(), |posting| {
                 let (context, none) = (posting.context, ptr::null_mut());
@@ -294,8 +297,9 @@ impl Transport {
         }
     }
 
-    /// Where a transfer's bytes are for the provider, or the answer to one that is not for the provider:
-    /// refused, of a device, of no bytes, or copied without it.
+    /// Checks a transfer. Returns its target for the provider, or as `Err` the status of a transfer that does
+    /// not go to the provider: refused, on device memory, of zero bytes, or made by CMA, by a copy or by the
+    /// target.
     ///
     /// # Safety
     /// As for [`put`](Self::put) or [`get`](Self::get).
@@ -319,14 +323,14 @@ impl Transport {
                 if !rights::allow_transfer(remote.access(), put) {
                     return Err(Status::PERM);
                 }
-                // SAFETY: the caller vouches for the handle.
+                // SAFETY: the caller guarantees that the handle is NULL or readable.
                 unsafe { check_local(caller.local_handle, local, size) }?;
                 Ok(target)
             });
         let target = match checked {
             Ok(target) => target,
             Err(status) => {
-                // What is no host memory here or there may be of a device.
+                // A side that is not host memory may be device memory.
                 let ask = Ask {
                     action: if put { Action::Put } else { Action::Get },
                     local,
@@ -337,7 +341,8 @@ impl Transport {
                     address: remote_address,
                     size,
                 };
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is valid until
+                // completion, and the local handle is NULL or readable.
                 return Err(unsafe { self.elsewhere(endpoint, *caller, status, remote, ask) });
             }
         };
@@ -347,19 +352,20 @@ impl Transport {
         if size > if put { self.put_limit } else { self.get_limit } {
             return Err(Status::VALUE_OUT_OF_BOUNDS);
         }
-        // SAFETY: the caller vouches for the endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         loop {
             match peer.copies() {
                 Copies::Provider => return Ok(target),
                 Copies::Here => {
-                    // SAFETY: the bounds were checked; the buffer is the caller's.
+                    // SAFETY: the bounds were checked against the handle; the local buffer is the caller's.
                     let copied =
                         unsafe { self.copy(endpoint, caller, remote, remote_address, size, put) };
                     return Err(copied);
                 }
                 Copies::Kernel => {
-                    // SAFETY: as the caller vouches.
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid
+                    // until completion; the bounds were checked.
                     let made = unsafe {
                         self.copy_by_kernel(endpoint, caller, remote, remote_address, size, put)
                     };
@@ -370,7 +376,8 @@ impl Transport {
                 Copies::Ring => {
                     let direction = if put { Direction::Put } else { Direction::Get };
                     let transfer = Small::new(direction, local, remote, remote_address, size);
-                    // SAFETY: as the caller vouches.
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid
+                    // until completion; `copies` is `Copies::Ring`.
                     return Err(unsafe { self.leave_to_target(endpoint, caller, &transfer) });
                 }
                 Copies::Doubted => {
@@ -382,11 +389,11 @@ impl Transport {
         }
     }
 
-    /// A put or get by the kernel, or by the target as long as that is quicker; `None` if it is to be made
+    /// Makes a transfer by CMA, or through the ring while the target is quick. `None` if the caller must try
     /// another way.
     ///
     /// # Safety
-    /// As for [`checked`](Self::checked), which checked it.
+    /// As for [`checked`](Self::checked), after its checks of the handles and bounds.
     #[inline(always)]
     unsafe fn copy_by_kernel(
         &self,
@@ -398,7 +405,7 @@ impl Transport {
         put: bool,
     ) -> Option<Status> {
         let local = caller.local_address;
-        // SAFETY: the caller vouches for the endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if let Some(status) = peer.failure() {
             return Some(status);
@@ -411,13 +418,15 @@ impl Transport {
                 local_handle,
                 ..
             } = *caller;
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
+            // completion.
             let handed = unsafe { self.hand_over(endpoint, completion, local_handle, &small) };
             if handed.is_some() {
                 return handed;
             }
         }
-        // SAFETY: the caller vouches for the buffer; the target's region lets itself be used.
+        // SAFETY: the caller guarantees that the local buffer is valid for `size` bytes and that the target's
+        // region was checked.
         let copied = unsafe {
             if put {
                 cma::write(peer.pid(), local, remote_address, size)
@@ -435,10 +444,10 @@ impl Transport {
         Some(self.nothing(endpoint, *caller))
     }
 
-    /// Reads from a peer whose memory the kernel reaches, with its help where that is quicker.
+    /// Gets from a peer by CMA, with the target's help where that is faster.
     ///
     /// # Safety
-    /// As for [`get`](Self::get).
+    /// `endpoint` is live; `local` is writable for `size` bytes.
     #[inline(always)]
     unsafe fn read(
         &self,
@@ -448,13 +457,14 @@ impl Transport {
         remote_address: u64,
         size: usize,
     ) -> Result<(), Refused> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let pid = unsafe { endpoint.as_ref() }.pid();
         let (mut got, mut timed) = (0, None);
         while self.quick.small > 0 && size - got > self.quick.small {
             let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
             let rest = Small::new(Direction::Get, to, remote, from, size - got);
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is writable; `rest`
+            // lies inside it.
             let begun = unsafe { self.get_beginning(endpoint, &rest, got > 0) };
             if let Some(status) = begun.refused {
                 return Err(Refused::by_target(status));
@@ -466,7 +476,7 @@ impl Transport {
             }
             let waited_for = self.let_others_in();
             let share = if begun.got < HOLD {
-                // The target pauses, perhaps not for long: for as much as it may have begun it is not waited for.
+                // The target pauses, perhaps briefly. Do not wait for the bytes that it may have begun.
                 PAYLOAD
             } else if waited_for {
                 HOLD
@@ -475,12 +485,12 @@ impl Transport {
             };
             let share = share.min(size - got);
             let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
-            // SAFETY: the caller vouches for the buffer, of which `got` bytes are made.
+            // SAFETY: the caller guarantees `size` writable bytes; `got + share` is at most `size`.
             unsafe { cma::read(pid, to, from, share) }?;
             got += share;
         }
         let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees `size` writable bytes, of which `got` are filled.
         unsafe { cma::read(pid, to, from, size - got) }?;
         if let Some(timed) = timed {
             self.took(endpoint, size, timed);
@@ -488,10 +498,10 @@ impl Transport {
         Ok(())
     }
 
-    /// A put or get to this process itself, made by copying under the context's lock.
+    /// Makes a put or get to this process itself: a copy under the context's lock.
     ///
     /// # Safety
-    /// The local buffer is good for `size` bytes; `remote_address` lies in the handle's bounds.
+    /// The local buffer is valid for `size` bytes; `remote_address` lies in the handle's bounds.
     #[cold]
     unsafe fn copy(
         &self,
@@ -515,7 +525,7 @@ impl Transport {
         {
             let _state = self.context().state.lock();
             let reach = self.registrar.regions().reach();
-            // SAFETY: the caller vouches for the local side; the other lies in a region that lives.
+            // SAFETY: the caller guarantees that the local side is valid; the other side lies in a live region.
             if let Err(status) = unsafe { reach.copy(from, to, size) } {
                 return match guard::probe(local, size, !put) {
                     Ok(()) => status,
@@ -526,7 +536,7 @@ impl Transport {
         self.nothing(endpoint, *caller)
     }
 
-    /// Counts an operation that was over before its call returned.
+    /// Counts an inline operation.
     #[inline]
     pub(crate) fn count_direct(&self) {
         let count = &self.context().direct;
@@ -545,7 +555,7 @@ impl Transport {
             found = self.examine(endpoint, refused);
             Status::SUCCESS
         });
-        // A panic was told of.
+        // The panic hook already reported a panic.
         if outcome.is_ok() {
             found
         } else {
@@ -554,8 +564,8 @@ impl Transport {
     }
 }
 
-/// Refuses a local handle that was deregistered or does not cover the buffer. NULL is fine: no
-/// supported provider needs local registration.
+/// Refuses a local handle that was deregistered or does not cover the buffer. NULL is allowed: no supported
+/// provider needs local registration.
 ///
 /// # Safety
 /// `handle` is NULL or readable for the size of a handle.
@@ -565,7 +575,7 @@ pub(crate) unsafe fn check_local(
     address: *const c_void,
     size: usize,
 ) -> Result<(), Status> {
-    // SAFETY: the caller vouches for it; a handle may lie anywhere.
+    // SAFETY: the caller guarantees that the handle is NULL or readable; `Handle` has no alignment requirement.
     match unsafe { handle.cast::<Handle>().as_ref() } {
         None => Ok(()),
         Some(handle) => handle.covers(address as u64, size as u64),

@@ -1,4 +1,4 @@
-//! Typed atomics on vectors of elements.
+//! Typed AMOs: atomics on vectors of elements.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -17,20 +17,20 @@ use crate::op::record::Completion;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Operands;
 
-/// Rows and columns: more than there are types and operations.
+/// Rows and columns of the table; more than there are types and operations.
 const CODES: usize = 16;
 
-/// What is served of a type and operation without conditions.
+/// What the fast path supports of one type and operation.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Served {
-    /// Most elements of an update, and of a fetch.
+    /// Most elements of an update and of a fetch.
     most: [u32; 2],
-    /// Bytes of an element, as a shift.
+    /// Log2 of the element's size in bytes.
     shift: u32,
 }
 
-/// All types and operations, by their codes.
+/// All typed AMOs, by the codes of type and operation.
 pub(crate) struct Vectors([[Served; CODES]; CODES]);
 
 impl Vectors {
@@ -56,12 +56,11 @@ impl Vectors {
 }
 
 impl Transport {
-    /// [`atomic_opv`](Self::atomic_opv) the quick way, for a caller without local handle: `None`, with
-    /// nothing done, if there is anything out of the ordinary, codes that name nothing among it. `T` is
-    /// [`is_threaded`](Self::is_threaded).
+    /// Fast path of [`atomic_opv`](Self::atomic_opv), for callers without local handle. `None`, before side
+    /// effects, for anything unusual, including unknown codes. `T` is [`is_threaded`](Self::is_threaded).
     ///
     /// # Safety
-    /// As for [`atomic_opv`](Self::atomic_opv); the constant is what it says.
+    /// As for [`atomic_opv`](Self::atomic_opv); `T` has the value named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
     pub unsafe fn try_atomic_opv<const T: bool>(
@@ -78,8 +77,8 @@ impl Transport {
         if local.is_null() {
             return None;
         }
-        // SAFETY: the caller vouches for the endpoint and the operands; the message is used while the
-        // context is locked.
+        // SAFETY: the caller guarantees that `endpoint` is live and that the operands are readable until
+        // completion; the message is used only while the context is locked.
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Update;
@@ -99,10 +98,11 @@ impl Transport {
         }
     }
 
-    /// [`atomic_fopv`](Self::atomic_fopv) the quick way, as [`try_atomic_opv`](Self::try_atomic_opv).
+    /// Fast path of [`atomic_fopv`](Self::atomic_fopv), for callers without local handles. `None`, before side
+    /// effects, for anything unusual, including unknown codes. `T` is [`is_threaded`](Self::is_threaded).
     ///
     /// # Safety
-    /// As for [`atomic_fopv`](Self::atomic_fopv); the constant is what it says.
+    /// As for [`atomic_fopv`](Self::atomic_fopv); `T` has the value named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
     pub unsafe fn try_atomic_fopv<const T: bool>(
@@ -124,7 +124,8 @@ impl Transport {
         if result.is_null() {
             return None;
         }
-        // SAFETY: the caller vouches for the endpoint and the buffers.
+        // SAFETY: the caller guarantees that `endpoint` is live and that operands and result are valid until
+        // completion.
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Fetch;
@@ -150,7 +151,7 @@ impl Transport {
         }
     }
 
-    /// The target of an operation that simply goes to the provider.
+    /// Checks a typed AMO for the fast path; returns its target.
     #[inline(always)]
     fn elements(
         &self,
@@ -166,7 +167,7 @@ impl Transport {
         branch();
         let served = row.get(op as usize)?;
         branch();
-        // No elements are as too many.
+        // The subtraction wraps, so that zero elements also fail this check.
         if count.wrapping_sub(1) >= served.most[kind as usize] as usize {
             return None;
         }
@@ -210,12 +211,13 @@ impl Transport {
         let checked = self
             .remote(kind, remote, remote_address, datatype, op, count)
             .and_then(|remote| {
-                // SAFETY: the caller vouches for the handle.
+                // SAFETY: the caller guarantees that the handle is NULL or readable.
                 unsafe { check_local(local_handle, local, count * datatype.size()) }?;
                 Ok(remote)
             });
         let buffer = Operands::Buffer(local);
-        // SAFETY: the caller vouches for the endpoint, the handle and the buffer.
+        // SAFETY: the caller guarantees that `endpoint` is live, the buffer is readable until completion, and
+        // the handle is NULL or readable.
         unsafe {
             match checked {
                 Ok(checked) if count > 0 && !local.is_null() => {
@@ -240,10 +242,11 @@ impl Transport {
         }
     }
 
-    /// As [`atomic_opv`](Self::atomic_opv), and fetches what was there to `result`.
+    /// As [`atomic_opv`](Self::atomic_opv); also writes the old values to `result`.
     ///
     /// # Safety
-    /// As for [`put`](Self::put) and [`get`](Self::get); `local` may be NULL for a read.
+    /// As for [`put`](Self::put) with `local`, and as for [`get`](Self::get) with `result`; `local` may be NULL
+    /// for a read.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
     pub unsafe fn atomic_fopv(
@@ -270,7 +273,7 @@ impl Transport {
             .remote(kind, remote, remote_address, datatype, op, count)
             .and_then(|remote| {
                 let size = count * datatype.size();
-                // SAFETY: the caller vouches for the handles.
+                // SAFETY: the caller guarantees that the handles are NULL or readable.
                 unsafe {
                     check_local(local_handle, local, size)?;
                     check_local(result_handle, result, size)?;
@@ -279,7 +282,8 @@ impl Transport {
             });
         let buffer = Operands::Buffer(local);
         let has_operands = !local.is_null() || op == AtomicOp::Read;
-        // SAFETY: the caller vouches for the endpoint, the handles and the buffers.
+        // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and
+        // the handles are NULL or readable.
         unsafe {
             match checked {
                 Ok(checked) if count > 0 && !result.is_null() && has_operands => {
@@ -304,8 +308,8 @@ impl Transport {
         }
     }
 
-    /// Compares one element with `compare`, writes `value` if equal, and fetches what was there to
-    /// `result`. Both values stand in the low bytes.
+    /// Compares one element with `compare`, writes `value` if they are equal, and writes the old value to
+    /// `result`. `value` and `compare` are in the low bytes.
     ///
     /// # Safety
     /// As for [`get`](Self::get).
@@ -331,11 +335,12 @@ impl Transport {
         let checked = self
             .remote(kind, remote, remote_address, datatype, op, 1)
             .and_then(|remote| {
-                // SAFETY: the caller vouches for the handle.
+                // SAFETY: the caller guarantees that the handle is NULL or readable.
                 unsafe { check_local(result_handle, result, datatype.size()) }?;
                 Ok(remote)
             });
-        // SAFETY: the caller vouches for the endpoint and the buffer.
+        // SAFETY: the caller guarantees that `endpoint` is live, `result` is writable until completion, and its
+        // handle is NULL or readable.
         unsafe {
             match checked {
                 Ok(checked) => {
@@ -359,10 +364,10 @@ impl Transport {
         }
     }
 
-    /// An atomic that was refused as one of host memory, and may be of a device.
+    /// A typed AMO that was refused for host memory and may be on device memory.
     ///
     /// # Safety
-    /// As for the operation.
+    /// As for the typed AMO.
     #[cold]
     #[inline(never)]
     unsafe fn vector_elsewhere(
@@ -373,11 +378,12 @@ impl Transport {
         handle: &Handle,
         ask: &Ask,
     ) -> Status {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and
+        // the handles are NULL or readable.
         unsafe { self.elsewhere(endpoint, *caller, status, handle, *ask) }
     }
 
-    /// An atomic of no elements, or one that lacks a buffer.
+    /// A typed AMO of no elements, or without a required buffer.
     #[cold]
     #[inline(never)]
     fn no_elements(&self, endpoint: NonNull<Endpoint>, caller: &Caller, count: usize) -> Status {

@@ -1,6 +1,6 @@
-//! When a ring may serve another process: not while its target is inside a command of the last owner.
+//! When a ring may serve another process: not while its target executes a command of the last owner.
 //!
-//! The target is played by the test, which looks at the target's segment by hand.
+//! The tests play the target and read its segment directly.
 
 use std::ptr;
 
@@ -10,7 +10,7 @@ use crate::peer::table::{Endpoints, Placed};
 use crate::sm::ring::{Answer, Slot};
 use crate::sm::segment::PAYLOAD;
 
-/// Bytes of a fragment of a large get: the payload holds eight.
+/// Bytes of a fragment of a large get; the payload holds eight.
 const FRAGMENT: usize = PAYLOAD / 8;
 const NOTHING: Answer = Answer {
     status: 0,
@@ -32,23 +32,23 @@ impl Target {
         }
     }
 
-    /// Of the first ring.
+    /// A slot of the first ring.
     fn slot(&self, position: u32) -> &Slot {
         self.0.ring(0).slot(position)
     }
 
-    /// Where the first ring goes on for a process that claims it now, and how many slots the target has yet
-    /// to pass over; `None` if it is taken.
+    /// The position at which a process that claims the first ring now continues, and the number of revoked
+    /// slots in front of it; `None` if the ring is taken.
     fn first_ring(&self) -> Option<(u32, u32)> {
         let claim = self.place().claim().unwrap();
         let found = (claim.position, claim.spent);
-        // The tests use the first ring, so only the others are at the beginning.
+        // Only the first ring is used, so every other ring is at position zero.
         let first = found != (0, 0);
         claim.give_back(found.0, found.1);
         first.then_some(found)
     }
 
-    /// Passes over what was revoked, and answers it.
+    /// Passes over revoked slots and answers them.
     fn pass_over(&self, positions: std::ops::Range<u32>) {
         for position in positions {
             let slot = self.slot(position);
@@ -58,7 +58,7 @@ impl Target {
     }
 }
 
-/// An origin, with one peer whose process is this one.
+/// An origin with one peer, whose process is this one.
 struct Origin {
     channel: Channel,
     peers: Endpoints,
@@ -85,11 +85,11 @@ impl Origin {
 
     fn requester(&mut self) -> &mut Requester {
         let ring = self.channel.of(self.endpoint).unwrap();
-        // SAFETY: listed, and the origin is borrowed as long as this reference lives.
+        // SAFETY: the requester is listed, and the reference borrows the origin.
         unsafe { &mut *ring.as_ptr() }
     }
 
-    /// A get of eight fragments, of which the target takes `begun` and answers none.
+    /// A get of eight fragments; the target takes the first `begun` and answers none.
     fn get_in_vain(&mut self, target: &Target, begun: u32) {
         let mut local = vec![0u8; PAYLOAD];
         let command = Command {
@@ -104,7 +104,7 @@ impl Origin {
             }
         };
         let to = local.as_mut_ptr().cast();
-        // SAFETY: the buffer has as many bytes.
+        // SAFETY: the buffer has PAYLOAD bytes.
         let got = unsafe {
             self.requester()
                 .get_fragments(command, to, PAYLOAD, meanwhile)
@@ -112,7 +112,7 @@ impl Origin {
         assert_eq!((got, next), (Ok(0), begun));
     }
 
-    /// Posts a vector of `words`.
+    /// Posts an atomic with `words` as operands.
     fn post(&mut self, words: &[u64]) {
         let finished = self.finished();
         let requester = self.requester();
@@ -139,7 +139,7 @@ impl Origin {
         caller.finished(Tag::new(self.endpoint, 0, 0))
     }
 
-    /// Takes answers, to operations that are over.
+    /// Reads answers; no operation may complete.
     fn collect(&mut self) {
         let mut done = Done::new();
         self.channel.collect(&mut done);
@@ -151,8 +151,8 @@ impl Origin {
     }
 }
 
-/// The target is still copying for a get that the origin gave up, when the origin leaves. What it writes then must
-/// not reach the operands of whoever has a ring next.
+/// The target still copies for a get that the origin gave up when the origin leaves. Its late writes must not
+/// reach the operands of the ring's next owner.
 #[test]
 fn a_late_piece_spares_the_next_owner() {
     let target = Target::new();
@@ -164,28 +164,28 @@ fn a_late_piece_spares_the_next_owner() {
     second.claim(&target);
     let words = [7u64; FRAGMENT / 8];
     second.post(&words);
-    // The target ends its copy ...
+    // The target finishes its copy ...
     let late = target
         .0
         .payload(target.0.ring(0), fragment.payload, FRAGMENT)
         .unwrap();
-    // SAFETY: inside the payload.
+    // SAFETY: `late` has FRAGMENT bytes in the payload.
     unsafe { ptr::write_bytes(late, 0xaa, FRAGMENT) };
     target.slot(0).answer(0, NOTHING);
-    // ... and finds the vector, in whichever ring it is.
+    // ... and then finds the next owner's atomic, in whichever ring it is.
     let rings = [(0, 8), (1, 0)];
     let posted = |(ring, at): &(usize, u32)| target.0.ring(*ring).slot(*at).is_published(*at);
     let (ring, at) = rings.into_iter().find(posted).unwrap();
     let ring = target.0.ring(ring);
     let payload = ring.slot(at).command().payload;
     let operands = target.0.payload(ring, payload, size_of_val(&words));
-    // SAFETY: inside the payload.
+    // SAFETY: the operands lie in the payload.
     let seen = unsafe { operands.unwrap().cast::<[u64; FRAGMENT / 8]>().read() };
     let wrong = seen.iter().filter(|w| **w != 7).count();
     assert_eq!(wrong, 0, "words overwritten");
 }
 
-/// A ring with a fragment that the target has taken is kept, and given back once that is answered.
+/// A ring with a fragment that the target took is kept, and given back once the target answers.
 #[test]
 fn a_ring_is_given_back_once_the_target_is_out_of_it() {
     let target = Target::new();
@@ -197,7 +197,7 @@ fn a_ring_is_given_back_once_the_target_is_out_of_it() {
     assert!(origin.channel.of(origin.endpoint).is_none());
     origin.collect();
     assert_eq!(target.first_ring(), None);
-    // Another peer may get the same address, and has a ring of its own.
+    // Another peer may have the same endpoint address; it gets its own ring.
     origin.claim(&target);
     origin.collect();
     target.slot(0).answer(0, NOTHING);
@@ -208,7 +208,7 @@ fn a_ring_is_given_back_once_the_target_is_out_of_it() {
     assert!(origin.channel.active.is_empty());
 }
 
-/// What the target only passes over keeps no ring from anyone.
+/// A ring with slots that the target only passes over is given back immediately.
 #[test]
 fn a_ring_with_revoked_pieces_is_given_back_at_once() {
     let target = Target::new();
@@ -218,7 +218,7 @@ fn a_ring_with_revoked_pieces_is_given_back_at_once() {
     origin.disconnect();
     assert_eq!(target.first_ring(), Some((8, 8)));
     assert!(origin.channel.requesters.is_empty() && origin.channel.active.is_empty());
-    // Nor does a taken one that was answered meanwhile.
+    // So is a ring whose taken slot was answered meanwhile.
     let (other, mut origin) = (Target::new(), Origin::new());
     origin.claim(&other);
     origin.get_in_vain(&other, 1);
@@ -227,7 +227,7 @@ fn a_ring_with_revoked_pieces_is_given_back_at_once() {
     assert_eq!(other.first_ring(), Some((8, 7)));
 }
 
-/// The same process keeps its hands off the payload of a taken fragment, too.
+/// The same process does not reuse the payload of a taken fragment before its answer.
 #[test]
 fn the_payload_of_a_taken_piece_is_not_used() {
     let target = Target::new();
@@ -244,7 +244,7 @@ fn the_payload_of_a_taken_piece_is_not_used() {
     assert_eq!(full, Some(Status::TEMP_OUT_OF_RESOURCE));
 }
 
-/// A transport that closes waits for nothing: what the target may still be inside of stays taken.
+/// A closing transport does not wait: a ring with a slot that the target may still use stays taken.
 #[test]
 fn closing_leaves_a_ring_taken_unless_it_is_answered() {
     for answered in [false, true] {
@@ -261,8 +261,8 @@ fn closing_leaves_a_ring_taken_unless_it_is_answered() {
     }
 }
 
-/// An atomic that was reported as failed may yet be executed: its ring serves nobody before, whether the peer is
-/// released or the transport closed.
+/// The target may still execute an atomic that was reported as failed. Until it answers, the ring serves no
+/// other process, after a release as after a close.
 #[test]
 fn an_abandoned_atomic_keeps_its_ring() {
     for released in [false, true] {
@@ -295,7 +295,7 @@ fn an_abandoned_atomic_keeps_its_ring() {
     }
 }
 
-/// From a target that closed its transport no answer is waited for, whether it does so before or after the release.
+/// No answer is awaited from a target that closed its transport before or after the release.
 #[test]
 fn a_ring_of_a_closed_target_is_forgotten() {
     for closed_before in [false, true] {

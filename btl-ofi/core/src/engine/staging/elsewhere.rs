@@ -49,7 +49,7 @@ impl Transport {
     /// The handles are NULL or readable.
     unsafe fn sides(&self, remote: &Handle, ask: &Ask) -> Result<Option<(Side, Side)>, Status> {
         let size = ask.size as u64;
-        // SAFETY: the caller vouches for the handles.
+        // SAFETY: the caller guarantees that the handles are NULL or readable.
         let any = unsafe {
             remote.is_device() || is_device(ask.local_handle) || is_device(ask.result_handle)
         };
@@ -59,7 +59,7 @@ impl Transport {
         if !remote.is_staged() {
             remote.as_host()?.target(ask.address, size, true)?;
         }
-        // SAFETY: the caller vouches for the handles.
+        // SAFETY: the caller guarantees that the handles are NULL or readable.
         let (local, result) = unsafe {
             let local = match ask.value {
                 Some(value) => Side::Value(value),
@@ -287,7 +287,7 @@ impl Transport {
             Ok(target) => target,
             Err(status) => return status,
         };
-        // SAFETY: the caller vouches for the endpoint.
+        // SAFETY: the caller guarantees that `endpoint` is live.
         let address = unsafe { endpoint.as_ref() }.address;
         let delivered = self.policy.delivered;
         let mut descriptor = descriptor;

@@ -1,7 +1,7 @@
-//! The initiator's side of one target's mailbox: takes a lane when there is something to ask, keeps up
-//! to [`SLOTS`] requests under way in it, and gives it back when nothing is left.
+//! The origin's side of one target's mailbox. It takes a lane when there are requests, keeps up to [`SLOTS`]
+//! requests in progress in it, and returns the lane when no requests are left.
 //!
-//! Here is the lane's life; `jobs` has what is asked through it.
+//! This file has the states of the lane; `jobs` and `replies` have the requests.
 
 mod jobs;
 mod replies;
@@ -21,29 +21,29 @@ use crate::hmem::mailbox::{Holder, LOCKED, Plan, REPLY, REQUEST, SLOTS, Words};
 use crate::mem::handle::Handle;
 use crate::peer::endpoint::Endpoint;
 
-/// Requests after which a lane is given back though more is to be asked: others may wait for one. They
-/// carry 16 MiB of data, beside which giving and taking does not show.
+/// Requests after which a lane is returned even if more are waiting, because other origins may wait for a lane.
+/// They carry 16 MiB of data, compared to which the cost of taking a lane is negligible.
 const TURN: usize = 64;
 
-/// What the provider reads and writes for a channel: never moved, and freed after the provider.
+/// Memory that the provider reads and writes for a channel. It never moves, and is freed after the provider.
 struct Buffers {
     header: [u64; 8],
-    /// What was in the owner word, or what goes there.
+    /// Value read from, or to be written to, the owner word.
     word: u64,
     replies: [u64; SLOTS * REPLY],
     requests: [Words; SLOTS],
-    /// Of the header and the owner word.
+    /// Completion flag of the header and the owner word.
     flag: AtomicI32,
-    /// Of the replies.
+    /// Completion flag of the replies.
     polling: AtomicI32,
-    /// Of the slots.
+    /// Completion flags of the slots.
     slots: [AtomicI32; SLOTS],
 }
 
-/// What a channel is at.
+/// State of a channel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The target's plan is not known.
+    /// The target's mailbox header was not read yet.
     Unknown,
     Reading,
     /// No lane is taken.
@@ -51,36 +51,36 @@ enum State {
     Taking,
     Taken,
     Returning,
-    /// Nothing reaches the target any more.
+    /// The target is unreachable, or its mailbox unusable.
     Dead(Status),
 }
 
 /// One target's mailbox.
 pub(super) struct Channel {
     pub(super) endpoint: NonNull<Endpoint>,
-    /// The mailbox, as host memory.
+    /// The mailbox, as a handle of host memory.
     pub(super) mailbox: Handle,
     buffers: NonNull<Buffers>,
     plan: Plan,
-    /// Bytes of a fragment: what both sides can take.
+    /// Bytes of a fragment that both sides support.
     fragment: usize,
     state: State,
     lane: usize,
-    /// This process, as the owner is told.
+    /// Identifies this process to the owner of the mailbox.
     holder: Holder,
-    /// The owner word as it is believed to be, then the number of the last request.
+    /// The expected owner word; while a lane is taken, the number of the last request.
     number: u64,
-    /// Requests that may yet be made before others get a chance to take the lane.
+    /// Requests left before the lane is returned for others.
     turn: usize,
-    /// Operations of which fragments are to be begun.
+    /// Operations with fragments left to begin.
     waiting: VecDeque<usize>,
     jobs: [Option<Job>; SLOTS],
     polling: bool,
-    /// Whether it counts among what there is to drive.
+    /// Whether this channel is included in `Hmem::awake`.
     pub(super) counted: bool,
 }
 
-// SAFETY: the buffers belong to the channel; the endpoint outlives it.
+// SAFETY: the channel owns the buffers; the endpoint outlives the channel.
 unsafe impl Send for Channel {}
 
 impl Channel {
@@ -97,12 +97,12 @@ impl Channel {
         Channel {
             endpoint,
             mailbox,
-            // SAFETY: a box's pointer is not null.
+            // SAFETY: the pointer of a box is not null.
             buffers: unsafe { NonNull::new_unchecked(Box::into_raw(buffers)) },
             plan: Plan::new(1, 64),
             fragment: 64,
             state: State::Unknown,
-            // Initiators start their search for a lane at different ones.
+            // Origins start their search for a lane at different lanes.
             lane: holder.process.pid as usize,
             holder,
             number: 0,
@@ -118,7 +118,7 @@ impl Channel {
         self.waiting.push_back(op);
     }
 
-    /// Whether it must be driven.
+    /// Whether progress must drive the channel.
     pub(super) fn is_busy(&self) -> bool {
         !self.waiting.is_empty()
             || matches!(
@@ -128,12 +128,12 @@ impl Channel {
     }
 
     fn flag(&self) -> &AtomicI32 {
-        // SAFETY: the buffers live as long as `self`; flags are only touched as atomics.
+        // SAFETY: the buffers live as long as `self`; flags are accessed only as atomics.
         unsafe { &(*self.buffers.as_ptr()).flag }
     }
 
     fn slot_flag(&self, slot: usize) -> &AtomicI32 {
-        // SAFETY: as above.
+        // SAFETY: the buffers live as long as `self`; flags are accessed only as atomics.
         unsafe { &(*self.buffers.as_ptr()).slots[slot] }
     }
 
@@ -141,8 +141,8 @@ impl Channel {
         self.mailbox.base().wrapping_add(offset as u64)
     }
 
-    /// Takes everything as far as it goes now; returns the steps made. Operations that are over are
-    /// added to `over`.
+    /// Advances the channel as far as possible now; returns the number of steps. Adds completed operations to
+    /// `over`.
     pub(super) fn advance(
         &mut self,
         t: &Transport,
@@ -150,7 +150,7 @@ impl Channel {
         pool: &mut Pool,
         over: &mut Vec<usize>,
     ) -> usize {
-        // SAFETY: endpoints live as long as the transport.
+        // SAFETY: endpoints live as long as operations to them.
         if let Some(status) = unsafe { self.endpoint.as_ref() }.failure()
             && !matches!(self.state, State::Dead(_))
         {
@@ -168,7 +168,7 @@ impl Channel {
                     Stand::Pending => 0,
                     Stand::Done => {
                         self.to(State::Free);
-                        // Not again at once: another may wait for it.
+                        // Does not take it again immediately: another origin may wait for it.
                         return steps + 1;
                     }
                     Stand::Failed(status) => self.to(State::Dead(status)),
@@ -187,7 +187,7 @@ impl Channel {
         1
     }
 
-    /// Goes on with a transfer of the header or the owner word.
+    /// Handles the start of a transfer of the header or the owner word.
     fn started(&mut self, start: Start, state: State) -> usize {
         match start {
             Start::Started => self.to(state),
@@ -200,7 +200,8 @@ impl Channel {
         if self.waiting.is_empty() {
             return 0;
         }
-        // SAFETY: the buffers stay; the header is 64 bytes at the start of the mailbox.
+        // SAFETY: the buffers live until the provider is closed; the header is the first 64 bytes of the
+        // mailbox.
         let start = unsafe {
             let into = (&raw mut (*self.buffers.as_ptr()).header).cast();
             t.wire_get(
@@ -221,12 +222,12 @@ impl Channel {
             Stand::Failed(status) => return self.to(State::Dead(status)),
             Stand::Done => {}
         }
-        // SAFETY: the get is over, so nobody writes it.
+        // SAFETY: the get is complete, so the provider no longer writes the header.
         let header = unsafe { (*self.buffers.as_ptr()).header };
         let limit = t.put_limit.min(t.get_limit);
         match Plan::read(&header) {
             Some(plan) if limit >= REQUEST * 8 && plan.bytes() as u64 <= self.mailbox.length() => {
-                // SAFETY: endpoints live as long as the transport.
+                // SAFETY: endpoints live as long as operations to them.
                 let best = best_fragment(unsafe { self.endpoint.as_ref() });
                 self.fragment = plan.fragment.min(best).min(limit / 64 * 64);
                 self.lane %= plan.lanes;
@@ -248,7 +249,7 @@ impl Channel {
             return 0;
         }
         let at = self.at(self.plan.owner(self.lane));
-        // SAFETY: the buffers stay; the owner word is one of the mailbox.
+        // SAFETY: the buffers live until the provider is closed; the owner word lies in the mailbox.
         let start = unsafe {
             t.wire_cswap(
                 self.endpoint,
@@ -269,28 +270,28 @@ impl Channel {
             Stand::Failed(status) => return self.to(State::Dead(status)),
             Stand::Done => {}
         }
-        // SAFETY: the atomic is over.
+        // SAFETY: the atomic is complete, so the provider no longer writes the word.
         let found = unsafe { (*self.buffers.as_ptr()).word };
         if found == self.number {
             self.turn = TURN;
             return self.to(State::Taken);
         }
         if found & LOCKED != 0 {
-            // Another initiator has it; the next lane may be free.
+            // Another origin holds this lane; the next one may be free.
             self.lane = (self.lane + 1) % self.plan.lanes;
             self.number = 0;
-            // Numbers are a lane's own: the replies of this one would answer requests in the next.
-            // SAFETY: no lane is taken, so no get of the replies is under way.
+            // Request numbers are per lane: this lane's replies would match requests of the next lane.
+            // SAFETY: no lane is taken, so no get of the replies is in progress.
             unsafe { (*self.buffers.as_ptr()).replies = [0; SLOTS * REPLY] };
             self.state = State::Free;
-            // Not at once: its owner may need this processor.
+            // Not immediately: the lane's holder may need this processor.
             return 0;
         }
         self.number = found;
         self.to(State::Free)
     }
 
-    /// Fails everything.
+    /// Fails every operation of the channel.
     fn give_up(
         &mut self,
         status: Status,
@@ -304,7 +305,7 @@ impl Channel {
                 continue;
             };
             if let Some(bounce) = job.bounce.take() {
-                // The provider may still use it, if the peer was given up.
+                // The provider may still use the buffer.
                 pool.lose(bounce);
             }
             if let Some(op) = ops.at(job.op) {
@@ -335,7 +336,8 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: made by Box::into_raw, and dropped once, after the provider is closed (see `state`).
+        // SAFETY: `new` made the pointer with Box::into_raw; it is dropped once, after the provider is closed
+        // (`Transport::close`).
         drop(unsafe { Box::from_raw(self.buffers.as_ptr()) });
     }
 }

@@ -1,5 +1,4 @@
-//! Where operations that touch device memory turn off the way of host memory: which side is where, and
-//! which of the ways it takes.
+//! Dispatch of operations on device memory: finds the location of each side, then the way of the operation.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -17,11 +16,11 @@ use crate::op::record::{Record, Tag};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Where an operation goes that the way of host memory refused with `refusal`: because a handle
-    /// is of device memory, or because it is wrong indeed.
+    /// Handles an operation that the host memory path refused with `refusal`: dispatches it if one of its
+    /// handles is of device memory, otherwise returns `refusal`.
     ///
     /// # Safety
-    /// As for the operation that was asked.
+    /// `endpoint` is live; the buffers are valid until completion; the handles are NULL or readable.
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn elsewhere(
@@ -32,9 +31,10 @@ impl Transport {
         remote: &Handle,
         ask: Ask,
     ) -> Status {
-        // SAFETY: the caller vouches for the pointers.
+        // SAFETY: the caller guarantees that the handles are NULL or readable.
         match unsafe { self.sides(remote, &ask) } {
-            // SAFETY: likewise.
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
+            // completion.
             Ok(Some((local, result))) => unsafe {
                 self.staged(endpoint, caller, remote, ask, local, result)
             },
@@ -43,7 +43,7 @@ impl Transport {
         }
     }
 
-    /// Where the bytes of an operation are; `None` when no part of it is of a device.
+    /// The location of an operation's local buffers; `None` if no handle is of device memory.
     ///
     /// # Safety
     /// The handles are NULL or readable.
@@ -70,6 +70,8 @@ impl Transport {
         Ok(Some((local, result)))
     }
 
+    /// The location of one local buffer.
+    ///
     /// # Safety
     /// `handle` is NULL or readable for the size of a handle.
     unsafe fn side(
@@ -84,7 +86,8 @@ impl Transport {
         if handle.is_null() {
             return Ok(Side::Host(at.cast()));
         }
-        // SAFETY: the caller vouches for it; nothing is assumed of the alignment.
+        // SAFETY: the caller guarantees that a handle that is not NULL is readable; the read requires no
+        // alignment.
         let handle = unsafe { ptr::read_unaligned(handle.cast::<Handle>()) };
         if handle.is_device() {
             let region = self
@@ -99,8 +102,10 @@ impl Transport {
         Ok(Side::Host(at.cast()))
     }
 
+    /// Checks an operation on device memory and issues it.
+    ///
     /// # Safety
-    /// As for [`elsewhere`](Self::elsewhere).
+    /// `endpoint` is live; the buffers are valid until completion.
     unsafe fn staged(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -140,14 +145,16 @@ impl Transport {
             return self.nothing(endpoint, caller);
         }
         if remote.is_direct() && !local.is_device() && !result.is_device() {
-            // SAFETY: the provider reaches the target, and this side is host memory.
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
+            // completion; the local side is host memory.
             return unsafe { self.plain(endpoint, caller, &remote.as_live(), ask) };
         }
         if let (false, Side::Device(region, _)) = (remote.is_staged(), &local)
             && let Some(descriptor) = region.descriptor
             && !matches!(ask.action, Action::Atomic { .. })
         {
-            // SAFETY: the provider reaches both sides.
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
+            // completion; the provider reaches both sides.
             return unsafe { self.described(endpoint, caller, remote, ask, descriptor) };
         }
         let remote = if remote.is_staged() {
@@ -167,7 +174,7 @@ impl Transport {
         local: Side,
         result: Side,
     ) -> Status {
-        // SAFETY: the caller of the operation vouched for the endpoint.
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let context = self.context();
         let record = {
@@ -183,7 +190,7 @@ impl Transport {
                 context.count.raise(self.threaded),
                 peer.count.raise(self.threaded),
             );
-            // SAFETY: just taken from the pool, so nobody else has it.
+            // SAFETY: the record was just taken from the pool, so nothing else uses it.
             unsafe {
                 Record::fill(
                     record,
@@ -215,7 +222,8 @@ impl Transport {
             let finished = {
                 let mut state = context.state.lock();
                 state.posted -= 1;
-                // SAFETY: taken above; nobody else knows of it.
+                // SAFETY: the record was taken from this pool above, and `issue` returned the only operation
+                // that refers to it.
                 unsafe { state.pool.give_back(op.record) }
             };
             self.lower(context, finished.tag, 1);
@@ -230,10 +238,10 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// The operation, with a remote handle of memory that the provider reaches.
+    /// Issues the operation as one on host memory, with a remote handle that the provider reaches.
     ///
     /// # Safety
-    /// As for the operation that was asked; this side is host memory.
+    /// `endpoint` is live; the local buffers are host memory and valid until completion.
     unsafe fn plain(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -249,7 +257,8 @@ impl Transport {
             ..
         } = ask;
         let none = ptr::null_mut();
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
+        // completion; no local handle is passed.
         unsafe {
             match ask.action {
                 Action::Put => self.put(endpoint, local, address, none, remote, size, completion),
@@ -267,11 +276,10 @@ impl Transport {
         }
     }
 
-    /// Puts or gets between device memory that the provider reaches here and memory that it reaches
-    /// there.
+    /// Puts or gets between local and remote device memory that the provider reaches at both sides.
     ///
     /// # Safety
-    /// As for [`put`](Self::put) or [`get`](Self::get).
+    /// `endpoint` is live; the local buffer is valid until completion, and `descriptor` is of its registration.
     unsafe fn described(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -291,8 +299,8 @@ impl Transport {
         let address = unsafe { endpoint.as_ref() }.address;
         let delivered = self.policy.delivered;
         let mut descriptor = descriptor;
-        // SAFETY: the endpoint is live; the buffer is the caller's until completion, and its
-        // registration lives.
+        // SAFETY: the endpoint is live; the local buffer is the caller's until completion, and its registration
+        // stays open.
         unsafe {
             self.post(endpoint, &caller, Needs::default(), |posting| {
                 let (context, pointer) = (posting.context, posting.pointer);
@@ -333,11 +341,11 @@ impl Transport {
     }
 }
 
-/// Whether a handle is one of device memory.
+/// Whether a handle is of device memory.
 ///
 /// # Safety
 /// `handle` is NULL or readable for the size of a handle.
 unsafe fn is_device(handle: *mut plugin_api::Handle) -> bool {
-    // SAFETY: the caller vouches for it; nothing is assumed of the alignment.
+    // SAFETY: the caller guarantees that a handle that is not NULL is readable; the read requires no alignment.
     !handle.is_null() && unsafe { ptr::read_unaligned(handle.cast::<Handle>()) }.is_device()
 }

@@ -1,4 +1,4 @@
-//! The transport's functions for device memory: overrides, registration, copies.
+//! The transport's public functions for device memory: overrides, registration, copies.
 
 use std::ffi::c_void;
 use std::sync::PoisonError;
@@ -17,9 +17,10 @@ use crate::mem::cuda;
 use crate::mem::handle::Handle;
 
 impl Transport {
-    /// Sets how device memory is reached; `None` goes back to our own functions. The provider is offered them
-    /// first, if both are there. If it takes them, it uses them at once for every region of its domain. Copies of our
-    /// own use the functions that were set when their region was registered.
+    /// Sets the copy functions for device memory; `None` restores this crate's own functions. A pair of both
+    /// functions is also offered to the provider. A provider that takes them uses them immediately for every
+    /// region of its domain. Copies by the transport use the functions that were set when their region was
+    /// registered.
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);
         *self
@@ -32,12 +33,13 @@ impl Transport {
             .offer
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // The provider wants both functions (man fi_domain). With one of them ours would take the place
-        // of its own, which knows its devices better; once it has the pair, there is no way back.
+        // The provider requires both functions (man fi_domain). If only one is set, offering it with one of
+        // this crate's own would replace the provider's own functions, which know its devices better. Once the
+        // provider took a pair, it can only be replaced.
         if !copier.is_complete() && !offer.is_taken() {
             return;
         }
-        // SAFETY: the device, and so its domain, lives as long as the transport.
+        // SAFETY: the transport keeps the device, and thereby its domain, live.
         let rc = unsafe { offer.make(self.device.domain(), copier) };
         if rc == 0 {
             tracing::info!("the provider uses the user's functions for device memory too");
@@ -51,11 +53,12 @@ impl Transport {
         }
     }
 
-    /// Registers `length` bytes at `base` on device number `device` of kind `iface`: directly where
-    /// the provider takes it, else for copies.
+    /// Registers `length` bytes at `base` on device number `device` of interface `iface`: with the provider if
+    /// possible, otherwise for staging.
     ///
     /// # Errors
-    /// As for [`register`](Self::register); [`Status::NOT_SUPPORTED`](plugin_api::Status::NOT_SUPPORTED) when nothing reaches this kind.
+    /// As for [`register`](Self::register); [`Status::NOT_SUPPORTED`](plugin_api::Status::NOT_SUPPORTED) if
+    /// neither the provider nor a copy function reaches this interface.
     ///
     /// # Safety
     /// As for [`register`](Self::register).
@@ -68,12 +71,12 @@ impl Transport {
         device: u64,
     ) -> Result<Region, Error> {
         if iface == hmem_iface::SYSTEM {
-            // SAFETY: the caller vouches for the memory.
+            // SAFETY: the caller guarantees that the memory stays mapped until the region is closed.
             return unsafe { self.register(base, length, access) };
         }
         let copier = self.hmem.copier();
         let ours = !copier.is_overridden() && iface == hmem_iface::CUDA && length > 0;
-        // The pointer's own device, whatever the caller takes it for.
+        // The device that owns the pointer, whichever device the caller names.
         let device = match ours {
             true => cuda::device_of(base as u64).unwrap_or(device),
             false => device,
@@ -87,7 +90,7 @@ impl Transport {
                 Err(e) => self.fall_back(iface, &e),
             }
         }
-        // Also has the bounce buffers pinned.
+        // `meet` also pins the bounce buffers.
         let reached = copier.may_reach(iface) && (!ours || cuda::meet(base as u64));
         if !reached {
             return Err(Error::Call {
@@ -120,7 +123,7 @@ impl Transport {
                 let regions = self.registrar.device_regions();
                 let interval = Duration::from_millis(self.look_ms);
                 let thread = self.hmem_thread.then_some((self.node, interval));
-                // As many as there ever are: peers may come later.
+                // Always the maximum number of lanes, because peers may connect later.
                 Some((Agent::new(LANES, limit, regions)?, thread))
             },
             |agent| {
@@ -148,13 +151,13 @@ impl Transport {
         );
     }
 
-    /// Whether the provider has taken the user's functions.
+    /// Whether the provider uses the user's functions.
     fn is_offered(&self) -> bool {
         let offer = self.device.offer.lock();
         offer.unwrap_or_else(PoisonError::into_inner).is_taken()
     }
 
-    /// What is made of a kind of memory.
+    /// How the transport handles memory of interface `iface`.
     pub fn hmem_info(&self, iface: u32) -> HmemInfo {
         let mut info = HmemInfo::new();
         info.provider = u32::from(self.hmem_provider);
@@ -172,11 +175,11 @@ impl Transport {
         info
     }
 
-    /// `copy_from_hmem_iov` with what is in force.
+    /// `copy_from_hmem_iov` with the current functions.
     ///
     /// # Safety
-    /// The arrays have `count` elements, `dest` is writable for `size` bytes, and the runs are memory
-    /// of their kinds.
+    /// The arrays have `count` elements; `dest` is writable for `size` bytes; each element of `iov` is memory
+    /// of its interface.
     pub unsafe fn copy_from_hmem(
         &self,
         dest: *mut c_void,
@@ -186,7 +189,7 @@ impl Transport {
         count: usize,
         offset: u64,
     ) -> isize {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees `count` array elements, a writable `dest` and valid device ranges.
         unsafe {
             self.hmem
                 .copier()
@@ -194,10 +197,10 @@ impl Transport {
         }
     }
 
-    /// `copy_to_hmem_iov` with what is in force.
+    /// `copy_to_hmem_iov` with the current functions.
     ///
     /// # Safety
-    /// As for [`copy_from_hmem`](Self::copy_from_hmem), with `src` readable.
+    /// As for [`copy_from_hmem`](Self::copy_from_hmem), with `src` readable for `size` bytes.
     pub unsafe fn copy_to_hmem(
         &self,
         iov: *const IoVec,
@@ -207,7 +210,7 @@ impl Transport {
         src: *const c_void,
         size: usize,
     ) -> isize {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees `count` array elements, a readable `src` and valid device ranges.
         unsafe {
             self.hmem
                 .copier()

@@ -1,5 +1,5 @@
-//! Operations between device memory of this process and memory that the provider reaches at the peer:
-//! through bounce buffers, in fragments.
+//! Operations between local device memory and memory that the provider reaches at the peer: in fragments,
+//! through bounce buffers.
 
 use std::ptr;
 
@@ -11,26 +11,26 @@ use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::FRAGMENT;
 
-/// Most fragments of one operation that are under way: the wire has one while the next is copied. With more
-/// of them what is copied leaves the core's cache before the wire takes it (measured over tcp).
+/// Most fragments of one operation in progress: one is on the wire while the next is copied. With more, the
+/// copied data leaves the core's cache before it is sent (measured over tcp).
 const DEPTH: usize = 2;
 
-/// A fragment in its buffer.
+/// A fragment in its bounce buffer.
 struct Fragment {
     offset: usize,
     len: usize,
     bounce: Bounce,
-    /// Where a fetching atomic's result goes.
+    /// Receives the result of a fetching atomic.
     result: Option<Bounce>,
     posted: bool,
 }
 
-/// How a fragment stands.
+/// Progress of a fragment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Waits,
     Over,
-    /// Over, but the provider may still use the buffers.
+    /// Complete, but the provider may still use the buffers.
     Lost,
 }
 
@@ -59,7 +59,7 @@ impl Local {
         }
     }
 
-    /// Takes it as far as it goes now; returns the steps made.
+    /// Advances the operation as far as possible now; returns the number of steps.
     pub(super) fn advance(&mut self, t: &Transport, ops: &mut Ops, pool: &mut Pool) -> usize {
         let Some(op) = ops.at(self.op) else { return 0 };
         // SAFETY: endpoints live as long as operations to them.
@@ -105,7 +105,7 @@ impl Local {
             let mut fragment = fragment;
             op.next += len;
             if !matches!(op.action, Action::Get) {
-                // SAFETY: the source is good for the operation's size, the buffer for a fragment.
+                // SAFETY: the source is valid for the operation's size, and the buffer has room for a fragment.
                 let read = unsafe {
                     op.local
                         .read(fragment.offset, fragment.bounce.pointer(), len)
@@ -122,7 +122,8 @@ impl Local {
                     op.live += 1;
                     self.fragments.push(fragment);
                 }
-                // The same buffer, still in the cache, takes the next fragment.
+                // Returned immediately, so that the next fragment uses the same buffer, which is still in the
+                // cache.
                 over => fragment.end(over, pool),
             }
         }
@@ -156,7 +157,7 @@ fn step(t: &Transport, op: &mut Op, fragment: &mut Fragment) -> Step {
         if !op.status.is_ok() {
             return Step::Over;
         }
-        // SAFETY: the buffers stay until the flag says that nobody uses them.
+        // SAFETY: the bounce buffers live until the flag is no longer pending.
         match unsafe { post(t, op, fragment) } {
             Start::Started => fragment.posted = true,
             Start::Later => return Step::Waits,
@@ -182,7 +183,7 @@ fn step(t: &Transport, op: &mut Op, fragment: &mut Fragment) -> Step {
                 .as_ref()
                 .unwrap_or(&fragment.bounce)
                 .pointer();
-            // SAFETY: the buffer holds the fragment; the destination is good for the operation's size.
+            // SAFETY: the buffer has the fragment; the destination is valid for the operation's size.
             let written = unsafe {
                 match op.action {
                     Action::Get => op.local.write(fragment.offset, buffer, fragment.len),
@@ -198,13 +199,16 @@ fn step(t: &Transport, op: &mut Op, fragment: &mut Fragment) -> Step {
     }
 }
 
+/// Posts a fragment's transfer.
+///
 /// # Safety
-/// The buffers of the fragment stay until its flag is no longer pending.
+/// The fragment's buffers live until its flag is no longer pending.
 unsafe fn post(t: &Transport, op: &Op, fragment: &Fragment) -> Start {
     let (buffer, flag) = (fragment.bounce.pointer(), fragment.bounce.flag());
     let at = op.address.wrapping_add(fragment.offset as u64);
     let none = ptr::null_mut();
-    // SAFETY: as the caller vouches; the endpoint is live.
+    // SAFETY: the caller guarantees that the fragment's buffers live until its flag is set; endpoints live as
+    // long as operations to them.
     unsafe {
         match op.action {
             Action::Put => t.wire_put(op.endpoint, buffer, at, &op.remote, fragment.len, flag),

@@ -1,14 +1,14 @@
-//! Device memory, reached by whatever provider there is.
+//! Operations on device memory, with any provider.
 //!
-//! A region is *direct* where the provider takes its registration (`FI_HMEM`), and *staged* otherwise:
-//! local buffers then go through bounce buffers (`bounce`, `local`), and a staged window is worked by
-//! its owner's `agent`, to which initiators write requests through the transport's own puts, into a
-//! `mailbox`; `channel` is their side of it. `staged` holds the operations under way and drives them.
-//! Every copy goes through `copy`: the user's overrides, or the functions that we have ourselves
-//! (`cuda`). No device pointer is dereferenced here.
+//! A device region is *direct* if the provider registers it (`FI_HMEM`), otherwise *staged*. A staged local
+//! buffer goes through bounce buffers (`hmem::bounce`, `local`). A staged window is served by its owner's agent
+//! (`hmem::agent`): origins write requests into the owner's mailbox (`hmem::mailbox`) with the transport's own
+//! puts. `channel` is the origin's side of a mailbox. `staged` holds the operations in progress, and `state`
+//! drives them. Every copy goes through `mem::copy`, which uses the user's overrides or this crate's own
+//! functions (`mem::cuda`). No code here dereferences a device pointer.
 //!
-//! Nothing of this is on the way of host memory: the handle of a device region is not a live handle
-//! of host memory, so operations come here where they would otherwise be refused.
+//! Operations on host memory never run this code. A device region's handle is not a live handle of host memory,
+//! so its operations arrive here (`elsewhere`) instead of being refused.
 
 mod channel;
 mod elsewhere;

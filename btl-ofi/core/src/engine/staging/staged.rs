@@ -1,5 +1,4 @@
-//! Operations that touch device memory by copies: what is asked, where the bytes are on this side, and
-//! how far they are.
+//! Operations on device memory that need copies: the request, its local buffers, and its progress.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -13,7 +12,7 @@ use crate::mem::handle::Handle;
 use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;
 
-/// What is done.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     Put,
@@ -26,14 +25,14 @@ pub(crate) enum Action {
     },
 }
 
-/// An operation as its caller asked for it, before anything is known of its memory.
+/// An operation as the caller requested it, before its memory is examined.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask {
     pub(crate) action: Action,
     /// Source of a put, destination of a get, operands of an atomic.
     pub(crate) local: *mut c_void,
     pub(crate) local_handle: *mut plugin_api::Handle,
-    /// The one operand, where the caller passed it by value.
+    /// The operand, if the caller passed it by value.
     pub(crate) value: Option<u64>,
     /// Destination of a fetch.
     pub(crate) result: *mut c_void,
@@ -49,8 +48,8 @@ pub(crate) type Buffer = (*mut c_void, *mut plugin_api::Handle);
 pub(crate) const NOWHERE: Buffer = (std::ptr::null_mut(), std::ptr::null_mut());
 
 impl Ask {
-    /// An atomic on `count` elements at `address`: type, operation, whether what was there is wanted,
-    /// and what is compared with; the operands by value or from a buffer, and where the result goes.
+    /// An atomic on `count` elements at `address`, given as: type, operation, whether it fetches, and the value
+    /// to compare with; the operand by value; the operand buffer; the result buffer.
     pub(crate) fn atomic(
         (datatype, op, fetch, compare): (Datatype, AtomicOp, bool, u64),
         value: Option<u64>,
@@ -77,7 +76,7 @@ impl Ask {
     }
 }
 
-/// Where bytes are on this side.
+/// Location of a local buffer.
 #[derive(Clone)]
 pub(super) enum Side {
     Nowhere,
@@ -91,7 +90,7 @@ impl Side {
         matches!(self, Side::Device(..))
     }
 
-    /// The bytes from `offset` on, where a transfer may use them as they are.
+    /// The address of the bytes from `offset` on, if a transfer can use them without a copy.
     pub(super) fn host(&self, offset: usize) -> Option<*mut u8> {
         match self {
             Side::Host(base) => Some(base.wrapping_add(offset)),
@@ -99,10 +98,10 @@ impl Side {
         }
     }
 
-    /// Copies out of it.
+    /// Copies out of the buffer.
     ///
     /// # Safety
-    /// It is good for `offset + size` bytes, and `dest` is writable for `size`.
+    /// The buffer is valid for `offset + size` bytes, and `dest` is writable for `size` bytes.
     pub(super) unsafe fn read(
         &self,
         offset: usize,
@@ -111,26 +110,28 @@ impl Side {
     ) -> Result<(), CopyError> {
         match self {
             Side::Nowhere => {}
-            // SAFETY: a value has 8 bytes; nobody asks for more of it.
+            // SAFETY: `bytes` has 8 bytes, and at most 8 are copied; the caller guarantees that `dest` is
+            // writable.
             Side::Value(value) => unsafe {
                 let bytes = value.to_ne_bytes();
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), dest, size.min(8));
             },
-            // SAFETY: the caller vouches for both.
+            // SAFETY: the caller guarantees that the buffer and `dest` are valid for `size` bytes.
             Side::Host(base) => unsafe { std::ptr::copy(base.wrapping_add(offset), dest, size) },
             Side::Device(region, at) => {
                 let at = at.wrapping_add(offset as u64);
-                // SAFETY: the range was checked to lie in the region.
+                // SAFETY: the range was checked to lie in the region; the caller guarantees that `dest` is
+                // writable.
                 unsafe { region.copier.read(region.iface, at, dest, size)? }
             }
         }
         Ok(())
     }
 
-    /// Copies into it.
+    /// Copies into the buffer.
     ///
     /// # Safety
-    /// As for [`read`](Self::read), the other way.
+    /// The buffer is valid for `offset + size` bytes, and `src` is readable for `size` bytes.
     pub(super) unsafe fn write(
         &self,
         offset: usize,
@@ -139,11 +140,12 @@ impl Side {
     ) -> Result<(), CopyError> {
         match self {
             Side::Nowhere | Side::Value(_) => {}
-            // SAFETY: the caller vouches for both.
+            // SAFETY: the caller guarantees that the buffer and `src` are valid for `size` bytes.
             Side::Host(base) => unsafe { std::ptr::copy(src, base.wrapping_add(offset), size) },
             Side::Device(region, at) => {
                 let at = at.wrapping_add(offset as u64);
-                // SAFETY: the range was checked to lie in the region.
+                // SAFETY: the range was checked to lie in the region; the caller guarantees that `src` is
+                // readable.
                 unsafe { region.copier.write(region.iface, at, src, size)? }
             }
         }
@@ -151,11 +153,12 @@ impl Side {
     }
 }
 
-/// An operation under way.
+/// An operation in progress.
 pub(super) struct Op {
-    /// The caller's completion, in the pool of `context`: a peer that is given up reports it there.
+    /// The operation record, with the caller's completion, in the pool of `context`. `fail_peer` reports it
+    /// from there.
     pub(super) record: NonNull<Record>,
-    /// The context it counts in, by its index.
+    /// Index of the context that counts it.
     pub(super) context: usize,
     pub(super) endpoint: NonNull<Endpoint>,
     pub(super) action: Action,
@@ -164,20 +167,21 @@ pub(super) struct Op {
     pub(super) remote: Handle,
     pub(super) address: u64,
     pub(super) size: usize,
-    /// Bytes of which fragments were begun.
+    /// Bytes whose fragments were begun.
     pub(super) next: usize,
-    /// Fragments begun and not over.
+    /// Fragments in progress.
     pub(super) live: u32,
     pub(super) status: Status,
-    /// Why it failed.
+    /// Reason of a failure.
     pub(super) what: String,
 }
 
-// SAFETY: the pointers belong to the caller until completion, and to whoever drives meanwhile.
+// SAFETY: the caller leaves its buffers to the operation until completion; only the thread that holds the
+// driver's lock uses the pointers.
 unsafe impl Send for Op {}
 
 impl Op {
-    /// Remembers the first failure, after which no further fragment is begun.
+    /// Records the first failure. No further fragment begins after it.
     pub(super) fn fail(&mut self, status: Status, what: impl FnOnce() -> String) {
         if self.status.is_ok() {
             self.status = status;
@@ -200,7 +204,7 @@ impl Op {
     }
 }
 
-/// The operations under way, by small numbers.
+/// The operations in progress, by index.
 #[derive(Default)]
 pub(super) struct Ops {
     all: Vec<Option<Box<Op>>>,
@@ -225,7 +229,7 @@ impl Ops {
         self.all.get_mut(index)?.as_deref_mut()
     }
 
-    /// Takes an operation out once it is over.
+    /// Removes an operation if it is complete.
     pub(super) fn take_over(&mut self, index: usize) -> Option<Box<Op>> {
         let slot = self.all.get_mut(index)?;
         if !slot.as_ref()?.is_over() {
@@ -237,7 +241,7 @@ impl Ops {
 }
 
 impl Op {
-    /// The operation's name, for people.
+    /// The operation's name in log messages.
     pub(super) fn name(&self) -> &'static str {
         match self.action {
             Action::Put => "a put",

@@ -1,4 +1,4 @@
-//! What a transport keeps for device memory, and the driving of operations on it.
+//! State of a transport for device memory, and the driver of its operations.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -22,26 +22,26 @@ use crate::mem::handle::Handle;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
 
-/// The operations of one transport on device memory, and its agent.
+/// A transport's operations on device memory, and its agent.
 #[derive(Default)]
 pub(crate) struct Hmem {
-    /// How many reasons there are to drive: operations, channels with a lane, an agent. Progress looks
-    /// at it every time, and at nothing else of this.
+    /// Number of reasons to drive: operations, channels with a lane, an agent. Progress reads only this field
+    /// each time.
     awake: AtomicU32,
-    /// Operations that are counted as outstanding, but not at the provider.
+    /// Operations in the outstanding count that are not at the provider.
     held: AtomicU32,
-    /// Operations issued and not yet looked at.
+    /// Operations that the driver did not accept yet.
     incoming: Mutex<VecDeque<Box<Op>>>,
     driver: Mutex<Driver>,
     pub(super) copier: Mutex<Copier>,
     serving: Mutex<Option<Serving>>,
     /// Times that the agent had nothing to do.
     idle: AtomicU32,
-    /// When lanes of the dead were looked for, in milliseconds since the transport was opened.
+    /// Last check for lanes of dead processes, in milliseconds since the transport was opened.
     looked: AtomicU64,
 }
 
-/// The agent, with what keeps it going.
+/// The agent, its registered mailbox and its thread.
 struct Serving {
     agent: Arc<Agent>,
     mailbox: Region,
@@ -54,7 +54,7 @@ struct Driver {
     channels: Vec<Channel>,
     locals: Vec<Local>,
     pool: Pool,
-    /// Numbers of operations that are over.
+    /// Indices of completed operations.
     over: Vec<usize>,
 }
 
@@ -63,21 +63,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hmem {
-    /// Whether progress has anything to do here.
+    /// Whether progress has work here.
     #[inline]
     pub(crate) fn is_awake(&self) -> bool {
-        // Relaxed: what is missed now is seen next time, and the mutexes order the rest.
+        // Relaxed: a missed change is seen by the next progress call, and the mutexes order the rest.
         self.awake.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether to look at the clock: not each time that there is nothing to do.
+    /// Whether to read the clock: at every 64th call.
     fn looks_again(&self) -> bool {
         let idle = self.idle.load(Ordering::Relaxed).wrapping_add(1);
         self.idle.store(idle, Ordering::Relaxed);
         idle.is_multiple_of(64)
     }
 
-    /// Operations that are counted as outstanding without the provider having them.
+    /// Operations in the outstanding count that are not at the provider.
     pub(crate) fn held(&self) -> u32 {
         self.held.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl Hmem {
         *lock(&self.copier)
     }
 
-    /// The mailbox in which peers ask for work on staged regions; made when first wanted.
+    /// The mailbox for peers' requests on staged regions; created on first use.
     pub(super) fn mailbox(
         &self,
         make: impl FnOnce() -> Option<(Agent, Option<(u64, Duration)>)>,
@@ -120,7 +120,7 @@ impl Hmem {
         Ok(handle)
     }
 
-    /// Ends the agent and its registration. Buffers that the provider may still use stay.
+    /// Stops the agent and closes its registration. Buffers that the provider may still use are kept.
     pub(crate) fn shut(&self) {
         let serving = lock(&self.serving).take();
         if let Some(Serving {
@@ -154,7 +154,7 @@ impl Hmem {
 }
 
 impl Driver {
-    /// Sorts an operation in.
+    /// Gives an operation to its channel, or to the local ones.
     fn accept(&mut self, op: Box<Op>, own: Holder) {
         let (endpoint, remote) = (op.endpoint, op.remote);
         let index = self.ops.insert(op);
@@ -210,8 +210,8 @@ impl Driver {
 }
 
 impl Transport {
-    /// Serves peers, and takes this process's operations on device memory as far as they go now.
-    /// Gives way to another thread that is at it. Returns the steps made.
+    /// Serves peers, and advances this process's operations on device memory as far as possible. Returns early
+    /// if another thread drives them. Returns the number of steps.
     #[cold]
     #[inline(never)]
     pub(crate) fn drive(&self) -> usize {
@@ -231,7 +231,7 @@ impl Transport {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return steps,
         };
-        // Transfers started below must not run callbacks while the driver is locked: those may issue
+        // Transfers started below must not run callbacks while the driver is locked: a callback may issue
         // operations on device memory, or wait for some.
         let context = self.context();
         let nested = context.delivering.swap(true, Ordering::Relaxed);
@@ -253,7 +253,8 @@ impl Transport {
         }
         for op in finished {
             self.hmem.awake.fetch_sub(1, Ordering::Relaxed);
-            // Before it is counted off: meanwhile one too many seems outstanding, not one too few.
+            // Lowered before the outstanding count, so that meanwhile the provider seems to have one operation
+            // too many, never one too few.
             self.hmem.held.fetch_sub(1, Ordering::Relaxed);
             self.finish(&op);
             steps += 1;
@@ -261,7 +262,7 @@ impl Transport {
         steps
     }
 
-    /// Looks for lanes of the dead, at most once an interval.
+    /// Releases lanes of dead processes; checks at most once per interval.
     #[cold]
     fn look_after_lanes(&self, agent: &Agent) {
         let now = self.opened.elapsed().as_millis() as u64;
@@ -283,7 +284,7 @@ impl Transport {
         });
     }
 
-    /// Reports an operation that is over.
+    /// Reports a completed operation.
     fn finish(&self, op: &Op) {
         let context = &self.contexts[op.context];
         let finished = {
@@ -293,18 +294,19 @@ impl Transport {
             } else {
                 state.failed += 1;
             }
-            // SAFETY: taken from this pool when the operation was issued, and given back here only.
+            // SAFETY: the operation took the record from this pool when it was issued, and only this call gives
+            // it back.
             unsafe { state.pool.give_back(op.record) }
         };
         let status = match op.status {
             s if s.is_ok() => Status::SUCCESS,
-            // A failed operation is over: it must not look like back-pressure.
+            // The operation is over: its status must not mean that the caller should retry.
             s if s.is_again() => Status::ERROR,
             s => s,
         };
         if !status.is_ok() {
             let proc = NonNull::new(finished.tag.endpoint())
-                // SAFETY: tags are made from endpoints that outlive their operations.
+                // SAFETY: endpoints outlive the operations whose tags name them.
                 .map_or(u64::MAX, |e: NonNull<Endpoint>| unsafe { e.as_ref() }.proc);
             tracing::warn!(
                 "{} on {} bytes of device memory, process {proc}: {} [{status}]",

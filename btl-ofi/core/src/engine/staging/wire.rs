@@ -1,5 +1,5 @@
-//! Transfers of host memory that stand behind an operation on device memory: the transport's own puts,
-//! gets and atomics, which tell a flag when they are done.
+//! Transfers of host memory behind operations on device memory: the transport's own puts, gets and atomics,
+//! with a completion flag.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -13,10 +13,10 @@ use crate::mem::handle::Handle;
 use crate::op::record::Completion;
 use crate::peer::endpoint::{Copies, Endpoint};
 
-/// Under way. Any other value of a flag is the status with which it ended.
+/// In progress. Any other value of a flag is the final status.
 const PENDING: i32 = 1;
 
-/// What became of a try to start one.
+/// Result of starting a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     Started,
@@ -25,7 +25,7 @@ pub(super) enum Start {
     Failed(Status),
 }
 
-/// How one stands.
+/// Progress of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stand {
     Pending,
@@ -33,9 +33,8 @@ pub(super) enum Stand {
     Failed(Status),
 }
 
-/// Reads a flag.
 pub(super) fn stand(flag: &AtomicI32) -> Stand {
-    // Acquire pairs with the Release in `told`: what the transfer brought is here.
+    // Acquire pairs with the Release in `told`: the transferred data is visible.
     match flag.load(Ordering::Acquire) {
         PENDING => Stand::Pending,
         0 => Stand::Done,
@@ -52,7 +51,7 @@ unsafe extern "C" fn told(
     _: *mut c_void,
     status: i32,
 ) {
-    // SAFETY: the flag is kept as long as an operation names it.
+    // SAFETY: the flag lives as long as an operation refers to it.
     let flag = unsafe { &*flag.cast::<AtomicI32>() };
     let status = if status == PENDING { 0 } else { status };
     flag.store(status, Ordering::Release);
@@ -61,7 +60,7 @@ unsafe extern "C" fn told(
 fn started(flag: &AtomicI32, status: Status) -> Start {
     match status {
         Status::SUCCESS => Start::Started,
-        // Over, and nobody else will say so.
+        // Completed inline: no callback runs.
         Status::COMPLETED => {
             flag.store(0, Ordering::Relaxed);
             Start::Started
@@ -71,8 +70,8 @@ fn started(flag: &AtomicI32, status: Status) -> Start {
     }
 }
 
-/// The best length of a fragment to a peer: where the transport copies itself, messages cost next to
-/// nothing, and half as much stays nearer to the processor.
+/// The best length of a fragment to a peer. If the transport copies the data itself, messages cost little, and
+/// half the length uses the cache better.
 pub(super) fn best_fragment(peer: &Endpoint) -> usize {
     match peer.copies() {
         Copies::Provider => FRAGMENT,
@@ -81,8 +80,10 @@ pub(super) fn best_fragment(peer: &Endpoint) -> usize {
 }
 
 impl Transport {
+    /// Starts a put.
+    ///
     /// # Safety
-    /// As for [`put`](Self::put), and the flag stays until it is no longer pending.
+    /// As for [`put`](Self::put); the flag lives until it is no longer pending.
     pub(super) unsafe fn wire_put(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -94,13 +95,16 @@ impl Transport {
     ) -> Start {
         let (from, none) = (from.cast_mut().cast(), ptr::null_mut());
         start(flag, |told| {
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that `endpoint` is live and that `from` is readable until the flag
+            // is set.
             unsafe { self.put(endpoint, from, to, none, remote, size, Some(told)) }
         })
     }
 
+    /// Starts a get.
+    ///
     /// # Safety
-    /// As for [`get`](Self::get), and the flag stays until it is no longer pending.
+    /// As for [`get`](Self::get); the flag lives until it is no longer pending.
     pub(super) unsafe fn wire_get(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -112,15 +116,17 @@ impl Transport {
     ) -> Start {
         let (into, none) = (into.cast(), ptr::null_mut());
         start(flag, |told| {
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that `endpoint` is live and that `into` is writable until the flag
+            // is set.
             unsafe { self.get(endpoint, into, from, none, remote, size, Some(told)) }
         })
     }
 
-    /// Replaces the word at `at` if it equals `compare`; what was there goes to `old`.
+    /// Starts a compare-and-swap: replaces the word at `at` if it equals `compare`; writes the old value to
+    /// `old`.
     ///
     /// # Safety
-    /// As for [`atomic_cswap`](Self::atomic_cswap), and the flag stays until it is no longer pending.
+    /// As for [`atomic_cswap`](Self::atomic_cswap); the flag lives until it is no longer pending.
     #[allow(
         clippy::too_many_arguments,
         reason = "a compare-and-swap has that many parts"
@@ -136,7 +142,8 @@ impl Transport {
         flag: &AtomicI32,
     ) -> Start {
         start(flag, |told| {
-            // SAFETY: as the caller vouches.
+            // SAFETY: the caller guarantees that `endpoint` is live and that `old` is writable until the flag
+            // is set.
             unsafe {
                 self.atomic_cswap(
                     endpoint,
@@ -154,7 +161,7 @@ impl Transport {
     }
 }
 
-/// Starts an operation that tells a flag, which is pending from here on.
+/// Starts an operation that sets `flag` when it completes. The flag is pending from this call on.
 pub(super) fn start(flag: &AtomicI32, call: impl FnOnce(Completion) -> Status) -> Start {
     flag.store(PENDING, Ordering::Relaxed);
     let tell = Completion {

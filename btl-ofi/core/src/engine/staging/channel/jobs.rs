@@ -1,8 +1,8 @@
-//! The fragments of operations in the slots of a taken lane.
+//! Requests in the slots of a taken lane, each for one fragment of an operation.
 //!
-//! A fragment of a put is copied out of the device, sent to its slot's data, and asked for; a fragment of a
-//! get is asked for, fetched from its slot's data, and copied. While one fragment is on the wire another
-//! is copied here and a third there.
+//! A fragment of a put is copied out of the device, sent to its slot's data area, then requested. A fragment of
+//! a get is requested, fetched from its slot's data area, then copied. Copies here, transfers and copies at the
+//! target overlap.
 
 use plugin_api::{AtomicOp, Status};
 
@@ -13,23 +13,23 @@ use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{FRAGMENT, HEAD, INLINE, Request, SLOTS, Task, after};
 
-/// Most bytes of fragments under way in one lane.
+/// Most bytes of fragments in progress in one lane.
 const UNDER_WAY: usize = 4 * FRAGMENT;
 
-/// What a request is at.
+/// Stage of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its data is to be sent, or is on its way.
+    /// Its data is to be sent, or is being sent.
     Data { posted: bool },
-    /// The request itself.
+    /// The request is to be sent, or is being sent.
     Request { posted: bool },
-    /// The target works on it.
+    /// The target executes it.
     Reply,
-    /// Its result is to be fetched, or is on its way.
+    /// Its result is to be fetched, or is being fetched.
     Fetch { posted: bool },
 }
 
-/// A fragment of an operation in a slot.
+/// A fragment of an operation, in a slot.
 pub(super) struct Job {
     pub(super) op: usize,
     pub(super) offset: usize,
@@ -41,7 +41,7 @@ pub(super) struct Job {
 }
 
 impl Channel {
-    /// Drives the jobs of a taken lane.
+    /// Advances the jobs of a taken lane.
     pub(super) fn work(
         &mut self,
         t: &Transport,
@@ -77,7 +77,8 @@ impl Channel {
         let over = self.waiting.is_empty() || self.turn == 0;
         if over && !self.polling && self.jobs.iter().all(Option::is_none) {
             let at = self.at(self.plan.owner(self.lane));
-            // SAFETY: the buffers stay; the owner word is one of the mailbox, and this initiator's.
+            // SAFETY: the buffers live until the provider is closed; this origin holds the lane, so only it
+            // writes the owner word.
             let start = unsafe {
                 let word = &raw mut (*self.buffers.as_ptr()).word;
                 word.write(self.number);
@@ -109,8 +110,8 @@ impl Channel {
                 self.waiting.pop_front();
                 continue;
             };
-            // Whatever the turn: once it is over, its number may be another operation's, which would
-            // begin here, before those that were asked for earlier.
+            // Removed even when the turn is over: once the operation completes, its index may be reused by
+            // another operation, which would then begin here, ahead of earlier ones.
             if op.next >= op.size {
                 self.waiting.pop_front();
                 if op.is_over() {
@@ -126,7 +127,7 @@ impl Channel {
                 break;
             }
             let Some(mut job) = self.prepare(op, index, slot, pool) else {
-                // A copy failed, after which the operation has no further fragment; or no buffer is free.
+                // Either a copy failed and the operation begins no more fragments, or no buffer is free.
                 if op.next >= op.size {
                     continue;
                 }
@@ -142,15 +143,15 @@ impl Channel {
                     self.jobs[slot] = Some(job);
                     return self.to(State::Dead(status));
                 }
-                // Not over: the reply has not been read.
+                // Never complete here: the reply was not read yet.
                 Ok(_) => self.jobs[slot] = Some(job),
             }
         }
         steps
     }
 
-    /// Copies a fragment to where it can be sent from, and writes its request. `None`: no buffer is free,
-    /// or the copy failed, which the operation then says.
+    /// Copies a fragment to host memory for sending, and writes its request. `None` if no buffer is free, or if
+    /// the copy failed; the operation then has the failure.
     fn prepare(&self, op: &mut Op, index: usize, slot: usize, pool: &mut Pool) -> Option<Job> {
         let task = match op.action {
             Action::Put => Task::Put,
@@ -186,14 +187,14 @@ impl Channel {
         if inline {
             words[HEAD + (len - 1) / 8] = 0;
             let into = words[HEAD..].as_mut_ptr().cast();
-            // SAFETY: the request has room for INLINE bytes; the source is good for the whole.
+            // SAFETY: the request has room for INLINE bytes; the source is valid for the whole operation.
             if let Err(error) = unsafe { op.local.read(op.next, into, len) } {
                 op.failed_copy(error);
                 return None;
             }
         } else if !reads && op.local.host(op.next).is_none() {
             let lent = pool.lend()?;
-            // SAFETY: the buffer has room for a fragment.
+            // SAFETY: the buffer has room for a fragment; the source is valid for the whole operation.
             if let Err(error) = unsafe { op.local.read(op.next, lent.pointer(), len) } {
                 op.failed_copy(error);
                 pool.give_back(lent);
@@ -234,7 +235,7 @@ impl Channel {
         })
     }
 
-    /// Takes a job as far as it goes; whether it is over. An error is the channel's.
+    /// Advances a job as far as possible; returns whether it is complete. An error fails the channel.
     fn step(&self, t: &Transport, op: &mut Op, job: &mut Job, slot: usize) -> Result<bool, Status> {
         let flag = self.slot_flag(slot);
         loop {
@@ -278,7 +279,8 @@ impl Channel {
                 (Stand::Done, Stage::Fetch { .. }) => {
                     if let Some(bounce) = &job.bounce {
                         let side = fetched(op);
-                        // SAFETY: the fragment is in the buffer; the destination is good for the whole.
+                        // SAFETY: the bounce buffer has the fragment; the destination is valid for the whole
+                        // operation.
                         let written = unsafe { side.write(job.offset, bounce.pointer(), job.len) };
                         if let Err(error) = written {
                             op.failed_copy(error);
@@ -291,9 +293,9 @@ impl Channel {
         }
     }
 
-    /// A transfer between the caller's buffer and the slot failed, for which the buffer may be to
-    /// blame: the operation fails, and the lane goes on. Whether the job is over; `None` for a transfer
-    /// of the channel's own.
+    /// Handles a failed transfer between the caller's buffer and the slot. The buffer may be the cause, so the
+    /// operation fails and the lane continues. Returns whether the job is complete; `None` if the channel's own
+    /// transfer failed.
     fn give_up_data(
         &self,
         op: &mut Op,
@@ -301,7 +303,7 @@ impl Channel {
         slot: usize,
         status: Status,
     ) -> Option<bool> {
-        // SAFETY: endpoints live as long as the transport.
+        // SAFETY: endpoints live as long as operations to them.
         if unsafe { self.endpoint.as_ref() }.failure().is_some() {
             return None;
         }
@@ -309,8 +311,8 @@ impl Channel {
         match job.stage {
             Stage::Data { .. } => {
                 op.fail(status, what);
-                // The owner takes requests in the order of their numbers, so this one is made, for
-                // nothing.
+                // The owner executes requests in the order of their numbers, so this number needs a request
+                // without effect.
                 let nothing = Request {
                     number: job.number,
                     holder: self.holder,
@@ -321,7 +323,7 @@ impl Channel {
                     compare: 0,
                     inline: true,
                 };
-                // SAFETY: the slot is this job's, and its request is not posted.
+                // SAFETY: the slot belongs to this job, and its request is not posted.
                 let words = unsafe { &mut (*self.buffers.as_ptr()).requests[slot] };
                 job.bytes = nothing.seal(words);
                 job.stage = Stage::Request { posted: false };
@@ -335,13 +337,13 @@ impl Channel {
         }
     }
 
-    /// Posts what the stage sends or fetches.
+    /// Posts the transfer of the job's stage.
     fn post(&self, t: &Transport, op: &Op, job: &Job, slot: usize) -> Start {
         let flag = self.slot_flag(slot);
         let data = self.at(self.plan.data(self.lane, slot));
         let bounce = job.bounce.as_ref().map(Bounce::pointer);
-        // SAFETY: the buffers, the bounce buffer and the caller's own stay until the job is over; the
-        // target's addresses are this lane's.
+        // SAFETY: the channel's buffers, the bounce buffer and the caller's buffer live until the job
+        // completes; the target's addresses belong to this origin's lane.
         unsafe {
             match job.stage {
                 Stage::Data { .. } => {
@@ -371,14 +373,14 @@ impl Channel {
         after(self.number, 1) as usize % SLOTS
     }
 
-    /// Whether another fragment of this operation would only push those under way out of the cache.
+    /// Whether another fragment would only evict fragments in progress from the cache.
     fn is_full(&self, op: &Op) -> bool {
         let under_way: usize = self.jobs.iter().flatten().map(|job| job.len).sum();
         under_way > 0 && under_way + op.fragment(self.fragment) > UNDER_WAY
     }
 }
 
-/// Where the result of an operation goes.
+/// The destination of an operation's result.
 pub(super) fn fetched(op: &Op) -> &Side {
     match op.action {
         Action::Atomic { .. } => &op.result,

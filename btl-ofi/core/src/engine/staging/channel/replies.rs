@@ -1,4 +1,4 @@
-//! The replies of a lane: when they are worth reading, and what they make of a job.
+//! The replies of a lane: when to read them, and how they advance a job.
 
 use plugin_api::Status;
 
@@ -10,8 +10,8 @@ use crate::engine::transport::Transport;
 use crate::hmem::mailbox::{REPLY, SLOTS, open_reply};
 
 impl Channel {
-    /// Whether replies are worth a get, which costs the target as much as a small request: where no
-    /// fragment can be begun before one has come, or nothing else is left to wait for.
+    /// Whether to read the replies, which costs the target as much as a small request: if no fragment can begin
+    /// before a reply arrives, or if every job waits for its reply.
     fn wants_replies(&self) -> bool {
         let waits = |job: &Job| job.stage == Stage::Reply;
         let mut jobs = self.jobs.iter().flatten();
@@ -20,13 +20,13 @@ impl Channel {
         blocked || (oldest.is_some() && jobs.all(waits))
     }
 
-    /// Looks for the reply: none yet, or whether the job is over with it.
+    /// Checks a job's reply. `None` without reply; otherwise whether the job is complete.
     pub(super) fn replied(&self, op: &mut Op, job: &mut Job, slot: usize) -> Option<bool> {
         if self.polling {
-            // The replies are being written.
+            // The provider is writing the replies.
             return None;
         }
-        // SAFETY: no get of the replies is under way.
+        // SAFETY: no get of the replies is in progress.
         let replies = unsafe { &(*self.buffers.as_ptr()).replies };
         let (status, result) = open_reply(job.number, &replies[slot * REPLY..(slot + 1) * REPLY])?;
         if status < 0 {
@@ -36,7 +36,7 @@ impl Channel {
             return Some(true);
         }
         if !op.status.is_ok() {
-            // It failed meanwhile, and what it asked for may not have been done.
+            // The operation failed meanwhile, and the request may have had no effect.
             return Some(true);
         }
         let fetches = matches!(op.action, Action::Get | Action::Atomic { fetch: true, .. });
@@ -48,16 +48,16 @@ impl Channel {
             return Some(false);
         }
         let bytes = result.to_ne_bytes();
-        // SAFETY: at most 8 bytes; the destination is good for the whole.
+        // SAFETY: `bytes` has 8 bytes and `len` is at most 8; the destination is valid for the whole operation.
         if let Err(error) = unsafe { fetched(op).write(job.offset, bytes.as_ptr(), job.len) } {
             op.failed_copy(error);
         }
         Some(true)
     }
 
-    /// Reads the replies while some are waited for.
+    /// Reads the replies while jobs wait for them.
     pub(super) fn look(&mut self, t: &Transport) -> usize {
-        // SAFETY: flags are only touched as atomics.
+        // SAFETY: the buffers live as long as `self`; flags are accessed only as atomics.
         let flag = unsafe { &(*self.buffers.as_ptr()).polling };
         if self.polling {
             match stand(flag) {
@@ -74,7 +74,7 @@ impl Channel {
             return 0;
         }
         let at = self.at(self.plan.reply(self.lane, 0));
-        // SAFETY: the buffers stay; the replies are this lane's.
+        // SAFETY: the buffers live until the provider is closed; the replies belong to this origin's lane.
         let start = unsafe {
             let into = (&raw mut (*self.buffers.as_ptr()).replies).cast();
             t.wire_get(

@@ -68,7 +68,7 @@ impl Transport {
     /// # Safety
     /// `endpoint` is live; the buffers are valid until completion.
     #[inline(never)]
-    #[allow(clippy::too_many_arguments, reason = "all of an atomic")]
+    #[allow(clippy::too_many_arguments, reason = "the parameters of an atomic")]
     pub(crate) unsafe fn around(
         &self,
         endpoint: NonNull<Endpoint>,

@@ -54,9 +54,9 @@ use crate::sm::ring::Command;
 use crate::sm::segment::{Place, Segment};
 
 /// Most rings whose answers are read in one poll.
-const SWEEP: usize = 16;
+const RINGS_PER_POLL: usize = 16;
 /// One poll in this many reads the provider's queue, even if the rings have work.
-const LEAN: u32 = 8;
+const PROVIDER_POLL_INTERVAL: u32 = 8;
 
 /// One process's side of all rings: its own segment, and its rings at other processes. Guarded by the lock of
 /// the transport's only context.
@@ -99,10 +99,10 @@ impl Channel {
         }
     }
 
-    /// Reads the answers of at most [`SWEEP`] rings, starting where the last call ended.
+    /// Reads the answers of at most [`RINGS_PER_POLL`] rings, starting where the last call ended.
     #[inline]
     fn collect(&mut self, done: &mut Done) {
-        for _ in 0..self.active.len().min(SWEEP) {
+        for _ in 0..self.active.len().min(RINGS_PER_POLL) {
             if !done.has_room() {
                 return;
             }
@@ -116,7 +116,7 @@ impl Channel {
                 requester.listed = false;
                 let ring = self.active.swap_remove(self.cursor);
                 if requester.leaving.is_some() {
-                    self.let_go(ring);
+                    self.take_out(ring);
                 }
             } else {
                 self.cursor += 1;
@@ -210,24 +210,24 @@ impl Channel {
                 return;
             }
         }
-        self.let_go(ring);
+        self.take_out(ring);
     }
 
     /// Removes the rings that wait for answers of targets that are gone.
-    fn let_lost_ones_go(&mut self) {
+    fn remove_lost(&mut self) {
         let lost = |ring: &NonNull<Requester>| {
             // SAFETY: a listed requester is live.
             let requester = unsafe { ring.as_ref() };
             requester.leaving.is_some() && requester.has_lost_its_target()
         };
         while let Some(ring) = self.requesters.iter().copied().find(lost) {
-            self.let_go(ring);
+            self.take_out(ring);
         }
     }
 
     /// Removes a requester, and gives its ring back if the target has answered.
     #[cold]
-    fn let_go(&mut self, ring: NonNull<Requester>) {
+    fn take_out(&mut self, ring: NonNull<Requester>) {
         self.requesters.retain(|o| *o != ring);
         self.active.retain(|o| *o != ring);
         // SAFETY: `add` made the box, and no list holds the pointer any more.
@@ -444,7 +444,7 @@ impl Transport {
                 } else if self.broken.load(Ordering::Relaxed) {
                     Some((
                         Status::FATAL,
-                        "it is reached through a provider that is of no use",
+                        "it is reached through a provider that can no longer be used",
                     ))
                 } else {
                     None
@@ -493,7 +493,7 @@ impl Transport {
         };
         channel.attend(self.registrar.table());
         channel.polls = channel.polls.wrapping_add(1);
-        if channel.polls.is_multiple_of(LEAN) {
+        if channel.polls.is_multiple_of(PROVIDER_POLL_INTERVAL) {
             return Err(state);
         }
         let mut done = Done::new();
@@ -531,7 +531,7 @@ impl Transport {
         let what = if gone {
             "its process no longer runs"
         } else {
-            "the target refused it: its handle names no region there that allows it, or the memory is not mapped"
+            "the target refused it: its handle names no region there with this access, or the memory is not mapped"
         };
         if f.function.is_none() {
             self.lose(f.tag, 1, status, what);
@@ -583,7 +583,7 @@ impl Transport {
         let Some(channel) = &mut state.channel else {
             return Vec::new();
         };
-        channel.let_lost_ones_go();
+        channel.remove_lost();
         // SAFETY: a listed requester is live, and the lock is held.
         let rings = channel.active.iter().map(|o| unsafe { o.as_ref() });
         rings

@@ -75,8 +75,8 @@ impl Transport {
             return;
         }
         let (copies, how) = match peer.way() {
-            Way::Ring => (Copies::Ring, "its target makes them, through its ring"),
-            Way::Itself => (Copies::Here, "they are copied here"),
+            Way::Ring => (Copies::Ring, "the target executes them through its ring"),
+            Way::Itself => (Copies::Here, "this process copies them"),
             Way::Provider | Way::Unclaimed => {
                 self.lean.store(false, Ordering::Relaxed);
                 (Copies::Provider, "they go through the provider")
@@ -85,7 +85,7 @@ impl Transport {
         peer.copy_by(copies);
         drop(state);
         tracing::warn!(
-            "puts and gets to process {} are no longer copied by the kernel, {how}: {}",
+            "puts and gets to process {} no longer use cross-memory attach, {how}: {}",
             peer.proc,
             reason(Err(refused))
         );

@@ -126,8 +126,7 @@ impl Transport {
             return;
         }
         if let Some(process) = peer.process() {
-            // Under mpirun no launcher of this project removes the orphaned segments, so possibly nobody else
-            // does.
+            // Under mpirun no launcher of this project removes the orphaned segments.
             shm_orphans::remove(self.node, process);
         }
         self.degraded.store(true, Ordering::Release);
@@ -226,7 +225,7 @@ impl Transport {
     /// Reports that the module is unusable, and the failure of operations outstanding at the `others`.
     fn report_broken(&self, dead: u64, others: &[NonNull<Endpoint>]) {
         let what = format!(
-            "operations outstanding at process {dead}, which was given up, block this provider's others; \
+            "operations outstanding at the failed process {dead} block the provider's other operations; \
              the module can no longer be used"
         );
         for endpoint in others {
@@ -327,7 +326,7 @@ impl Transport {
             }
         }
         drop(guards);
-        let what = "the provider reported an error without saying for which operation";
+        let what = "the provider reported an error without naming the operation";
         for (endpoint, n) in lost {
             self.lose(Tag::new(endpoint, 0, 0), n, status, what);
         }

@@ -13,9 +13,9 @@ use crate::peer::outstanding::OutstandingCount;
 /// answer. An answer over shm takes about 1 us; a yield would double that.
 const SPIN: Duration = Duration::from_micros(20);
 /// Polls between two clock reads while spinning. A poll takes 10 ns (shm) to 1 us (tcp).
-const LOOK: u32 = 32;
+const SPIN_CLOCK_POLLS: u32 = 32;
 /// Polls after which the clock is read even if completions arrive: they may be another thread's.
-const CLOCK: u32 = 1024;
+const CLOCK_POLLS: u32 = 1024;
 
 impl Transport {
     /// Waits until every operation that this thread issued before, to `endpoint` or to all peers, is complete
@@ -124,7 +124,7 @@ impl Transport {
                 return status;
             }
             turns = turns.wrapping_add(1);
-            if turns.is_multiple_of(CLOCK) {
+            if turns.is_multiple_of(CLOCK_POLLS) {
                 self.check_peers_now_and_then();
                 if deadline.is_some_and(|d| Instant::now() >= d) {
                     return Status::TIMEOUT;
@@ -139,7 +139,7 @@ impl Transport {
             idle = idle.wrapping_add(1);
             // No pause between polls: reading a queue takes long enough, and a pause would delay the answer.
             if !yielding {
-                if !idle.is_multiple_of(LOOK)
+                if !idle.is_multiple_of(SPIN_CLOCK_POLLS)
                     || quiet_since.get_or_insert_with(Instant::now).elapsed() < SPIN
                 {
                     continue;

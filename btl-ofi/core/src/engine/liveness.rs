@@ -20,7 +20,7 @@ use crate::peer::reach::{self, Standing};
 
 /// Reason for a liveness check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Occasion {
+enum Reason {
     /// An operation failed or was refused; a dead peer is the likely cause.
     Suspicion,
     /// Nothing completed for a while.
@@ -74,19 +74,19 @@ impl Transport {
             .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok();
         if mine {
-            self.look(Occasion::Quiet);
+            self.run_check(Reason::Quiet);
         }
     }
 
     /// Checks the peers immediately, because something went wrong.
     #[cold]
     pub(crate) fn check_peers(&self) {
-        self.look(Occasion::Suspicion);
+        self.run_check(Reason::Suspicion);
     }
 
-    fn look(&self, occasion: Occasion) {
+    fn run_check(&self, reason: Reason) {
         let now = self.opened.elapsed().as_millis() as u64;
-        let idle_too = occasion == Occasion::Suspicion || self.watch_idle.load(Ordering::Relaxed);
+        let idle_too = reason == Reason::Suspicion || self.watch_idle.load(Ordering::Relaxed);
         let mut gone: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
@@ -143,8 +143,8 @@ impl Transport {
                     peers.watches.peers.insert(peer.proc, watched);
                     continue;
                 };
-                watched.see(peer, state, passed);
-                if let Some(why) = watched.verdict(self.peer_timeout_ms) {
+                watched.update(peer, state, passed);
+                if let Some(why) = watched.failure_reason(self.peer_timeout_ms) {
                     silent.push((NonNull::from(peer), why));
                 }
             }
@@ -171,7 +171,7 @@ fn is_away(state: Option<State>) -> bool {
 }
 
 impl Watched {
-    fn see(&mut self, peer: &Endpoint, state: Option<State>, passed: u64) {
+    fn update(&mut self, peer: &Endpoint, state: Option<State>, passed: u64) {
         if peer.count.settle(self.mark) {
             self.mark = peer.count.mark();
             self.silent = 0;
@@ -185,7 +185,7 @@ impl Watched {
         self.away = is_away(state).then(|| self.away.map_or(0, |before| before + passed));
     }
 
-    fn verdict(&self, limit: u64) -> Option<String> {
+    fn failure_reason(&self, limit: u64) -> Option<String> {
         if let Some(away) = self.away.filter(|away| *away >= limit) {
             return Some(format!(
                 "its process on this node has been stopped or gone for {away} ms (btl_ofi_peer_timeout {limit})"

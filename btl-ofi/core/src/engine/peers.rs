@@ -65,7 +65,7 @@ impl Transport {
         let modex = |reason| Error::Modex { proc, reason };
         if self.broken.load(Ordering::Relaxed) {
             return Err(modex(String::from(
-                "the module can no longer be used, since a peer failed",
+                "the module can no longer be used, because a peer failed",
             )));
         }
         let blob = Blob::decode(blob).map_err(modex)?;
@@ -111,7 +111,7 @@ impl Transport {
         let mut reached = None;
         let placed = if here {
             let mut local = LocalPeer::new(address, proc, blob.process);
-            reached = self.acquaint(&mut local, &blob);
+            reached = self.choose_copies(&mut local, &blob);
             Placed::Local(local)
         } else {
             Placed::Remote(Endpoint::new(address, proc))
@@ -238,7 +238,7 @@ impl Transport {
     }
 
     /// Chooses how to reach a local peer. Returns its [`Reach`] if its memory can be read.
-    fn acquaint(&self, local: &mut LocalPeer, blob: &Blob) -> Option<Reach> {
+    fn choose_copies(&self, local: &mut LocalPeer, blob: &Blob) -> Option<Reach> {
         let (pid, probe) = (local.endpoint.pid(), blob.probe());
         if self.policy.self_by_copy && blob.process == ProcessId::own() {
             local.endpoint.copy_by(Copies::Here);
@@ -250,7 +250,7 @@ impl Transport {
                 return Some(Reach { probe, segment });
             }
             tracing::info!(
-                "process {} is on this node, and reached through the provider, since the kernel does not copy: {}",
+                "process {} is on this node, but is reached through the provider, without cross-memory attach: {}",
                 local.endpoint.proc,
                 reach::reason(reached)
             );

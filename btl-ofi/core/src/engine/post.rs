@@ -211,7 +211,7 @@ impl Transport {
             pointer,
         } = posting;
         if rc != 0 {
-            return Some(self.unposted_quickly(context, state, pointer, rc));
+            return Some(self.unposted_on_fast_path(context, state, pointer, rc));
         }
         state.posted += 1;
         // SAFETY: the caller guarantees that `begin` locked the context with the same `T`.
@@ -319,7 +319,7 @@ impl Transport {
     /// [`unposted`](Self::unposted) for the fast path.
     #[cold]
     #[inline(never)]
-    fn unposted_quickly(
+    fn unposted_on_fast_path(
         &self,
         context: &Context,
         state: Guard<'_, State>,
@@ -397,8 +397,7 @@ impl Transport {
                     return gone;
                 }
                 if self.takes_nothing(context) {
-                    let why =
-                        "the provider has taken no operation since btl_ofi_peer_timeout began";
+                    let why = "the provider has accepted no operation for btl_ofi_peer_timeout";
                     self.abandon_peer(endpoint, why);
                     return Status::UNREACH;
                 }

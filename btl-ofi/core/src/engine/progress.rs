@@ -334,7 +334,10 @@ impl Transport {
         };
         if tag.is_none() && finished.is_none() && self.policy.reports_for_others {
             drop(state);
-            tracing::warn!("what a peer began here failed: {}", describe(code));
+            tracing::warn!(
+                "an operation that a peer started here failed: {}",
+                describe(code)
+            );
             self.check_peers();
             return 0;
         }
@@ -343,7 +346,7 @@ impl Transport {
             state.unattributed += 1;
             drop(state);
             tracing::warn!(
-                "an operation failed without saying which: {}",
+                "the provider reported an error without naming the operation: {}",
                 describe(code)
             );
             return self.settle_unattributed_as(status);

@@ -22,7 +22,7 @@
 //! each [`HOLD`] bytes, with no fragment outstanding, to serve peers and deliver completions. If a thread waits
 //! for the lock, the next [`HOLD`] bytes are read by CMA before the lock is taken again.
 //!
-//! **CMA is used directly** when another thread holds the context, when the ring is full or has no free block,
+//! **CMA is used from the start** when another thread holds the context, when the ring is full or has no free block,
 //! and when there is no ring. A target that is stopped by a signal while it holds a command is waited for, as
 //! for the answer to an atomic.
 

@@ -182,7 +182,7 @@ impl Transport {
         copied: Result<(), Refused>,
     ) -> Option<Status> {
         if let Err(refused) = copied {
-            return self.not_copied_quickly(endpoint, refused);
+            return self.not_copied_on_fast_path(endpoint, refused);
         }
         self.count_copy(self.context_as::<T>(), T);
         Some(match completion {
@@ -203,13 +203,13 @@ impl Transport {
             before
         };
         if before.is_multiple_of(COPIES_PER_LOOK) {
-            self.look_between_copies();
+            self.check_peers_between_copies();
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn look_between_copies(&self) {
+    fn check_peers_between_copies(&self) {
         guarded(|| {
             self.check_peers_now_and_then();
             Status::SUCCESS
@@ -549,7 +549,11 @@ impl Transport {
 
     #[cold]
     #[inline(never)]
-    fn not_copied_quickly(&self, endpoint: NonNull<Endpoint>, refused: Refused) -> Option<Status> {
+    fn not_copied_on_fast_path(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        refused: Refused,
+    ) -> Option<Status> {
         let mut found = None;
         let outcome = guarded(|| {
             found = self.examine(endpoint, refused);

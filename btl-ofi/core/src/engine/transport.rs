@@ -63,7 +63,7 @@ pub struct Transport {
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
     pub(crate) contexts: Box<[Context]>,
-    /// Receives fetched values that no caller wants. The provider writes it; nobody reads it.
+    /// Receives fetched values that no caller wants. Only the provider writes it; no code reads it.
     pub(crate) scratch: Scratch,
     pub(crate) policy: Policy,
     pub(crate) words: Words,
@@ -462,7 +462,9 @@ fn make_segment(policy: &Policy, contexts: usize, nonce: u64) -> Option<Segment>
         return None;
     }
     Segment::make(nonce)
-        .inspect_err(|e| tracing::info!("no segment for atomics, they use the provider: {e}"))
+        .inspect_err(|e| {
+            tracing::info!("no segment for atomics; they go through the provider: {e}")
+        })
         .ok()
 }
 

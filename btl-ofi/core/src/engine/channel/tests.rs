@@ -308,10 +308,10 @@ fn a_ring_of_a_closed_target_is_forgotten() {
             origin.disconnect();
         } else {
             origin.disconnect();
-            origin.channel.let_lost_ones_go();
+            origin.channel.remove_lost();
             assert_eq!(origin.channel.requesters.len(), 1);
             drop(target);
-            origin.channel.let_lost_ones_go();
+            origin.channel.remove_lost();
         }
         assert!(origin.channel.requesters.is_empty() && origin.channel.active.is_empty());
     }

@@ -236,7 +236,7 @@ impl Channel {
             }
             _ => {
                 tracing::warn!(
-                    "the mailbox of a peer for device memory cannot be used: header {header:x?}, \
+                    "a peer's mailbox for device memory cannot be used: header {header:x?}, \
                      transfers of at most {limit} bytes"
                 );
                 self.to(State::Dead(Status::NOT_SUPPORTED))
@@ -311,7 +311,7 @@ impl Channel {
             if let Some(op) = ops.at(job.op) {
                 op.live -= 1;
                 op.fail(status, || {
-                    String::from("its peer's mailbox is out of reach")
+                    String::from("the peer's mailbox cannot be reached")
                 });
                 if op.is_over() {
                     over.push(job.op);
@@ -322,7 +322,7 @@ impl Channel {
         while let Some(index) = self.waiting.pop_front() {
             if let Some(op) = ops.at(index) {
                 op.fail(status, || {
-                    String::from("its peer's mailbox is out of reach")
+                    String::from("the peer's mailbox cannot be reached")
                 });
                 if op.is_over() {
                     over.push(index);

@@ -96,8 +96,8 @@ impl Transport {
             return Err(Error::Call {
                 doing: format!(
                     "registering {length} bytes of interface {iface} at {:#x}: the provider does \
-                     not take it, no override is set, and the transport does not know it as memory \
-                     of a device",
+                     not register it, no override is set, and the transport does not recognize it \
+                     as device memory",
                     base as u64
                 ),
                 source: CallError {

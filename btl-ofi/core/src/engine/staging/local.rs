@@ -95,7 +95,9 @@ impl Local {
             if matches!(op.action, Action::Atomic { .. }) && len < op.size {
                 let size = op.size;
                 op.fail(Status::VALUE_OUT_OF_BOUNDS, || {
-                    format!("an atomic on {size} bytes goes through a buffer of {most}")
+                    format!(
+                        "an atomic on {size} bytes does not fit a bounce buffer of {most} bytes"
+                    )
                 });
                 break;
             }

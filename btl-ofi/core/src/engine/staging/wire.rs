@@ -129,7 +129,7 @@ impl Transport {
     /// As for [`atomic_cswap`](Self::atomic_cswap); the flag lives until it is no longer pending.
     #[allow(
         clippy::too_many_arguments,
-        reason = "a compare-and-swap has that many parts"
+        reason = "the parameters of a compare-and-swap"
     )]
     pub(super) unsafe fn wire_cswap(
         &self,

@@ -31,7 +31,7 @@ impl Channel {
         let (status, result) = open_reply(job.number, &replies[slot * REPLY..(slot + 1) * REPLY])?;
         if status < 0 {
             op.fail(Status(status), || {
-                String::from("the owner of the device memory refused it, or could not copy")
+                String::from("the owner of the device memory refused it, or its copy failed")
             });
             return Some(true);
         }

@@ -8,7 +8,7 @@
 //!
 //! | folder | holds |
 //! | --- | --- |
-//! | `base` | errors, log, parameters, locks, system calls (`cma`, `environment`), accesses that survive a fault (`guard`) |
+//! | `base` | errors, log, parameters, locks, system calls (`cma`, `environment`), fault-safe accesses (`guard`) |
 //! | `mem` | handles and rights, regions, copy functions of device memory |
 //! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, access to a peer's memory (`reach`) |
 //! | `op` | operation records, arithmetic of atomics |

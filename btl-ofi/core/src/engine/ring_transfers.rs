@@ -14,8 +14,8 @@
 //!
 //! **Large gets** use both sides at once while the target is quick: within the call, the target copies
 //! fragments into a block of its pool, and the origin copies them out of it. This avoids the kernel's look-up
-//! per page, which costs twice as much as copying the page. The origin never waits: it reads a fragment that
-//! the target began but did not finish again by CMA, and the target's late writes touch the payload only. If
+//! per page, which costs twice as much as copying the page. The origin never waits: it reads a fragment
+//! by CMA if the target began but did not finish it, and the target's late writes touch the payload only. If
 //! the target refuses a fragment, the get fails, because the target knows its regions and the kernel does not.
 //! Puts cannot do this, because the target would write to the window late; large puts use CMA. Which way of a
 //! get is faster depends on the processors; autotune measures it (`sm::requester`). The lock is released after

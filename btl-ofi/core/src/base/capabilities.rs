@@ -1,51 +1,52 @@
-//! What a transport says of itself, and whom it tells of failures.
+//! What a transport offers to its host, and the host's function for failures that no callback reports.
 
 use std::ffi::{CString, c_void};
 
 use plugin_api::{AtomicFlags, ErrorFn, ModuleFlags};
 
-/// What a module offers; constant for its life.
+/// What a module offers; constant for the module's life.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// Abilities, after the user's mask.
+    /// Abilities, after `btl_ofi_flags` masks them.
     pub flags: ModuleFlags,
-    /// Atomics, as the BTL counts them.
+    /// Atomics, in the BTL's flags.
     pub atomic_flags: AtomicFlags,
     /// Largest put, bytes.
     pub put_limit: usize,
     /// Largest get, bytes.
     pub get_limit: usize,
-    /// Preference among transports.
+    /// Preference among transports to one peer; the highest wins.
     pub exclusivity: u32,
-    /// Microseconds.
+    /// Latency in microseconds.
     pub latency: u32,
-    /// Mbit/s; 0 when unknown.
+    /// Bandwidth in Mbit/s; 0 when unknown.
     pub bandwidth: u32,
-    /// Transmit contexts.
+    /// Number of transmit contexts.
     pub contexts: usize,
-    /// Whether a registration stands for the pages that its memory has when it is made (FI_MR_ALLOCATED), so that it
-    /// must end before the memory goes back to the system. Otherwise it stands for the addresses alone.
+    /// Whether a registration covers the pages that back its memory when it is made (FI_MR_ALLOCATED). If so, the
+    /// host must deregister before the memory returns to the system. Otherwise a registration covers addresses only.
     pub registers_pages: bool,
-    /// Provider, as `fi_info` prints it.
+    /// Provider name, as `fi_info` prints it.
     pub provider: CString,
-    /// Domain (device).
+    /// Domain name (device).
     pub domain: CString,
-    /// How completions come to be visible at the target.
+    /// The policy by which a completion implies visibility at the target.
     pub completion: CString,
-    /// Providers that were passed over on the way, with reasons.
+    /// Providers that the selection rejected, with reasons.
     pub passed_over: Vec<(String, String)>,
 }
 
-/// The function that learns of failures no callback reports.
+/// The host's function for failures that no callback reports.
 #[derive(Clone, Copy)]
 pub struct ErrorReport {
     /// The function.
     pub function: ErrorFn,
-    /// Its last argument.
+    /// The function's last argument.
     pub context: *mut c_void,
 }
 
-// SAFETY: the host passes the pointer for its own function, which it allows on any progressing thread.
+// SAFETY: only the host's function follows the pointer, and the host allows that function on any progressing thread.
 unsafe impl Send for ErrorReport {}
-// SAFETY: as for Send.
+// SAFETY: a shared `ErrorReport` gives no access but copies of two pointers; only the host's function follows
+// `context`.
 unsafe impl Sync for ErrorReport {}

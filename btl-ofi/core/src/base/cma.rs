@@ -1,9 +1,9 @@
-//! Reaching the memory of a process on this node from outside: cross-memory attach.
+//! Cross-memory attach (CMA): copies to and from the memory of another process of this node.
 //!
-//! The kernel copies between the two address spaces and returns when it is done, so a transfer is
-//! complete, and visible at the target, when the call returns; the target takes no part. A copy that
-//! cannot be made is an error of the call: the target's pages are checked, not followed. So are those of
-//! the caller's buffer, whose fault is told apart.
+//! The kernel copies between the two address spaces before the call returns. A transfer is therefore complete, and
+//! visible at the target, when the call returns; the target takes no part. The kernel checks the pages of both sides:
+//! a page that cannot be used is an error of the call, not a signal. Errors of the caller's own buffer are told apart
+//! from errors of the target's memory.
 
 use std::ffi::c_void;
 
@@ -13,18 +13,18 @@ use plugin_api::Status;
 use crate::base::error::status_of;
 use crate::base::guard;
 
-/// Why a copy was not made: an `errno`, or a negative status with which the target refused its part of it.
+/// Why a copy failed: an `errno` (positive), or a status with which the target refused (negative).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused(pub(crate) i32);
 
 impl Refused {
-    /// The target's refusal, with an error.
+    /// The target refused the copy with `status`.
     pub(crate) fn by_target(status: Status) -> Refused {
         Refused(status.0)
     }
 
-    /// Whether the kernel does not let this process reach that one, or no longer finds its memory by its
-    /// number: every copy would be refused likewise. A refusal by the target is negative, and none of these.
+    /// Whether every later copy to that process would fail too: the kernel forbids access, or finds no memory under
+    /// the process id. False for a refusal by the target, which is negative.
     pub(crate) fn is_lasting(self) -> bool {
         matches!(
             self.0,
@@ -32,19 +32,19 @@ impl Refused {
         )
     }
 
-    /// What it means to the caller of an operation.
+    /// The status of the operation that needed the copy.
     pub(crate) fn status(self) -> Status {
         match self.0 {
             status if status < 0 => Status(status),
             libc::ESRCH => Status::UNREACH,
-            // The region's memory is not mapped so there.
+            // The target does not map the region's memory with the rights that the copy needs.
             libc::EFAULT => Status::PERM,
             errno => status_of(errno),
         }
     }
 }
 
-/// The caller's own buffer cannot be used: as for a range that the call refuses at once.
+/// The caller's own buffer cannot be used. The error equals that of a range that the kernel rejects at once.
 const OURS: i32 = libc::EINVAL;
 
 type Call = unsafe extern "C" fn(
@@ -59,8 +59,7 @@ type Call = unsafe extern "C" fn(
 /// Copies `size` bytes at `local` to `remote` in process `pid`.
 ///
 /// # Safety
-/// `local` is readable for `size` bytes, and the process at `pid` lets its bytes at `remote` be
-/// written.
+/// `local` is readable for `size` bytes. Process `pid` permits writes to its `size` bytes at `remote`.
 #[inline]
 pub(crate) unsafe fn write(
     pid: u32,
@@ -68,7 +67,7 @@ pub(crate) unsafe fn write(
     remote: u64,
     size: usize,
 ) -> Result<(), Refused> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `local` is readable and that the process permits the write.
     unsafe { copy(libc::process_vm_writev, false, pid, local, remote, size) }
 }
 
@@ -83,12 +82,14 @@ pub(crate) unsafe fn read(
     remote: u64,
     size: usize,
 ) -> Result<(), Refused> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `local` is writable for `size` bytes.
     unsafe { copy(libc::process_vm_readv, true, pid, local, remote, size) }
 }
 
+/// Copies with `call`, again and again until `size` bytes are done. `writes`: whether `call` writes to `local`.
+///
 /// # Safety
-/// As for [`write`] or [`read`], after `call`, which writes to `local` or not.
+/// `local` is writable (`writes`) or readable for `size` bytes. If `call` writes to the process, it permits that.
 #[inline]
 unsafe fn copy(
     call: Call,
@@ -100,7 +101,7 @@ unsafe fn copy(
 ) -> Result<(), Refused> {
     let mut done = 0;
     while done < size {
-        // The kernel moves at most 2 GiB at a time, and says how much it moved.
+        // The kernel moves at most 2 GiB per call and returns the number of bytes moved.
         let ours = iovec {
             iov_base: local.wrapping_byte_add(done),
             iov_len: size - done,
@@ -109,8 +110,8 @@ unsafe fn copy(
             iov_base: std::ptr::without_provenance_mut((remote as usize).wrapping_add(done)),
             iov_len: size - done,
         };
-        // SAFETY: one vector each, live through the call; the caller vouches for the local bytes, and
-        // the kernel checks the remote ones.
+        // SAFETY: both vectors live through the call and have one element. The caller guarantees the bytes at
+        // `local`; the kernel checks those at `remote`.
         let n = unsafe { call(pid as pid_t, &ours, 1, &theirs, 1, 0) };
         if n <= 0 {
             return Err(refusal(n, ours.iov_base, writes));
@@ -120,7 +121,7 @@ unsafe fn copy(
     Ok(())
 }
 
-/// Why a copy ended that answered `n`, at `local`.
+/// The error of a call that returned `n`, when the next byte to copy was at `local`.
 #[cold]
 fn refusal(n: isize, local: *mut c_void, writes: bool) -> Refused {
     let errno = std::io::Error::last_os_error().raw_os_error();
@@ -128,7 +129,7 @@ fn refusal(n: isize, local: *mut c_void, writes: bool) -> Refused {
         0 => libc::EFAULT,
         _ => errno.unwrap_or(libc::EIO),
     };
-    // It came as far as both sides can be used, so if it is ours, it is this byte.
+    // The kernel copies as far as both sides are usable. If the fault is in our buffer, it is at this byte.
     if errno == libc::EFAULT && guard::probe(local.cast(), 1, writes).is_err() {
         return Refused(OURS);
     }
@@ -149,7 +150,7 @@ mod tests {
         // SAFETY: both are arrays of five bytes.
         unsafe { write(pid, from.as_mut_ptr().cast(), target, 5) }.unwrap();
         assert_eq!(to, from);
-        // SAFETY: as above; `there` is the first byte of `to`.
+        // SAFETY: `there` is the first byte of `to`, and `from` is an array of five bytes.
         unsafe {
             there.write(9);
             read(pid, from.as_mut_ptr().cast(), target, 5).unwrap();
@@ -161,7 +162,7 @@ mod tests {
     fn unmapped_memory_and_absent_processes_are_errors() {
         let mut byte = 0u8;
         let local = (&raw mut byte).cast();
-        // SAFETY: the local side is a byte of ours.
+        // SAFETY: the local side is a byte of this test.
         let (unmapped, absent) = unsafe {
             (
                 write(std::process::id(), local, 8, 1),
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(absent, Err(Refused(libc::ESRCH)));
         let pid = std::process::id();
         let nowhere = std::ptr::without_provenance_mut(8);
-        // SAFETY: the kernel tells that the local side is not there; the other is a byte of ours.
+        // SAFETY: the kernel reports EFAULT for the local address; the remote side is a byte of this test.
         let (from_nowhere, to_nowhere) = unsafe {
             (
                 write(pid, nowhere, local as u64, 1),

@@ -1,19 +1,19 @@
-//! Settings of providers that libfabric reads from the environment alone, when it is first asked for providers.
+//! Provider settings that libfabric reads only from the environment, when a process first asks for providers.
 //!
-//! To change the environment is sound only while nobody else can read it (`setenv(3)` and `getenv(3)` share
-//! memory without a lock), so it is done in a process that has no other thread; in others the user is told
-//! what to export. The host's launcher sets the same for its ranks, before they run.
+//! A change of the environment is sound only while no other thread can read it: `setenv(3)` and `getenv(3)` share
+//! memory without a lock. So this module sets a variable only in a process with one thread. In other processes it
+//! tells the user what to export. The host's launcher exports the same settings for its ranks.
 
 use std::fs;
 
 use crate::base::params::Options;
 
-/// A setting that makes a provider fit for one-sided use.
+/// A setting that a provider needs for one-sided use.
 struct Setting {
     provider: &'static str,
     variable: &'static str,
     value: &'static str,
-    /// What happens without it.
+    /// The effect when the variable is not set.
     without: &'static str,
 }
 
@@ -25,24 +25,24 @@ const SETTINGS: [Setting; 1] = [Setting {
 }];
 
 impl Setting {
-    /// Whether it is for the environment to hold, which holds nothing.
+    /// Whether the environment lacks the variable.
     fn is_missing(&self) -> bool {
         std::env::var_os(self.variable).is_none()
     }
 }
 
-/// Sets what the providers that the options admit want, if that is sound. The user's own values stay.
+/// Sets the missing variables of all providers that `options` admits, if this process has one thread. Values that the
+/// user set stay.
 pub(crate) fn prepare(options: &Options) {
     for setting in &SETTINGS {
         if options.admits(setting.provider).is_ok() && setting.is_missing() && is_alone() {
-            // SAFETY: no other thread exists that could read or change the environment, and only this one
-            // could start another.
+            // SAFETY: this is the only thread of the process, so no other thread reads or changes the environment.
             unsafe { std::env::set_var(setting.variable, setting.value) };
         }
     }
 }
 
-/// What the user is to do for the provider that was chosen, if it lacks a setting.
+/// Advice for the user if the chosen provider lacks a setting.
 pub(crate) fn advice(provider: &str) -> Option<String> {
     let mut wanted = SETTINGS.iter().filter(|s| s.provider == provider);
     let Setting {
@@ -52,12 +52,12 @@ pub(crate) fn advice(provider: &str) -> Option<String> {
         ..
     } = wanted.find(|setting| setting.is_missing())?;
     Some(format!(
-        "provider {provider}: {variable} is not set, so {without}; a process that has threads already cannot set \
+        "provider {provider}: {variable} is not set, so {without}; a process with several threads cannot set \
          it: export {variable}={value} before it starts (with mpirun: -x {variable}={value})"
     ))
 }
 
-/// Whether this thread is the only one of its process, as far as can be told.
+/// Whether this process has one thread, according to `/proc`; false where `/proc` cannot be read.
 fn is_alone() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }

@@ -1,4 +1,4 @@
-//! Errors: what was asked, what came back, and what it means for the caller.
+//! Error types, and the mapping from libfabric's error numbers to the statuses of the host's interface.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -9,14 +9,14 @@ use plugin_api::Status;
 /// A libfabric call that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallError {
-    /// The call, by its C name.
+    /// C name of the call.
     pub call: &'static str,
-    /// What it returned, as a positive `FI_E*` number.
+    /// The error number, as a positive `FI_E*`.
     pub code: i32,
 }
 
 impl CallError {
-    /// The call's error as the status that a host understands.
+    /// The status of this error in the host's interface.
     pub fn status(&self) -> Status {
         status_of(self.code)
     }
@@ -45,14 +45,14 @@ pub(crate) fn check(call: &'static str, rc: c_int) -> Result<(), CallError> {
     }
 }
 
-/// libfabric's words for an error number.
+/// libfabric's text for an error number.
 pub(crate) fn describe(code: i32) -> String {
     // SAFETY: fi_strerror accepts any number and returns a static string.
     let text = unsafe { ffi::fi_strerror(code) };
     if text.is_null() {
         return String::from("unknown error");
     }
-    // SAFETY: a static NUL-terminated string.
+    // SAFETY: fi_strerror returns a static NUL-terminated string.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
@@ -101,29 +101,28 @@ pub(crate) fn status_of(code: i32) -> Status {
     }
 }
 
-/// Whether an error of an operation says that its peer is gone, rather than that the operation was
-/// wrong.
+/// Whether the error of an operation means that its peer is gone.
 pub(crate) fn peer_is_gone(code: i32) -> bool {
     status_of(code) == Status::UNREACH
 }
 
-/// Why something other than a data operation failed. Displays as one line for people.
+/// The error of anything but a data operation. Displays as one line, except [`NoProvider`](Self::NoProvider).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// libfabric refused a call.
+    /// A libfabric call failed.
     #[error("{doing}: {source}")]
     Call {
-        /// What was being done.
+        /// The purpose of the call.
         doing: String,
-        /// The call and its answer.
+        /// The call and the error number.
         #[source]
         source: CallError,
     },
-    /// No provider can be used; each refusal is named.
+    /// No provider can be used; the message names the reason for each.
     #[error("no libfabric provider can be used{wanted}:\n{}", list(.refusals))]
     NoProvider {
-        /// The lists that narrowed the choice, ready to print, or empty.
+        /// The lists that narrowed the choice, ready to print; may be empty.
         wanted: String,
         /// Provider and reason.
         refusals: Vec<(String, String)>,
@@ -141,13 +140,13 @@ pub enum Error {
     Modex {
         /// The process.
         proc: u64,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
-    /// A value given by the caller cannot be used.
+    /// A value from the caller cannot be used.
     #[error("{what}: {reason}")]
     Invalid {
-        /// Which.
+        /// Name of the value.
         what: &'static str,
         /// Why.
         reason: String,
@@ -177,7 +176,7 @@ fn list(refusals: &[(String, String)]) -> String {
 }
 
 impl Error {
-    /// The status that a host understands.
+    /// The status in the host's interface.
     pub fn status(&self) -> Status {
         match self {
             Error::Call { source, .. } => source.status(),
@@ -190,7 +189,7 @@ impl Error {
     }
 }
 
-/// Adds what was being done to a failed call.
+/// Adds the purpose to a failed call.
 pub(crate) trait Doing<T> {
     /// Names the purpose of the call.
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;

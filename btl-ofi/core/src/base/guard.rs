@@ -1,25 +1,26 @@
-//! Access of this process to the memory of its own windows, on behalf of its peers and of itself.
+//! Accesses of this process to its own windows, for its peers and for itself, that survive a fault.
 //!
-//! A window may be registered for writing and mapped read-only, lie behind the end of a file that was
-//! truncated, or be unmapped while it is registered. An access by an ordinary instruction ends the process
-//! then, for a mistake that its peer made. Here it is an error, [`Fault`], of one operation.
+//! A window may be registered for writing and mapped read-only. It may lie behind the end of a truncated file, or be
+//! unmapped while it is registered. An ordinary instruction then ends the process because of a peer's mistake. Here
+//! such an access is an error, [`Fault`], of one operation.
 //!
-//! Two ways do that ([`Reach`]):
-//! - **Guarded.** All accesses are made by a few routines of assembly (`words`). A handler of SIGSEGV and
-//!   SIGBUS (`handler`) recognises a fault inside them and has the routine return an error. An access costs a
-//!   call more than the instruction alone.
-//! - **Kernel.** Transfers are `process_vm_readv` and `process_vm_writev` of the process on itself. For
-//!   atomics, and where those calls are forbidden, the kernel checks the pages (`futex`), then the processor's
-//!   instructions follow; memory that another thread unmaps in between ends the process. This way is for
-//!   those who opt out (`btl_ofi_fault_guard`),
-//!   for architectures without routines, and for as long as a handler of others stands before ours: nobody
-//!   knows whether it passes signals on. That is looked at when a transport opens and at every registration.
+//! There are two ways ([`Reach`]):
+//! - **Guarded.** A few assembly routines (`words`) make all accesses. A handler of SIGSEGV and SIGBUS (`handler`)
+//!   recognises a fault inside them and makes the routine return an error. The cost of an access is one call.
+//! - **Kernel.** Transfers are `process_vm_readv` and `process_vm_writev` of the process on itself. For atomics, and
+//!   where those calls are forbidden, the kernel first checks the pages (`futex`), and then ordinary instructions
+//!   access them; if another thread unmaps the memory in between, the process ends. This way is used when the user
+//!   disables the handler (`btl_ofi_fault_guard`), on architectures without routines, and while a handler of another
+//!   library stands before ours, since that handler may not pass signals on. The choice is made when a transport
+//!   opens and at every registration.
 //!
-//! What neither way does: a thread that has SIGSEGV or SIGBUS blocked is ended by the kernel at a fault, so a
-//! thread that makes progress must not block them. A handler that another library installs between a
-//! registration and the fault is called for the fault. Memory whose faults the program's own handler
-//! resolves (by mprotect, say) is refused; the kernel refuses it to peers in the same way. A transfer or
-//! vector that faults in the middle leaves what came before.
+//! Limits of both ways:
+//! - The kernel ends a thread that faults while it blocks SIGSEGV or SIGBUS. A thread that makes progress must not
+//!   block them.
+//! - A handler that another library installs between a registration and the fault receives the fault.
+//! - Memory whose faults the program's own handler resolves (by mprotect, say) is refused. The kernel refuses it to
+//!   peers too.
+//! - A transfer or vector that faults in the middle leaves its first part done.
 
 use plugin_api::Status;
 
@@ -39,19 +40,19 @@ mod words;
 pub(crate) use handler::Installed;
 pub(crate) use words::Word;
 
-/// Memory that cannot be used so.
+/// The memory is not mapped with the rights that the access needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault;
 
 impl From<Fault> for Status {
-    /// As the kernel's EFAULT ([`Refused::status`]).
+    /// The status of the kernel's EFAULT ([`Refused::status`]).
     #[cold]
     fn from(_: Fault) -> Status {
         Refused(libc::EFAULT).status()
     }
 }
 
-/// How windows are accessed.
+/// The way in which windows are accessed; see the module's documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reach {
     Guarded,
@@ -61,16 +62,16 @@ pub(crate) enum Reach {
 
 /// The smallest page.
 const PAGE: usize = 4096;
-/// Bytes that overlap are copied by parts of this size.
-const PART: usize = 1024;
+/// Ranges that overlap are copied in blocks of this size, in bytes.
+const BLOCK: usize = 1024;
 
 impl Reach {
-    /// Copies `size` bytes from this process's own memory into a window; an aligned word at once, as whoever
-    /// waits for it expects.
+    /// Copies `size` bytes from this process's own memory into a window. An aligned word of 4 or 8 bytes is written
+    /// by one store, as a thread that polls it expects.
     ///
     /// # Safety
-    /// `from` is readable for `size` bytes, and `window` names memory that may be written as far as it is
-    /// mapped. They do not overlap.
+    /// `from` is readable for `size` bytes. `window` names memory that may be written as far as it is mapped. The
+    /// ranges do not overlap.
     #[inline]
     pub(crate) unsafe fn put(
         self,
@@ -79,11 +80,12 @@ impl Reach {
         size: usize,
     ) -> Result<(), Status> {
         if self == Reach::Kernel {
-            // SAFETY: as the caller vouches; the kernel checks both.
+            // SAFETY: the caller guarantees that `from` is readable; the kernel checks the window.
             return unsafe { put_by_kernel(from, window, size) };
         }
-        // SAFETY: as the caller vouches, for aligned words where that is asked for. Others may read and write
-        // them meanwhile, which assembly allows for as the kernel's does.
+        // SAFETY: the caller guarantees that `from` is readable; both addresses of a word are checked to be aligned.
+        // The routines return a fault of the window. Other threads may access the bytes meanwhile: assembly allows
+        // such races.
         unsafe {
             match size {
                 8 if (from as usize | window as usize).is_multiple_of(8) => {
@@ -98,11 +100,12 @@ impl Reach {
         Ok(())
     }
 
-    /// Copies `size` bytes of a window to this process's own memory, as [`put`](Self::put).
+    /// Copies `size` bytes of a window to this process's own memory. An aligned word of 4 or 8 bytes is read by one
+    /// load.
     ///
     /// # Safety
-    /// `to` is writable for `size` bytes, and `window` names memory that may be read as far as it is mapped.
-    /// They do not overlap.
+    /// `to` is writable for `size` bytes. `window` names memory that may be read as far as it is mapped. The ranges
+    /// do not overlap.
     #[inline]
     pub(crate) unsafe fn get(
         self,
@@ -111,10 +114,12 @@ impl Reach {
         size: usize,
     ) -> Result<(), Status> {
         if self == Reach::Kernel {
-            // SAFETY: as the caller vouches; the kernel checks both.
+            // SAFETY: the caller guarantees that `to` is writable; the kernel checks the window.
             return unsafe { get_by_kernel(window, to, size) };
         }
-        // SAFETY: as in `put`.
+        // SAFETY: the caller guarantees that `to` is writable; both addresses of a word are checked to be aligned.
+        // The routines return a fault of the window. Other threads may access the bytes meanwhile: assembly allows
+        // such races.
         unsafe {
             match size {
                 8 if (to as usize | window as usize).is_multiple_of(8) => {
@@ -131,10 +136,10 @@ impl Reach {
         Ok(())
     }
 
-    /// Copies `size` bytes of which either side is a window, and which may overlap.
+    /// Copies `size` bytes between two ranges that may overlap. Either range may be a window.
     ///
     /// # Safety
-    /// `from` and `to` name memory that may be read and written as far as it is mapped.
+    /// `from` names memory that may be read, `to` memory that may be written, each as far as it is mapped.
     #[cold]
     pub(crate) unsafe fn copy(
         self,
@@ -144,26 +149,27 @@ impl Reach {
     ) -> Result<(), Status> {
         let apart = (from as usize).abs_diff(to as usize) >= size;
         if apart {
-            // SAFETY: as the caller vouches; they do not overlap.
+            // SAFETY: the ranges do not overlap. The routines and the kernel return a fault of either side.
             return unsafe { self.put(from, to, size) };
         }
         let upwards = (to as usize) < from as usize;
-        let mut part = [0u8; PART];
+        let mut block = [0u8; BLOCK];
         let mut done = 0;
         while done < size {
-            let n = PART.min(size - done);
+            let n = BLOCK.min(size - done);
             let at = if upwards { done } else { size - done - n };
-            // SAFETY: the part holds as much; what it holds is not read here again once it is overwritten.
+            // SAFETY: the buffer holds `n` bytes and overlaps neither range. No block is read after it is
+            // overwritten.
             unsafe {
-                self.get(from.wrapping_add(at), part.as_mut_ptr(), n)?;
-                self.put(part.as_ptr(), to.wrapping_add(at), n)?;
+                self.get(from.wrapping_add(at), block.as_mut_ptr(), n)?;
+                self.put(block.as_ptr(), to.wrapping_add(at), n)?;
             }
             done += n;
         }
         Ok(())
     }
 
-    /// Makes sure, as far as this way needs it, that atomics on `size` bytes of a window find memory there.
+    /// Checks that atomics on `size` bytes of a window find mapped memory, if this way needs the check.
     #[inline]
     pub(crate) fn expect(self, window: *mut u8, size: usize, writing: bool) -> Result<(), Fault> {
         match self {
@@ -173,45 +179,50 @@ impl Reach {
     }
 }
 
+/// Writes through the kernel.
+///
 /// # Safety
-/// As for [`Reach::put`].
+/// The caller of [`Reach::put`] gives the same guarantees.
 #[cold]
 unsafe fn put_by_kernel(from: *const u8, window: *mut u8, size: usize) -> Result<(), Status> {
     let pid = std::process::id();
-    // SAFETY: as the caller vouches; the bytes at `from` are only read.
+    // SAFETY: the caller guarantees that `from` is readable and that the window may be written; `cma::write` only
+    // reads `from`.
     match unsafe { cma::write(pid, from.cast_mut().cast(), window as u64, size) } {
         Err(Refused(libc::EPERM | libc::ENOSYS)) => {
             probe(window, size, true)?;
-            // SAFETY: as the caller vouches; the window can be written.
+            // SAFETY: the caller guarantees that `from` is readable; `probe` found the window writable.
             Ok(unsafe { words::copy(window, from, size) }?)
         }
         done => done.map_err(Refused::status),
     }
 }
 
+/// Reads through the kernel.
+///
 /// # Safety
-/// As for [`Reach::get`].
+/// The caller of [`Reach::get`] gives the same guarantees.
 #[cold]
 unsafe fn get_by_kernel(window: *const u8, to: *mut u8, size: usize) -> Result<(), Status> {
     let pid = std::process::id();
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `to` is writable for `size` bytes.
     match unsafe { cma::read(pid, to.cast(), window as u64, size) } {
         Err(Refused(libc::EPERM | libc::ENOSYS)) => {
             probe(window.cast_mut(), size, false)?;
-            // SAFETY: as the caller vouches; the window can be read.
+            // SAFETY: the caller guarantees that `to` is writable; `probe` found the window readable.
             Ok(unsafe { words::copy(to, window, size) }?)
         }
         done => done.map_err(Refused::status),
     }
 }
 
-/// Asks the kernel whether all pages of a range can be used so now. Changes nothing.
+/// Asks the kernel whether all pages of a range can be read, or written (`writing`), now. Changes no memory.
 #[cold]
 pub(crate) fn probe(at: *mut u8, size: usize, writing: bool) -> Result<(), Fault> {
     let (first, end) = (at as usize, (at as usize).saturating_add(size));
     let mut page = first;
     while page < end {
-        // The word around it lies in the same page.
+        // The aligned word around the address lies in the same page.
         let word = std::ptr::with_exposed_provenance_mut::<u32>(page & !3);
         let usable = if writing {
             is_writable(word)
@@ -226,14 +237,15 @@ pub(crate) fn probe(at: *mut u8, size: usize, writing: bool) -> Result<(), Fault
     Ok(())
 }
 
-/// Has the kernel compare an aligned word, and wait no time if it is what nobody expects.
+/// Makes the kernel compare an aligned word (FUTEX_WAIT) with an unlikely value. The timeout is 0, so the call does
+/// not wait if they are equal.
 fn is_readable(word: *mut u32) -> bool {
     const UNLIKELY: u32 = 0x9e37_79b9;
     let at_once = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the time is live through the call; the kernel checks the word.
+    // SAFETY: the time lives through the call; the kernel checks the address of the word.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -246,18 +258,18 @@ fn is_readable(word: *mut u32) -> bool {
     rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
 }
 
-/// Has the kernel OR 0 to an aligned word, atomically: of what it does on request, this alone writes to
-/// memory, changes nothing that others see there, and tells of a fault.
+/// Makes the kernel OR 0 into an aligned word, atomically (FUTEX_WAKE_OP). This is the only request to the kernel
+/// that writes to memory, changes nothing that others see, and reports a fault.
 fn is_writable(word: *mut u32) -> bool {
-    // FUTEX_OP_OR of 0, and a comparison for equality that seldom holds (linux/futex.h).
+    // FUTEX_OP_OR with 0, and FUTEX_OP_CMP_EQ with a value that seldom matches (linux/futex.h).
     const OR_NOTHING: u32 = 2 << 28 | 0x7ff;
-    let nobody = 0u32;
-    // SAFETY: the first word is ours and nobody waits at it; the kernel checks the second. Whoever waits
-    // there may be woken for nothing, as the interface allows at any time.
+    let local = 0u32;
+    // SAFETY: the first word is a local variable on which no thread waits; the kernel checks the second. A thread
+    // that waits on the second word may wake without cause, which the futex interface allows at any time.
     let rc = unsafe {
         libc::syscall(
             libc::SYS_futex,
-            &raw const nobody,
+            &raw const local,
             libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG,
             0,
             0usize,

@@ -1,11 +1,11 @@
-//! Hints to the compiler.
+//! Hints to the compiler. No function here changes what a program computes.
 
-/// Keeps the compiler from making one condition of two that are branches of their own: several flags
-/// set and joined are more instructions than as many branches never taken.
+/// Keeps two branches apart. The compiler otherwise merges their conditions: flags that are set and combined take
+/// more instructions than branches that are never taken.
 #[inline(always)]
 pub fn branch() {
     #[cfg(not(miri))]
-    // SAFETY: no instruction at all.
+    // SAFETY: the assembly is empty, so it changes no state.
     unsafe {
         std::arch::asm!("", options(nomem, nostack, preserves_flags));
     }

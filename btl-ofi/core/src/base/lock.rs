@@ -1,8 +1,8 @@
-//! The one lock of a context: a try-lock that means what it says.
+//! The lock of a context: a spin lock with a try-lock.
 //!
-//! It guards the provider's endpoint and completion queue (which were opened with a threading model
-//! that leaves serialisation to us) and our own record pool. A host that promised never to call from
-//! two threads at once pays a branch and nothing else.
+//! The lock guards the provider's endpoint and completion queue, which are opened with a threading model that leaves
+//! serialisation to the caller, and the pool of operation records. If the host promises that calls never overlap, a
+//! lock costs one branch.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -13,19 +13,20 @@ use crate::base::sync::{AtomicBool, AtomicU32, Ordering, spin_loop, yield_now};
 /// Spins before the waiting thread gives up its processor.
 const SPINS: u32 = 64;
 
-/// Owns a value that one thread at a time may touch.
+/// A value that one thread at a time may use.
 pub(crate) struct Lock<T> {
     held: AtomicBool,
-    /// Threads in `lock_contended`. Nobody else writes it, so it costs an uncontended lock nothing.
+    /// Number of threads in `lock_contended`. Only those threads write it, so an uncontended lock does not pay for
+    /// it.
     waiting: AtomicU32,
-    /// Whether calls may overlap at all.
+    /// Whether calls may overlap.
     threaded: bool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is only reached through a Guard, of which one exists at a time: either `held`
-// excludes others, or the host promised (thread level below MULTIPLE) that calls never overlap and
-// no Guard lives across a callback, so none can nest.
+// SAFETY: only a Guard reaches `value`, and one Guard exists at a time. Either `held` excludes other threads, or the
+// host promises (thread level below MULTIPLE) that calls never overlap; no Guard lives across a callback, so none
+// nests.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -38,19 +39,19 @@ impl<T> Lock<T> {
         }
     }
 
-    /// The value, if no other thread has it.
+    /// Locks, or returns `None` if another thread holds the lock.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        // Acquire pairs with the Release in Guard::drop: what the last holder did is seen here.
+        // Acquire pairs with the Release in Guard::drop and Guard::unlock_as: this thread sees the writes of the last
+        // holder.
         if self.threaded && self.held.swap(true, Ordering::Acquire) {
             return None;
         }
         Some(Guard { lock: self })
     }
 
-    /// The value, once no other thread has it. Holders keep it for one provider call, so a short
-    /// spin nearly always suffices; after it the processor is yielded, since the holder may be
-    /// waiting for this very core.
+    /// Locks, and waits for the holder if there is one. A holder keeps the lock for about one provider call, so a
+    /// short spin nearly always suffices. After the spin the thread yields, since the holder may need this core.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         match self.try_lock() {
@@ -59,22 +60,22 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Whether a thread waits for the value, as far as is known: for a holder of many provider calls or much copying,
-    /// which should do something else for a while when it has given the lock back. Whoever gives it back and takes
-    /// it again at once nearly always has it before those that wait.
+    /// Whether a thread waits for the lock, as far as known. A holder that makes many provider calls or long copies
+    /// asks, and then leaves the lock alone for a while after it unlocks: a thread that locks again at once nearly
+    /// always wins against the waiters.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
-        // Relaxed: advice only.
+        // Relaxed pairs with nothing: the result is advice.
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// As [`lock`](Self::lock), for a caller that knows as a constant whether calls may overlap.
+    /// [`lock`](Self::lock) for a caller that knows at compile time whether calls may overlap.
     ///
     /// # Safety
-    /// `threaded` is what the lock was made with.
+    /// `threaded` equals the argument of [`new`](Self::new).
     #[inline(always)]
     pub(crate) unsafe fn lock_as(&self, threaded: bool) -> Guard<'_, T> {
-        // Acquire as in try_lock.
+        // Acquire pairs with the Release in Guard::drop and Guard::unlock_as.
         if threaded && self.held.swap(true, Ordering::Acquire) {
             return self.lock_contended();
         }
@@ -87,7 +88,8 @@ impl<T> Lock<T> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut spins = 0;
         loop {
-            // Reading first keeps the cache line shared while another thread holds the lock.
+            // Relaxed read before the exchange in try_lock: it keeps the cache line shared while another thread holds
+            // the lock.
             while self.held.load(Ordering::Relaxed) {
                 spins += 1;
                 if spins < SPINS {
@@ -104,21 +106,21 @@ impl<T> Lock<T> {
     }
 }
 
-/// The right to touch the value.
+/// Exclusive access to the value; unlocks when dropped.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
 }
 
 impl<T> Guard<'_, T> {
-    /// Gives the lock back, for a caller that knows as a constant whether calls may overlap.
+    /// Unlocks, for a caller that knows at compile time whether calls may overlap.
     ///
     /// # Safety
-    /// As for [`Lock::lock_as`].
+    /// `threaded` equals the argument of [`Lock::new`].
     #[inline(always)]
     pub(crate) unsafe fn unlock_as(self, threaded: bool) {
         let guard = ManuallyDrop::new(self);
         if threaded {
-            // Release pairs with the Acquire in try_lock.
+            // Release pairs with the Acquire in try_lock and lock_as.
             guard.lock.held.store(false, Ordering::Release);
         }
     }
@@ -129,7 +131,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this Guard is the only one (see the Sync impl).
+        // SAFETY: one Guard of a lock exists at a time, so no other reference to the value exists.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -137,7 +139,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this Guard is the only one (see the Sync impl).
+        // SAFETY: one Guard of a lock exists at a time, so no other reference to the value exists.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -146,7 +148,7 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.lock.threaded {
-            // Release pairs with the Acquire in try_lock.
+            // Release pairs with the Acquire in try_lock and lock_as.
             self.lock.held.store(false, Ordering::Release);
         }
     }

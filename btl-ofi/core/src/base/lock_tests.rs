@@ -1,4 +1,4 @@
-//! The lock with real threads; `tests/lane_model.rs` has it under the model checker.
+//! Tests of the lock with real threads. `tests/lane_model.rs` runs the lock under loom.
 
 use crate::base::lock::*;
 
@@ -31,7 +31,7 @@ fn counts_under_contention() {
 }
 
 #[test]
-fn knows_who_waits() {
+fn knows_whether_a_thread_waits() {
     let lock = Lock::new(0u64, true);
     std::thread::scope(|s| {
         let guard = lock.lock();

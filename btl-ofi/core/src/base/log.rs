@@ -1,7 +1,7 @@
-//! Log lines on their way to a host that has no `tracing` of its own.
+//! Log lines for a host without its own `tracing` subscriber.
 //!
-//! Each door is a shared object with its own copy of `tracing`; it installs a sink here once, and
-//! everything the transport says reaches the host through it.
+//! Each door (the plugin, the Open MPI component) is a shared object with its own copy of `tracing`. It installs a
+//! sink here once, and every log line of the transport reaches the host through the sink.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -11,23 +11,23 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Receives lines. Called from any thread.
+/// Receives log lines. Any thread may call it.
 pub type Sink = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
 static SINK: RwLock<Option<(LogLevel, Sink)>> = RwLock::new(None);
 static INSTALLED: OnceLock<()> = OnceLock::new();
 
-/// Sends lines up to `level` to `sink` from now on, in place of an earlier sink; `None` ends it. A
-/// process that has a `tracing` subscriber already keeps it.
+/// Sends lines up to `level` to `sink` from now on, in place of an earlier sink. `None` removes the sink. A `tracing`
+/// subscriber that the process already has stays in place and receives the lines instead.
 pub fn route(level: LogLevel, sink: Option<Sink>) {
     INSTALLED.get_or_init(|| {
-        // Refused when the process has a subscriber; then that one receives the lines.
+        // Fails when the process already has a subscriber. That subscriber then receives the lines.
         let _ = tracing::subscriber::set_global_default(Router);
     });
     *SINK.write().unwrap_or_else(PoisonError::into_inner) = sink.map(|s| (level, s));
 }
 
-/// The level that a value of `btl_ofi_verbose` asks for.
+/// The log level for a value of `btl_ofi_verbose`.
 pub fn level_of(verbose: i32) -> LogLevel {
     match verbose {
         ..=0 => LogLevel::Warn,
@@ -69,7 +69,7 @@ impl Subscriber for Router {
 
     fn exit(&self, _: &span::Id) {}
 
-    // The set of enabled lines changes whenever a sink does.
+    // Never cached as always or never: the set of enabled lines changes with every sink.
     fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
         tracing::subscriber::Interest::sometimes()
     }

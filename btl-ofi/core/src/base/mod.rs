@@ -1,4 +1,5 @@
-//! What everything stands on: errors, lines, parameters, locks, and what asks the kernel for something.
+//! The lowest layer: errors, log lines, parameters, locks, queries to the kernel, and accesses that survive a fault.
+//! Nothing here knows a peer, an operation or libfabric's objects.
 
 pub(crate) mod capabilities;
 pub(crate) mod cma;

@@ -1,7 +1,7 @@
-//! The transport's parameters: declared here as data, read where they act.
+//! The transport's parameters, declared as data. The module reads them into [`Options`]; other modules act on them.
 //!
-//! Names, types and meanings are those of Open MPI's `btl/ofi` and `common/ofi` components; the notes
-//! at the fields say where this transport gives a value another default, and why.
+//! Names, types and meanings are those of Open MPI's `btl/ofi` and `common/ofi` components. Where this transport has
+//! another default, a comment gives the reason.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -11,7 +11,7 @@ use plugin_api::ModuleFlags;
 
 use crate::base::error::Error;
 
-/// Providers that nobody wants by accident: Open MPI's list of `opal_common_ofi_provider_exclude`.
+/// Providers that are used only when the user names them: Open MPI's default of `opal_common_ofi_provider_exclude`.
 pub const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net";
 
 /// Largest value of `num_cq_read`: completions are read into an array on the stack.
@@ -71,9 +71,9 @@ static DECLARATIONS: [Declaration; 21] = [
         Value::str("auto"),
         Allowed::OneOf(Cow::Borrowed(&HMEM)),
         Level::TUNER_ALL,
-        "Whether the provider is asked to reach device memory itself (FI_HMEM): auto where this \
-         machine has a device that the transport knows, on, or off. Device memory that it does not \
-         take is reached by copies in any case.",
+        "Whether the transport asks the provider to reach device memory itself (FI_HMEM): on, off, or \
+         auto, which asks if this machine has a device that the transport knows. Copies reach device \
+         memory that the provider does not take.",
     ),
     declare(
         "btl_ofi_hmem_thread",
@@ -81,8 +81,8 @@ static DECLARATIONS: [Declaration; 21] = [
         Value::Bool(false),
         Allowed::Any,
         Level::TUNER_ALL,
-        "Has a thread do what peers ask of device memory that is reached by copies, instead of \
-         progress.",
+        "Whether a thread of its own, instead of progress, executes the requests of peers for device \
+         memory that copies reach.",
     ),
     declare(
         "btl_ofi_mode",
@@ -138,8 +138,8 @@ static DECLARATIONS: [Declaration; 21] = [
             max: i32::MAX as i64,
         },
         Level::TUNER_DETAIL,
-        "Number of outstanding operations of a context from which on each new one reads \
-         completions too.",
+        "Number of outstanding operations of a context at which each new operation also reads \
+         completions.",
     ),
     declare(
         "btl_ofi_rd_num",
@@ -150,8 +150,8 @@ static DECLARATIONS: [Declaration; 21] = [
             max: i32::MAX as i64,
         },
         Level::TUNER_DETAIL,
-        "Number of receive buffers per context in the two-sided modes; setting it in one-sided \
-         mode earns a warning, since it has no effect there.",
+        "Number of receive buffers per context in the two-sided modes. It has no effect in one-sided \
+         mode, where the transport warns if it is set.",
     ),
     declare(
         "btl_ofi_provider_include",
@@ -160,7 +160,7 @@ static DECLARATIONS: [Declaration; 21] = [
         Allowed::Any,
         Level::USER_BASIC,
         "Comma-separated providers to consider, by the beginning of their names as fi_info \
-             prints them; empty for all. When set, provider_exclude is not looked at.",
+             prints them; empty for all. When set, provider_exclude has no effect.",
     )
     .synonyms(&[Cow::Borrowed("opal_common_ofi_provider_include")]),
     declare(
@@ -178,7 +178,7 @@ static DECLARATIONS: [Declaration; 21] = [
         Value::Int(0),
         Allowed::Range { min: 0, max: 100 },
         Level::USER_ALL,
-        "How much the transport says: 0 errors and warnings, 1 what was chosen and why, \
+        "How much the transport logs: 0 errors and warnings, 1 what was chosen and why, \
              10 and above everything.",
     )
     .synonyms(&[Cow::Borrowed("opal_common_ofi_verbose")]),
@@ -228,7 +228,7 @@ static DECLARATIONS: [Declaration; 21] = [
         Value::Unsigned(0),
         Allowed::Any,
         Level::TUNER_DETAIL,
-        "Approximate bandwidth in Mbit/s; 0 for what the provider says of its link.",
+        "Approximate bandwidth in Mbit/s; 0 for the bandwidth of the link that the provider reports.",
     ),
     declare(
         "btl_ofi_peer_check_interval",
@@ -239,8 +239,8 @@ static DECLARATIONS: [Declaration; 21] = [
             max: 3_600_000,
         },
         Level::TUNER_ALL,
-        "Milliseconds without any completion after which it is asked whether the peers on this \
-         node that have operations outstanding still run.",
+        "Milliseconds without any completion after which the transport checks whether the local peers \
+         that have operations outstanding still run.",
     ),
     declare(
         "btl_ofi_peer_timeout",
@@ -252,8 +252,8 @@ static DECLARATIONS: [Declaration; 21] = [
         },
         Level::TUNER_ALL,
         "Milliseconds of silence after which a peer is given up: operations to it are outstanding \
-         and none completes, or its process on this node is stopped. 0 to wait for ever. Choose it \
-         longer than any peer computes without communicating.",
+         and none completes, or its process on this node is stopped. 0 to wait for ever. Choose a \
+         longer time than any peer computes without communicating.",
     ),
     declare(
         "btl_ofi_fault_guard",
@@ -261,14 +261,14 @@ static DECLARATIONS: [Declaration; 21] = [
         Value::Bool(true),
         Allowed::Any,
         Level::TUNER_ALL,
-        "Has a handler of SIGSEGV and SIGBUS turn faults in windows, when peers on this node reach \
-         into memory that is not mapped as it was registered, into errors of their operations. \
-         Other signals go to the handlers that were there before. When false no handler is \
-         installed, and the kernel makes or checks these accesses, which is slower.",
+        "Whether a handler of SIGSEGV and SIGBUS turns faults in windows into errors of operations. \
+         Such a fault occurs when a local peer accesses memory that is not mapped as it was \
+         registered. Other signals go to the handlers that were installed before. When false, no \
+         handler is installed, and the kernel makes or checks these accesses, which is slower.",
     ),
 ];
 
-/// Which progress the provider is asked for.
+/// Progress mode that the transport asks of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressMode {
     Unspecified,
@@ -297,9 +297,9 @@ pub struct Options {
     pub(crate) peer_timeout_ms: u32,
     /// Whether signal handlers may be installed.
     pub(crate) fault_guard: bool,
-    /// Set when the user chose a value for a parameter of the two-sided modes.
+    /// Whether the user set `btl_ofi_rd_num`, a parameter of the two-sided modes.
     pub(crate) rd_num_set: bool,
-    /// Whether the provider is asked to reach device memory itself.
+    /// Whether to ask the provider to reach device memory itself; `None` for auto.
     pub(crate) hmem: Option<bool>,
     pub(crate) hmem_thread: bool,
     /// See [`need_limit`](Self::need_limit).
@@ -312,10 +312,11 @@ impl Options {
         &DECLARATIONS
     }
 
-    /// Reads every parameter with `resolve`, which is given each declaration once.
+    /// Reads every parameter with `resolve`, which gets each declaration once.
     ///
     /// # Errors
-    /// What `resolve` returns, as [`Error::Parameter`]; a mode this transport does not have.
+    /// [`Error::Parameter`] with the error of `resolve`, for a value of another type, or for a mode that this
+    /// transport does not offer.
     pub fn resolve<E: StdError>(
         mut resolve: impl FnMut(&Declaration) -> Result<Value, E>,
     ) -> Result<Options, Error> {
@@ -395,21 +396,21 @@ impl Options {
         })
     }
 
-    /// Has providers refused that move fewer bytes at once, for hosts that cannot divide their
+    /// Rejects providers that move fewer than `bytes` bytes per operation, for hosts that cannot divide their
     /// transfers further.
     pub fn need_limit(&mut self, bytes: usize) {
         self.smallest_limit = bytes;
     }
 
-    /// How much to say, as `btl_ofi_verbose` has it.
+    /// The value of `btl_ofi_verbose`.
     pub fn verbosity(&self) -> i32 {
         self.verbose
     }
 
-    /// Whether a provider may be used as far as the lists go; else the reason.
+    /// Checks a provider against the include and exclude lists; the error is the reason.
     ///
-    /// A provider is listed when its name begins with an entry, in any case, so `tcp` stands for
-    /// `tcp;ofi_rxm` too (the rule of `opal_common_ofi_is_in_list`).
+    /// A provider is listed when its name begins with an entry, ignoring case. So `tcp` stands for `tcp;ofi_rxm` too
+    /// (the rule of `opal_common_ofi_is_in_list`).
     pub(crate) fn admits(&self, provider: &str) -> Result<(), String> {
         let listed = |names: &[String]| {
             names.iter().any(|n| {
@@ -437,7 +438,7 @@ impl Options {
         }
     }
 
-    /// Whether the user named the provider, rather than merely not excluding it.
+    /// Whether the user named the provider in `btl_ofi_provider_include`.
     pub(crate) fn named(&self, provider: &str) -> bool {
         !self.include.is_empty() && self.admits(provider).is_ok()
     }

@@ -1,12 +1,12 @@
-//! Atomics by one name, so that the model checker can stand in for them: `tests/tally_model.rs` and
-//! `tests/lane_model.rs` build `count`, `lock` and `record` again over loom's, `tests/ring_model.rs`
-//! builds `ring` and `pool`.
+//! Atomics and thread hints under one name, so that loom's can replace them. `tests/outstanding_model.rs` and
+//! `tests/lane_model.rs` compile `peer/outstanding.rs`, `base/lock.rs` and `op/record.rs` again with loom's types;
+//! `tests/ring_model.rs` does the same with the ring and the pool of `sm`.
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;
 
-/// Runs a test once; under the model checker, through every interleaving.
+/// Runs a test once. The loom build replaces this function and runs the test through every interleaving.
 #[cfg(test)]
 pub(crate) fn model(test: impl Fn() + Send + Sync + 'static) {
     test();

@@ -1,12 +1,12 @@
-//! The routines for 64-bit Arm.
+//! The assembly routines for 64-bit Arm.
 //!
-//! Each is a leaf that leaves the link register and the stack alone, so `btl_ofi_guard_fault` returns to
-//! their caller with an error in place of what they return. Load-exclusive and store-exclusive, and not the
-//! atomics of later processors, since all have them.
+//! Each routine is a leaf that leaves the link register and the stack alone. So `btl_ofi_guard_fault` returns to the
+//! routine's caller, with an error as the return value. The routines use load-exclusive and store-exclusive, which
+//! all processors have, and not the atomics of later processors.
 
 use std::arch::global_asm;
 
-/// Routines for words of one size. x0: the address; x1: the operand; x2: what to compare with.
+/// The routines for words of one size. x0: address; x1: operand; x2: value to compare with.
 macro_rules! routines {
     ($bits:literal, suffix $suffix:literal, $r:literal, zero extend $extend:literal) => {
         concat!(
@@ -169,7 +169,7 @@ global_asm!(
     routines!("16", suffix "h", "w", zero extend "and w2, w2, #0xffff\n"),
     routines!("32", suffix "", "w", zero extend ""),
     routines!("64", suffix "", "x", zero extend ""),
-    // x0: to; x1: from; x2: how many bytes.
+    // x0: destination; x1: source; x2: number of bytes.
     ".p2align 4",
     ".hidden btl_ofi_guard_copy",
     ".globl btl_ofi_guard_copy",
@@ -187,7 +187,7 @@ global_asm!(
     "add x0, x0, #64",
     "subs x2, x2, #64",
     "b.hs 1b",
-    // As many as the lower bits of the negative count say are left.
+    // The count is now negative; its low bits give the number of bytes left.
     "2:",
     "tbz x2, #5, 3f",
     "ldp q0, q1, [x1], #32",
@@ -220,7 +220,7 @@ global_asm!(
     ".hidden btl_ofi_guard_end",
     ".globl btl_ofi_guard_end",
     "btl_ofi_guard_end:",
-    // Where a fault in any of them goes on.
+    // The handler makes a faulting routine continue here.
     ".hidden btl_ofi_guard_fault",
     ".globl btl_ofi_guard_fault",
     ".type btl_ofi_guard_fault,%function",
@@ -235,11 +235,11 @@ global_asm!(
     ".popsection",
 );
 
-/// Where the program counter of what a signal interrupted stands.
+/// Address of the saved program counter of the interrupted code.
 ///
 /// # Safety
-/// `context` is the one that the kernel gave a signal handler with SA_SIGINFO.
+/// `context` is the context that the kernel passes to a signal handler with SA_SIGINFO.
 pub(super) unsafe fn interrupted(context: *mut libc::c_void) -> *mut u64 {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `context` comes from the kernel, so it points to a ucontext_t.
     unsafe { &raw mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc }
 }

@@ -1,13 +1,12 @@
-//! The handler of SIGSEGV and SIGBUS: for faults in our routines, and nothing else.
+//! The handler of SIGSEGV and SIGBUS. It handles faults in the routines of `words` and passes on all other signals.
 //!
-//! It is installed when a transport first needs it, once for all of the process, over whatever was there.
-//! Any other signal is passed on: a handler that was there is called as it asked to be, with the mask and on
-//! the stack that it asked for; where there was none, the default is restored and the signal sent again, so
-//! the process ends by it. When the last transport closes, what was there before is put back, unless
-//! another handler lies on top by then.
+//! The first transport that needs the handler installs it, once per process, over the handler that it finds. A signal
+//! that is passed on goes to that handler, with the mask and on the stack that it asked for. If there was none, the
+//! default action is restored and the signal is sent again, so the process ends by it. When the last transport
+//! closes, the former handler is restored, unless another handler lies on top by then.
 //!
-//! Whoever put a handler on top keeps a pointer to ours, so the library stays mapped from then on
-//! (RTLD_NODELETE), also after dlclose. The handler uses atomics and calls of the kernel only.
+//! A handler that is installed on top keeps a pointer to ours. So the library stays mapped (RTLD_NODELETE), even
+//! after dlclose. The handler uses only atomics and system calls.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::io;
@@ -20,7 +19,7 @@ use super::{Reach, words};
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// What was there before ours.
+/// The handler that ours replaced, and its flags.
 struct Before {
     handler: AtomicUsize,
     flags: AtomicI32,
@@ -33,7 +32,7 @@ static BEFORE: [Before; 2] = [const {
     }
 }; 2];
 
-/// Transports that need the handler, and whether it is installed, or lies below one of others.
+/// Number of transports that need the handler, and whether it is installed, be it on top or below another handler.
 struct Users {
     count: usize,
     installed: bool,
@@ -47,26 +46,26 @@ static USERS: Mutex<Users> = Mutex::new(Users {
 type Informed = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 type Plain = unsafe extern "C" fn(c_int);
 
-/// A transport's share in the handler, which it gives back when dropped.
+/// A transport's reference to the installed handler; dropping it releases the reference.
 #[derive(Debug)]
 pub(crate) struct Installed(());
 
 impl Installed {
-    /// Sees to it that the handler is installed. `None` where that cannot be done.
+    /// Installs the handler if it is not installed. `None` if that fails, or if the architecture has no routines.
     pub(crate) fn new() -> Option<Installed> {
         if !words::GUARDED {
             return None;
         }
         let mut users = USERS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(e) = stay_mapped().and_then(|()| install(&mut users)) {
-            tracing::info!("no handler for faults in windows, the kernel accesses them: {e}");
+            tracing::info!("no handler for faults in windows, so the kernel accesses them: {e}");
             return None;
         }
         users.count += 1;
         Some(Installed(()))
     }
 
-    /// How windows are to be accessed from now on.
+    /// How to access windows from now on: guarded if ours is the top handler of both signals.
     pub(crate) fn reach(&self) -> Reach {
         let ours = |signal| now(signal).is_ok_and(|action| is_ours(&action));
         if SIGNALS.into_iter().all(ours) {
@@ -92,7 +91,7 @@ impl Drop for Installed {
 
 fn now(signal: c_int) -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::uninit();
-    // SAFETY: nothing is changed; the action is written when the call succeeds.
+    // SAFETY: with a NULL action the call changes nothing; `action` is written when the call succeeds.
     unsafe {
         if libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) != 0 {
             return Err(io::Error::last_os_error());
@@ -105,69 +104,73 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == on_signal as *const () as usize
 }
 
-/// Whether nobody handles the signal, so that taking it over hides no handler that calls ours.
+/// Whether the signal has no handler. Then installing ours hides no handler that may call ours.
 fn is_default(signal: c_int) -> bool {
     now(signal).is_ok_and(|action| [libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction))
 }
 
-/// Whether nothing calls ours once the signal has its former handler back.
+/// Whether no handler calls ours once the former handler is restored.
 fn is_removable(signal: c_int) -> bool {
     is_default(signal) || now(signal).is_ok_and(|action| is_ours(&action))
 }
 
-/// Takes over the signals that are not ours yet, but from no handler that may call ours.
+/// Installs our handler for the signals that do not have it. If ours is installed already, a handler on top of it
+/// stays, since that handler may call ours.
 fn install(users: &mut Users) -> io::Result<()> {
-    let below = users.installed;
+    let installed_before = users.installed;
     users.installed = true;
     for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
         let found = now(signal)?;
-        let nobody = [libc::SIG_DFL, libc::SIG_IGN].contains(&found.sa_sigaction);
-        if is_ours(&found) || (below && !nobody) {
+        let unhandled = [libc::SIG_DFL, libc::SIG_IGN].contains(&found.sa_sigaction);
+        if is_ours(&found) || (installed_before && !unhandled) {
             continue;
         }
-        // As the one before asked for it, so that it finds what it expects when it is called.
+        // Mask and flags of the former handler, so that it finds the conditions that it asked for.
         let mut action = found;
         action.sa_sigaction = on_signal as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO
-            | if nobody {
+            | if unhandled {
                 libc::SA_ONSTACK | libc::SA_RESTART
             } else {
                 found.sa_flags & (libc::SA_ONSTACK | libc::SA_RESTART | libc::SA_NODEFER)
             };
         before.flags.store(found.sa_flags, Ordering::Relaxed);
-        // Release pairs with the Acquire in `pass_on`.
+        // Release pairs with the Acquire in `pass_on` and `remove`: they see the flags that belong to the handler.
         before.handler.store(found.sa_sigaction, Ordering::Release);
         set(signal, &action)?;
     }
     Ok(())
 }
 
-/// Puts back what was there before.
+/// Restores the former handler if ours is on top.
 fn remove(signal: c_int, before: &Before) {
     let Ok(mut action) = now(signal) else { return };
     if is_ours(&action) {
+        // Acquire pairs with the Release in `install`.
         action.sa_sigaction = before.handler.load(Ordering::Acquire);
         action.sa_flags = before.flags.load(Ordering::Relaxed);
         if let Err(e) = set(signal, &action) {
-            tracing::warn!("sigaction refused what was there before for signal {signal}: {e}");
+            tracing::warn!(
+                "sigaction refused to restore the former handler of signal {signal}: {e}"
+            );
         }
     }
 }
 
 fn set(signal: c_int, action: &libc::sigaction) -> io::Result<()> {
-    // SAFETY: an action of ours, whose handler stays mapped, or one that the kernel gave.
+    // SAFETY: the action is ours, whose handler stays mapped, or one that the kernel returned.
     match unsafe { libc::sigaction(signal, action, ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Keeps the object that holds this code mapped for good.
+/// Keeps the shared object with this code mapped until the process ends.
 fn stay_mapped() -> io::Result<()> {
     let mut found = MaybeUninit::<libc::Dl_info>::uninit();
     let code = on_signal as *const () as *const c_void;
-    // SAFETY: an address of this code; what is found is written when the call succeeds, and its name lives
-    // as long as the object is mapped.
+    // SAFETY: `code` is an address in this object. `found` is written when the call succeeds, and its name lives as
+    // long as the object is mapped.
     let (base, name) = unsafe {
         if libc::dladdr(code, found.as_mut_ptr()) == 0 {
             return Err(io::Error::other("dladdr does not know this library"));
@@ -179,9 +182,9 @@ fn stay_mapped() -> io::Result<()> {
         return Ok(());
     }
     let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: a C string that dladdr gave.
+    // SAFETY: `name` is a C string from dladdr; the object that it names is mapped.
     if unsafe { libc::dlopen(name, flags) }.is_null() {
-        // SAFETY: as above.
+        // SAFETY: `name` is a C string from dladdr; the object that it names is mapped.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         return Err(io::Error::other(format!(
             "{name} cannot be kept mapped (dlopen with RTLD_NODELETE)"
@@ -192,20 +195,21 @@ fn stay_mapped() -> io::Result<()> {
 
 /// Whether an object is the program itself, which is never unmapped.
 fn is_program(base: *const c_void) -> bool {
-    // SAFETY: no pointers are passed.
+    // SAFETY: getauxval takes a number and no pointer.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
     let object = base.cast::<libc::Elf64_Ehdr>();
-    // SAFETY: objects are mapped from their ELF header on.
+    // SAFETY: the mapping of an object starts with its ELF header.
     cfg!(target_pointer_width = "64")
         && base as usize + unsafe { (*object).e_phoff } as usize == headers
 }
 
 unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel's, or those of a handler that passes a signal on.
+    // SAFETY: `info` is valid: the kernel passes it, or a handler that passes the signal on.
     let code = unsafe { (*info).si_code };
-    // Neither what a process sent nor a memory error that may be acted upon is about this instruction.
+    // A signal sent by a process is no fault of this instruction; nor is BUS_MCEERR_AO, a memory error found
+    // elsewhere.
     let fault = code > 0 && !(signal == libc::SIGBUS && code == libc::BUS_MCEERR_AO);
-    // SAFETY: as above.
+    // SAFETY: `info` and `context` are valid: the kernel passes them, or a handler that passes the signal on.
     unsafe {
         if !fault || !words::recover(context) {
             pass_on(signal, info, context, fault);
@@ -213,7 +217,7 @@ unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, contex
     }
 }
 
-/// Does what would have been done without us.
+/// Does what the process would do without our handler.
 #[cold]
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, fault: bool) {
     let Some(index) = SIGNALS.iter().position(|s| *s == signal) else {
@@ -224,21 +228,21 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     let handler = before.handler.load(Ordering::Acquire);
     let flags = before.flags.load(Ordering::Relaxed);
     match handler {
-        // The kernel ignores no fault, whatever was asked for.
+        // The kernel does not ignore a fault, even with SIG_IGN.
         libc::SIG_IGN if !fault => {}
-        // SAFETY: the kernel's, or those of a handler that passes a signal on.
+        // SAFETY: `info` is valid: the kernel passes it, or a handler that passes the signal on.
         libc::SIG_DFL | libc::SIG_IGN => unsafe { end(signal, info) },
         _ => {
             if flags & libc::SA_RESETHAND != 0 {
                 let (old, new) = (handler, libc::SIG_DFL);
                 let (yes, no) = (Ordering::AcqRel, Ordering::Acquire);
                 if before.handler.compare_exchange(old, new, yes, no).is_err() {
-                    // Another thread was first, and by that nobody is left to handle it.
-                    // SAFETY: the kernel's, or those of a handler that passes a signal on.
+                    // Another thread called the one-shot handler first, so no handler is left.
+                    // SAFETY: `info` is valid: the kernel passes it, or a handler that passes the signal on.
                     return unsafe { end(signal, info) };
                 }
             }
-            // SAFETY: a handler that was installed with these flags, called as they say.
+            // SAFETY: the handler was installed with these flags, so it has the type that SA_SIGINFO selects.
             unsafe {
                 if flags & libc::SA_SIGINFO != 0 {
                     std::mem::transmute::<usize, Informed>(handler)(signal, info, context);
@@ -250,10 +254,11 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     }
 }
 
-/// Ends the process by the signal, as the default does, with what is known of it: sent again, the signal
-/// arrives when this handler returns, at the instruction that it interrupted.
+/// Ends the process by the signal with the default action, and keeps the signal's information. The signal is sent
+/// again and arrives when this handler returns, at the instruction that it interrupted.
 unsafe fn end(signal: c_int, info: *mut libc::siginfo_t) {
-    // SAFETY: the default action, and a signal to this thread. The kernel copies what is known.
+    // SAFETY: the calls set the default action and send a signal to this thread; the kernel copies `info`, which is
+    // valid.
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;

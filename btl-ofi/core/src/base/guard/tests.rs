@@ -1,10 +1,10 @@
-//! The routines themselves, on memory that is there, that is not, and that ends in the middle.
+//! Tests of the routines on memory that is mapped, that is not, and that ends in the middle.
 
 use std::ptr;
 
 use super::*;
 
-/// Pages of which the last cannot be used, nor what follows a read-only one be written.
+/// Eight pages of which the last cannot be accessed.
 struct Pages(*mut u8);
 
 const ALL: usize = 8 * PAGE;
@@ -16,7 +16,7 @@ impl Pages {
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         );
-        // SAFETY: a new mapping, placed by the kernel, of which a page is then closed.
+        // SAFETY: the kernel places a new mapping, whose last page then loses all rights.
         unsafe {
             let at = libc::mmap(ptr::null_mut(), ALL, rights, kind, -1, 0);
             assert_ne!(at, libc::MAP_FAILED);
@@ -27,7 +27,7 @@ impl Pages {
     }
 
     fn protect(&self, rights: i32) {
-        // SAFETY: pages of this test's.
+        // SAFETY: the pages belong to this test.
         assert_eq!(unsafe { libc::mprotect(self.0.cast(), GOOD, rights) }, 0);
     }
 }
@@ -43,7 +43,7 @@ fn numbered(size: usize) -> Vec<u8> {
     (0..size).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 
-/// All sizes at which the copy goes another way, of any alignment.
+/// All sizes at which the copy takes another branch, with several alignments.
 #[test]
 fn copies_of_all_sizes() {
     let _installed = Installed::new();
@@ -55,7 +55,7 @@ fn copies_of_all_sizes() {
             let mut to = vec![0xeeu8; size + other + 1];
             let window = pages.0.wrapping_add(skew);
             for reach in [Reach::Guarded, Reach::Kernel] {
-                // SAFETY: pages of this test's, and vectors of the size.
+                // SAFETY: the pages belong to this test, and the vectors hold `size` bytes behind the offset.
                 unsafe {
                     window.write_bytes(0xdd, size + 1);
                     reach.put(from[other..].as_ptr(), window, size).unwrap();
@@ -77,7 +77,7 @@ fn copies_onto_themselves() {
     for reach in [Reach::Guarded, Reach::Kernel] {
         for (from, to) in [(100, 90), (90, 100), (50, 50), (0, 20_001)] {
             let bytes = numbered(GOOD);
-            // SAFETY: pages of this test's.
+            // SAFETY: the pages belong to this test.
             let seen = unsafe {
                 pages.0.copy_from(bytes.as_ptr(), GOOD);
                 let (from, to) = (pages.0.add(from), pages.0.add(to));
@@ -92,7 +92,7 @@ fn copies_onto_themselves() {
     }
 }
 
-/// A fault at any place of a copy is returned, in both directions.
+/// A fault anywhere in a copy is returned, in both directions.
 #[test]
 fn copies_that_fault() {
     let _installed = Installed::new();
@@ -104,7 +104,7 @@ fn copies_that_fault() {
         ] {
             for inside in [0, 1, size / 2, size - 1].into_iter().filter(|n| *n < size) {
                 let window = pages.0.wrapping_add(GOOD - inside);
-                // SAFETY: pages of this test's; the last one is a fault.
+                // SAFETY: the pages belong to this test; the guarded copy returns the fault in the last page.
                 let (put, got) = unsafe {
                     (
                         reach.put(local.as_ptr(), window, size),
@@ -115,8 +115,8 @@ fn copies_that_fault() {
                 assert_eq!(got, Err(Status::PERM), "{size}, {inside}, {reach:?}");
             }
         }
-        // Right up to the end.
-        // SAFETY: as above.
+        // A copy may reach up to the end.
+        // SAFETY: the pages belong to this test; the last 8 usable bytes are mapped.
         unsafe {
             let window = pages.0.add(GOOD - 8);
             reach.put(local.as_ptr(), window, 8).unwrap();
@@ -128,7 +128,7 @@ fn copies_that_fault() {
 fn words<W: Word + Copy + PartialEq + std::fmt::Debug + From<u8>>(pages: &Pages) {
     let n = |n: u8| W::from(n);
     let at = pages.0.cast::<W>();
-    // SAFETY: words of this test's, the last of which is a fault.
+    // SAFETY: the words belong to this test; the guarded access returns the fault in the last page.
     unsafe {
         pages.protect(libc::PROT_READ | libc::PROT_WRITE);
         W::store(at, n(5)).unwrap();
@@ -138,7 +138,7 @@ fn words<W: Word + Copy + PartialEq + std::fmt::Debug + From<u8>>(pages: &Pages)
         assert_eq!(W::cswap(at, n(8), n(9)), Ok(n(7)));
         assert_eq!(W::cswap(at, n(7), n(9)), Ok(n(7)));
         assert_eq!(W::load(at), Ok(n(9)));
-        assert_eq!(at.add(1).read(), n(0), "what is beside stays");
+        assert_eq!(at.add(1).read(), n(0), "the next word stays");
         let away = pages.0.add(GOOD).cast::<W>();
         pages.protect(libc::PROT_READ);
         for at in [at, away] {
@@ -163,12 +163,12 @@ fn words_of_every_size() {
     words::<u64>(&pages);
 }
 
-/// A number above the word's own bits is not taken for one of them.
+/// Bits above the word neither change memory nor enter the result.
 #[test]
 fn high_bits_of_words() {
     let mut word = u64::MAX;
     let at = &raw mut word;
-    // SAFETY: parts of a word of ours.
+    // SAFETY: all are aligned parts of a local word.
     unsafe {
         assert_eq!(u8::add(at.cast(), 1), Ok(u8::MAX));
         assert_eq!(word, u64::MAX << 8);
@@ -184,14 +184,14 @@ fn pages_are_probed() {
     assert_eq!(probe(pages.0, GOOD, true), Ok(()));
     assert_eq!(probe(pages.0, GOOD + 1, true), Err(Fault));
     assert_eq!(probe(pages.0, GOOD + 1, false), Err(Fault));
-    // SAFETY: a page of this test's.
+    // SAFETY: the page belongs to this test.
     unsafe { pages.0.add(PAGE).cast::<u32>().write(0x9e37_79b9) };
     assert_eq!(probe(pages.0.wrapping_add(PAGE), 4, false), Ok(()));
     pages.protect(libc::PROT_READ);
     assert_eq!(probe(pages.0.wrapping_add(GOOD - 1), 1, true), Err(Fault));
     assert_eq!(probe(pages.0.wrapping_add(GOOD - 1), 1, false), Ok(()));
     assert_eq!(probe(pages.0, 0, true), Ok(()));
-    // SAFETY: a page of this test's.
+    // SAFETY: the page belongs to this test.
     let word = unsafe { pages.0.add(PAGE).cast::<u32>().read() };
     assert_eq!(word, 0x9e37_79b9, "probing changes nothing");
 }

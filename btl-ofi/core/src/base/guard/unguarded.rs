@@ -1,35 +1,35 @@
-//! Words and bytes of windows where there are no routines for the architecture: by ordinary instructions,
-//! after the kernel has checked the pages ([`Reach::Kernel`](super::Reach)).
+//! Words and bytes of windows on architectures without routines: ordinary instructions, after the kernel checked the
+//! pages ([`Reach::Kernel`](super::Reach)).
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::Fault;
 
-/// Whether a handler can recognise the routines.
+/// Whether a signal handler can recognise a fault in the routines.
 pub(super) const GUARDED: bool = false;
 
-/// No fault is recognised.
+/// Recognises no fault.
 ///
 /// # Safety
-/// None is needed here.
+/// Always sound.
 pub(super) unsafe fn recover(_: *mut c_void) -> bool {
     false
 }
 
-/// Copies upwards.
+/// Copies `size` bytes.
 ///
 /// # Safety
-/// Both sides can be used so, and they do not overlap.
+/// `from` is readable and `to` is writable for `size` bytes. The ranges do not overlap.
 pub(super) unsafe fn copy(to: *mut u8, from: *const u8, size: usize) -> Result<(), Fault> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that the ranges can be read and written, and do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(from, to, size) };
     Ok(())
 }
 
 /// A word in a window, aligned to its size, that others change atomically.
 ///
-/// The functions never fail here; their callers have asked the kernel before.
+/// The functions never fail here; their callers probe the pages first.
 pub(crate) trait Word: Sized {
     /// # Safety
     /// `at` is aligned, and can be read.
@@ -37,20 +37,20 @@ pub(crate) trait Word: Sized {
     /// # Safety
     /// `at` is aligned, and can be written.
     unsafe fn store(at: *mut Self, value: Self) -> Result<(), Fault>;
-    /// What was there.
+    /// Writes `value`; returns the old value.
     ///
     /// # Safety
-    /// As for [`store`](Self::store).
+    /// `at` is aligned, and can be written.
     unsafe fn swap(at: *mut Self, value: Self) -> Result<Self, Fault>;
-    /// Adds, and wraps around; what was there.
+    /// Adds `value` and wraps around; returns the old value.
     ///
     /// # Safety
-    /// As for [`store`](Self::store).
+    /// `at` is aligned, and can be written.
     unsafe fn add(at: *mut Self, value: Self) -> Result<Self, Fault>;
-    /// Writes `value` where `compare` is; what was there.
+    /// Writes `value` if the word equals `compare`; returns the old value.
     ///
     /// # Safety
-    /// As for [`store`](Self::store).
+    /// `at` is aligned, and can be written.
     unsafe fn cswap(at: *mut Self, compare: Self, value: Self) -> Result<Self, Fault>;
 }
 
@@ -58,24 +58,24 @@ macro_rules! words {
     ($($word:ident in $cell:ident),+) => {$(
         impl Word for $word {
             unsafe fn load(at: *mut Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `at` is aligned and can be used for this access.
                 Ok(unsafe { $cell::from_ptr(at) }.load(Ordering::Acquire))
             }
             unsafe fn store(at: *mut Self, value: Self) -> Result<(), Fault> {
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `at` is aligned and can be used for this access.
                 unsafe { $cell::from_ptr(at) }.store(value, Ordering::Release);
                 Ok(())
             }
             unsafe fn swap(at: *mut Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `at` is aligned and can be used for this access.
                 Ok(unsafe { $cell::from_ptr(at) }.swap(value, Ordering::AcqRel))
             }
             unsafe fn add(at: *mut Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `at` is aligned and can be used for this access.
                 Ok(unsafe { $cell::from_ptr(at) }.fetch_add(value, Ordering::AcqRel))
             }
             unsafe fn cswap(at: *mut Self, compare: Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `at` is aligned and can be used for this access.
                 let cell = unsafe { $cell::from_ptr(at) };
                 let (yes, no) = (Ordering::AcqRel, Ordering::Acquire);
                 match cell.compare_exchange(compare, value, yes, no) {

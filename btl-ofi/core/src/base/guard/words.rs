@@ -1,10 +1,10 @@
-//! Words and bytes of windows, by the routines of this architecture (`arch`).
+//! Words and bytes of windows, accessed by the assembly routines of this architecture (`arch`).
 
 use std::ffi::c_void;
 
 use super::{Fault, arch};
 
-/// What a routine returns, in two registers.
+/// The return value of a routine, in two registers.
 #[repr(C)]
 struct Outcome {
     value: u64,
@@ -29,19 +29,19 @@ unsafe extern "C" {
     fn btl_ofi_guard_copy(to: *mut u8, from: *const u8, size: usize) -> Outcome;
 }
 
-/// Whether a handler can recognise the routines.
+/// Whether a signal handler can recognise a fault in the routines.
 pub(super) const GUARDED: bool = true;
 
-/// Has a routine that a fault interrupted return it; false if no routine was interrupted.
+/// Makes a routine that a fault interrupted return [`Fault`]. Returns false if no routine was interrupted.
 ///
 /// # Safety
-/// `context` is the one that the kernel gave a signal handler with SA_SIGINFO.
+/// `context` is the context that the kernel passes to a signal handler with SA_SIGINFO.
 pub(super) unsafe fn recover(context: *mut c_void) -> bool {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `context` comes from the kernel.
     let at = unsafe { arch::interrupted(context) };
     let begin = &raw const btl_ofi_guard_begin as u64;
     let end = &raw const btl_ofi_guard_end as u64;
-    // SAFETY: a register in the context.
+    // SAFETY: `at` points to the program counter in the context, which lives until the handler returns.
     unsafe {
         if *at < begin || *at >= end {
             return false;
@@ -51,19 +51,20 @@ pub(super) unsafe fn recover(context: *mut c_void) -> bool {
     true
 }
 
-/// Copies upwards.
+/// Copies `size` bytes, first byte first.
 ///
 /// # Safety
-/// Both sides name memory that may be used so as far as it is mapped, and they do not overlap.
+/// `from` names memory that may be read, `to` memory that may be written, each as far as it is mapped. The ranges do
+/// not overlap.
 #[inline]
 pub(super) unsafe fn copy(to: *mut u8, from: *const u8, size: usize) -> Result<(), Fault> {
-    // SAFETY: as the caller vouches; what is not mapped is a fault, which is returned.
+    // SAFETY: the caller guarantees the rights to both ranges; the routine returns a fault where one is not mapped.
     let outcome = unsafe { btl_ofi_guard_copy(to, from, size) };
     outcome.checked().map(drop)
 }
 
-/// A word in a window, aligned to its size, that others change atomically. Every access acquires, and
-/// releases where it writes.
+/// A word in a window, aligned to its size, that others change atomically. Every load acquires, every store releases,
+/// and the others do both: they pair with the atomics of other threads and processes on the same word.
 pub(crate) trait Word: Sized {
     /// # Safety
     /// `at` is aligned, and names memory that may be read as far as it is mapped.
@@ -71,20 +72,20 @@ pub(crate) trait Word: Sized {
     /// # Safety
     /// `at` is aligned, and names memory that may be written as far as it is mapped.
     unsafe fn store(at: *mut Self, value: Self) -> Result<(), Fault>;
-    /// What was there.
+    /// Writes `value`; returns the old value.
     ///
     /// # Safety
-    /// As for [`store`](Self::store).
+    /// `at` is aligned, and names memory that may be written as far as it is mapped.
     unsafe fn swap(at: *mut Self, value: Self) -> Result<Self, Fault>;
-    /// Adds, and wraps around; what was there.
+    /// Adds `value` and wraps around; returns the old value.
     ///
     /// # Safety
-    /// As for [`store`](Self::store).
+    /// `at` is aligned, and names memory that may be written as far as it is mapped.
     unsafe fn add(at: *mut Self, value: Self) -> Result<Self, Fault>;
-    /// Writes `value` where `compare` is; what was there.
+    /// Writes `value` if the word equals `compare`; returns the old value.
     ///
     /// # Safety
-    /// As for [`store`](Self::store).
+    /// `at` is aligned, and names memory that may be written as far as it is mapped.
     unsafe fn cswap(at: *mut Self, compare: Self, value: Self) -> Result<Self, Fault>;
 }
 
@@ -98,32 +99,37 @@ macro_rules! words {
             fn $cswap(at: *mut $word, value: u64, compare: u64) -> Outcome;
         }
 
-        // What a routine returns above the word's own bits means nothing.
+        // The casts cut off the bits above the word, which are undefined.
         impl Word for $word {
             #[inline]
             unsafe fn load(at: *mut Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches; what is not mapped is a fault, which is returned.
+                // SAFETY: the caller guarantees that `at` is aligned; the routine returns a fault if it is not
+                // mapped.
                 Ok(unsafe { $load(at) }.checked()? as $word)
             }
             #[inline]
             unsafe fn store(at: *mut Self, value: Self) -> Result<(), Fault> {
-                // SAFETY: as the caller vouches; what is not mapped is a fault, which is returned.
+                // SAFETY: the caller guarantees that `at` is aligned; the routine returns a fault if it is not
+                // mapped.
                 unsafe { $store(at, u64::from(value)) }.checked().map(drop)
             }
             #[inline]
             unsafe fn swap(at: *mut Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches; what is not mapped is a fault, which is returned.
+                // SAFETY: the caller guarantees that `at` is aligned; the routine returns a fault if it is not
+                // mapped.
                 Ok(unsafe { $swap(at, u64::from(value)) }.checked()? as $word)
             }
             #[inline]
             unsafe fn add(at: *mut Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches; what is not mapped is a fault, which is returned.
+                // SAFETY: the caller guarantees that `at` is aligned; the routine returns a fault if it is not
+                // mapped.
                 Ok(unsafe { $add(at, u64::from(value)) }.checked()? as $word)
             }
             #[inline]
             unsafe fn cswap(at: *mut Self, compare: Self, value: Self) -> Result<Self, Fault> {
                 let (compare, value) = (u64::from(compare), u64::from(value));
-                // SAFETY: as the caller vouches; what is not mapped is a fault, which is returned.
+                // SAFETY: the caller guarantees that `at` is aligned; the routine returns a fault if it is not
+                // mapped.
                 Ok(unsafe { $cswap(at, value, compare) }.checked()? as $word)
             }
         }

@@ -1,11 +1,11 @@
-//! The routines for x86-64.
+//! The assembly routines for x86-64.
 //!
-//! Each is a leaf that moves no stack pointer, so at any instruction of them the return address is on top of
-//! the stack, and `btl_ofi_guard_fault` returns to their caller with an error in place of what they return.
+//! Each routine is a leaf that does not move the stack pointer. So the return address is on top of the stack at every
+//! instruction, and `btl_ofi_guard_fault` returns to the routine's caller, with an error as the return value.
 
 use std::arch::global_asm;
 
-/// Routines for words of one size. rdi: the address; rsi: the operand; rdx: what to compare with.
+/// The routines for words of one size. rdi: address; rsi: operand; rdx: value to compare with.
 macro_rules! routines {
     ($bits:literal, $size:literal, $operand:literal, load $load:literal) => {
         concat!(
@@ -131,7 +131,7 @@ global_asm!(
     routines!("16", "word", "si", load "movzx eax, word"),
     routines!("32", "dword", "esi", load "mov eax, dword"),
     routines!("64", "qword", "rsi", load "mov rax, qword"),
-    // rdi: to; rsi: from; rdx: how many bytes.
+    // rdi: destination; rsi: source; rdx: number of bytes.
     ".p2align 4",
     ".hidden btl_ofi_guard_copy",
     ".globl btl_ofi_guard_copy",
@@ -140,10 +140,10 @@ global_asm!(
     ".cfi_startproc",
     "cmp rdx, 16",
     "jb 4f",
-    // From here on the processor's own copying is quicker.
+    // From 2048 bytes on, `rep movsb` is faster.
     "cmp rdx, 2048",
     "jae 3f",
-    // The last 16 bytes are copied by themselves, at whatever they begin.
+    // The last 16 bytes are loaded first and stored last. They may overlap the blocks before them.
     "movups xmm4, xmmword ptr [rsi + rdx - 16]",
     "lea rcx, [rdi + rdx - 16]",
     "sub rdx, 64",
@@ -180,7 +180,7 @@ global_asm!(
     "rep movsb",
     "xor edx, edx",
     "ret",
-    // Fewer than 16: two words that overlap, or two halves of one, or bytes.
+    // Fewer than 16 bytes: two 8-byte words that may overlap, two 4-byte words that may overlap, or single bytes.
     "4:",
     "cmp edx, 8",
     "jb 7f",
@@ -213,7 +213,7 @@ global_asm!(
     ".hidden btl_ofi_guard_end",
     ".globl btl_ofi_guard_end",
     "btl_ofi_guard_end:",
-    // Where a fault in any of them goes on.
+    // The handler makes a faulting routine continue here.
     ".hidden btl_ofi_guard_fault",
     ".globl btl_ofi_guard_fault",
     ".type btl_ofi_guard_fault,@function",
@@ -227,12 +227,12 @@ global_asm!(
     ".popsection",
 );
 
-/// Where the instruction pointer of what a signal interrupted stands.
+/// Address of the saved instruction pointer of the interrupted code.
 ///
 /// # Safety
-/// `context` is the one that the kernel gave a signal handler with SA_SIGINFO.
+/// `context` is the context that the kernel passes to a signal handler with SA_SIGINFO.
 pub(super) unsafe fn interrupted(context: *mut libc::c_void) -> *mut u64 {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees that `context` comes from the kernel, so it points to a ucontext_t.
     let registers = unsafe { &raw mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     registers.cast::<u64>().wrapping_add(libc::REG_RIP as usize)
 }

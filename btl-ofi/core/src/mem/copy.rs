@@ -1,4 +1,4 @@
-//! Copies between host and device memory: the user's overrides where present, else our own.
+//! Copies between host and device memory: by the user's functions where they are set, else by ours.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -9,18 +9,18 @@ use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps, Status, hmem_iface};
 use super::cuda::{self, Copies};
 use crate::base::error::{describe, status_of};
 
-/// What a copy function answers for a kind of memory it does not know.
+/// The return value of a copy function for an unknown kind of memory.
 pub(crate) const UNKNOWN_KIND: isize = -(ffi::FI_ENOSYS as isize);
 const INVALID: isize = -(ffi::FI_EINVAL as isize);
 
-/// How device memory is reached: by the user's functions, or by ours where there are none.
+/// The copy functions for device memory: the user's, or ours where they are not set.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Copier {
     from: Option<CopyFromFn>,
     to: Option<CopyToFn>,
 }
 
-/// A copy that did not come off.
+/// A copy that failed or was incomplete.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyError {
     function: &'static str,
@@ -30,14 +30,14 @@ pub(crate) struct CopyError {
     answer: isize,
 }
 
-/// The error that an answer is, if it is one: any number may come from a user's function.
+/// The errno in an answer, if it is a negative errno. A user's function may return any number.
 fn errno(answer: isize) -> Option<i32> {
     let code = i32::try_from(answer.checked_neg()?).ok()?;
     (code > 0).then_some(code)
 }
 
 impl CopyError {
-    /// What the operation that needed the copy gets.
+    /// The status of the operation that needed the copy. Never success, and never a status that asks to try again.
     pub(crate) fn status(&self) -> Status {
         match errno(self.answer).map(status_of) {
             Some(status) if !status.is_ok() && !status.is_again() => status,
@@ -67,7 +67,7 @@ impl fmt::Display for CopyError {
 }
 
 impl Copier {
-    /// The user's functions.
+    /// Uses the functions in `ops`, and ours where one is missing.
     pub(crate) fn new(ops: &OverrideOps) -> Copier {
         Copier {
             from: ops.copy_from_hmem_iov,
@@ -75,26 +75,26 @@ impl Copier {
         }
     }
 
-    /// Whether the user gave any function.
+    /// Whether the user set at least one function.
     pub(crate) fn is_overridden(&self) -> bool {
         self.from.is_some() || self.to.is_some()
     }
 
-    /// Whether the user gave both.
+    /// Whether the user set both functions.
     pub(crate) fn is_complete(&self) -> bool {
         self.from.is_some() && self.to.is_some()
     }
 
-    /// Whether memory of a kind can be reached at all, as far as can be known before trying.
+    /// Whether memory of this kind can be reached, as far as can be known before a copy.
     pub(crate) fn may_reach(&self, iface: u32) -> bool {
         self.is_overridden() || iface == hmem_iface::SYSTEM || reaches(iface)
     }
 
-    /// `copy_from_hmem_iov`, whoever does it.
+    /// `copy_from_hmem_iov` of the user, or ours. Returns the number of bytes, or a negative errno.
     ///
     /// # Safety
-    /// The arrays have `count` elements, `dest` is writable for `size` bytes, and the runs are memory
-    /// of their kinds.
+    /// `iov` and `iface` have `count` elements. `dest` is writable for `size` bytes. Each run of `iov` is memory of
+    /// the kind in `iface`.
     pub(crate) unsafe fn copy_from(
         &self,
         dest: *mut c_void,
@@ -105,9 +105,9 @@ impl Copier {
         offset: u64,
     ) -> isize {
         match self.from {
-            // SAFETY: the user's function, called as its contract says.
+            // SAFETY: the caller guarantees what the contract of the user's function asks.
             Some(from) => unsafe { from(dest, size, iov, iface, count, offset) },
-            // SAFETY: the caller vouches for the arrays.
+            // SAFETY: the caller guarantees the arrays, `dest` and the runs; `finished` waits for the copies.
             None => unsafe {
                 let mut copies = Copies::default();
                 let n = each_run(iov, iface, count, offset, size, |kind, at, done, n| {
@@ -118,10 +118,11 @@ impl Copier {
         }
     }
 
-    /// `copy_to_hmem_iov`, whoever does it.
+    /// `copy_to_hmem_iov` of the user, or ours. Returns the number of bytes, or a negative errno.
     ///
     /// # Safety
-    /// As for [`copy_from`](Self::copy_from), with `src` readable.
+    /// `iov` and `iface` have `count` elements. `src` is readable for `size` bytes. Each run of `iov` is memory of
+    /// the kind in `iface`.
     pub(crate) unsafe fn copy_to(
         &self,
         iov: *const IoVec,
@@ -132,9 +133,9 @@ impl Copier {
         size: usize,
     ) -> isize {
         match self.to {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees what the contract of the user's function asks.
             Some(to) => unsafe { to(iov, iface, count, offset, src, size) },
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees the arrays, `src` and the runs; `finished` waits for the copies.
             None => unsafe {
                 let mut copies = Copies::default();
                 let n = each_run(iov, iface, count, offset, size, |kind, at, done, n| {
@@ -149,7 +150,7 @@ impl Copier {
     /// Copies `size` bytes of device memory at `at` to `dest`.
     ///
     /// # Safety
-    /// `dest` is writable, and `at` is memory of this kind, for `size` bytes.
+    /// `dest` is writable for `size` bytes, and `at` names `size` bytes of memory of kind `iface`.
     pub(crate) unsafe fn read(
         &self,
         iface: u32,
@@ -158,7 +159,7 @@ impl Copier {
         size: usize,
     ) -> Result<(), CopyError> {
         let iov = run(at, size);
-        // SAFETY: one element each; the caller vouches for the memory.
+        // SAFETY: `iov` and `iface` have one element. The caller guarantees `dest` and the run.
         let answer = unsafe { self.copy_from(dest.cast(), size, &iov, &iface, 1, 0) };
         judge("copy_from_hmem_iov", iface, at, size, answer)
     }
@@ -166,7 +167,7 @@ impl Copier {
     /// Copies `size` bytes at `src` to device memory at `at`.
     ///
     /// # Safety
-    /// `src` is readable, and `at` is memory of this kind, for `size` bytes.
+    /// `src` is readable for `size` bytes, and `at` names `size` bytes of memory of kind `iface`.
     pub(crate) unsafe fn write(
         &self,
         iface: u32,
@@ -175,13 +176,13 @@ impl Copier {
         size: usize,
     ) -> Result<(), CopyError> {
         let iov = run(at, size);
-        // SAFETY: one element each; the caller vouches for the memory.
+        // SAFETY: `iov` and `iface` have one element. The caller guarantees `src` and the run.
         let answer = unsafe { self.copy_to(&iov, &iface, 1, 0, src.cast(), size) };
         judge("copy_to_hmem_iov", iface, at, size, answer)
     }
 }
 
-/// Whether our own functions reach memory of a device kind on this machine.
+/// Whether our own functions reach memory of this kind on this machine.
 fn reaches(iface: u32) -> bool {
     iface == hmem_iface::CUDA && cuda::devices() > 0
 }
@@ -193,7 +194,7 @@ fn run(at: u64, size: usize) -> IoVec {
     }
 }
 
-/// All bytes or an error: part of a transfer is no transfer.
+/// Success only if all bytes were copied. An incomplete copy is an error.
 fn judge(
     function: &'static str,
     iface: u32,
@@ -213,11 +214,11 @@ fn judge(
     })
 }
 
-/// Copies to an address from another, of which `at` is the one of that kind; those of a device are over
-/// when `copies` are. 0, or a negative errno.
+/// Copies `n` bytes from `from` to `to`; `at` is the one of them that is memory of kind `iface`. A copy of device
+/// memory ends with [`Copies::finish`]. Returns 0 or a negative errno.
 ///
 /// # Safety
-/// Both are good for `n` bytes until then, as memory of this process or of that kind.
+/// Until then, `from` is readable and `to` writable for `n` bytes, as memory of this process or of that kind.
 unsafe fn copy(
     copies: &mut Copies,
     iface: u32,
@@ -227,27 +228,27 @@ unsafe fn copy(
 ) -> isize {
     match iface {
         hmem_iface::SYSTEM => {
-            // SAFETY: the caller vouches for both.
+            // SAFETY: the caller guarantees that `from` is readable and `to` writable; `ptr::copy` allows overlap.
             unsafe { std::ptr::copy(from.cast::<u8>(), to.cast::<u8>(), n) };
             0
         }
-        // SAFETY: likewise; the driver checks the addresses.
+        // SAFETY: the caller guarantees both ranges until `finish`; the driver checks the addresses.
         hmem_iface::CUDA => unsafe { copies.add(at, to, from, n) },
         _ => UNKNOWN_KIND,
     }
 }
 
-/// What a walk comes to, once its copies are over.
+/// Waits for the copies of a walk. Returns the walk's error or byte count, or the error of the wait.
 fn finished(mut copies: Copies, walked: isize) -> isize {
     let rc = copies.finish();
     if walked < 0 || rc == 0 { walked } else { rc }
 }
 
-/// Walks what lies `offset` bytes into the runs, at most `size` bytes of it, and returns how much that
-/// was, or the first error.
+/// Visits the part of the runs that starts `offset` bytes into them, at most `size` bytes. Returns the number of
+/// bytes, or the first error. `visit` gets the kind, the address, the bytes done before and the bytes to copy.
 ///
 /// # Safety
-/// The arrays have `count` elements.
+/// `iov` and `iface` have `count` elements, unless NULL.
 unsafe fn each_run(
     iov: *const IoVec,
     iface: *const u32,
@@ -259,7 +260,7 @@ unsafe fn each_run(
     if count == 0 || iov.is_null() || iface.is_null() {
         return if size == 0 { 0 } else { INVALID };
     }
-    // SAFETY: the caller vouches for both.
+    // SAFETY: both pointers are not NULL, and the caller guarantees `count` elements each.
     let (runs, kinds) = unsafe {
         (
             std::slice::from_raw_parts(iov, count),
@@ -305,7 +306,7 @@ mod tests {
         let kinds = [hmem_iface::SYSTEM; 2];
         let mut flat = [0u8; 4];
         let copier = Copier::default();
-        // SAFETY: two runs of arrays that live, and four bytes.
+        // SAFETY: the runs are two live arrays, and the buffers hold at least as many bytes as are copied.
         let (n, m) = unsafe {
             (
                 copier.copy_from(
@@ -334,7 +335,7 @@ mod tests {
     fn past_the_end_there_is_nothing() {
         let mut a = [1u8, 2, 3];
         let (runs, mut flat) = ([iov(&mut a)], [0u8; 8]);
-        // SAFETY: one run of an array that lives, and eight bytes.
+        // SAFETY: the run is a live array, and the buffer holds eight bytes.
         let n = unsafe {
             Copier::default().copy_from(flat.as_mut_ptr().cast(), 8, runs.as_ptr(), &0, 1, 2)
         };
@@ -344,7 +345,7 @@ mod tests {
     #[test]
     fn unknown_kinds_are_refused_by_name() {
         let mut byte = 0u8;
-        // SAFETY: one byte; the kind is refused before the address is looked at.
+        // SAFETY: the buffer holds one byte; the kind is refused before the address is used.
         let error = unsafe { Copier::default().read(77, 0x1000, &mut byte, 1) }.unwrap_err();
         assert_eq!(error.status(), Status::NOT_SUPPORTED);
         let text = error.to_string();
@@ -362,7 +363,7 @@ mod tests {
             assert!(error.to_string().contains(&answer.to_string()));
         }
         assert!(judge("copy_to_hmem_iov", 1, 0, 4, 4).is_ok());
-        // What would read as back-pressure must not be tried again for ever.
+        // An error that reads as back-pressure must not make the caller try again for ever.
         let error = judge("copy_to_hmem_iov", 1, 0, 4, -(ffi::FI_EAGAIN as isize)).unwrap_err();
         assert_eq!(error.status(), Status::ERROR);
     }

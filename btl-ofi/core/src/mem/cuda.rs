@@ -1,10 +1,10 @@
-//! CUDA, through the driver's library if this machine has one. Nothing of CUDA is needed to build or
-//! to run; without the library, or without a device, it is as if this module were not there.
+//! CUDA copies through the driver's library, if this machine has it. CUDA is not needed to build or to run. Without
+//! the library or without a device, this module reaches nothing.
 //!
-//! Copies run in the context that owns the device's address, which is made current for them and taken
-//! off again: the caller's thread is left as it was. They go through a stream of our own that does not
-//! wait for the default one, so that a kernel that waits for the host does not hold them up; whoever
-//! computes on the memory finishes that first, as with every call of MPI.
+//! A copy runs in the context that owns the device address. The context is pushed for the copy and popped afterwards,
+//! so the caller's thread keeps its current context. Copies use a stream of our own that does not synchronise with
+//! the default stream, so a kernel that waits for the host does not block them. The user completes kernels that work
+//! on the memory before a transfer, as for every MPI call.
 
 #[cfg(feature = "cuda")]
 mod driver {
@@ -18,21 +18,21 @@ mod driver {
     const FAILED: isize = -(ffi::FI_EIO as isize);
     const NOT_THERE: isize = -(libc::EFAULT as isize);
 
-    /// Where copies run.
+    /// Context and stream of a copy.
     #[derive(Clone, Copy, PartialEq, Eq)]
     struct Place {
         context: CUcontext,
         stream: CUstream,
     }
 
-    // SAFETY: tokens of the driver, which any thread may use.
+    // SAFETY: both are tokens of the driver, which any thread may use.
     unsafe impl Send for Place {}
 
     #[derive(Default)]
     struct Known {
-        /// One for each context that was met.
+        /// One for each context in use.
         places: Vec<Place>,
-        /// Primary contexts that are kept for the life of the process, by device.
+        /// Primary contexts that are retained for the life of the process, with the device's ordinal.
         primary: Vec<(i32, Place)>,
     }
 
@@ -44,24 +44,24 @@ mod driver {
         KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the driver did it; says so where it did not.
+    /// Whether the call succeeded; logs a warning if not.
     fn done(call: &'static str, result: CUresult) -> bool {
         if result != CUresult::CUDA_SUCCESS {
-            tracing::warn!("{call} answered {result:?}");
+            tracing::warn!("{call} returned {result:?}");
         }
         result == CUresult::CUDA_SUCCESS
     }
 
-    /// Devices that the driver has; 0 without a driver.
+    /// Number of devices; 0 without a driver.
     pub(crate) fn devices() -> u32 {
         static COUNT: OnceLock<u32> = OnceLock::new();
         *COUNT.get_or_init(|| {
-            // SAFETY: only looks for the library.
+            // SAFETY: the call only tries to load the library.
             if !unsafe { sys::is_culib_present() } {
                 return 0;
             }
             let mut count = 0;
-            // SAFETY: the library is there; `count` receives the number.
+            // SAFETY: the library is loaded; `count` receives the number.
             let counted = unsafe {
                 sys::cuInit(0) == CUresult::CUDA_SUCCESS
                     && sys::cuDeviceGetCount(&mut count) == CUresult::CUDA_SUCCESS
@@ -74,16 +74,17 @@ mod driver {
         })
     }
 
-    /// What the driver says of an address; `None` for memory that it does not know.
+    /// The driver's value of an attribute of an address; `None` for memory that the driver does not know. `T` is the
+    /// attribute's type.
     fn ask<T: Copy>(attribute: CUpointer_attribute, address: u64, nothing: T) -> Option<T> {
         let mut answer = nothing;
-        // SAFETY: `answer` has the attribute's type, which the callers see to.
+        // SAFETY: each caller passes the `T` that the driver documents for the attribute, so the value fits `answer`.
         let result =
             unsafe { sys::cuPointerGetAttribute((&raw mut answer).cast(), attribute, address) };
         (result == CUresult::CUDA_SUCCESS).then_some(answer)
     }
 
-    /// The number of the device whose memory this is; `None` if it is nobody's.
+    /// The ordinal of the device that owns the memory; `None` if no device does.
     pub(crate) fn device_of(address: u64) -> Option<u64> {
         if devices() == 0 {
             return None;
@@ -96,7 +97,7 @@ mod driver {
         u64::try_from(ordinal).ok()
     }
 
-    /// Where copies of memory at `address` run.
+    /// The context and stream for copies of memory at `address`.
     fn place_of(address: u64) -> Option<Place> {
         let ordinal = i32::try_from(device_of(address)?).ok()?;
         let owner: CUcontext = ask(
@@ -106,8 +107,8 @@ mod driver {
         )?;
         let mut known = known();
         if owner.is_null() {
-            // Memory of no context, as that of pools and of mapped allocations: the device's primary
-            // one reaches it.
+            // Memory without a context, as from pools and mapped allocations: the device's primary context reaches
+            // it.
             return known.primary(ordinal);
         }
         if !known.has(owner) {
@@ -116,14 +117,14 @@ mod driver {
         known.place(owner)
     }
 
-    /// Keeps a device's primary context for the life of the process, if this is it: our stream and
-    /// what is pinned shall not go with whoever else uses it. A context of the user's own goes when the
-    /// user says so.
+    /// Retains a device's primary context for the life of the process, if `context` is that one. Our stream and
+    /// pinned memory must not end when another user releases the context. A context that the user created ends when
+    /// the user destroys it.
     fn keep(ordinal: i32, context: CUcontext) {
         let (mut device, mut flags, mut active) = (0, 0, 0);
         let mut primary = std::ptr::null_mut();
-        // SAFETY: each pointer receives an answer. One that is not active is not asked for: that would
-        // make it.
+        // SAFETY: each pointer receives a result. An inactive primary context is not retained, since that would
+        // create it.
         unsafe {
             if sys::cuDeviceGet(&mut device, ordinal) != CUresult::CUDA_SUCCESS
                 || sys::cuDevicePrimaryCtxGetState(device, &mut flags, &mut active)
@@ -149,7 +150,7 @@ mod driver {
                 return Some(*place);
             }
             let (mut device, mut context) = (0, std::ptr::null_mut());
-            // SAFETY: both receive an answer.
+            // SAFETY: both pointers receive a result.
             let retained = unsafe {
                 done("cuDeviceGet", sys::cuDeviceGet(&mut device, ordinal))
                     && done(
@@ -169,7 +170,7 @@ mod driver {
             let mut stream = std::ptr::null_mut();
             let _current = Current::make(context)?;
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            // SAFETY: the context is current; `stream` receives the stream.
+            // SAFETY: the context is current; `stream` receives the new stream.
             let result = unsafe { sys::cuStreamCreate(&mut stream, flags) };
             if !done("cuStreamCreate", result) {
                 return None;
@@ -180,15 +181,15 @@ mod driver {
         }
     }
 
-    /// A context that is current on this thread as long as this lives.
-    /// Belongs to its thread, as contexts are current on threads.
+    /// A context that stays current on this thread while this value lives. Not `Send`: a context is current on one
+    /// thread.
     struct Current(PhantomData<*const ()>);
 
     impl Current {
         fn make(context: CUcontext) -> Option<Current> {
-            // SAFETY: a context of the driver's.
+            // SAFETY: the context came from the driver, which checks it.
             let result = unsafe { sys::cuCtxPushCurrent_v2(context) };
-            // Not `then_some`: one that was never put on must not be taken off.
+            // Not `then_some`, which would pop a context that was never pushed.
             done("cuCtxPushCurrent", result).then(|| Current(PhantomData))
         }
     }
@@ -196,24 +197,25 @@ mod driver {
     impl Drop for Current {
         fn drop(&mut self) {
             let mut before = std::ptr::null_mut();
-            // SAFETY: takes off what `make` put on; on the same thread, as this is not `Send`.
+            // SAFETY: pops the context that `make` pushed, on the same thread, since this type is not `Send`.
             let result = unsafe { sys::cuCtxPopCurrent_v2(&mut before) };
             done("cuCtxPopCurrent", result);
         }
     }
 
-    /// Copies that are waited for together.
+    /// Copies in progress. [`finish`](Self::finish) waits for all of them.
     #[derive(Default)]
     pub(crate) struct Copies {
         under_way: Option<(Place, Current)>,
     }
 
     impl Copies {
-        /// Starts copying `n` bytes between two addresses, of which `device` is the one of a device:
-        /// 0, or a negative errno.
+        /// Starts a copy of `n` bytes from `from` to `to`; `device` is the one of them that is device memory. Returns
+        /// 0 or a negative errno.
         ///
         /// # Safety
-        /// Both are good for `n` bytes until [`finish`](Self::finish), on the host or on a device.
+        /// Until [`finish`](Self::finish), `from` is readable and `to` writable for `n` bytes, on the host or on a
+        /// device.
         pub(crate) unsafe fn add(
             &mut self,
             device: *mut c_void,
@@ -237,7 +239,7 @@ mod driver {
                 };
                 self.under_way = Some((place, current));
             }
-            // SAFETY: the stream's context is current; the caller vouches for the memory.
+            // SAFETY: the stream's context is current. The caller guarantees both ranges until `finish`.
             let result = unsafe { sys::cuMemcpyAsync(to as u64, from as u64, n, place.stream) };
             if done("cuMemcpyAsync", result) {
                 0
@@ -246,18 +248,18 @@ mod driver {
             }
         }
 
-        /// Waits for those that were started: 0, or a negative errno.
+        /// Waits for all copies that `add` started. Returns 0 or a negative errno.
         pub(crate) fn finish(&mut self) -> isize {
             let Some((place, _current)) = self.under_way.take() else {
                 return 0;
             };
-            // SAFETY: a stream of ours, whose context is current. Also where the host's side is
-            // pageable: then the copy may go through the driver's buffers, and this waits for them.
+            // SAFETY: the stream is ours and its context is current. The wait is also needed for pageable host
+            // memory, which the driver may copy through its own buffers.
             let result = unsafe { sys::cuStreamSynchronize(place.stream) };
             if done("cuStreamSynchronize", result) {
                 return 0;
             }
-            // Its context may be gone, and another have its address.
+            // The context may be destroyed, and a new one may get its address.
             let mut known = known();
             known.places.retain(|p| *p != place);
             known.primary.retain(|(_, p)| *p != place);
@@ -267,13 +269,13 @@ mod driver {
 
     impl Drop for Copies {
         fn drop(&mut self) {
-            // After an error: nothing may use the memory when the caller goes on.
+            // Needed after an error: no copy may use the memory once the caller continues.
             self.finish();
         }
     }
 
-    /// Pins host memory, so that copies run at the bus's speed; whether that worked. Not before memory
-    /// of some device was met: a context of our own would cost memory on a device that nobody uses.
+    /// Pins host memory so that copies run at the speed of the bus; returns whether that worked. It does nothing
+    /// before the process uses device memory: a context of our own would take memory of a device that nothing uses.
     pub(crate) fn pin(base: *mut u8, len: usize) -> bool {
         let Some(place) = known().places.first().copied() else {
             return false;
@@ -282,23 +284,23 @@ mod driver {
             return false;
         };
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
-        // SAFETY: memory of this process that the caller keeps until `unpin`.
+        // SAFETY: the caller keeps the memory allocated until `unpin`.
         let result = unsafe { sys::cuMemHostRegister_v2(base.cast(), len, flags) };
         done("cuMemHostRegister", result)
     }
 
-    /// Ends what [`pin`] did; whether that worked. Memory that stays pinned must not be freed.
+    /// Reverses [`pin`]; returns whether that worked. Memory that stays pinned must not be freed.
     pub(crate) fn unpin(base: *mut u8) -> bool {
         let place = known().places.first().copied();
         let Some(_current) = place.and_then(|place| Current::make(place.context)) else {
             return false;
         };
-        // SAFETY: pinned before.
+        // SAFETY: the caller pinned the memory; the driver refuses an address that is not pinned.
         let result = unsafe { sys::cuMemHostUnregister(base.cast()) };
         done("cuMemHostUnregister", result)
     }
 
-    /// Makes the place where memory at `address` is copied; whether there is one.
+    /// Prepares context and stream for copies of memory at `address`; returns whether they exist.
     pub(crate) fn meet(address: u64) -> bool {
         place_of(address).is_some()
     }

@@ -1,4 +1,4 @@
-//! Registered memory of devices, found again by the generation in its handle.
+//! Registered device memory of this process, found by the generation in its handle.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -8,30 +8,30 @@ use plugin_api::{Access, Status};
 
 use super::copy::Copier;
 
-/// What is known of one registration.
+/// One registration of device memory.
 pub(crate) struct DeviceRegion {
     pub(crate) base: u64,
     pub(crate) length: u64,
     pub(crate) iface: u32,
-    /// What peers may do.
+    /// The rights of peers.
     pub(crate) access: Access,
-    /// The way to it that was in force when it was registered.
+    /// The copy functions that were set when the memory was registered.
     pub(crate) copier: Copier,
-    /// The provider's descriptor for local buffers there; `None` for a staged region.
+    /// The provider's descriptor for local buffers in the region; `None` for a staged region.
     pub(crate) descriptor: Option<Descriptor>,
 }
 
-/// What the provider wants with a local buffer of registered memory (`fi_mr_desc`).
+/// The descriptor that the provider takes with a local buffer of registered memory (`fi_mr_desc`).
 #[derive(Clone, Copy)]
 pub(crate) struct Descriptor(pub(crate) *mut c_void);
 
-// SAFETY: a token that is only handed back to the provider.
+// SAFETY: the pointer is a token that is only passed back to the provider, on any thread.
 unsafe impl Send for Descriptor {}
-// SAFETY: as for Send.
+// SAFETY: a shared `Descriptor` gives no access but a copy of the token, which this process never follows.
 unsafe impl Sync for Descriptor {}
 
 impl DeviceRegion {
-    /// A region as its registration says.
+    /// A region with the values of its registration.
     pub(crate) fn new(
         base: u64,
         length: u64,
@@ -50,7 +50,7 @@ impl DeviceRegion {
         }
     }
 
-    /// Whether `size` bytes at `address` lie inside.
+    /// Checks that `size` bytes at `address` lie inside the region.
     pub(crate) fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
         let offset = address.wrapping_sub(self.base);
         if offset > self.length || size > self.length - offset {
@@ -64,7 +64,7 @@ impl DeviceRegion {
 #[derive(Default)]
 pub(crate) struct DeviceRegions {
     known: Mutex<HashMap<u32, Arc<DeviceRegion>>>,
-    /// Held while the agent works on any.
+    /// Held while the agent accesses any region.
     working: Mutex<()>,
 }
 
@@ -73,7 +73,8 @@ impl DeviceRegions {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The right to work on what [`find`](Self::find) finds, for peers: until it is dropped no
+    /// Permission to access the regions that [`find`](Self::find) returns, on behalf of peers. While the guard lives,
+    /// no
     /// [`remove`](Self::remove) returns.
     pub(crate) fn work(&self) -> MutexGuard<'_, ()> {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,7 +86,8 @@ impl DeviceRegions {
 
     pub(crate) fn remove(&self, generation: u32) {
         self.lock().remove(&generation);
-        // The memory may be freed after this: the agent may have found it just before.
+        // The host may free the memory after this call, and the agent may have found it just before: wait for the
+        // agent.
         drop(self.work());
     }
 
@@ -93,7 +95,7 @@ impl DeviceRegions {
         self.lock().get(&generation).cloned()
     }
 
-    /// Regions that the provider reaches, and those that are staged.
+    /// The number of regions that the provider reaches, and of staged regions.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let regions = self.lock();
         let direct = regions.values().filter(|r| r.descriptor.is_some()).count() as u64;

@@ -1,14 +1,13 @@
-//! Registration handles, and the one place where a remote address is checked and turned into what
-//! the provider wants.
+//! Registration handles. This module alone checks a remote address and translates it into the address that the
+//! provider takes.
 
 use plugin_api::{Access, Status};
 
 use crate::base::hints::branch;
 use crate::mem::rights;
 
-/// What a peer needs to reach a registered region: 32 plain bytes that mean the same in every
-/// process. Hosts copy them around, to wherever they like, so nothing is assumed of their alignment;
-/// every copy is checked before use.
+/// The data that a peer needs to reach a registered region: 32 plain bytes with the same meaning in every process.
+/// Hosts copy handles anywhere, so their alignment is arbitrary, and every copy is checked before use.
 #[repr(C, packed)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle {
@@ -18,8 +17,8 @@ pub struct Handle {
     length: u64,
     /// The provider's key.
     key: u64,
-    /// In the upper half a cookie, [`LIVE`] or another kind's, and the rights of peers; in the lower half a number
-    /// that tells registrations at the same place apart. 0 once the region is deregistered.
+    /// Upper half: a cookie ([`LIVE`], [`DIRECT`] or [`STAGED`]) and the rights of peers. Lower half: the generation,
+    /// a number that tells registrations at the same place apart. 0 once the region is deregistered.
     cookie: u64,
 }
 
@@ -28,26 +27,26 @@ pub const HANDLE_SIZE: usize = size_of::<Handle>();
 
 const _: () = assert!(HANDLE_SIZE == 32 && HANDLE_SIZE.is_multiple_of(8) && HANDLE_SIZE <= 256);
 
-/// The cookie of a live handle. No kind's has a bit among [`RIGHTS`], none is one bit from another's, and none equals one of the layout without
-/// rights, whose cookies were 0x4f464948, 0x4f464944 and 0x4f464953.
+/// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and no two differ in one bit only. None
+/// equals a cookie of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
 const LIVE: u64 = 0x4f46_4c10 << 32;
-/// Likewise, of device memory that the provider reaches itself.
+/// The cookie of device memory that the provider reaches itself.
 const DIRECT: u64 = 0x4f46_4421 << 32;
-/// Likewise, of device memory that its owner's agent reaches: base, length and key are those of the
-/// agent's mailbox, whose number stands in the upper half of the length.
+/// The cookie of device memory that its owner's agent reaches. Base, length and key are those of the agent's mailbox;
+/// the generation of the mailbox's handle is in the upper half of the length.
 const STAGED: u64 = 0x4f46_5340 << 32;
-/// The half of a cookie that holds cookie and rights.
+/// The half of the field that holds the cookie and the rights.
 const UPPER: u64 = u64::MAX << 32;
-/// The rights of peers in a cookie: [`Access`]'s bits for them, as [`rights::of`] has them.
+/// The bits of the rights of peers: [`Access`]'s bits for them, as [`rights::of`] returns them.
 const RIGHTS: u64 = (rights::REMOTE.bits() as u64) << 32;
-/// The rest of that half, which says what kind of handle it is.
+/// The bits of the cookie, which give the kind of handle.
 const KIND: u64 = UPPER & !RIGHTS;
-/// Cookie and rights of a live handle whose region allows everything.
+/// Cookie and rights of host memory that allows its peers everything.
 const OPEN: u64 = LIVE | RIGHTS;
 
 const _: () = assert!((LIVE | DIRECT | STAGED) & !KIND == 0);
 
-/// Where the provider finds a byte of a peer's region: the address or offset it wants, and the key.
+/// The provider's name for a byte of a peer's region: the address or offset that it takes, and the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) address: u64,
@@ -55,7 +54,7 @@ pub(crate) struct Target {
 }
 
 impl Handle {
-    /// The handle of a region.
+    /// The handle of a region of host memory.
     pub(crate) fn new(base: u64, length: u64, key: u64, access: Access, generation: u32) -> Handle {
         Handle {
             base,
@@ -65,7 +64,7 @@ impl Handle {
         }
     }
 
-    /// The same for device memory that the provider reaches itself.
+    /// The handle of the same region as device memory that the provider reaches itself.
     pub(crate) fn direct(self) -> Handle {
         Handle {
             cookie: self.cookie & !KIND | DIRECT,
@@ -73,17 +72,19 @@ impl Handle {
         }
     }
 
-    /// The handle of device memory for which its owner is asked through a mailbox, which itself allows everything.
+    /// The handle of device memory that peers reach through its owner's mailbox. `mailbox` allows everything;
+    /// `access` holds for the device memory.
     pub(crate) fn staged(mailbox: &Handle, access: Access, generation: u32) -> Handle {
         Handle {
-            // A mailbox is far shorter than 4 GiB; its own number is what its owner asks for.
+            // A mailbox is far shorter than 4 GiB. Its owner looks a request up by the generation of the staged
+            // handle.
             length: mailbox.length & !UPPER | u64::from(mailbox.generation()) << 32,
             cookie: STAGED | rights_of(access) | u64::from(generation),
             ..*mailbox
         }
     }
 
-    /// The handle that the way of host memory takes, to the same bytes, or to those of the mailbox.
+    /// The equivalent handle of host memory: for the same bytes, or for the mailbox of a staged handle.
     pub(crate) fn as_live(&self) -> Handle {
         if self.is_staged() {
             return Handle {
@@ -98,22 +99,25 @@ impl Handle {
         }
     }
 
-    /// Whether it is of device memory that the provider reaches itself.
+    /// Whether this is device memory that the provider reaches itself.
     pub(crate) fn is_direct(&self) -> bool {
         self.cookie & KIND == DIRECT
     }
 
-    /// Whether it is of device memory for which its owner is asked.
+    /// Whether this is device memory that peers reach through its owner's mailbox.
     pub(crate) fn is_staged(&self) -> bool {
         self.cookie & KIND == STAGED
     }
 
-    /// Whether it is of device memory.
+    /// Whether this is device memory of either kind.
     pub(crate) fn is_device(&self) -> bool {
         self.is_direct() || self.is_staged()
     }
 
-    /// The handle that the way of host memory takes, of memory that the provider reaches.
+    /// The equivalent handle of host memory, for memory that the provider reaches.
+    ///
+    /// # Errors
+    /// `BAD_PARAM` for a staged handle and for bytes that are no live handle.
     pub(crate) fn as_host(&self) -> Result<Handle, Status> {
         if self.is_live() || self.is_direct() {
             Ok(self.as_live())
@@ -122,18 +126,18 @@ impl Handle {
         }
     }
 
-    /// What peers may do with the region. Of no meaning where the handle is none.
+    /// The rights of peers. Meaningless if the bytes are no handle.
     #[inline]
     pub(crate) fn access(&self) -> Access {
         Access::from_bits_retain(((self.cookie & RIGHTS) >> 32) as u32)
     }
 
-    /// The number that tells registrations apart.
+    /// The number that tells registrations at the same place apart.
     pub(crate) fn generation(&self) -> u32 {
         self.cookie as u32
     }
 
-    /// Bytes that are no handle.
+    /// Zero bytes, which are no handle.
     pub const fn vacant() -> Handle {
         Handle {
             base: 0,
@@ -143,13 +147,13 @@ impl Handle {
         }
     }
 
-    /// Whether these bytes are a handle that has not been deregistered (as far as this copy knows).
+    /// Whether these bytes are a handle of host memory that has not been deregistered, as far as this copy knows.
     #[inline]
     pub fn is_live(&self) -> bool {
         self.is_open() || self.cookie & KIND == LIVE
     }
 
-    /// Whether these bytes are a live handle whose region allows its peers everything.
+    /// Whether these bytes are a live handle of host memory that allows its peers everything.
     #[inline(always)]
     pub(crate) fn is_open(&self) -> bool {
         self.cookie & UPPER == OPEN
@@ -176,21 +180,23 @@ impl Handle {
         self.key
     }
 
-    /// Tells this registration from others under the same key.
+    /// The cookie field: cookie, rights and generation. It tells this registration from others with the same key.
     #[inline]
     pub(crate) fn cookie(&self) -> u64 {
         self.cookie
     }
 
-    /// Whether this is the live handle with this key and cookie.
+    /// Whether this is a live handle with this key and cookie field.
     #[inline]
     pub(crate) fn is_named(&self, key: u64, cookie: u64) -> bool {
         self.key == key && self.cookie == cookie && self.is_live()
     }
 
-    /// Where `size` bytes at the owner's virtual address `address` are for the provider: checked to
-    /// lie inside the region, as an address where the provider uses virtual addresses, else as an
-    /// offset from the base.
+    /// Checks that `size` bytes at the owner's virtual address `address` lie inside the region, and translates the
+    /// address: it stays an address if the provider uses virtual addresses, else it becomes an offset from the base.
+    ///
+    /// # Errors
+    /// `BAD_PARAM` if this is no live handle of host memory, `VALUE_OUT_OF_BOUNDS` if the bytes are not inside.
     #[inline(always)]
     pub(crate) fn target(
         &self,
@@ -204,8 +210,8 @@ impl Handle {
         self.within(address, size, virtual_addresses)
     }
 
-    /// As [`target`](Self::target), for the fast path: only of a region that allows its peers everything, which
-    /// one comparison tells. Any other is for the slow path, which looks at its rights.
+    /// [`target`](Self::target) for the fast path: one comparison finds a region that allows its peers everything.
+    /// `None` for any other region, and out of bounds; the slow path then checks rights and bounds.
     #[inline(always)]
     pub(crate) fn open_target(
         &self,
@@ -219,7 +225,7 @@ impl Handle {
         self.within(address, size, virtual_addresses).ok()
     }
 
-    /// As [`target`](Self::target), of a handle that is live.
+    /// [`target`](Self::target) of a handle that is known to be live.
     #[inline(always)]
     fn within(&self, address: u64, size: u64, virtual_addresses: bool) -> Result<Target, Status> {
         branch();
@@ -237,14 +243,14 @@ impl Handle {
         })
     }
 
-    /// Whether `size` bytes at `address` of this process lie inside the region.
+    /// Checks that `size` bytes at `address` of this process lie inside the region.
     #[inline]
     pub(crate) fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
         self.target(address, size, true).map(|_| ())
     }
 }
 
-/// The rights that a registration gives, as they stand in a cookie.
+/// The rights of peers under a registration, in their place in the cookie field.
 fn rights_of(access: Access) -> u64 {
     u64::from(rights::of(access).bits()) << 32
 }

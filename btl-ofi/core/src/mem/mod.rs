@@ -1,4 +1,5 @@
-//! Memory as peers see it: handles and what they allow.
+//! Registered memory: handles and the rights in them, registered regions of host and device memory, and copies
+//! between host and device memory.
 
 pub(crate) mod copy;
 pub(crate) mod cuda;

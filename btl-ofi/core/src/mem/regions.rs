@@ -1,4 +1,4 @@
-//! The registered regions of this process, as its peers know them.
+//! The registered regions of this process, found by key.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use plugin_api::Access;
 use crate::base::guard::Reach;
 use crate::mem::handle::Handle;
 
-/// The regions that live, for what this process does to them on behalf of others (`responder`) and of
-/// itself. Locked while it does: a region that has been deregistered is not touched any more.
+/// The live regions. The responder (`sm/responder.rs`) and operations of this process on itself use them under a lock
+/// for as long as they access the memory, so no deregistered region is accessed.
 #[derive(Default)]
 pub(crate) struct Regions {
     by_key: HashMap<u64, Known>,
@@ -16,7 +16,7 @@ pub(crate) struct Regions {
     reach: Reach,
 }
 
-/// A region as its peers know it.
+/// A live region, with the handle that its peers have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) handle: Handle,
@@ -24,30 +24,30 @@ pub(crate) struct Known {
 }
 
 impl Regions {
-    /// A region lives from now on. `reach` is how the memory of all is to be accessed.
+    /// Adds a region. `reach` is how the memory of all regions is accessed from now on.
     pub(crate) fn insert(&mut self, key: u64, known: Known, reach: Reach) {
         self.reach = reach;
         self.by_key.insert(key, known);
     }
 
-    /// A region lives no more.
+    /// Removes a region.
     pub(crate) fn remove(&mut self, key: u64) {
         self.by_key.remove(&key);
         self.removals += 1;
     }
 
-    /// The region with this key. One of no bytes has none.
+    /// The region with this key. A region of zero bytes has no key.
     pub(crate) fn find(&self, key: u64) -> Option<&Known> {
         self.by_key.get(&key)
     }
 
-    /// Changes whenever a region stops living.
+    /// A count of removals, for callers that keep what they found.
     #[inline]
     pub(crate) fn removals(&self) -> u64 {
         self.removals
     }
 
-    /// How their memory is to be accessed.
+    /// How the memory of all regions is accessed.
     #[inline]
     pub(crate) fn reach(&self) -> Reach {
         self.reach

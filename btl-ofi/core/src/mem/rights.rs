@@ -1,15 +1,15 @@
-//! What the rights of a region allow. Asked twice: by the origin, of the handle, before it does anything; and by the
-//! target, of its registration, wherever the target makes the operation.
+//! The operations that the rights of a region allow. The origin checks the handle before it starts an operation. The
+//! target checks its own registration when the target executes the operation.
 
 use plugin_api::{Access, AtomicKind, AtomicOp};
 
-/// The rights that peers may have. [`Access::LOCAL_WRITE`] is none of theirs.
+/// The rights that concern peers. [`Access::LOCAL_WRITE`] is not one of them.
 pub(crate) const REMOTE: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 
-/// The rights of peers that a registration gives, with what follows from them: memory that peers may read and write,
-/// they may also update atomically.
+/// The rights of peers under a registration, with the implied ones: memory that peers may read and write, they may
+/// also update atomically.
 pub(crate) fn of(access: Access) -> Access {
     let remote = access & REMOTE;
     if remote.contains(Access::REMOTE_READ | Access::REMOTE_WRITE) {
@@ -18,7 +18,7 @@ pub(crate) fn of(access: Access) -> Access {
     remote
 }
 
-/// Whether peers may do this to a region; as libfabric's providers judge it.
+/// Whether a region with this access allows the atomic. The rule is that of libfabric's providers.
 #[inline]
 pub(crate) fn allow_atomic(access: Access, kind: AtomicKind, op: AtomicOp) -> bool {
     if access.contains(Access::REMOTE_ATOMIC) {
@@ -32,7 +32,7 @@ pub(crate) fn allow_atomic(access: Access, kind: AtomicKind, op: AtomicOp) -> bo
     access.contains(needed)
 }
 
-/// Whether a region with this access takes puts, or gets.
+/// Whether a region with this access allows puts (`put`) or gets.
 #[inline]
 pub(crate) fn allow_transfer(access: Access, put: bool) -> bool {
     access.contains(if put {
@@ -42,7 +42,7 @@ pub(crate) fn allow_transfer(access: Access, put: bool) -> bool {
     })
 }
 
-/// The kind of an atomic of which only its operation is known, and whether it fetches.
+/// The kind of an atomic, from its operation and whether it fetches.
 pub(crate) fn kind_of(op: AtomicOp, fetches: bool) -> AtomicKind {
     match (op, fetches) {
         (AtomicOp::Cswap, _) => AtomicKind::Compare,

@@ -1,9 +1,9 @@
-//! The address blob that a process publishes and its peers read.
+//! The address blob: a process publishes it, and its peers decode it.
 //!
-//! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe
-//! address (8), probe value (8), descriptor of the segment for atomics (4), length of the provider's
-//! name (2), address format (4), length of the address (2), then the name and the address. Everything that comes in is checked, since it comes
-//! from another process.
+//! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe address (8),
+//! probe value (8), descriptor of the segment for atomics (4), length of the provider's name (2), address format (4),
+//! length of the address (2), then the name and the address. The blob comes from another process, so every field is
+//! checked.
 
 use libfabric_sys as ffi;
 
@@ -12,28 +12,28 @@ use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
 const VERSION: u16 = 2;
-/// Longest provider name and endpoint address believed; libfabric's are far shorter.
+/// Longest provider name and endpoint address accepted, in bytes; libfabric's are far shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
 
-/// Set when the sender's provider takes virtual addresses.
+/// Set if the sender's provider uses virtual addresses.
 const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
-/// The descriptor of no segment.
+/// The value of the descriptor field if the sender has no segment.
 const NO_SEGMENT: u32 = u32::MAX;
 
-/// What a process says about itself.
+/// The content of an address blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blob {
     pub(crate) virtual_addresses: bool,
     /// See [`crate::peer::liveness::node`].
     pub(crate) node: u64,
     pub(crate) process: ProcessId,
-    /// An address in the sender's memory that holds `probe_value`: whoever can read it there can
-    /// reach the sender's memory from outside (cross-memory attach).
+    /// An address in the sender's memory that holds `probe_value`. A process that reads that value there can reach
+    /// the sender's memory by CMA.
     pub(crate) probe_address: u64,
     pub(crate) probe_value: u64,
-    /// The sender's descriptor of its segment for direct atomics (`segment`), if it has one. The
-    /// segment bears the probe value.
+    /// The sender's descriptor of its segment for local peers (`sm/segment.rs`), if it has one. The segment contains
+    /// the probe value.
     pub(crate) segment: Option<u32>,
     pub(crate) provider: String,
     /// libfabric's `FI_ADDR_*` / `FI_SOCKADDR*` number.
@@ -72,7 +72,7 @@ impl Blob {
         let magic: [u8; 4] = r.array("magic")?;
         if magic != MAGIC {
             return Err(format!(
-                "not an address of this transport: it starts with \"{}\", not \"{}\" \
+                "not an address of this transport: it starts with \"{}\" instead of \"{}\" \
                  (does the peer run another component?)",
                 magic.escape_ascii(),
                 MAGIC.escape_ascii()
@@ -99,7 +99,7 @@ impl Blob {
         let address_len = usize::from(u16::from_le_bytes(r.array("address length")?));
         if name_len > MAX_NAME || address_len > MAX_ADDRESS || address_len == 0 {
             return Err(format!(
-                "a provider name of {name_len} bytes and an address of {address_len} cannot be"
+                "a provider name of {name_len} bytes with an address of {address_len} bytes is not valid"
             ));
         }
         let provider = std::str::from_utf8(r.take("provider name", name_len)?)
@@ -122,7 +122,7 @@ impl Blob {
         })
     }
 
-    /// By what the sender's memory is known.
+    /// The probe that identifies the sender's memory.
     pub(crate) fn probe(&self) -> Probe {
         Probe {
             address: self.probe_address,
@@ -130,19 +130,19 @@ impl Blob {
         }
     }
 
-    /// Checks that the endpoint's address has the form of `own`, the address of this process's
-    /// endpoint in the same format. A provider is not told how many bytes there are, reads as many as
-    /// the form asks for, and may be left with an address vector that takes no further address
-    /// (libfabric 1.17, after a socket address of an unknown family).
+    /// Checks that the endpoint's address has the form of `own`, the address of this process's endpoint in the same
+    /// format. A provider does not get the length of an address: it reads as many bytes as the form has. A wrong form
+    /// may also leave its address vector unable to take further addresses (libfabric 1.17, after a socket address of
+    /// an unknown family).
     pub(crate) fn check_form(&self, own: &[u8]) -> Result<(), String> {
         let address = self.address.as_slice();
         let family = |bytes: &[u8]| bytes.get(..2).map(<[u8]>::to_vec);
         match self.format {
-            // Names differ in length, and end where C strings end.
+            // String addresses differ in length and end with NUL.
             ffi::FI_ADDR_STR
                 if address.iter().position(|&byte| byte == 0) != Some(address.len() - 1) =>
             {
-                Err(String::from("its name does not end with its only NUL"))
+                Err(String::from("its endpoint name does not end with its only NUL"))
             }
             ffi::FI_ADDR_STR => Ok(()),
             _ if address.len() != own.len() => Err(format!(

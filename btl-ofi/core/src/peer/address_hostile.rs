@@ -1,5 +1,5 @@
-//! Hostile address blobs: those of the corpus, changed ones and random ones make an error or an address
-//! that says the same again.
+//! Tests with hostile address blobs: blobs of the corpus, changed blobs and random bytes. Each is refused, or decodes
+//! to a value that encodes to the same bytes.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::peer::address::Blob;
 use crate::peer::liveness::ProcessId;
 
-/// Good ones of the version at hand, with several forms of address.
+/// Valid blobs of the current version, with several address formats.
 fn good() -> Vec<Vec<u8>> {
     let of = |provider: &str, segment, format, address: &[u8]| {
         Blob {
@@ -32,7 +32,7 @@ fn good() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The files, and the good ones.
+/// The files of the corpus, and the valid blobs.
 fn corpus() -> Vec<Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus/modex");
     let files = fs::read_dir(folder).unwrap();
@@ -40,15 +40,15 @@ fn corpus() -> Vec<Vec<u8>> {
     files.chain(good()).collect()
 }
 
-/// What must hold for any bytes.
+/// Checks the invariants that hold for any bytes.
 fn holds(bytes: &[u8]) -> Result<(), TestCaseError> {
     let Ok(blob) = Blob::decode(bytes) else {
         return Ok(());
     };
-    prop_assert_eq!(blob.encode(), bytes, "nothing is read in two ways");
+    prop_assert_eq!(blob.encode(), bytes, "a blob has one encoding");
     prop_assert!(!blob.address.is_empty());
     for own in [&b"fi_shm://7\0"[..], &[2, 0, 1, 1, 127, 0, 0, 1], &[]] {
-        // Whatever the form, what passes has its length, or ends with its only NUL.
+        // An address that passes has the length of `own`, or ends with its only NUL.
         if blob.check_form(own).is_ok() {
             let ends = blob.address.iter().position(|b| *b == 0) == Some(blob.address.len() - 1);
             prop_assert!(ends || blob.address.len() == own.len());

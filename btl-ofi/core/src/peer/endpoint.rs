@@ -1,4 +1,4 @@
-//! A peer as the transport sees it.
+//! The state of one peer: its address, its outstanding count, its failure, and the ways in which operations reach it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -9,75 +9,75 @@ use plugin_api::Status;
 use crate::peer::liveness::ProcessId;
 use crate::peer::outstanding::OutstandingCount;
 
-/// Which way atomics to a peer go. Settled before the first is posted, and the same as long as the
-/// peer is connected, so that they keep their order.
+/// The way that atomics to a peer take. It is chosen before the first atomic is posted and stays the same while the
+/// peer is connected, so that atomics keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Way {
     /// Through the provider.
     Provider = 0,
-    /// Executed here: the peer is this transport.
+    /// Executed by this process: the peer is this transport.
     Itself = 1,
-    /// Through a ring in its segment, not yet claimed.
+    /// Through a ring in the peer's segment that is not yet claimed.
     Unclaimed = 2,
-    /// Through the ring that was claimed.
+    /// Through the claimed ring.
     Ring = 3,
 }
 
-/// How puts and gets to a peer are made. Changes from [`Copies::Kernel`] and [`Copies::Doubted`] only
+/// The way that puts and gets to a peer take. It changes only from [`Copies::Kernel`] and [`Copies::Doubted`]
 /// (`reach`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Copies {
     /// By the provider.
     Provider = 0,
-    /// By the kernel, reaching into its process (`cma`).
+    /// By CMA (`base/cma.rs`).
     Kernel = 1,
-    /// By this thread: it is this process (`Policy::self_by_copy`).
+    /// By a copy in this thread: the peer is this process (`Policy::self_by_copy`).
     Here = 2,
-    /// By the target, through the ring that was claimed: the kernel no longer reaches its process.
+    /// By the target, through the claimed ring: the kernel no longer reaches the target's memory.
     Ring = 3,
-    /// By nobody, until the peer was examined: it was found gone while nothing was outstanding.
+    /// Undecided until the peer is examined: it was found gone while no operation was outstanding.
     Doubted = 4,
 }
 
-/// A peer: 48 bytes, at an address that is a multiple of 16 so that operations can carry it with
-/// tag bits in their context pointer. Endpoints belong to the transport ([`Endpoints`]) and live
-/// until it closes; a released one is kept aside while a late completion may still name it. One on
-/// this node is the beginning of a [`LocalPeer`].
+/// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
+/// tag bits in their context pointer. [`Endpoints`] owns the memory until the transport closes. The memory of a
+/// released endpoint is not reused while a late completion may still name it. The endpoint of a local peer is the
+/// first field of a
+/// [`LocalPeer`].
 ///
 /// [`Endpoints`]: crate::peer::table::Endpoints
 #[repr(C, align(16))]
 pub struct Endpoint {
-    /// Where the provider finds it.
+    /// The provider's address of the peer.
     pub(crate) address: fi_addr_t,
     /// The process in the host's numbering.
     pub(crate) proc: u64,
-    /// Operations to it.
+    /// Operations outstanding to the peer.
     pub(crate) count: OutstandingCount,
-    /// Operations without callback that failed since the last flush.
+    /// Number of operations without callback that failed since the last flush.
     pub(crate) lost: AtomicU32,
-    /// 0, or the status that every further operation gets because the peer is gone.
+    /// 0, or the status of every further operation because the peer is gone.
     pub(crate) failed: AtomicI32,
-    /// How often it was connected and not yet released. Guarded by the peers' lock.
+    /// Number of connects without a release. Guarded by the peers' lock.
     pub(crate) connected: AtomicU32,
-    /// The id of its process when that runs on this node, and so this is the beginning of a
-    /// [`LocalPeer`]; else 0.
+    /// The process id of a local peer, whose endpoint is the first field of a [`LocalPeer`]; 0 for a remote peer.
     pid: u32,
-    /// How puts and gets to it are made: a [`Copies`].
+    /// The way of puts and gets, a [`Copies`].
     copies: AtomicU8,
-    /// Whether it has been read from, where fetching atomics need that (`Policy::fetch_alone`).
+    /// Whether a get from the peer was made, where fetching atomics need that (`Policy::fetch_alone`).
     pub(crate) met: AtomicBool,
-    /// Whether its address was taken out of the provider's vector.
+    /// Whether the address was removed from the provider's address vector.
     pub(crate) removed: AtomicBool,
     way: AtomicU8,
 }
 
-/// A peer on this node, with what reaching its process takes: 64 bytes, which are a cache line.
+/// A local peer, with the data that its process is reached by: 64 bytes, one cache line.
 #[repr(C, align(64))]
 pub(crate) struct LocalPeer {
     pub(crate) endpoint: Endpoint,
-    /// By `way`: the value its segment is known by, or the address of its ring.
+    /// Depends on `way`: the value that identifies the segment, or the address of the ring.
     link: AtomicU64,
     /// When the process started (`ProcessId::started`).
     started: u32,
@@ -91,8 +91,7 @@ const _: () = assert!(
 );
 
 impl LocalPeer {
-    /// A peer on this node that is connected once, reached through the provider. The process id is
-    /// not 0.
+    /// A local peer that is connected once, reached through the provider. The process id must not be 0.
     pub(crate) fn new(address: fi_addr_t, proc: u64, process: ProcessId) -> LocalPeer {
         LocalPeer {
             endpoint: Endpoint {
@@ -105,21 +104,21 @@ impl LocalPeer {
         }
     }
 
-    /// Lets atomics go through a ring of this segment, known by `nonce`.
+    /// Makes atomics go through a ring of this segment, which `nonce` identifies.
     pub(crate) fn offer(&mut self, segment: u32, nonce: u64) {
         self.segment = segment;
         self.link = AtomicU64::new(nonce);
         self.endpoint.way = AtomicU8::new(Way::Unclaimed as u8);
     }
 
-    /// Lets atomics be executed here: the peer is this transport.
+    /// Makes this process execute the atomics: the peer is this transport.
     pub(crate) fn go_to_itself(&mut self) {
         self.endpoint.way = AtomicU8::new(Way::Itself as u8);
     }
 }
 
 impl Endpoint {
-    /// A peer that is connected once, reached through the provider, and on another node.
+    /// A remote peer that is connected once, reached through the provider.
     pub(crate) fn new(address: fi_addr_t, proc: u64) -> Endpoint {
         Endpoint {
             address,
@@ -136,7 +135,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether it has not been released.
+    /// Whether the peer is connected.
     pub(crate) fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed) > 0
     }
@@ -146,24 +145,25 @@ impl Endpoint {
         self.proc
     }
 
-    /// What it is the beginning of, when its process runs on this node.
+    /// The [`LocalPeer`] of which this is the first field, if the peer is local.
     #[inline]
-    fn near(&self) -> Option<&LocalPeer> {
-        let near = ptr::with_exposed_provenance::<LocalPeer>(ptr::from_ref(self).addr());
-        // SAFETY: only `LocalPeer::new` sets a process id, what it makes is kept whole by `Endpoints`, which
-        // exposed the memory, and it lives as long as the endpoint in it.
-        (self.pid != 0).then(|| unsafe { &*near })
+    fn local_peer(&self) -> Option<&LocalPeer> {
+        let local = ptr::with_exposed_provenance::<LocalPeer>(ptr::from_ref(self).addr());
+        // SAFETY: only `LocalPeer::new` sets a process id, so this endpoint is the first field of a `LocalPeer`.
+        // `Endpoints` keeps the whole value in place, and exposed the memory. The value lives as long as this
+        // endpoint.
+        (self.pid != 0).then(|| unsafe { &*local })
     }
 
-    /// The process behind it, when it runs on this node.
+    /// The peer's process, if the peer is local.
     pub(crate) fn process(&self) -> Option<ProcessId> {
-        self.near().map(|near| ProcessId {
+        self.local_peer().map(|local| ProcessId {
             pid: self.pid,
-            started: near.started,
+            started: local.started,
         })
     }
 
-    /// How puts and gets to it are made.
+    /// The way of puts and gets.
     #[inline]
     pub(crate) fn copies(&self) -> Copies {
         match self.copies.load(Ordering::Relaxed) {
@@ -175,12 +175,12 @@ impl Endpoint {
         }
     }
 
-    /// Has puts and gets made so from now on.
+    /// Sets the way of puts and gets from now on.
     pub(crate) fn copy_by(&self, copies: Copies) {
         self.copies.store(copies as u8, Ordering::Relaxed);
     }
 
-    /// Whether puts and gets are made so.
+    /// Whether puts and gets take this way.
     ///
     /// # Safety
     /// `T` is false only where calls never overlap.
@@ -189,23 +189,24 @@ impl Endpoint {
         if T {
             self.copies.load(Ordering::Relaxed) == copies as u8
         } else {
-            // SAFETY: nobody else writes it during a call. A plain read is compared where it lies.
+            // SAFETY: calls do not overlap where `T` is false, so no other thread writes the field during this call.
+            // A plain read compiles to a compare with memory.
             unsafe { *self.copies.as_ptr() == copies as u8 }
         }
     }
 
-    /// The peer's descriptor of its segment, for [`Way::Unclaimed`].
+    /// The peer's descriptor of its segment, for [`Way::Unclaimed`]; 0 for a remote peer.
     pub(crate) fn segment(&self) -> u32 {
-        self.near().map_or(0, |near| near.segment)
+        self.local_peer().map_or(0, |local| local.segment)
     }
 
-    /// The process id that puts and gets reach into, for [`Copies::Kernel`].
+    /// The process id for CMA, for [`Copies::Kernel`].
     #[inline]
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Which way atomics go. Changes from [`Way::Unclaimed`] only, under the context's lock.
+    /// The way of atomics. It changes only from [`Way::Unclaimed`], under the context's lock.
     #[inline]
     pub(crate) fn way(&self) -> Way {
         match self.way.load(Ordering::Relaxed) {
@@ -222,32 +223,32 @@ impl Endpoint {
         self.way.load(Ordering::Relaxed) == Way::Provider as u8
     }
 
-    /// Whether operations to it may be outstanding at the provider. Under the context's lock it
-    /// changes no more once it says no for a peer whose ring is claimed.
+    /// Whether operations to the peer may be outstanding at the provider. Under the context's lock, `false` is final
+    /// for a peer whose ring is claimed.
     pub(crate) fn uses_provider(&self) -> bool {
         self.copies() == Copies::Provider || self.way() == Way::Provider
     }
 
-    /// Settles the way, with what the [`link`](LocalPeer::link) is to say then.
+    /// Sets the way of atomics, and the value of [`link`](LocalPeer::link) for that way.
     pub(crate) fn go(&self, way: Way, link: u64) {
-        if let Some(near) = self.near() {
-            near.link.store(link, Ordering::Relaxed);
+        if let Some(local) = self.local_peer() {
+            local.link.store(link, Ordering::Relaxed);
         }
         self.way.store(way as u8, Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn link(&self) -> u64 {
-        self.near()
-            .map_or(0, |near| near.link.load(Ordering::Relaxed))
+        self.local_peer()
+            .map_or(0, |local| local.link.load(Ordering::Relaxed))
     }
 
-    /// The value that the peer's segment is known by, while it is [`Way::Unclaimed`].
+    /// The value that identifies the peer's segment, while the way is [`Way::Unclaimed`].
     pub(crate) fn nonce(&self) -> u64 {
         self.link()
     }
 
-    /// Whether it did not fail.
+    /// Whether the peer has not failed.
     ///
     /// # Safety
     /// `T` is false only where calls never overlap.
@@ -256,12 +257,13 @@ impl Endpoint {
         if T {
             self.failed.load(Ordering::Relaxed) == 0
         } else {
-            // SAFETY: nobody else writes it during a call. A plain read is compared where it lies.
+            // SAFETY: calls do not overlap where `T` is false, so no other thread writes the field during this call.
+            // A plain read compiles to a compare with memory.
             unsafe { *self.failed.as_ptr() == 0 }
         }
     }
 
-    /// The status that operations to this peer get because it is gone.
+    /// The status of operations to this peer if it is gone.
     #[inline]
     pub fn failure(&self) -> Option<Status> {
         match self.failed.load(Ordering::Relaxed) {

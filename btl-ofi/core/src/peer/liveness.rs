@@ -1,11 +1,11 @@
-//! Whether a peer on this node still runs.
+//! Whether the process of a local peer still runs.
 //!
-//! Some providers (shm among them) never report that a peer died: operations to it stay outstanding
-//! for ever. A peer's address blob names its process, so one on the same node can be asked for.
+//! Some providers (shm among them) never report the death of a peer: operations to it stay outstanding for ever. A
+//! peer's address blob names its process, so the process id of a local peer can be polled.
 
 use std::fs;
 
-/// A process on this node: its id and when it started, since ids are reused.
+/// A process on this node: its id, and its start time, since ids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId {
     pub(crate) pid: u32,
@@ -23,7 +23,7 @@ impl ProcessId {
         }
     }
 
-    /// What it does. When `/proc` does not tell, it is taken to run.
+    /// The state of the process. If `/proc` cannot be read, the process counts as running.
     pub(crate) fn state(self) -> State {
         // SAFETY: signal 0 only asks whether the process exists.
         let missing = unsafe { libc::kill(self.pid as libc::pid_t, 0) } != 0
@@ -33,7 +33,7 @@ impl ProcessId {
         }
         match stat(self.pid) {
             Some(s) if self.started != 0 && s.started != self.started => State::Gone,
-            // Its main thread has ended; the process has not, as long as another thread runs.
+            // The main thread has ended. The process lives while another thread runs.
             Some(Stat {
                 state: b'Z' | b'X', ..
             }) => match self.threads().find_map(living) {
@@ -41,7 +41,7 @@ impl ProcessId {
                 Some(_) => State::Runs,
                 None => State::Gone,
             },
-            // By a signal, or by a debugger.
+            // Stopped by a signal or by a debugger.
             Some(Stat {
                 state: b'T' | b't', ..
             }) => State::Stopped,
@@ -63,25 +63,25 @@ impl ProcessId {
     }
 }
 
-/// The state of a thread that has not ended.
+/// The state of a thread; `None` if it has ended.
 fn living(thread: u32) -> Option<u8> {
     let state = stat(thread)?.state;
     (!matches!(state, b'Z' | b'X')).then_some(state)
 }
 
-/// What a process does, as far as others must know.
+/// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It runs or waits.
     Runs,
-    /// It was stopped, and may go on.
+    /// It is stopped, and may continue.
     Stopped,
-    /// It no longer exists, or is a zombie that will do nothing more.
+    /// It no longer exists, or is a zombie.
     Gone,
 }
 
-/// A number that is the same for processes that share a kernel and a process-id namespace, and is
-/// different for all others; 0 where it cannot be known.
+/// A number that is equal for processes that share a kernel and a process-id namespace, and different for all others.
+/// 0 if it cannot be known.
 pub(crate) fn node() -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let Ok(boot) = fs::read_to_string("/proc/sys/kernel/random/boot_id") else {
@@ -103,7 +103,7 @@ struct Stat {
 
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The command name in parentheses may hold anything; fields resume after the last one.
+    // The command name in parentheses may contain any byte; the fields continue after the last parenthesis.
     let rest = &text[text.iter().rposition(|&b| b == b')')? + 1..];
     let rest = std::str::from_utf8(rest).ok()?;
     let mut fields = rest.split_ascii_whitespace();
@@ -165,12 +165,12 @@ mod tests {
             (libc::SIGSTOP, State::Stopped),
             (libc::SIGCONT, State::Runs),
         ] {
-            // SAFETY: our own child, not yet waited for.
+            // SAFETY: the process is a child of this test and not yet waited for, so its id is not reused.
             unsafe { libc::kill(pid as libc::pid_t, signal) };
             eventually(state);
         }
         child.kill().unwrap();
-        // Not yet waited for: a zombie until `wait`, and gone after it.
+        // The child is a zombie until `wait`, and does not exist after it.
         eventually(State::Gone);
         child.wait().unwrap();
         assert_eq!(id.state(), State::Gone);

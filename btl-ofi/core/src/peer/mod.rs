@@ -1,4 +1,5 @@
-//! Peers: their addresses, what is outstanding at them, and whether they live.
+//! Peers: endpoints and their table, address blobs, outstanding counts, liveness of local peers, and reach of their
+//! memory.
 
 pub(crate) mod address;
 #[cfg(test)]

@@ -1,20 +1,19 @@
-//! How many operations are outstanding, in a form that lets a flush wait for those issued before it
-//! and for no others.
+//! Counts of outstanding operations. A flush can wait for the operations issued before it, and for no others.
 //!
-//! A count has a phase number and two counts. An operation counts in the phase of the phase in which
-//! it was issued (phase modulo 2). The phase may advance from `f` to `f + 1` only while the phase
-//! that `f + 1` will use is empty, that is, when everything of phase `f - 1` is done. So a flush
-//! that began in phase `f` is over once the phase has reached `f + 2`: advancing to `f + 1` proved
-//! phase `f - 1` empty, advancing to `f + 2` proved phase `f` empty. Operations issued meanwhile
-//! count in later phases and do not prolong it. (The scheme is that of sleepable RCU's two indices.)
+//! An [`OutstandingCount`] has a phase number and two counters. An operation counts in the counter of the phase in
+//! which it is issued (phase modulo 2). The phase may advance from `f` to `f + 1` only while the counter that `f + 1`
+//! will use is zero, that is, when all operations of phase `f - 1` are done. So a flush that began in phase `f` is
+//! over once the phase is `f + 2`: the advance to `f + 1` proves that phase `f - 1` is empty, and the advance to `f +
+//! 2` proves that phase `f` is empty. Operations issued meanwhile count in later phases and do not prolong the flush.
+//! (The scheme is that of the two indices of sleepable RCU.)
 //!
-//! A thread may read the phase, be delayed, and raise a phase late. That operation was not issued
-//! before the flush of any other thread in a sense that thread could know, and a thread's own
-//! operations are raised before its flush begins, so no promise is broken.
+//! A thread may read the phase, be delayed, and raise the counter late. No flush of another thread promises to wait
+//! for that operation, since that thread cannot know that it was issued. A thread raises its own operations before
+//! its own flush begins. So no promise is broken.
 
 use crate::base::sync::{AtomicU32, Ordering};
 
-/// Which phase an operation counted in: 0 or 1.
+/// The counter in which an operation counts: 0 or 1.
 pub(crate) type Phase = u32;
 
 /// Outstanding operations of one context or one peer.
@@ -24,12 +23,12 @@ pub(crate) struct OutstandingCount {
     outstanding: [AtomicU32; 2],
 }
 
-/// A flush under way: where the count stood when it began.
+/// The phase in which a flush began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(u32);
 
-/// What is outstanding of the older of two phases. Nothing is added to it, so it grows less with every
-/// completion.
+/// The operations outstanding in the older of the two phases. No operation is added to that phase, so its count falls
+/// with every completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Backlog {
     phase: u32,
@@ -37,9 +36,9 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Whether something completed between `earlier` and this.
+    /// Whether an operation completed between `earlier` and `self`.
     pub(crate) fn is_less_than(self, earlier: Backlog) -> bool {
-        // The phase advances only when the older one's operations are all done.
+        // The phase advances only when all operations of the older phase are done.
         self.phase != earlier.phase || self.count < earlier.count
     }
 }
@@ -52,12 +51,12 @@ impl OutstandingCount {
         }
     }
 
-    /// Counts an operation about to be posted; give the phase back to [`lower`](Self::lower).
+    /// Counts an operation that is about to be posted. The caller later passes the result to [`lower`](Self::lower).
     /// `threaded` is false where calls never overlap; then no locked instruction is used.
     #[inline]
     pub(crate) fn raise(&self, threaded: bool) -> Phase {
-        // Acquire pairs with the AcqRel of `settle`: whoever sees the new phase also sees that the
-        // phase was empty.
+        // Acquire pairs with the AcqRel in `settle`: a thread that reads the new phase also sees that its counter was
+        // zero.
         let phase = self.phase.load(Ordering::Acquire) & 1;
         let count = &self.outstanding[phase as usize];
         if threaded {
@@ -71,12 +70,12 @@ impl OutstandingCount {
         phase
     }
 
-    /// Counts `n` operations of `phase` as done, after their callbacks ran.
+    /// Counts `n` operations of `phase` as done. Called after their callbacks.
     #[inline]
     pub(crate) fn lower(&self, phase: Phase, n: u32, threaded: bool) {
         let count = &self.outstanding[(phase & 1) as usize];
-        // Release pairs with the Acquire in `drained`: a flush that sees the count fall also sees
-        // what the callback wrote.
+        // Release pairs with the Acquire in `drained`: a flush that reads the lower count also sees the writes of the
+        // callback.
         if threaded {
             count.fetch_sub(n, Ordering::Release);
         } else {
@@ -87,9 +86,10 @@ impl OutstandingCount {
         }
     }
 
-    /// Operations outstanding now; a sum of two reads.
+    /// Operations outstanding now: the sum of two reads that are not one snapshot.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
+        // Acquire pairs with the Release in `lower`.
         self.outstanding[0]
             .load(Ordering::Acquire)
             .wrapping_add(self.outstanding[1].load(Ordering::Acquire))
@@ -97,11 +97,13 @@ impl OutstandingCount {
 
     /// Operations outstanding in one phase.
     pub(crate) fn in_slot(&self, phase: Phase) -> u32 {
+        // Acquire pairs with the Release in `lower`.
         self.outstanding[(phase & 1) as usize].load(Ordering::Acquire)
     }
 
-    /// What is outstanding of the phase before the one that counts new operations.
+    /// Operations outstanding in the phase before the current one.
     pub(crate) fn backlog(&self) -> Backlog {
+        // Acquire pairs with the AcqRel in `settle`.
         let phase = self.phase.load(Ordering::Acquire);
         Backlog {
             phase,
@@ -110,25 +112,28 @@ impl OutstandingCount {
     }
 
     fn drained(&self, phase: Phase) -> bool {
+        // Acquire pairs with the Release in `lower`: this thread sees the writes of the callbacks.
         self.outstanding[(phase & 1) as usize].load(Ordering::Acquire) == 0
     }
 
     /// Begins a flush.
     #[inline]
     pub(crate) fn mark(&self) -> Mark {
+        // Acquire pairs with the AcqRel in `settle`.
         Mark(self.phase.load(Ordering::Acquire))
     }
 
-    /// Whether everything the calling thread issued before `mark` is done. Advances the phase where
-    /// it can; call it again after progress until it says so.
+    /// Whether all operations that the calling thread issued before `mark` are done. Advances the phase if possible.
+    /// If false, the caller makes progress and calls again.
     #[inline]
     pub(crate) fn settle(&self, mark: Mark) -> bool {
-        // The common case: nothing is outstanding at all. Each of the caller's operations was
-        // raised in one of the phases before this read of it.
+        // The common case: no operation is outstanding. The caller's operations were raised in one of these two
+        // phases before this read.
         if self.drained(0) && self.drained(1) {
             return true;
         }
         loop {
+            // Acquire pairs with the AcqRel of the exchange below, in another thread.
             let phase = self.phase.load(Ordering::Acquire);
             if phase.wrapping_sub(mark.0) >= 2 {
                 return true;
@@ -136,7 +141,9 @@ impl OutstandingCount {
             if !self.drained(phase.wrapping_add(1)) {
                 return false;
             }
-            // Losing the exchange means that another flush advanced it: look again.
+            // If the exchange fails, another flush advanced the phase; the loop reads it again. Release pairs with
+            // the Acquire loads of the phase in `raise`, `mark`, `backlog` and above: they see that the counter was
+            // zero.
             let _ = self.phase.compare_exchange(
                 phase,
                 phase.wrapping_add(1),

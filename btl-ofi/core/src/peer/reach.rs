@@ -1,32 +1,32 @@
-//! Whether the kernel lets this process reach into others (cross-memory attach, `cma`), and whether the
-//! memory it reaches is still that of the peer.
+//! Whether the kernel lets this process reach a local peer's memory by cross-memory attach (`base/cma.rs`), and
+//! whether that memory still belongs to the peer.
 //!
-//! **Identity.** A process id and a start time name a process, not what it runs: `exec` keeps both. So each
-//! process announces a *probe*, the address of a word and what it holds. It is read when a peer is connected,
-//! in each look of the failure detector, and before a ring transfer is revoked and made by the kernel; other
-//! memory at that place, or none, means that the transport there is gone. Between two looks
-//! (`btl_ofi_peer_check_interval`, and 256 copies at least) a copy may still reach memory that is no longer the
-//! peer's: where the other program has something mapped at the same addresses, of the same user.
+//! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps both. So each
+//! process announces a *probe*: the address of a word and the word's value. This process reads the probe when it
+//! connects the peer, in each check of the failure detector, and before it revokes a ring transfer and makes the
+//! transfer by CMA. If the word has another value or is not mapped, the peer's transport is gone. Between two checks
+//! (at most `btl_ofi_peer_check_interval`, and at least 256 copies) a copy may still reach memory that is no longer
+//! the peer's, if the other program has memory mapped at the same addresses and runs as the same user.
 //!
-//! **Permission** may be lost later: `PR_SET_DUMPABLE`, a seccomp filter, a main thread that ends (the kernel
-//! then finds no memory under the process's id). From then on puts and gets to that peer go through its ring,
-//! which needs nothing of the kernel, and wait for the target; or through the provider, if no ring can be had.
-//! The operation that found out is made again that way: nothing of it was complete.
+//! **Permission** may be lost later: by `PR_SET_DUMPABLE`, by a seccomp filter, or because the main thread ends (the
+//! kernel then finds no memory under the process id). From then on puts and gets to that peer go through its ring,
+//! which needs no permission but waits for the target. If there is no ring, they go through the provider. The
+//! operation that met the error is made again that way, since no part of it was complete.
 //!
-//! **Yama** (`/proc/sys/kernel/yama/ptrace_scope`) at 1 forbids all but descendants to attach, unless the process
-//! that is reached allows it by `PR_SET_PTRACER`, which is done here when a transport opens.
+//! **Yama** (`/proc/sys/kernel/yama/ptrace_scope`): at 1, a process may attach only to its descendants, unless the
+//! target allows it by `PR_SET_PTRACER`. Each transport allows it when it opens.
 
 use std::fs::{self, File};
 
 use crate::base::cma::{self, Refused};
 use crate::peer::liveness::{ProcessId, State};
 
-/// Direct copies after which the clock is looked at, for a host that never polls.
+/// Number of CMA copies after which the failure detector reads the clock, for a host that never polls.
 pub(crate) const COPIES_PER_LOOK: u64 = 256;
 
 const SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
-/// A word in a process's memory by which that memory is known.
+/// A word in a process's memory that identifies the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
     pub(crate) address: u64,
@@ -34,46 +34,47 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// Whether the memory of a process or thread holds it.
+    /// Whether the memory of the process or thread `task` holds the probe.
     pub(crate) fn is_in(self, task: u32) -> Result<bool, Refused> {
         let mut seen = 0u64;
-        // SAFETY: the local side is a word of ours.
+        // SAFETY: the local side is a local variable of 8 bytes.
         unsafe { cma::read(task, (&raw mut seen).cast(), self.address, 8) }?;
         Ok(seen == self.value)
     }
 
-    /// Whether the kernel lets this process read and write there. What is written is what was just read, to
-    /// a word that its owner keeps for this.
+    /// Whether the kernel lets this process read and write the memory of `task`. It writes the value that it just
+    /// read, to a word that its owner reserves for this.
     pub(crate) fn reach(self, task: u32) -> Result<bool, Refused> {
         if !self.is_in(task)? {
             return Ok(false);
         }
         let mut same = self.value;
-        // SAFETY: the local side is a word of ours; the other is the probe, which holds this already.
+        // SAFETY: the local side is a local variable of 8 bytes. The remote side is the probe, which holds the same
+        // value.
         unsafe { cma::write(task, (&raw mut same).cast(), self.address, 8) }?;
         Ok(true)
     }
 }
 
-/// What reaching a peer of this node takes.
+/// The data by which a local peer's memory is reached.
 pub(crate) struct Reach {
     pub(crate) probe: Probe,
-    /// Its segment, opened when it was connected: later its process may not let that be done.
+    /// The peer's segment, opened at the connect: later the peer's process may not permit that.
     pub(crate) segment: Option<File>,
 }
 
-/// What is found of a peer's process.
+/// The result of a check of a peer's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It does this, with the transport that was connected as far as can be seen.
+    /// The process has this state, and the transport that was connected is still there as far as can be seen.
     Is(State),
-    /// It does this, and the kernel does not let its memory be reached.
+    /// The process has this state, and the kernel refuses access to its memory.
     Closed(State, Refused),
-    /// The process runs, without that transport: it executed another program, or closed it.
+    /// The process runs without that transport: it executed another program, or closed the transport.
     Changed,
 }
 
-/// Looks at a process, and at its memory where that could be reached once.
+/// Checks a process, and its memory if a probe of it could be read before.
 pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
     let state = process.state();
     let (Some(probe), State::Runs | State::Stopped) = (probe, state) else {
@@ -83,8 +84,8 @@ pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
         Ok(true) => Standing::Is(state),
         Ok(false) | Err(Refused(libc::EFAULT)) => Standing::Changed,
         Err(Refused(libc::ESRCH)) => {
-            // Its main thread has no memory any more. As long as another thread has, the process lives; else it
-            // is about to be a zombie.
+            // The main thread has no memory any more. The process lives if another thread has memory; otherwise it is
+            // about to become a zombie.
             let mut others = process.threads().filter(|id| *id != process.pid);
             match others.find_map(|id| probe.is_in(id).ok()) {
                 Some(true) => Standing::Closed(state, Refused(libc::ESRCH)),
@@ -97,7 +98,7 @@ pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
 }
 
 impl Standing {
-    /// Why there is no peer any more, if so.
+    /// The reason why the peer is gone; `None` if it is not.
     pub(crate) fn end(self, process: ProcessId) -> Option<String> {
         let pid = process.pid;
         match self {
@@ -106,13 +107,13 @@ impl Standing {
             }
             Standing::Changed => Some(format!(
                 "process id {pid} on this node no longer holds its transport: it executed another program, \
-                 or has closed it"
+                 or closed the transport"
             )),
             Standing::Is(_) | Standing::Closed(..) => None,
         }
     }
 
-    /// What the process does, for the one that is still the peer's.
+    /// The state of the peer's process. A process without the transport counts as gone.
     pub(crate) fn state(self) -> State {
         match self {
             Standing::Is(state) | Standing::Closed(state, _) => state,
@@ -121,27 +122,27 @@ impl Standing {
     }
 }
 
-/// Lets processes of this user reach into this one, where Yama asks for that, and gives the reason if this
-/// process can reach into none all the same. `probe` is of this process.
+/// Permits CMA to this process where Yama requires that. Returns the reason if this process can still reach no other.
+/// `probe` belongs to this process.
 pub(crate) fn prepare(probe: Probe) -> Option<String> {
     let scope = scope(SCOPE);
     if asks_for_consent(scope) {
-        // SAFETY: plain numbers. Refused only where there is no Yama.
+        // SAFETY: the arguments are numbers. The call fails only on a kernel without Yama.
         let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
         if rc != 0 {
             let error = std::io::Error::last_os_error();
-            tracing::warn!("peers may not be allowed to copy here: prctl(PR_SET_PTRACER): {error}");
+            tracing::warn!("prctl(PR_SET_PTRACER) failed, so peers may not be permitted to copy to this process: {error}");
         }
     }
     obstacle(scope, may_trace(), probe.reach(std::process::id()))
 }
 
-/// What Yama restricts; `None` where there is none.
+/// Yama's scope; `None` without Yama.
 fn scope(path: &str) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Whether a process that is not an ancestor needs this one's consent.
+/// Whether a process needs the consent of this one, unless it is an ancestor.
 fn asks_for_consent(scope: Option<u32>) -> bool {
     scope == Some(1)
 }
@@ -157,8 +158,8 @@ fn may_trace() -> bool {
         .is_some_and(|mask| mask >> CAP_SYS_PTRACE & 1 != 0)
 }
 
-/// Why this process reaches into no other, if so: what Yama says, and what came of reaching into itself, which
-/// shows filters of system calls.
+/// The reason why this process can reach no other; `None` if it can. `own` is the result of CMA to this process
+/// itself, which shows filters of system calls.
 fn obstacle(scope: Option<u32>, may_trace: bool, own: Result<bool, Refused>) -> Option<String> {
     match (scope, own) {
         (Some(2), _) if !may_trace => Some(format!(
@@ -168,8 +169,8 @@ fn obstacle(scope: Option<u32>, may_trace: bool, own: Result<bool, Refused>) -> 
             "{SCOPE} is {scope}, which forbids it until the next boot"
         )),
         (_, Err(Refused(errno))) => Some(format!(
-            "process_vm_readv or process_vm_writev of this process's own memory: {}; a seccomp filter, as \
-             containers have, or a kernel without CONFIG_CROSS_MEMORY_ATTACH",
+            "process_vm_readv or process_vm_writev of this process's own memory: {}; a seccomp filter, \
+             as in containers, or a kernel without CONFIG_CROSS_MEMORY_ATTACH",
             error(errno)
         )),
         (_, Ok(_)) => None,
@@ -180,7 +181,7 @@ fn error(errno: i32) -> std::io::Error {
     std::io::Error::from_raw_os_error(errno)
 }
 
-/// Why a peer is not reached, for people.
+/// The reason why a peer cannot be reached, as text for the user.
 pub(crate) fn reason(found: Result<bool, Refused>) -> String {
     match found {
         Ok(_) => String::from("its memory does not hold what it announced"),
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_yama_says_is_read_and_told() {
+    fn yama_scope_is_read_and_reported() {
         let (none, classic) = (scope("/proc/none/such"), scope_of("0\n"));
         let (restricted, admin, nobody) = (scope_of("1\n"), scope_of("2\n"), scope_of("3\n"));
         assert_eq!((none, classic, restricted), (None, Some(0), Some(1)));
@@ -271,7 +272,7 @@ mod tests {
         }
         assert_eq!(other.reach(own.pid), Ok(false));
         assert_eq!(word.load(Ordering::Relaxed), probe.value, "not written to");
-        // The id is another process's now.
+        // The id now belongs to another process.
         let before = ProcessId {
             started: own.started.wrapping_sub(1),
             ..own

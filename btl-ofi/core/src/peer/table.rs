@@ -1,10 +1,9 @@
-//! The memory of all peers, and the way to them from the host's numbers.
+//! The table of all peers: the memory of endpoints, and the index from the host's process numbers.
 //!
-//! Endpoints lie in chunks that never move, because operations name them by address; peers on this
-//! node in chunks of their own, since only they carry what is needed to reach their processes, and only
-//! they are looked at for whether they still run. The index holds four bytes and a tag of one for each
-//! place of a table that is at most seven eighths full. A million peers on other nodes take 58 bytes
-//! each so.
+//! Operations name endpoints by address, so endpoints lie in chunks that never move. Local peers have their own
+//! chunks: only they carry the data by which their process is reached, and only their processes are checked by the
+//! failure detector. The index takes 4 bytes and a tag of 1 byte per place, in a hash table that is at most seven
+//! eighths full. So a million remote peers take 58 bytes each.
 
 use std::alloc::{self, Layout};
 use std::hash::{BuildHasher, RandomState};
@@ -15,22 +14,22 @@ use hashbrown::HashTable;
 
 use crate::peer::endpoint::{Endpoint, LocalPeer};
 
-/// Endpoints of a chunk.
+/// Number of endpoints in a chunk.
 const CHUNK: usize = 64;
-/// Set in the index's words for peers on this node.
+/// Set in the words of the index for local peers.
 const LOCAL: u32 = 1 << 31;
 
-/// Memory for values that keep their address until everything is dropped. A value given back stays
-/// readable, and its place is used again by a later one.
+/// Memory for values that keep their address until the table is dropped. A value that is given back stays readable
+/// until a later value takes its place.
 struct Places<T> {
     chunks: Vec<NonNull<T>>,
     used: u32,
     free: Vec<u32>,
 }
 
-// SAFETY: owned memory; what is shared of it are the values, under T's own rules.
+// SAFETY: the table owns its memory exclusively, and moves to another thread with its values, which are `Send`.
 unsafe impl<T: Send> Send for Places<T> {}
-// SAFETY: as for Send.
+// SAFETY: a shared table gives access to the values only, which are `Sync`.
 unsafe impl<T: Sync> Sync for Places<T> {}
 
 impl<T> Default for Places<T> {
@@ -51,11 +50,11 @@ impl<T> Places<T> {
 
     fn at(&self, place: u32) -> Option<NonNull<T>> {
         let chunk = self.chunks.get(place as usize / CHUNK)?;
-        // SAFETY: a chunk has CHUNK places.
+        // SAFETY: a chunk has CHUNK places, and the index is below CHUNK.
         (place < self.used).then(|| unsafe { chunk.add(place as usize % CHUNK) })
     }
 
-    /// Keeps a value; `None` when there is no memory, or no further place can be named.
+    /// Stores a value and returns its place. `None` if memory is exhausted or the numbers of places are.
     fn keep(&mut self, value: T) -> Option<u32> {
         let place = match self.free.pop() {
             Some(place) => place,
@@ -67,7 +66,7 @@ impl<T> Places<T> {
                 self.used - 1
             }
         };
-        // SAFETY: inside a chunk, and nobody uses the place: it is new, or its user gave it back.
+        // SAFETY: the place is inside a chunk. It is unused: it is new, or it was given back.
         unsafe { self.at(place)?.write(value) };
         Some(place)
     }
@@ -77,15 +76,15 @@ impl<T> Places<T> {
             return None;
         }
         self.chunks.try_reserve(1).ok()?;
-        // SAFETY: the layout has bytes.
+        // SAFETY: the layout's size is not 0.
         let chunk = NonNull::new(unsafe { alloc::alloc(Self::LAYOUT) })?.cast::<T>();
-        // Operations and completions name endpoints by address (Tag, Endpoint::local).
+        // Operations and completions name endpoints by address (`Tag::endpoint`, `Endpoint::local_peer`).
         chunk.as_ptr().expose_provenance();
         self.chunks.push(chunk);
         Some(())
     }
 
-    /// Lets a later value have the place. Without memory to remember it, it stays unused.
+    /// Makes the place free for a later value. If memory is exhausted, the place stays unused.
     fn give_back(&mut self, place: u32) {
         if self.free.try_reserve(1).is_ok() {
             self.free.push(place);
@@ -100,14 +99,14 @@ impl<T> Places<T> {
 impl<T> Drop for Places<T> {
     fn drop(&mut self) {
         for chunk in &self.chunks {
-            // SAFETY: allocated with this layout; values need no drop.
+            // SAFETY: `grow` allocated the chunk with this layout, and the values need no drop.
             unsafe { alloc::dealloc(chunk.as_ptr().cast(), Self::LAYOUT) };
         }
     }
 }
 
-/// All peers. Those released with operations outstanding keep their memory, since a late completion
-/// may name them, but are found no more.
+/// All peers. A peer that is released with operations outstanding keeps its memory, since a late completion may name
+/// it, but is no longer found.
 #[derive(Default)]
 pub(crate) struct Endpoints {
     remote: Places<Endpoint>,
@@ -117,12 +116,12 @@ pub(crate) struct Endpoints {
 }
 
 impl Endpoints {
-    /// How many there are.
+    /// Number of peers.
     pub(crate) fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// The peer of this number.
+    /// The peer with this process number.
     pub(crate) fn find(&self, proc: u64) -> Option<NonNull<Endpoint>> {
         let (remote, local) = (&self.remote, &self.local);
         let same = |word: &u32| proc_of(remote, local, *word) == Some(proc);
@@ -130,14 +129,14 @@ impl Endpoints {
         at(remote, local, *word)
     }
 
-    /// Makes room for one more; `false` when there is no memory.
+    /// Reserves memory for one more peer; `false` if memory is exhausted.
     pub(crate) fn reserve(&mut self) -> bool {
         let (remote, local, hasher) = (&self.remote, &self.local, &self.hasher);
         let rehash = |word: &u32| hash_of(hasher, proc_of(remote, local, *word));
         self.index.try_reserve(1, rehash).is_ok()
     }
 
-    /// Adds a peer that is not there yet; `None` when there is no memory.
+    /// Adds a peer that is not in the table; `None` if memory is exhausted.
     pub(crate) fn insert(&mut self, peer: Placed) -> Option<NonNull<Endpoint>> {
         if !self.reserve() {
             return None;
@@ -153,7 +152,7 @@ impl Endpoints {
         at(remote, local, word)
     }
 
-    /// Takes a peer out. Its memory is used again unless `late` completions may still name it.
+    /// Removes a peer. Its memory is reused unless `late` completions may still name it.
     pub(crate) fn remove(&mut self, proc: u64, late: bool) {
         let (remote, local) = (&self.remote, &self.local);
         let same = |word: &u32| proc_of(remote, local, *word) == Some(proc);
@@ -163,7 +162,8 @@ impl Endpoints {
         };
         let (word, _) = entry.remove();
         if let Some(peer) = at(remote, local, word) {
-            // SAFETY: places stay readable; this one's value was written.
+            // SAFETY: the index names only places that were written, and places stay readable until the table is
+            // dropped.
             unsafe { peer.as_ref() }
                 .connected
                 .store(0, Ordering::Relaxed);
@@ -177,16 +177,16 @@ impl Endpoints {
 
     /// All peers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Endpoint> {
-        // SAFETY: places that are in use hold values, which are only changed by atomics.
+        // SAFETY: places below `used` were written and stay readable; shared values change only by atomics.
         let remote = self.remote.iter().map(|peer| unsafe { peer.as_ref() });
         remote
             .filter(|peer| peer.is_connected())
             .chain(self.iter_local())
     }
 
-    /// Those on this node, whose processes can be looked at.
+    /// All local peers.
     pub(crate) fn iter_local(&self) -> impl Iterator<Item = &Endpoint> {
-        // SAFETY: as above.
+        // SAFETY: places below `used` were written and stay readable; shared values change only by atomics.
         let local = self.local.iter().map(|peer| unsafe { peer.as_ref() });
         local
             .map(|peer| &peer.endpoint)
@@ -194,7 +194,7 @@ impl Endpoints {
     }
 }
 
-/// A peer with what its place makes of it.
+/// A new peer, local or remote.
 pub(crate) enum Placed {
     Remote(Endpoint),
     Local(LocalPeer),
@@ -207,13 +207,13 @@ fn at(
 ) -> Option<NonNull<Endpoint>> {
     match word & LOCAL {
         0 => remote.at(word),
-        // An endpoint stands first in it.
+        // The endpoint is the first field of a `LocalPeer`.
         _ => local.at(word & !LOCAL).map(NonNull::cast),
     }
 }
 
 fn proc_of(remote: &Places<Endpoint>, local: &Places<LocalPeer>, word: u32) -> Option<u64> {
-    // SAFETY: places stay readable; the index names only those that were written.
+    // SAFETY: the index names only places that were written, and places stay readable until the table is dropped.
     at(remote, local, word).map(|peer| unsafe { peer.as_ref() }.proc)
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn of(peers: &Endpoints, proc: u64) -> &Endpoint {
-        // SAFETY: places are readable as long as `peers`.
+        // SAFETY: places stay readable as long as `peers` lives.
         unsafe { peers.find(proc).unwrap().as_ref() }
     }
 
@@ -283,7 +283,7 @@ mod tests {
             peers.remove(2, true);
             assert_ne!(peers.insert(make(3)), Some(first));
             assert_eq!((peers.len(), peers.iter().count()), (1, 1));
-            // SAFETY: places stay readable.
+            // SAFETY: places stay readable as long as `peers` lives.
             assert_eq!(unsafe { first.as_ref() }.proc, 2);
         }
     }

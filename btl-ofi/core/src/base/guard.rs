@@ -149,7 +149,8 @@ impl Reach {
     ) -> Result<(), Status> {
         let apart = (from as usize).abs_diff(to as usize) >= size;
         if apart {
-            // SAFETY: the ranges do not overlap. The routines and the kernel return a fault of either side.
+            // SAFETY: the ranges do not overlap. The routines and the kernel return a fault of either side; only the
+            // path for aligned words reads `from` by an ordinary load.
             return unsafe { self.put(from, to, size) };
         }
         let upwards = (to as usize) < from as usize;

@@ -76,8 +76,8 @@ impl Handle {
     /// `access` holds for the device memory.
     pub(crate) fn staged(mailbox: &Handle, access: Access, generation: u32) -> Handle {
         Handle {
-            // A mailbox is far shorter than 4 GiB. Its owner looks a request up by the generation of the staged
-            // handle.
+            // A mailbox is far shorter than 4 GiB, so its length leaves the upper half free for its generation, which
+            // its owner checks.
             length: mailbox.length & !UPPER | u64::from(mailbox.generation()) << 32,
             cookie: STAGED | rights_of(access) | u64::from(generation),
             ..*mailbox

@@ -1,12 +1,11 @@
-//! The arithmetic of atomics, done by this processor on memory of this process.
+//! The arithmetic of atomics: this processor executes them on memory of this process.
 //!
-//! Each element is changed by one atomic instruction or by a compare-and-swap loop, whatever its type.
-//! libfabric's software providers do the same (`__atomic` builtins, prov/util of 1.17 and 2.1), so an
-//! element stays atomic between what is done here, what the provider does for peers that reach us
-//! through it, and what threads of the process do with its own instructions. What is not a number
-//! compares as libfabric compares it: a minimum or maximum with NaN leaves what is there, and
-//! compare-and-swap compares bits. Elements that are not mapped as they must be are a [`Fault`]; those of
-//! a vector that come before are changed all the same.
+//! One atomic instruction or a compare-and-swap loop changes each element, for every type. libfabric's software
+//! providers do the same (`__atomic` builtins, prov/util of 1.17 and 2.1). So an element stays atomic among three
+//! kinds of access: those made here, those that the provider makes for peers, and those that threads of the process
+//! make with instructions. NaN compares as in libfabric: a minimum or maximum with NaN leaves the element, and
+//! compare-and-swap compares bits. An element that is not mapped with the rights that the operation needs is a
+//! [`Fault`]; the elements before it in a vector are changed.
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
 
@@ -20,15 +19,15 @@ pub(crate) struct Elements {
     pub(crate) count: usize,
     /// Aligned to the element's size.
     pub(crate) at: *mut u8,
-    /// As many elements; any alignment. Not read by [`AtomicOp::Read`].
+    /// `count` operands, of any alignment. [`AtomicOp::Read`] does not read them.
     pub(crate) operands: *const u8,
-    /// What [`AtomicOp::Cswap`] compares with, in the low bytes.
+    /// The compare value of [`AtomicOp::Cswap`], in the low bytes.
     pub(crate) compare: u64,
-    /// Room for as many elements, of any alignment, or NULL.
+    /// Memory for `count` old values, of any alignment, or NULL.
     pub(crate) results: *mut u8,
 }
 
-/// Whether the combination makes sense and is served.
+/// Whether the combination is valid and implemented.
 pub(crate) fn serves(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> bool {
     let bits = matches!(op, AtomicOp::Bor | AtomicOp::Band | AtomicOp::Bxor);
     match kind {
@@ -40,13 +39,15 @@ pub(crate) fn serves(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> bool
     }
 }
 
-/// Does it.
+/// Executes the atomic.
 ///
 /// # Safety
-/// The pointers are good for what [`Elements`] says, and the combination is [served](serves).
+/// `at` is aligned to the element's size and names `count` elements in memory that may be used for the operation as
+/// far as it is mapped; others access them by atomics only. `operands` and `results` are good for what [`Elements`]
+/// states. The combination is [served](serves).
 #[inline]
 pub(crate) unsafe fn apply(e: &Elements) -> Result<(), Fault> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees what `e` states, and `run` gets the type of `e.datatype`.
     unsafe {
         match e.datatype {
             Datatype::Int8 => run::<i8>(e),
@@ -63,17 +64,19 @@ pub(crate) unsafe fn apply(e: &Elements) -> Result<(), Fault> {
     }
 }
 
-/// A type that atomics know. The functions on memory ask that `at` is an aligned element, which others
-/// change atomically only, in memory that may be used so as far as it is mapped.
+/// An element type of atomics.
+///
+/// The functions on memory require: `at` is an aligned element that others change by atomics only, and names memory
+/// that may be used for the operation as far as it is mapped.
 trait Element: Copy {
-    /// The word of its bits.
+    /// The unsigned word that holds its bits.
     type Bits: Word + Copy + PartialEq;
 
     fn bits(self) -> Self::Bits;
     fn of(bits: Self::Bits) -> Self;
     fn truncated(value: u64) -> Self::Bits;
     /// # Safety
-    /// As for all.
+    /// `at` is an element as the trait's documentation requires.
     unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault>;
     fn and(self, other: Self) -> Self;
     fn or(self, other: Self) -> Self;
@@ -84,48 +87,48 @@ trait Element: Copy {
     fn of_truth(truth: bool) -> Self;
 
     /// # Safety
-    /// As for all.
+    /// `at` is an element as the trait's documentation requires.
     #[inline]
     unsafe fn read(at: *mut Self) -> Result<Self, Fault> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
         unsafe { Self::Bits::load(at.cast()) }.map(Self::of)
     }
 
     /// # Safety
-    /// As for all.
+    /// `at` is an element as the trait's documentation requires.
     #[inline]
     unsafe fn write(at: *mut Self, value: Self) -> Result<(), Fault> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
         unsafe { Self::Bits::store(at.cast(), value.bits()) }
     }
 
     /// # Safety
-    /// As for all.
+    /// `at` is an element as the trait's documentation requires.
     #[inline]
     unsafe fn swap(at: *mut Self, value: Self) -> Result<Self, Fault> {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
         unsafe { Self::Bits::swap(at.cast(), value.bits()) }.map(Self::of)
     }
 
-    /// Writes `value` where the bits are those of `compare`; what was there.
+    /// Writes `value` if the element's bits equal those of `compare`; returns the old value.
     ///
     /// # Safety
-    /// As for all.
+    /// `at` is an element as the trait's documentation requires.
     #[inline]
     unsafe fn cswap(at: *mut Self, compare: u64, value: Self) -> Result<Self, Fault> {
         let compare = Self::truncated(compare);
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
         unsafe { Self::Bits::cswap(at.cast(), compare, value.bits()) }.map(Self::of)
     }
 
-    /// Writes what `f` makes of what is there, if anything; what was there.
+    /// Replaces the element by the result of `f` on it, if `f` returns one; returns the old value.
     ///
     /// # Safety
-    /// As for all.
+    /// `at` is an element as the trait's documentation requires.
     #[inline]
     unsafe fn change(at: *mut Self, f: impl Fn(Self) -> Option<Self>) -> Result<Self, Fault> {
         let word: *mut Self::Bits = at.cast();
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a fault.
         unsafe {
             let mut old = Self::Bits::load(word)?;
             while let Some(new) = f(Self::of(old)) {
@@ -159,7 +162,8 @@ macro_rules! integer {
             }
             #[inline]
             unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a
+                // fault.
                 unsafe { <$bits>::add(at.cast(), value.bits()) }.map(Self::of)
             }
             #[inline]
@@ -217,10 +221,11 @@ macro_rules! float {
             }
             #[inline]
             unsafe fn sum(at: *mut Self, value: Self) -> Result<Self, Fault> {
-                // SAFETY: as the caller vouches.
+                // SAFETY: the caller guarantees that `at` is aligned and permits this access; the routine returns a
+                // fault.
                 unsafe { Self::change(at, |old| Some(old + value)) }
             }
-            // `serves` lets no operation on bits through; without one, what is there stays.
+            // `serves` rejects bitwise operations on floats. These functions leave the element as it is.
             #[inline]
             fn and(self, _: Self) -> Self {
                 self
@@ -256,9 +261,9 @@ macro_rules! float {
 float!(f32 as u32, f64 as u64);
 
 /// # Safety
-/// As for [`apply`].
+/// The caller of [`apply`] gives the same guarantees, and `T` is the type of `e.datatype`.
 unsafe fn run<T: Element>(e: &Elements) -> Result<(), Fault> {
-    // SAFETY: as the caller vouches, for each line.
+    // SAFETY: the caller guarantees what `e` states, `T` is its type, and `each` passes aligned elements of `e.at`.
     unsafe {
         match e.op {
             AtomicOp::Read => {
@@ -290,10 +295,10 @@ unsafe fn run<T: Element>(e: &Elements) -> Result<(), Fault> {
 }
 
 /// # Safety
-/// As for [`apply`].
+/// The caller of [`apply`] gives the same guarantees, and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) -> Result<(), Fault> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller guarantees what `e` states.
     unsafe {
         changed::<T>(e, |old, value| {
             Some(T::of_truth(f(old.truth(), value.truth())))
@@ -301,27 +306,27 @@ unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) -> R
     }
 }
 
-/// Writes what `f` makes of each element and its operand, if anything.
+/// Replaces each element by the result of `f` on it and its operand, if `f` returns one.
 ///
 /// # Safety
-/// As for [`apply`].
+/// The caller of [`apply`] gives the same guarantees, and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) -> Result<(), Fault> {
-    // SAFETY: as the caller vouches; `each` passes elements.
+    // SAFETY: the caller guarantees what `e` states, and `each` passes aligned elements of `e.at`.
     unsafe { each::<T>(e, |at, value| T::change(at, |old| f(old, value))) }
 }
 
-/// Runs `step`, which returns what was there, for each element and its operand.
+/// Runs `step`, which returns the old value, for each element and its operand. Stores the old values in `results`.
 ///
 /// # Safety
-/// As for [`apply`].
+/// The caller of [`apply`] gives the same guarantees, and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn each<T: Element>(
     e: &Elements,
     step: impl Fn(*mut T, T) -> Result<T, Fault>,
 ) -> Result<(), Fault> {
     for i in 0..e.count {
-        // SAFETY: the caller vouches for as many elements.
+        // SAFETY: the caller guarantees `e.count` elements and operands, and as many results unless NULL.
         unsafe {
             let operand = e.operands.cast::<T>().add(i).read_unaligned();
             let old = step(e.at.cast::<T>().add(i), operand)?;
@@ -337,7 +342,7 @@ unsafe fn each<T: Element>(
 mod tests {
     use super::*;
 
-    /// One element of any type, in the low bytes.
+    /// Applies `op` to one element of any type in the low bytes of `start`; returns the old value and the new word.
     fn one(datatype: Datatype, op: AtomicOp, start: u64, operand: u64, compare: u64) -> (u64, u64) {
         let (mut at, mut old) = (start, 0u64);
         let e = Elements {
@@ -349,7 +354,7 @@ mod tests {
             compare,
             results: (&raw mut old).cast(),
         };
-        // SAFETY: all are words, which hold one element of any type.
+        // SAFETY: all pointers are to 8-byte words, which hold one element of any type.
         unsafe { apply(&e) }.unwrap();
         (old, at)
     }
@@ -386,7 +391,7 @@ mod tests {
                 let seen = one(datatype, O::Cswap, start, 6, compare);
                 assert_eq!(seen, (start, end), "{datatype:?}");
             }
-            // Bytes beside the element stay as they are.
+            // The bytes next to the element do not change.
             if datatype.size() < 8 {
                 let (_, at) = one(datatype, O::Sum, u64::MAX, 1, 0);
                 assert_eq!(at, !mask);
@@ -438,7 +443,7 @@ mod tests {
             compare: 0,
             results: results[1..].as_mut_ptr(),
         };
-        // SAFETY: three elements each.
+        // SAFETY: each buffer holds three elements.
         unsafe { apply(&e) }.unwrap();
         assert_eq!(at, [11, 22, 33]);
         let old = results[1..].chunks_exact(4);
@@ -470,7 +475,7 @@ mod tests {
                                 compare: 0,
                                 results: std::ptr::null_mut(),
                             };
-                            // SAFETY: words, which outlive the scope.
+                            // SAFETY: the pointers are to words that outlive the scope.
                             unsafe { apply(&e) }.unwrap();
                         }
                     });

@@ -1,4 +1,4 @@
-//! Operations: the record of one until it completes, and the arithmetic of atomics.
+//! Operations: the operation record of an operation until it completes, and the arithmetic of atomics.
 
 pub(crate) mod element;
 pub(crate) mod record;

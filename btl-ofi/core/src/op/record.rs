@@ -1,13 +1,15 @@
-//! Completion records: what an operation needs to remember until its completion arrives.
+//! Operation records: the data that an operation needs until its completion arrives, and the pool of records of a
+//! context.
 //!
-//! A record keeps the operand of an atomic alive, and lends the provider a context if it claims one. Records
-//! come from chunks that are never moved or freed while the context lives, so a pointer that the
-//! provider holds stays good; the free list makes taking and giving back two moves each.
+//! A record keeps the operand of an atomic alive, and holds the context that a provider may claim. Records lie in
+//! chunks that are not moved or freed while the context lives, so a pointer that the provider holds stays valid. A
+//! free list makes `take` and `give_back` two moves each.
 //!
-//! The provider is given the record's address, where the context that it may claim (FI_CONTEXT, FI_CONTEXT2) lies;
-//! what we keep lies behind it. Where the provider claims none, it never looks there, and the records overlap: each
-//! one's context is what the one before keeps. So an outstanding operation takes half the memory and one cache line, by
-//! the same instructions. What is referred to is therefore the kept part alone, never a whole record.
+//! The provider gets the record's address. The context that it may claim (FI_CONTEXT, FI_CONTEXT2) lies at that
+//! address, and our data ([`Kept`]) lies behind it. A provider that claims no context never accesses it. Records then
+//! overlap: the context of a record is the `Kept` of the record before. So an outstanding operation takes half the
+//! memory and one cache line, with the same instructions. For this reason references are made to `Kept` only, never
+//! to a whole record.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -19,11 +21,11 @@ use plugin_api::{CompletionFn, Handle, Module};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Phase;
 
-/// Records of the first chunk; each further chunk doubles up to [`LARGEST_CHUNK`].
+/// Number of records in the first chunk. Each further chunk doubles the number, up to [`LARGEST_CHUNK`].
 const FIRST_CHUNK: usize = 256;
 const LARGEST_CHUNK: usize = 16 * 1024;
 
-/// Whom to call when an operation completes.
+/// The callback of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
     /// The function.
@@ -34,28 +36,28 @@ pub struct Completion {
     pub data: *mut c_void,
 }
 
-/// One outstanding operation.
+/// The record of an outstanding operation.
 #[repr(C, align(64))]
 pub(crate) struct Record {
-    /// The provider's, if it claims one.
+    /// Memory for the provider, if it claims contexts.
     context: MaybeUninit<fi_context2>,
     kept: Kept,
 }
 
-/// What is kept of an operation.
+/// The data of an operation record that is ours.
 #[repr(C, align(64))]
 struct Kept {
-    /// Operand of an atomic, read by the provider until completion.
+    /// Operand of an atomic. The provider reads it until completion.
     operand: u64,
-    /// Compare value of an atomic, likewise.
+    /// Compare value of an atomic. The provider reads it until completion.
     compare: u64,
     function: Option<CompletionFn>,
     callback_context: *mut c_void,
     data: *mut c_void,
     local_address: *mut c_void,
     local_handle: *mut Handle,
-    /// The peer with the phases in its low bits (endpoints are aligned to 16), or 0 while the record
-    /// is free; the next free record then stands in `data`.
+    /// A [`Tag`]: the peer's address with the phases in its low bits (endpoints are aligned to 16). 0 while the
+    /// record is free; then `data` holds the next free record.
     tag: usize,
 }
 
@@ -68,57 +70,56 @@ const _: () = assert!(
     "the low bits of a record's address are zero"
 );
 
-/// Tells a bare operation (an endpoint's address) from a record's address.
-const BARE: usize = 2;
-const CONTEXT_SLOT: u32 = 0;
-const ENDPOINT_SLOT: u32 = 2;
+/// The bit that tells an untracked operation (a tag) from the address of a record.
+const UNTRACKED: usize = 2;
+const CONTEXT_SHIFT: u32 = 0;
+const ENDPOINT_SHIFT: u32 = 2;
 
-/// An endpoint and the phases its operation counts in, packed into one word. With [`BARE`] set it is
-/// itself the provider's context pointer, for operations that need no record.
+/// An endpoint and the phases in which its operation counts, in one word. With [`UNTRACKED`] set, the word itself is
+/// the provider's context pointer of an untracked operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Tag(usize);
 
 impl Tag {
     #[inline]
     pub(crate) fn new(endpoint: NonNull<Endpoint>, context: Phase, peer: Phase) -> Self {
-        // Sums of what has no bit in common, which processors make of several at once.
+        // The parts have no bit in common, so sums equal ORs. Some processors add several parts in one instruction.
         Tag((endpoint.as_ptr() as usize)
-            .wrapping_add((context as usize) << CONTEXT_SLOT)
-            .wrapping_add((peer as usize) << ENDPOINT_SLOT))
+            .wrapping_add((context as usize) << CONTEXT_SHIFT)
+            .wrapping_add((peer as usize) << ENDPOINT_SHIFT))
     }
 
-    /// The provider's context pointer for an operation without record.
+    /// The provider's context pointer of an untracked operation.
     #[inline]
     pub(crate) fn bare(self) -> *mut c_void {
-        ptr::without_provenance_mut(self.0.wrapping_add(BARE))
+        ptr::without_provenance_mut(self.0.wrapping_add(UNTRACKED))
     }
 
-    /// Reads a pointer made by [`bare`](Self::bare) back.
+    /// The tag in a pointer made by [`bare`](Self::bare); `None` for any other pointer.
     #[inline]
     pub(crate) fn from_bare(pointer: *mut c_void) -> Option<Tag> {
         let word = pointer as usize;
-        (word & BARE != 0).then_some(Tag(word & !BARE))
+        (word & UNTRACKED != 0).then_some(Tag(word & !UNTRACKED))
     }
 
     #[inline]
     pub(crate) fn context_phase(self) -> Phase {
-        (self.0 >> CONTEXT_SLOT) as u32 & 1
+        (self.0 >> CONTEXT_SHIFT) as u32 & 1
     }
 
     #[inline]
     pub(crate) fn endpoint_phase(self) -> Phase {
-        (self.0 >> ENDPOINT_SLOT) as u32 & 1
+        (self.0 >> ENDPOINT_SHIFT) as u32 & 1
     }
 
-    /// The peer. The pointer is only made from live endpoints, whose memory outlives every
-    /// operation that names them.
+    /// The peer. Tags are made from live endpoints only, whose memory outlives every operation that names them.
     #[inline]
     pub(crate) fn endpoint(self) -> *mut Endpoint {
         ptr::with_exposed_provenance_mut(self.0 & !(align_of::<Endpoint>() - 1))
     }
 }
 
-/// What is left of a record once it has been given back: enough to tell the caller.
+/// The data of a record that its callback needs, once the record is given back.
 #[derive(Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) tag: Tag,
@@ -129,25 +130,25 @@ pub(crate) struct Finished {
     pub(crate) local_handle: *mut Handle,
 }
 
-/// Records of one context. Guarded by the context's lock.
+/// The operation records of one context. Guarded by the context's lock.
 pub(crate) struct Pool {
     free: *mut Record,
     chunks: Vec<Box<[Place]>>,
-    /// Places from one record to the next: 2 where the provider claims contexts, otherwise 1.
+    /// Number of places from one record to the next: 2 if the provider claims contexts, else 1.
     stride: usize,
 }
 
-/// Memory of what is kept of a record, or of a context. A chunk has one more than its records need, so that
-/// the first has a place before it too.
+/// Memory of a [`Kept`], or of a context. A chunk has one place more than its records need, so that the first record
+/// also has a place for its context.
 type Place = MaybeUninit<Kept>;
 
-// SAFETY: the pool owns its records; the pointers in them are data for whoever issued the operation
-// and are not followed here.
+// SAFETY: the pool owns its records exclusively. The pointers in them are data for the issuer of the operation; the
+// pool follows none of them.
 unsafe impl Send for Pool {}
 
 impl Pool {
-    /// A pool with its first chunk in place, so that the first operations allocate nothing. `claimed` says
-    /// whether the provider writes to the contexts of operations.
+    /// A pool with its first chunk allocated, so that the first operations allocate nothing. `claimed`: whether the
+    /// provider writes to the contexts of operations.
     pub(crate) fn new(claimed: bool) -> Self {
         let mut pool = Pool {
             free: ptr::null_mut(),
@@ -164,8 +165,7 @@ impl Pool {
         let records = (FIRST_CHUNK << self.chunks.len().min(16)).min(LARGEST_CHUNK);
         let places = records * self.stride + 1;
         let mut chunk: Vec<Place> = Vec::new();
-        // A failed reservation leaves the pool empty, and the operation is answered with
-        // OUT_OF_RESOURCE.
+        // If the reservation fails, the pool stays empty and the operation returns OUT_OF_RESOURCE.
         if chunk.try_reserve_exact(places).is_err() || self.chunks.try_reserve(1).is_err() {
             return;
         }
@@ -173,7 +173,8 @@ impl Pool {
         let mut chunk = chunk.into_boxed_slice();
         let first = chunk.as_mut_ptr().cast::<Record>();
         for number in (0..records).rev() {
-            // SAFETY: inside the chunk, with both places of the record.
+            // SAFETY: both places of the record, context and `Kept`, lie inside the chunk, which has one place more
+            // than `records` strides.
             unsafe {
                 let record = first
                     .cast::<Place>()
@@ -186,19 +187,18 @@ impl Pool {
         self.chunks.push(chunk);
     }
 
-    /// Every record, in use or not.
+    /// All records, in use or free.
     fn all(&self) -> impl Iterator<Item = NonNull<Record>> {
         self.chunks.iter().flat_map(move |chunk| {
             let first = NonNull::from(&**chunk).cast::<Place>();
             (0..chunk.len() - 1)
                 .step_by(self.stride)
-                // SAFETY: inside the chunk.
+                // SAFETY: `at` is below the number of places in the chunk.
                 .map(move |at| unsafe { first.add(at) }.cast())
         })
     }
 
-    /// A record, or `None` when memory is exhausted. It stays taken until
-    /// [`give_back`](Self::give_back).
+    /// Takes a record; `None` if memory is exhausted. The record stays in use until [`give_back`](Self::give_back).
     #[inline]
     pub(crate) fn take(&mut self) -> Option<NonNull<Record>> {
         if self.free.is_null() {
@@ -210,22 +210,23 @@ impl Pool {
         Some(record)
     }
 
-    /// As [`take`](Self::take), but `None` when there is none at hand.
+    /// [`take`](Self::take) without allocation: `None` if the free list is empty.
     #[inline(always)]
     pub(crate) fn take_ready(&mut self) -> Option<NonNull<Record>> {
         let record = NonNull::new(self.free)?;
-        // SAFETY: as in `take`.
+        // SAFETY: the free list holds only records of our chunks that no operation uses.
         self.free = unsafe { (*record.as_ptr()).kept.data.cast() };
         Some(record)
     }
 
-    /// Takes a record out of use, keeping what its completion needs to say.
+    /// Makes a record free, and returns the data that its callback needs.
     ///
     /// # Safety
     /// `record` came from [`take`](Self::take) of this pool, and was not given back since.
     #[inline]
     pub(crate) unsafe fn give_back(&mut self, record: NonNull<Record>) -> Finished {
-        // SAFETY: the caller vouches that the record is one of ours and in use.
+        // SAFETY: the caller guarantees that the record belongs to this pool and is in use; `&mut self` excludes
+        // other access.
         let r = unsafe { &mut (*record.as_ptr()).kept };
         let finished = Finished {
             tag: Tag(r.tag),
@@ -241,25 +242,28 @@ impl Pool {
         finished
     }
 
-    /// Whether a record was given back: its operation was reported as failed without having a name, and was
-    /// not the one that had failed.
+    /// Whether a record was given back. If so, the provider reported a failure without naming the operation, this
+    /// operation was reported as failed, and another one had failed.
     ///
     /// # Safety
-    /// `record` came from [`take`](Self::take) of a pool that lives.
+    /// `record` came from [`take`](Self::take) of a pool that lives. The caller holds the pool's lock, or is the only
+    /// thread that uses the pool.
     #[inline(always)]
     pub(crate) unsafe fn is_free(record: NonNull<Record>) -> bool {
-        // SAFETY: records stay as long as their pool, which is locked or used by one thread.
+        // SAFETY: the caller guarantees that the pool lives, so the record's memory is valid. The pool is locked or
+        // used by one thread.
         unsafe { (*record.as_ptr()).kept.tag == 0 }
     }
 
-    /// Takes the callback out of a record that stays in use: its operation has been reported as
-    /// failed, and a late completion must not report it again, neither to the callback nor as an
-    /// operation that has none. `None` if it has no callback.
+    /// Removes the callback from a record that stays in use, because the operation was reported as failed. A late
+    /// completion must not report it again, neither to the callback nor as the failure of an operation without
+    /// callback. `None` if it has no callback.
     ///
     /// # Safety
-    /// As for [`give_back`](Self::give_back).
+    /// `record` came from [`take`](Self::take) of this pool, and was not given back since.
     pub(crate) unsafe fn silence(&mut self, record: NonNull<Record>) -> Option<Finished> {
-        // SAFETY: the caller vouches that the record is one of ours and in use.
+        // SAFETY: the caller guarantees that the record belongs to this pool and is in use; `&mut self` excludes
+        // other access.
         let r = unsafe { &mut (*record.as_ptr()).kept };
         let function = r.function?;
         r.function = Some(reported);
@@ -273,8 +277,8 @@ impl Pool {
         })
     }
 
-    /// Whether `pointer` is a record of this pool that is in use: what a provider hands back is
-    /// believed on the hot path, and checked with this wherever an error is reported.
+    /// The record at `pointer`, if it belongs to this pool and is in use. The fast path trusts the pointer that a
+    /// provider returns; this function checks the pointer wherever an error is reported.
     pub(crate) fn owns(&self, pointer: *mut c_void) -> Option<NonNull<Record>> {
         let record = NonNull::new(pointer.cast::<Record>())?;
         let size = self.stride * size_of::<Place>();
@@ -283,14 +287,14 @@ impl Pool {
             let last = size_of_val(&**chunk) - size_of::<Place>();
             distance < last && distance.is_multiple_of(size)
         });
-        // SAFETY: the pointer is a record in one of our chunks.
+        // SAFETY: `inside` means that the pointer is a record in one of our chunks.
         (inside && unsafe { (*record.as_ptr()).kept.tag } != 0).then_some(record)
     }
 
-    /// The records in use, optionally only those to one peer.
+    /// The records in use: all, or only those of operations to one peer.
     pub(crate) fn in_use(&self, endpoint: Option<NonNull<Endpoint>>) -> Vec<NonNull<Record>> {
         let wanted = |record: &NonNull<Record>| {
-            // SAFETY: a record of this pool, under the context's lock.
+            // SAFETY: `all` returns records of this pool, whose lock the caller holds.
             let tag = unsafe { (*record.as_ptr()).kept.tag };
             tag != 0 && endpoint.is_none_or(|e| Tag(tag).endpoint() == e.as_ptr())
         };
@@ -298,7 +302,7 @@ impl Pool {
     }
 }
 
-/// The callback of an operation whose own has run.
+/// Replaces the callback of an operation that was reported already.
 unsafe extern "C" fn reported(
     _: *mut Module,
     _: *mut plugin_api::Endpoint,
@@ -329,7 +333,7 @@ impl Record {
     /// Fills a record.
     ///
     /// # Safety
-    /// It was just taken from its pool.
+    /// The caller just took the record from its pool.
     #[inline]
     pub(crate) unsafe fn fill(
         record: NonNull<Record>,
@@ -338,7 +342,7 @@ impl Record {
         local_address: *mut c_void,
         local_handle: *mut Handle,
     ) {
-        // SAFETY: the caller's alone, as it vouches.
+        // SAFETY: the caller just took the record, so no other code uses it.
         let kept = unsafe { &mut (*record.as_ptr()).kept };
         kept.tag = tag.0;
         match completion {
@@ -353,26 +357,26 @@ impl Record {
         }
     }
 
-    /// Leaves an operand in a record; gives its place.
+    /// Stores an operand in a record; returns its address.
     ///
     /// # Safety
-    /// The record was taken, and its operation is not yet handed to the provider.
+    /// The record is in use, and its operation is not yet passed to the provider.
     #[inline(always)]
     pub(crate) unsafe fn operand(record: *mut Record, value: u64) -> *mut c_void {
-        // SAFETY: the caller's alone, as it vouches.
+        // SAFETY: the caller guarantees that the record is in use and that the provider does not have it yet.
         unsafe {
             (*record).kept.operand = value;
             (&raw mut (*record).kept.operand).cast()
         }
     }
 
-    /// Leaves a value to compare with there; gives its place.
+    /// Stores a compare value in a record; returns its address.
     ///
     /// # Safety
-    /// As for [`operand`](Self::operand).
+    /// The record is in use, and its operation is not yet passed to the provider.
     #[inline(always)]
     pub(crate) unsafe fn compare(record: *mut Record, value: u64) -> *mut c_void {
-        // SAFETY: likewise.
+        // SAFETY: the caller guarantees that the record is in use and that the provider does not have it yet.
         unsafe {
             (*record).kept.compare = value;
             (&raw mut (*record).kept.compare).cast()
@@ -407,14 +411,14 @@ mod tests {
             let mut taken = Vec::new();
             for _ in 0..FIRST_CHUNK + 10 {
                 let r = pool.take().unwrap();
-                // SAFETY: just taken.
+                // SAFETY: the record was just taken.
                 unsafe { Record::fill(r, tag, None, ptr::null_mut(), ptr::null_mut()) };
                 assert_eq!(pool.owns(r.as_ptr().cast()), Some(r));
                 taken.push(r);
             }
             assert_eq!(pool.in_use(Some(endpoint())).len(), FIRST_CHUNK + 10);
             for r in taken {
-                // SAFETY: taken above and not given back since.
+                // SAFETY: the record was taken above and not given back since.
                 unsafe { pool.give_back(r) };
                 assert!(pool.owns(r.as_ptr().cast()).is_none());
             }
@@ -425,15 +429,15 @@ mod tests {
         }
     }
 
-    /// A provider that claims contexts may write to all of one, at any time until completion.
+    /// A provider that claims contexts may write to the whole context at any time until completion.
     #[test]
-    fn a_claimed_context_is_nobody_elses() {
+    fn a_claimed_context_overlaps_no_other_record() {
         let mut pool = Pool::new(true);
         let tag = Tag::new(endpoint(), 1, 0);
         let taken: Vec<_> = (0..3 * FIRST_CHUNK as u64)
             .map(|number| {
                 let r = pool.take().unwrap();
-                // SAFETY: just taken, with its context.
+                // SAFETY: the record was just taken, and its context belongs to it.
                 unsafe {
                     Record::fill(r, tag, None, ptr::null_mut(), ptr::null_mut());
                     Record::operand(r.as_ptr(), number);
@@ -444,7 +448,7 @@ mod tests {
             .collect();
         assert_eq!(pool.in_use(None).len(), taken.len());
         for (number, r) in taken.into_iter().enumerate() {
-            // SAFETY: taken above and not given back since.
+            // SAFETY: the record was taken above and not given back since.
             unsafe {
                 assert_eq!((*r.as_ptr()).kept.operand, number as u64);
                 assert_eq!(pool.give_back(r).tag.endpoint(), endpoint().as_ptr());

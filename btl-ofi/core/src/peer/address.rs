@@ -142,7 +142,9 @@ impl Blob {
             ffi::FI_ADDR_STR
                 if address.iter().position(|&byte| byte == 0) != Some(address.len() - 1) =>
             {
-                Err(String::from("its endpoint name does not end with its only NUL"))
+                Err(String::from(
+                    "its endpoint name does not end with its only NUL",
+                ))
             }
             ffi::FI_ADDR_STR => Ok(()),
             _ if address.len() != own.len() => Err(format!(

@@ -131,7 +131,9 @@ pub(crate) fn prepare(probe: Probe) -> Option<String> {
         let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
         if rc != 0 {
             let error = std::io::Error::last_os_error();
-            tracing::warn!("prctl(PR_SET_PTRACER) failed, so peers may not be permitted to copy to this process: {error}");
+            tracing::warn!(
+                "prctl(PR_SET_PTRACER) failed, so peers may not be permitted to copy to this process: {error}"
+            );
         }
     }
     obstacle(scope, may_trace(), probe.reach(std::process::id()))

@@ -45,7 +45,7 @@ impl Refused {
 }
 
 /// The caller's own buffer cannot be used. The error equals that of a range that the kernel rejects at once.
-const OURS: i32 = libc::EINVAL;
+const OWN_BUFFER: i32 = libc::EINVAL;
 
 type Call = unsafe extern "C" fn(
     pid_t,
@@ -86,10 +86,11 @@ pub(crate) unsafe fn read(
     unsafe { copy(libc::process_vm_readv, true, pid, local, remote, size) }
 }
 
-/// Copies with `call`, again and again until `size` bytes are done. `writes`: whether `call` writes to `local`.
+/// Repeats `call` until `size` bytes are copied. `writes`: whether `call` writes to `local`.
 ///
 /// # Safety
-/// `local` is writable (`writes`) or readable for `size` bytes. If `call` writes to the process, it permits that.
+/// `local` is readable for `size` bytes, and writable too if `writes`. If `call` writes to the process, the process
+/// permits writes to its `size` bytes at `remote`.
 #[inline]
 unsafe fn copy(
     call: Call,
@@ -102,19 +103,19 @@ unsafe fn copy(
     let mut done = 0;
     while done < size {
         // The kernel moves at most 2 GiB per call and returns the number of bytes moved.
-        let ours = iovec {
+        let local_iov = iovec {
             iov_base: local.wrapping_byte_add(done),
             iov_len: size - done,
         };
-        let theirs = iovec {
+        let remote_iov = iovec {
             iov_base: std::ptr::without_provenance_mut((remote as usize).wrapping_add(done)),
             iov_len: size - done,
         };
         // SAFETY: both vectors live through the call and have one element. The caller guarantees the bytes at
         // `local`; the kernel checks those at `remote`.
-        let n = unsafe { call(pid as pid_t, &ours, 1, &theirs, 1, 0) };
+        let n = unsafe { call(pid as pid_t, &local_iov, 1, &remote_iov, 1, 0) };
         if n <= 0 {
-            return Err(refusal(n, ours.iov_base, writes));
+            return Err(refusal(n, local_iov.iov_base, writes));
         }
         done += n as usize;
     }
@@ -131,7 +132,7 @@ fn refusal(n: isize, local: *mut c_void, writes: bool) -> Refused {
     };
     // The kernel copies as far as both sides are usable. If the fault is in our buffer, it is at this byte.
     if errno == libc::EFAULT && guard::probe(local.cast(), 1, writes).is_err() {
-        return Refused(OURS);
+        return Refused(OWN_BUFFER);
     }
     Refused(errno)
 }
@@ -180,7 +181,7 @@ mod tests {
                 read(pid, nowhere, local as u64, 1),
             )
         };
-        assert_eq!(from_nowhere, Err(Refused(OURS)));
+        assert_eq!(from_nowhere, Err(Refused(OWN_BUFFER)));
         assert_eq!(to_nowhere.unwrap_err().status(), Status::BAD_PARAM);
     }
 }

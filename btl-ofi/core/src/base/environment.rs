@@ -35,7 +35,7 @@ impl Setting {
 /// user set stay.
 pub(crate) fn prepare(options: &Options) {
     for setting in &SETTINGS {
-        if options.admits(setting.provider).is_ok() && setting.is_missing() && is_alone() {
+        if options.admits(setting.provider).is_ok() && setting.is_missing() && has_one_thread() {
             // SAFETY: this is the only thread of the process, so no other thread reads or changes the environment.
             unsafe { std::env::set_var(setting.variable, setting.value) };
         }
@@ -58,6 +58,6 @@ pub(crate) fn advice(provider: &str) -> Option<String> {
 }
 
 /// Whether this process has one thread, according to `/proc`; false where `/proc` cannot be read.
-fn is_alone() -> bool {
+fn has_one_thread() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }

@@ -6,7 +6,8 @@
 //!
 //! There are two ways ([`Reach`]):
 //! - **Guarded.** A few assembly routines (`words`) make all accesses. A handler of SIGSEGV and SIGBUS (`handler`)
-//!   recognises a fault inside them and makes the routine return an error. The cost of an access is one call.
+//!   recognises a fault inside them and makes the routine return an error. An access costs one call more than the
+//!   instruction.
 //! - **Kernel.** Transfers are `process_vm_readv` and `process_vm_writev` of the process on itself. For atomics, and
 //!   where those calls are forbidden, the kernel first checks the pages (`futex`), and then ordinary instructions
 //!   access them; if another thread unmaps the memory in between, the process ends. This way is used when the user
@@ -84,8 +85,8 @@ impl Reach {
             return unsafe { put_by_kernel(from, window, size) };
         }
         // SAFETY: the caller guarantees that `from` is readable; both addresses of a word are checked to be aligned.
-        // The routines return a fault of the window. Other threads may access the bytes meanwhile: assembly allows
-        // such races.
+        // The routines return a fault of the window. Other threads may access the bytes meanwhile: assembly and
+        // volatile accesses allow such races.
         unsafe {
             match size {
                 8 if (from as usize | window as usize).is_multiple_of(8) => {
@@ -118,8 +119,8 @@ impl Reach {
             return unsafe { get_by_kernel(window, to, size) };
         }
         // SAFETY: the caller guarantees that `to` is writable; both addresses of a word are checked to be aligned.
-        // The routines return a fault of the window. Other threads may access the bytes meanwhile: assembly allows
-        // such races.
+        // The routines return a fault of the window. Other threads may access the bytes meanwhile: assembly and
+        // volatile accesses allow such races.
         unsafe {
             match size {
                 8 if (to as usize | window as usize).is_multiple_of(8) => {
@@ -180,10 +181,11 @@ impl Reach {
     }
 }
 
-/// Writes through the kernel.
+/// Copies into a window through the kernel.
 ///
 /// # Safety
-/// The caller of [`Reach::put`] gives the same guarantees.
+/// `from` is readable for `size` bytes. `window` names memory that may be written as far as it is mapped. The ranges
+/// do not overlap.
 #[cold]
 unsafe fn put_by_kernel(from: *const u8, window: *mut u8, size: usize) -> Result<(), Status> {
     let pid = std::process::id();
@@ -199,10 +201,11 @@ unsafe fn put_by_kernel(from: *const u8, window: *mut u8, size: usize) -> Result
     }
 }
 
-/// Reads through the kernel.
+/// Copies from a window through the kernel.
 ///
 /// # Safety
-/// The caller of [`Reach::get`] gives the same guarantees.
+/// `to` is writable for `size` bytes. `window` names memory that may be read as far as it is mapped. The ranges do
+/// not overlap.
 #[cold]
 unsafe fn get_by_kernel(window: *const u8, to: *mut u8, size: usize) -> Result<(), Status> {
     let pid = std::process::id();

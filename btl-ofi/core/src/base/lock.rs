@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 
 use crate::base::sync::{AtomicBool, AtomicU32, Ordering, spin_loop, yield_now};
 
-/// Spins before the waiting thread gives up its processor.
+/// Number of spins before a waiting thread yields its core.
 const SPINS: u32 = 64;
 
 /// A value that one thread at a time may use.
@@ -61,8 +61,8 @@ impl<T> Lock<T> {
     }
 
     /// Whether a thread waits for the lock, as far as known. A holder that makes many provider calls or long copies
-    /// asks, and then leaves the lock alone for a while after it unlocks: a thread that locks again at once nearly
-    /// always wins against the waiters.
+    /// checks this. If a thread waits, the holder unlocks and then does other work for a while: a thread that locks
+    /// again at once nearly always wins against the waiters.
     #[inline]
     pub(crate) fn is_waited_for(&self) -> bool {
         // Relaxed pairs with nothing: the result is advice.

@@ -69,7 +69,7 @@ impl Subscriber for Router {
 
     fn exit(&self, _: &span::Id) {}
 
-    // Never cached as always or never: the set of enabled lines changes with every sink.
+    // The interest of a callsite is not cached: the set of enabled lines changes with every sink.
     fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
         tracing::subscriber::Interest::sometimes()
     }

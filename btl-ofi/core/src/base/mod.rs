@@ -1,5 +1,5 @@
 //! The lowest layer: errors, log lines, parameters, locks, queries to the kernel, and accesses that survive a fault.
-//! Nothing here knows a peer, an operation or libfabric's objects.
+//! Modules here know no peers, no operations and no libfabric objects.
 
 pub(crate) mod capabilities;
 pub(crate) mod cma;

@@ -1,4 +1,4 @@
-//! The transport's parameters, declared as data. The module reads them into [`Options`]; other modules act on them.
+//! The transport's parameters, declared as data. This module reads them into [`Options`]; other modules act on them.
 //!
 //! Names, types and meanings are those of Open MPI's `btl/ofi` and `common/ofi` components. Where this transport has
 //! another default, a comment gives the reason.
@@ -81,7 +81,7 @@ static DECLARATIONS: [Declaration; 21] = [
         Value::Bool(false),
         Allowed::Any,
         Level::TUNER_ALL,
-        "Whether a thread of its own, instead of progress, executes the requests of peers for device \
+        "Whether a dedicated thread, instead of progress, executes the requests of peers for device \
          memory that copies reach.",
     ),
     declare(
@@ -297,7 +297,7 @@ pub struct Options {
     pub(crate) peer_timeout_ms: u32,
     /// Whether signal handlers may be installed.
     pub(crate) fault_guard: bool,
-    /// Whether the user set `btl_ofi_rd_num`, a parameter of the two-sided modes.
+    /// Whether `btl_ofi_rd_num`, a parameter of the two-sided modes, differs from its default.
     pub(crate) rd_num_set: bool,
     /// Whether to ask the provider to reach device memory itself; `None` for auto.
     pub(crate) hmem: Option<bool>,

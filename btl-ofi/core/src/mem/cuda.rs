@@ -44,7 +44,7 @@ mod driver {
         KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the call succeeded; logs a warning if not.
+    /// Whether the call succeeded. Logs a warning if it failed.
     fn done(call: &'static str, result: CUresult) -> bool {
         if result != CUresult::CUDA_SUCCESS {
             tracing::warn!("{call} returned {result:?}");

@@ -73,9 +73,8 @@ impl DeviceRegions {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Permission to access the regions that [`find`](Self::find) returns, on behalf of peers. While the guard lives,
-    /// no
-    /// [`remove`](Self::remove) returns.
+    /// Permission to access the regions that [`find`](Self::find) returns, on behalf of peers. A call of
+    /// [`remove`](Self::remove) waits until the guard is dropped.
     pub(crate) fn work(&self) -> MutexGuard<'_, ()> {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,7 +3,7 @@
 //! One atomic instruction or a compare-and-swap loop changes each element, for every type. libfabric's software
 //! providers do the same (`__atomic` builtins, prov/util of 1.17 and 2.1). So an element stays atomic among three
 //! kinds of access: those made here, those that the provider makes for peers, and those that threads of the process
-//! make with instructions. NaN compares as in libfabric: a minimum or maximum with NaN leaves the element, and
+//! make with atomic instructions. NaN compares as in libfabric: a minimum or maximum with NaN leaves the element, and
 //! compare-and-swap compares bits. An element that is not mapped with the rights that the operation needs is a
 //! [`Fault`]; the elements before it in a vector are changed.
 
@@ -261,7 +261,7 @@ macro_rules! float {
 float!(f32 as u32, f64 as u64);
 
 /// # Safety
-/// The caller of [`apply`] gives the same guarantees, and `T` is the type of `e.datatype`.
+/// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 unsafe fn run<T: Element>(e: &Elements) -> Result<(), Fault> {
     // SAFETY: the caller guarantees what `e` states, `T` is its type, and `each` passes aligned elements of `e.at`.
     unsafe {
@@ -295,7 +295,7 @@ unsafe fn run<T: Element>(e: &Elements) -> Result<(), Fault> {
 }
 
 /// # Safety
-/// The caller of [`apply`] gives the same guarantees, and `T` is the type of `e.datatype`.
+/// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) -> Result<(), Fault> {
     // SAFETY: the caller guarantees what `e` states.
@@ -309,7 +309,7 @@ unsafe fn logical<T: Element>(e: &Elements, f: impl Fn(bool, bool) -> bool) -> R
 /// Replaces each element by the result of `f` on it and its operand, if `f` returns one.
 ///
 /// # Safety
-/// The caller of [`apply`] gives the same guarantees, and `T` is the type of `e.datatype`.
+/// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) -> Result<(), Fault> {
     // SAFETY: the caller guarantees what `e` states, and `each` passes aligned elements of `e.at`.
@@ -319,7 +319,7 @@ unsafe fn changed<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) -> Re
 /// Runs `step`, which returns the old value, for each element and its operand. Stores the old values in `results`.
 ///
 /// # Safety
-/// The caller of [`apply`] gives the same guarantees, and `T` is the type of `e.datatype`.
+/// `e` satisfies the requirements of [`apply`], and `T` is the type of `e.datatype`.
 #[inline]
 unsafe fn each<T: Element>(
     e: &Elements,

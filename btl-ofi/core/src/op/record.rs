@@ -6,10 +6,10 @@
 //! free list makes `take` and `give_back` two moves each.
 //!
 //! The provider gets the record's address. The context that it may claim (FI_CONTEXT, FI_CONTEXT2) lies at that
-//! address, and our data ([`Kept`]) lies behind it. A provider that claims no context never accesses it. Records then
-//! overlap: the context of a record is the `Kept` of the record before. So an outstanding operation takes half the
-//! memory and one cache line, with the same instructions. For this reason references are made to `Kept` only, never
-//! to a whole record.
+//! address, and the transport's data ([`Kept`]) lies behind it. A provider that claims no context never accesses it.
+//! Records then overlap: the context of a record is the `Kept` of the record before. So an outstanding operation
+//! takes half the memory and one cache line, with the same instructions. For this reason references are made to
+//! `Kept` only, never to a whole record.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -44,7 +44,7 @@ pub(crate) struct Record {
     kept: Kept,
 }
 
-/// The data of an operation record that is ours.
+/// The part of an operation record that the transport uses.
 #[repr(C, align(64))]
 struct Kept {
     /// Operand of an atomic. The provider reads it until completion.
@@ -360,7 +360,8 @@ impl Record {
     /// Stores an operand in a record; returns its address.
     ///
     /// # Safety
-    /// The record is in use, and its operation is not yet passed to the provider.
+    /// The record is in use, and its operation is not yet passed to the provider. The caller holds the pool's lock,
+    /// or is the only user of the record.
     #[inline(always)]
     pub(crate) unsafe fn operand(record: *mut Record, value: u64) -> *mut c_void {
         // SAFETY: the caller guarantees that the record is in use and that the provider does not have it yet.

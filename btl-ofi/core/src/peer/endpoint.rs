@@ -73,7 +73,7 @@ pub struct Endpoint {
     way: AtomicU8,
 }
 
-/// A local peer, with the data that its process is reached by: 64 bytes, one cache line.
+/// A local peer, with the data that reaches its process: 64 bytes, one cache line.
 #[repr(C, align(64))]
 pub(crate) struct LocalPeer {
     pub(crate) endpoint: Endpoint,

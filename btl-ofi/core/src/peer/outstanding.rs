@@ -3,9 +3,9 @@
 //! An [`OutstandingCount`] has a phase number and two counters. An operation counts in the counter of the phase in
 //! which it is issued (phase modulo 2). The phase may advance from `f` to `f + 1` only while the counter that `f + 1`
 //! will use is zero, that is, when all operations of phase `f - 1` are done. So a flush that began in phase `f` is
-//! over once the phase is `f + 2`: the advance to `f + 1` proves that phase `f - 1` is empty, and the advance to `f +
-//! 2` proves that phase `f` is empty. Operations issued meanwhile count in later phases and do not prolong the flush.
-//! (The scheme is that of the two indices of sleepable RCU.)
+//! over once the phase is `f + 2`: the advance to `f + 1` proves that phase `f - 1` is empty, and the advance to
+//! `f + 2` proves that phase `f` is empty. Operations issued meanwhile count in later phases and do not prolong the
+//! flush. (The scheme is that of the two indices of sleepable RCU.)
 //!
 //! A thread may read the phase, be delayed, and raise the counter late. No flush of another thread promises to wait
 //! for that operation, since that thread cannot know that it was issued. A thread raises its own operations before
@@ -74,8 +74,8 @@ impl OutstandingCount {
     #[inline]
     pub(crate) fn lower(&self, phase: Phase, n: u32, threaded: bool) {
         let count = &self.outstanding[(phase & 1) as usize];
-        // Release pairs with the Acquire in `drained`: a flush that reads the lower count also sees the writes of the
-        // callback.
+        // Release pairs with the Acquire in `drained`, `in_slot` and `outstanding`: a flush that reads the lower
+        // count also sees the writes of the callback.
         if threaded {
             count.fetch_sub(n, Ordering::Release);
         } else {
@@ -86,7 +86,7 @@ impl OutstandingCount {
         }
     }
 
-    /// Operations outstanding now: the sum of two reads that are not one snapshot.
+    /// Operations outstanding now: the sum of two separate reads.
     #[inline]
     pub(crate) fn outstanding(&self) -> u32 {
         // Acquire pairs with the Release in `lower`.

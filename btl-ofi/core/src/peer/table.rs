@@ -54,7 +54,7 @@ impl<T> Places<T> {
         (place < self.used).then(|| unsafe { chunk.add(place as usize % CHUNK) })
     }
 
-    /// Stores a value and returns its place. `None` if memory is exhausted or the numbers of places are.
+    /// Stores a value and returns its place. `None` if memory or the range of place numbers is exhausted.
     fn keep(&mut self, value: T) -> Option<u32> {
         let place = match self.free.pop() {
             Some(place) => place,

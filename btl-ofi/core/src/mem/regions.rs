@@ -41,7 +41,7 @@ impl Regions {
         self.by_key.get(&key)
     }
 
-    /// A count of removals, for callers that keep what they found.
+    /// Number of removals so far. A caller that keeps results of [`find`](Self::find) compares it to detect removals.
     #[inline]
     pub(crate) fn removals(&self) -> u64 {
         self.removals

@@ -1,5 +1,5 @@
-//! The operations that the rights of a region allow. The origin checks the handle before it starts an operation. The
-//! target checks its own registration when the target executes the operation.
+//! The rights of a region, and the operations that they allow. The origin checks the handle before it starts an
+//! operation. The target checks its own registration when the target executes the operation.
 
 use plugin_api::{Access, AtomicKind, AtomicOp};
 

@@ -44,8 +44,7 @@ pub(crate) enum Copies {
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
 /// tag bits in their context pointer. [`Endpoints`] owns the memory until the transport closes. The memory of a
 /// released endpoint is not reused while a late completion may still name it. The endpoint of a local peer is the
-/// first field of a
-/// [`LocalPeer`].
+/// first field of a [`LocalPeer`].
 ///
 /// [`Endpoints`]: crate::peer::table::Endpoints
 #[repr(C, align(16))]

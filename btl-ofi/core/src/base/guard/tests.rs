@@ -34,7 +34,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`.
+        // SAFETY: `new` mapped the pages, and this is their last use.
         unsafe { libc::munmap(self.0.cast(), ALL) };
     }
 }
@@ -104,7 +104,7 @@ fn copies_that_fault() {
         ] {
             for inside in [0, 1, size / 2, size - 1].into_iter().filter(|n| *n < size) {
                 let window = pages.0.wrapping_add(GOOD - inside);
-                // SAFETY: the pages belong to this test; the guarded copy returns the fault in the last page.
+                // SAFETY: the pages belong to this test; a copy returns the fault in the last page.
                 let (put, got) = unsafe {
                     (
                         reach.put(local.as_ptr(), window, size),
@@ -115,8 +115,8 @@ fn copies_that_fault() {
                 assert_eq!(got, Err(Status::PERM), "{size}, {inside}, {reach:?}");
             }
         }
-        // A copy may reach up to the end.
-        // SAFETY: the pages belong to this test; the last 8 usable bytes are mapped.
+        // A copy may reach the end of the usable pages.
+        // SAFETY: the pages belong to this test, and the 8 bytes lie in a usable page.
         unsafe {
             let window = pages.0.add(GOOD - 8);
             reach.put(local.as_ptr(), window, 8).unwrap();

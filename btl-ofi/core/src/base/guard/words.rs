@@ -37,7 +37,7 @@ pub(super) const GUARDED: bool = true;
 /// # Safety
 /// `context` is the context that the kernel passes to a signal handler with SA_SIGINFO.
 pub(super) unsafe fn recover(context: *mut c_void) -> bool {
-    // SAFETY: the caller guarantees that `context` comes from the kernel.
+    // SAFETY: the caller guarantees that `context` comes from the kernel, so it points to a ucontext_t.
     let at = unsafe { arch::interrupted(context) };
     let begin = &raw const btl_ofi_guard_begin as u64;
     let end = &raw const btl_ofi_guard_end as u64;
@@ -51,7 +51,7 @@ pub(super) unsafe fn recover(context: *mut c_void) -> bool {
     true
 }
 
-/// Copies `size` bytes, first byte first.
+/// Copies `size` bytes in the order of their addresses.
 ///
 /// # Safety
 /// `from` names memory that may be read, `to` memory that may be written, each as far as it is mapped. The ranges do

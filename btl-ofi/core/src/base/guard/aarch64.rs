@@ -1,8 +1,8 @@
 //! The assembly routines for 64-bit Arm.
 //!
-//! Each routine is a leaf that leaves the link register and the stack unchanged. So `btl_ofi_guard_fault` returns to the
-//! routine's caller, with an error as the return value. The routines use load-exclusive and store-exclusive, which
-//! all processors have, and not the atomics of later processors.
+//! Each routine is a leaf that leaves the link register and the stack unchanged. So `btl_ofi_guard_fault` returns to
+//! the routine's caller, with an error as the return value. The routines use load-exclusive and store-exclusive,
+//! which all processors have, and not the atomics of later processors.
 
 use std::arch::global_asm;
 

@@ -16,8 +16,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
-use plugin_api::{BtlAtomicOp, Module, OpFlags, ThreadLevel};
+use plugin_api::{
+    Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, OverrideOps, Status, ThreadLevel,
+    hmem_iface,
+};
 
+use common::device;
 use common::pair::{DeviceWay, Target, serve_as_target};
 use common::{PATIENCE, insist, open};
 
@@ -260,4 +264,49 @@ fn more_initiators_than_lanes() {
     for provider in ["shm", "tcp;ofi_rxm"] {
         shares(provider);
     }
+}
+
+/// Operands in local device memory, and a result on the host, of more bytes than a request holds: what is fetched
+/// stays what the caller gets, though the operands went through a bounce buffer.
+#[test]
+fn operands_of_a_device_spare_a_result_on_the_host() {
+    const WORDS: usize = 512;
+    let way = DeviceWay::Progress;
+    let t = open("tcp;ofi_rxm", ThreadLevel::Single, &way.parameters());
+    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
+    t.set_overrides(Some(&copies));
+    let target = Target::start_on_device(&t, "tcp;ofi_rxm", way);
+    let mut operands = [7u64; WORDS];
+    let at = device::address(operands.as_mut_ptr().cast());
+    // SAFETY: the operands outlive their registration.
+    let region = unsafe { t.register_hmem(at, WORDS * 8, Access::all(), hmem_iface::CUDA, 0) };
+    let region = region.unwrap();
+    let (mut local, none) = (region.handle(), ptr::null_mut());
+    let (h, u, sum) = (target.handle, Datatype::Uint64, AtomicOp::Sum);
+    for round in 0..3u64 {
+        let mut old = [1u64; WORDS];
+        let (result, from) = (old.as_mut_ptr().cast(), at.cast_const());
+        let handle = (&raw mut local).cast();
+        // SAFETY: operands and result outlive the flush.
+        insist(&t, || unsafe {
+            t.atomic_fopv(
+                target.peer,
+                from,
+                result,
+                target.window,
+                handle,
+                none,
+                &h,
+                u,
+                sum,
+                WORDS,
+                None,
+            )
+        });
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert_eq!(old, [7 * round; WORDS]);
+    }
+    region.close().unwrap();
+    target.end();
+    t.close().unwrap();
 }

@@ -277,8 +277,11 @@ impl Channel {
                 }
                 (Stand::Done, stage @ Stage::Request { .. }) => *stage = Stage::Reply,
                 (Stand::Done, Stage::Fetch { .. }) => {
-                    if let Some(bounce) = &job.bounce {
-                        let side = fetched(op);
+                    let side = fetched(op);
+                    // A host buffer was fetched to directly; the bounce buffer may hold the operands.
+                    if side.host(job.offset).is_none()
+                        && let Some(bounce) = &job.bounce
+                    {
                         // SAFETY: the bounce buffer has the fragment; the destination is valid for the whole
                         // operation.
                         let written = unsafe { side.write(job.offset, bounce.pointer(), job.len) };

@@ -149,10 +149,22 @@ impl Reach {
         size: usize,
     ) -> Result<(), Status> {
         let apart = (from as usize).abs_diff(to as usize) >= size;
+        let aligned = |to_what| (from as usize | to as usize).is_multiple_of(to_what);
+        if apart && self == Reach::Kernel {
+            // SAFETY: the ranges do not overlap, and the kernel checks both.
+            return unsafe { put_by_kernel(from, to, size) };
+        }
         if apart {
-            // SAFETY: the ranges do not overlap. The routines and the kernel return a fault of either side; only the
-            // path for aligned words reads `from` by an ordinary load.
-            return unsafe { self.put(from, to, size) };
+            // SAFETY: the ranges do not overlap, words are checked to be aligned, and the routines return a fault of
+            // either side.
+            unsafe {
+                match size {
+                    8 if aligned(8) => u64::store(to.cast(), u64::load(from.cast_mut().cast())?)?,
+                    4 if aligned(4) => u32::store(to.cast(), u32::load(from.cast_mut().cast())?)?,
+                    _ => words::copy(to, from, size)?,
+                }
+            }
+            return Ok(());
         }
         let upwards = (to as usize) < from as usize;
         let mut block = [0u8; BLOCK];
@@ -194,7 +206,9 @@ unsafe fn put_by_kernel(from: *const u8, window: *mut u8, size: usize) -> Result
     match unsafe { cma::write(pid, from.cast_mut().cast(), window as u64, size) } {
         Err(Refused(libc::EPERM | libc::ENOSYS)) => {
             probe(window, size, true)?;
-            // SAFETY: the caller guarantees that `from` is readable; `probe` found the window writable.
+            // `from` is a window too in a get of a process from itself.
+            probe(from.cast_mut(), size, false)?;
+            // SAFETY: `probe` found `from` readable and the window writable.
             Ok(unsafe { words::copy(window, from, size) }?)
         }
         done => done.map_err(Refused::status),

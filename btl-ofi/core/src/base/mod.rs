@@ -1,6 +1,7 @@
 //! The lowest layer: errors, log lines, parameters, locks, queries to the kernel, and accesses that survive a fault.
 //! Modules here know no peers, no operations and no libfabric objects.
 
+pub(crate) mod call;
 pub(crate) mod capabilities;
 pub(crate) mod cma;
 pub(crate) mod environment;

@@ -107,7 +107,9 @@ impl Transport {
         if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
             return Err(modex(String::from("the provider did not accept it")));
         }
-        let here = self.node != 0 && blob.node == self.node && blob.process.pid != 0;
+        let here = self.node != 0 && blob.node == self.node
+            // A number that is no process id would name a process group to kill(2).
+            && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0);
         let mut reached = None;
         let placed = if here {
             let mut local = LocalPeer::new(address, proc, blob.process);

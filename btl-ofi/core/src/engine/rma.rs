@@ -527,9 +527,11 @@ impl Transport {
             let reach = self.registrar.regions().reach();
             // SAFETY: the caller guarantees that the local side is valid; the other side lies in a live region.
             if let Err(status) = unsafe { reach.copy(from, to, size) } {
-                return match guard::probe(local, size, !put) {
-                    Ok(()) => status,
-                    Err(guard::Fault) => Status::BAD_PARAM,
+                return match (guard::probe(local, size, !put), status) {
+                    (Err(guard::Fault), _) => Status::BAD_PARAM,
+                    // The kernel takes the side that it reads for the caller's own; here that may be the window.
+                    (Ok(()), Status::BAD_PARAM) => Status::PERM,
+                    (Ok(()), status) => status,
                 };
             }
         }

@@ -10,6 +10,7 @@
 //! [`trim`] frees the zeros and allocates the pages that are used at any time, some 0.3 MiB. [`allocate`] allocates
 //! the rest before the first operation that goes through the provider. A shortage is the error of a call.
 
+use crate::base::call::uninterrupted;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -149,11 +150,10 @@ fn fallocate(file: &File, mode: i32, from: u64, to: u64) -> io::Result<()> {
         return Ok(());
     }
     let (offset, length) = (from as libc::off_t, (to - from) as libc::off_t);
-    // SAFETY: fallocate takes integers only; `file` keeps the descriptor open.
-    match unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    uninterrupted(|| {
+        // SAFETY: fallocate takes integers only; `file` keeps the descriptor open.
+        unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) }
+    })
 }
 
 /// Start of the zeros at the end of the file, at least `from`.
@@ -200,7 +200,7 @@ pub(crate) fn trim(address: &[u8]) -> io::Result<()> {
 /// does not use stay free. The error describes a lack of space.
 pub(crate) fn allocate(address: &[u8]) -> Result<(), String> {
     match allocate_file(address) {
-        Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => Err(format!(
+        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => Err(format!(
             "{FOLDER} is too full for operations through the provider: an endpoint takes up to {} for them; {}",
             mib(REGION),
             remedy(4 * REGION)

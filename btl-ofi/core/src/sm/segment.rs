@@ -32,6 +32,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{cell::UnsafeCell, io};
 
+use crate::base::call::uninterrupted;
 use crate::peer::liveness::{ProcessId, State};
 use crate::sm::pool::{BLOCKS, Owner};
 use crate::sm::ring::{Bells, RINGS, Slot, Watch};
@@ -188,9 +189,11 @@ fn allocate(file: RawFd, offset: usize, size: usize) -> io::Result<()> {
     if limit.rlim_cur < end as u64 {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
-    // SAFETY: fallocate takes integers only and checks the descriptor.
-    checked(unsafe { libc::fallocate(file, 0, offset as libc::off_t, size as libc::off_t) })?;
-    Ok(())
+    let (offset, size) = (offset as libc::off_t, size as libc::off_t);
+    uninterrupted(|| {
+        // SAFETY: fallocate takes integers only and checks the descriptor.
+        unsafe { libc::fallocate(file, 0, offset, size) }
+    })
 }
 
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;

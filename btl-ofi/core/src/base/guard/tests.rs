@@ -195,3 +195,20 @@ fn pages_are_probed() {
     let word = unsafe { pages.0.add(PAGE).cast::<u32>().read() };
     assert_eq!(word, 0x9e37_79b9, "probing changes nothing");
 }
+
+/// A copy between two windows, as a process makes one from its own: a fault of either side is an error.
+#[test]
+fn either_side_of_a_copy_may_fault() {
+    let _installed = Installed::new();
+    let pages = Pages::new();
+    let bad = pages.0.wrapping_add(GOOD);
+    let mut good = [0u64; 2];
+    for size in [1, 4, 8, 16] {
+        let here: *mut u8 = good.as_mut_ptr().cast();
+        for reach in [Reach::Guarded, Reach::Kernel] {
+            // SAFETY: the array holds `size` bytes; the page belongs to this test.
+            let (out, into) = unsafe { (reach.copy(bad, here, size), reach.copy(here, bad, size)) };
+            assert!(out.is_err() && into.is_err(), "{size}, {reach:?}");
+        }
+    }
+}

@@ -474,3 +474,24 @@ fn releasing_stopped_peers_waits_once() {
     drop(targets);
     t.close().unwrap();
 }
+
+/// A flush of all peers that runs out of time says so: what is released after it is not waited for again.
+#[test]
+fn releasing_after_a_flush_in_vain_waits_no_more() {
+    let t = open("sockets", ThreadLevel::Single, &[]);
+    let target = Target::start(&t, "sockets", false);
+    let (seen, mut out) = (Seen::default(), [0u64; 2]);
+    acquaint(&t, &target, &mut out);
+    signal(target.child.id(), libc::SIGSTOP);
+    assert_eq!(fetch(&t, &target, &mut out, &seen), 2);
+    t.flush_for_close();
+    let before = worked();
+    // SAFETY: connected once, when the target was started, and not used after.
+    let status = unsafe { t.disconnect(target.peer) };
+    assert_eq!(status, Status::TIMEOUT);
+    let spent = worked() - before;
+    assert!(spent < SLACK, "{spent:?}");
+    assert_eq!(seen.both(), 0);
+    drop(target);
+    t.close().unwrap();
+}

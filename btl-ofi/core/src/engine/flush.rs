@@ -53,9 +53,13 @@ impl Transport {
                     .load(Ordering::Relaxed)
                     .then_some(Status::UNREACH)
             };
-            if self.wait(&context.count, deadline, degraded) == Status::UNREACH {
-                status = self.flush_living(deadline);
-                break;
+            match self.wait(&context.count, deadline, degraded) {
+                Status::UNREACH => {
+                    status = self.flush_living(deadline);
+                    break;
+                }
+                Status::TIMEOUT => status = Status::TIMEOUT,
+                _ => {}
             }
         }
         if status.is_ok() && self.degraded.load(Ordering::Relaxed) {
@@ -85,17 +89,20 @@ impl Transport {
             let peers = self.lock_peers();
             peers.known.iter().map(std::ptr::NonNull::from).collect()
         };
+        let mut settled = Status::SUCCESS;
         for endpoint in living {
             // SAFETY: the host releases endpoints, and does not do so during its flush.
             let peer = unsafe { endpoint.as_ref() };
-            if peer.failure().is_none() {
-                self.wait(&peer.count, deadline, || peer.failure());
+            if peer.failure().is_none()
+                && self.wait(&peer.count, deadline, || peer.failure()) == Status::TIMEOUT
+            {
+                settled = Status::TIMEOUT;
             }
         }
         self.wait_until_told();
         match self.last_failure.swap(0, Ordering::Relaxed) {
             0 if self.broken.load(Ordering::Relaxed) => Status::FATAL,
-            0 => Status::SUCCESS,
+            0 => settled,
             code => Status(code),
         }
     }

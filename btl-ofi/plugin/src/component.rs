@@ -1,4 +1,5 @@
-//! The component: parameters, providers, and the one module.
+//! The component's table: parameters, survey of providers, and the one module. The module's table is in
+//! [`module`](crate::module).
 
 use std::ffi::{CString, c_char, c_void};
 use std::ptr;
@@ -29,11 +30,11 @@ pub(crate) static TABLE: ComponentVtable = ComponentVtable {
     close: Some(close),
 };
 
-/// What the host's opaque [`Component`] is.
+/// The object behind the host's opaque [`Component`].
 struct OfiComponent {
     host: &'static HostVtable,
     options: Options,
-    /// The module, while it lives. Seed of BTL/OFI: only the first compatible provider gets one.
+    /// The module, while it lives. Like BTL/OFI, the component opens only the first compatible provider.
     module: Slot,
 }
 
@@ -42,38 +43,40 @@ struct OfiComponent {
 /// # Safety
 /// `component` is NULL or came from `open` and was not closed.
 unsafe fn known<'a>(component: *mut Component) -> Option<&'a OfiComponent> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees that `component` is NULL or an open `OfiComponent`.
     unsafe { component.cast::<OfiComponent>().as_ref() }
 }
 
+/// Checks the host's table.
+///
 /// # Safety
-/// `host` is NULL or a host's table that stays valid.
+/// `host` is NULL or a host's table that stays valid until `close`.
 unsafe fn checked(host: *const HostVtable) -> Result<&'static HostVtable, Status> {
-    // SAFETY: the caller vouches for it; the host keeps its table valid until `close`.
+    // SAFETY: the caller guarantees that `host` is NULL or a table that stays valid until `close`.
     unsafe { HostVtable::check(host) }.map_err(|_| Status::TYPE_MISMATCH)
 }
 
-/// Sends what the transport says to the host.
-fn listen(host: &'static HostVtable, verbose: i32) {
+/// Routes the transport's log lines to the host's `log`.
+fn route_log(host: &'static HostVtable, verbose: i32) {
     let sink = move |level: LogLevel, line: &str| {
         if let Some(log) = host.log {
-            // SAFETY: a checked table; the line lives through the call.
+            // SAFETY: `HostVtable::check` accepted the table; the line lives through the call.
             unsafe { log(host.context, level as u32, line.as_ptr().cast(), line.len()) };
         }
     };
     log::route(log::level_of(verbose), Some(Arc::new(sink)));
 }
 
-fn say(host: &HostVtable, level: LogLevel, line: &str) {
+fn log_line(host: &HostVtable, level: LogLevel, line: &str) {
     if let Some(log) = host.log {
-        // SAFETY: a checked table; the line lives through the call.
+        // SAFETY: `HostVtable::check` accepted the table; the line lives through the call.
         unsafe { log(host.context, level as u32, line.as_ptr().cast(), line.len()) };
     }
 }
 
 unsafe extern "C" fn register_params(host: *const HostVtable) -> Status {
     guarded("register_params", || {
-        // SAFETY: by the contract of this function.
+        // SAFETY: the host passes NULL or a table that it keeps valid until `close`.
         let host = match unsafe { checked(host) } {
             Ok(host) => host,
             Err(status) => return status,
@@ -81,7 +84,7 @@ unsafe extern "C" fn register_params(host: *const HostVtable) -> Status {
         match params::resolve(host) {
             Ok(_) => Status::SUCCESS,
             Err(e) => {
-                say(host, LogLevel::Error, &e.to_string());
+                log_line(host, LogLevel::Error, &e.to_string());
                 e.status()
             }
         }
@@ -90,7 +93,7 @@ unsafe extern "C" fn register_params(host: *const HostVtable) -> Status {
 
 unsafe extern "C" fn open(host: *const HostVtable, out: *mut *mut Component) -> Status {
     guarded("open", || {
-        // SAFETY: by the contract of this function.
+        // SAFETY: the host passes NULL or a table that it keeps valid until `close`.
         let host = match unsafe { checked(host) } {
             Ok(host) => host,
             Err(status) => return status,
@@ -101,17 +104,17 @@ unsafe extern "C" fn open(host: *const HostVtable, out: *mut *mut Component) -> 
         let options = match params::resolve(host) {
             Ok(options) => options,
             Err(e) => {
-                say(host, LogLevel::Error, &e.to_string());
+                log_line(host, LogLevel::Error, &e.to_string());
                 return e.status();
             }
         };
-        listen(host, options.verbosity());
+        route_log(host, options.verbosity());
         let component = OfiComponent {
             host,
             options,
             module: Slot::default(),
         };
-        // SAFETY: not NULL, and writable by contract.
+        // SAFETY: `out` is not NULL; the host passes a writable pointer.
         unsafe { *out = Box::into_raw(Box::new(component)).cast() };
         Status::SUCCESS
     })
@@ -123,14 +126,14 @@ unsafe extern "C" fn survey(
     context: *mut c_void,
 ) -> Status {
     guarded("survey", || {
-        // SAFETY: by the contract of this function.
+        // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
         let (Some(component), Some(visit)) = (unsafe { known(component) }, visit) else {
             return Status::BAD_PARAM;
         };
         let candidates = match transport::survey(&component.options, ThreadLevel::Single) {
             Ok(candidates) => candidates,
             Err(e) => {
-                say(component.host, LogLevel::Error, &e.to_string());
+                log_line(component.host, LogLevel::Error, &e.to_string());
                 return e.status();
             }
         };
@@ -148,7 +151,7 @@ unsafe extern "C" fn survey(
                 chosen: u32::from(candidate.chosen),
                 reserved: 0,
             };
-            // SAFETY: the host's function with the host's context; the strings live through it.
+            // SAFETY: `visit` and `context` come together from the host; the strings live through the call.
             unsafe { visit(context, &provider) };
         }
         Status::SUCCESS
@@ -162,14 +165,14 @@ unsafe extern "C" fn init(
     count: *mut usize,
 ) -> Status {
     guarded("init", || {
-        // SAFETY: by the contract of this function.
+        // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
         let Some(component) = (unsafe { known(component) }) else {
             return Status::BAD_PARAM;
         };
         if modules.is_null() || count.is_null() {
             return Status::BAD_PARAM;
         }
-        // SAFETY: not NULL, and writable by contract.
+        // SAFETY: `count` is not NULL; the host passes a writable pointer.
         let room = unsafe { std::mem::replace(&mut *count, 0) };
         let Ok(level) = ThreadLevel::try_from(thread_level) else {
             return Status::BAD_PARAM;
@@ -183,21 +186,21 @@ unsafe extern "C" fn init(
         let transport = match Transport::open(&component.options, level) {
             Ok(transport) => transport,
             Err(e) => {
-                say(component.host, LogLevel::Error, &e.to_string());
+                log_line(component.host, LogLevel::Error, &e.to_string());
                 return e.status();
             }
         };
         let status = modex::publish(component.host, transport.address());
         if !status.is_ok() {
-            say(
+            log_line(
                 component.host,
                 LogLevel::Error,
-                &format!("publishing the address: {status}"),
+                &format!("the host failed to publish the address: {status}"),
             );
             return status;
         }
         let module = OfiModule::new(component.host, &component.module, transport);
-        // SAFETY: not NULL, writable, and with room for one.
+        // SAFETY: both pointers are not NULL and writable; `room` is at least 1.
         unsafe {
             *modules = module.cast();
             *count = 1;
@@ -208,13 +211,13 @@ unsafe extern "C" fn init(
 
 unsafe extern "C" fn progress(component: *mut Component) -> i32 {
     let counted = guarded("progress", || {
-        // SAFETY: by the contract of this function.
+        // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
         let Some(component) = (unsafe { known(component) }) else {
             return Status::BAD_PARAM;
         };
-        // SAFETY: the pointer is NULL or a module that was not finalised.
+        // SAFETY: the slot holds NULL or a module that is not finalised: `finalize` takes a module out first.
         match unsafe { component.module.current().as_ref() } {
-            // What is not negative is a count here.
+            // A value of 0 or more is a count, not a status.
             Some(module) => Status((module.transport().progress() & i32::MAX as usize) as i32),
             None => Status::SUCCESS,
         }
@@ -227,11 +230,11 @@ unsafe extern "C" fn close(component: *mut Component) -> Status {
         if component.is_null() {
             return Status::BAD_PARAM;
         }
-        // SAFETY: by the contract of this function it came from `open` and is closed once.
+        // SAFETY: the host passes a component that `open` made with `Box::into_raw`, and closes it once.
         let component = unsafe { Box::from_raw(component.cast::<OfiComponent>()) };
         let status = match component.module.take() {
             None => Status::SUCCESS,
-            // SAFETY: a module that was not finalised.
+            // SAFETY: `take` removed the module from the slot, so that it is finished once.
             Some(module) => unsafe { OfiModule::finish(module.as_ptr()) },
         };
         log::route(LogLevel::Error, None);

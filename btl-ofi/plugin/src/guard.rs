@@ -1,25 +1,25 @@
-//! The one way into the plugin: nothing unwinds into the host. The quick way of operations, which does not
-//! unwind, goes past it.
+//! The guard of every ABI function: a panic never unwinds into the host. Only the fast paths of operations, which do
+//! not unwind, run without it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plugin_api::Status;
 
-/// Runs a function of the ABI. A panic is a bug of ours: it is logged, and the host sees
-/// [`Status::FATAL`]. What the call was working on may be half done, so the module should be closed.
+/// Runs a function of the ABI. A panic is a bug of the plugin: it is logged, and the host gets [`Status::FATAL`]. The
+/// call may have stopped halfway, so the host should close the module.
 #[inline]
 pub(crate) fn guarded(name: &'static str, call: impl FnOnce() -> Status) -> Status {
-    // Nothing of ours is looked at after a panic but what its own locks protect.
+    // Unwind-safe: after a panic the plugin reads only state under its own locks.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(status) => status,
         Err(payload) => panicked(name, payload.as_ref()),
     }
 }
 
-/// Names an argument that is of no use, so that it is passed all the same: a function that hands all of
-/// its arguments on, as they lie, jumps instead of calling.
+/// Marks an unused argument as used, so that the compiler still passes it. A caller that forwards all of its arguments
+/// unchanged can then jump to the slow path (a tail call) instead of calling it.
 #[inline(always)]
-pub(crate) fn kept<A>(argument: A) {
+pub(crate) fn use_argument<A>(argument: A) {
     std::hint::black_box(argument);
 }
 
@@ -35,8 +35,7 @@ fn panicked(name: &'static str, payload: &(dyn std::any::Any + Send)) -> Status 
     Status::FATAL
 }
 
-/// Gives back the value of an `Option`, or answers BAD_PARAM from the function around it. The hot
-/// functions below check a handful of pointers each.
+/// Unwraps each `Option`, or returns BAD_PARAM from the enclosing function.
 macro_rules! need {
     ($($value:expr),+) => { ($(match $value { Some(value) => value, None => return Status::BAD_PARAM }),+) };
 }

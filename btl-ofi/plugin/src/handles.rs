@@ -1,5 +1,5 @@
-//! Registration handles as the host holds them: pointers that stay readable, so that a handle used
-//! after its deregistration is refused rather than followed.
+//! The handles that the host holds. Their memory stays readable for the module's life, so that a handle used after its
+//! deregistration is refused and does not lead to freed memory.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use transport::{Handle, Region};
 /// Handles per chunk. Chunks live as long as the module.
 const CHUNK: usize = 256;
 
-/// One handle and the region behind it. The handle comes first: the host's pointer is the slot's.
+/// One handle and its region. The handle is the first field, so that the host's pointer is also the slot's.
 #[repr(C)]
 struct Slot {
     handle: Handle,
@@ -19,8 +19,7 @@ struct Slot {
 #[derive(Default)]
 struct Inner {
     chunks: Vec<Box<[Slot]>>,
-    /// Free slots, used again oldest first, so that a stale pointer meets a dead handle for as long
-    /// as can be.
+    /// Free slots, reused oldest first, so that a stale pointer finds a retired handle for as long as possible.
     free: VecDeque<*mut Slot>,
 }
 
@@ -30,14 +29,13 @@ pub(crate) struct Handles {
     inner: Mutex<Inner>,
 }
 
-// SAFETY: the pointers lead into chunks that the table owns; slots are written under the mutex only.
+// SAFETY: the pointers lead into chunks that the table owns; slots are written only under the mutex.
 unsafe impl Send for Handles {}
-// SAFETY: as for Send.
+// SAFETY: slots are written only under the mutex, so that threads may share the table.
 unsafe impl Sync for Handles {}
 
 impl Handles {
-    /// Keeps a region and gives out the pointer to its handle. Gives the region back when memory is
-    /// exhausted.
+    /// Stores a region and returns the pointer to its handle; returns the region when memory is exhausted.
     pub(crate) fn insert(&self, region: Region) -> Result<*mut Handle, Region> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.free.is_empty() {
@@ -59,7 +57,7 @@ impl Handles {
         let Some(slot) = inner.free.pop_front() else {
             return Err(region);
         };
-        // SAFETY: a slot of our chunks that nobody uses.
+        // SAFETY: a free slot points into a live chunk, and this thread alone took it from the list.
         unsafe {
             (*slot).handle = region.handle();
             (*slot).region = Some(region);
@@ -67,8 +65,8 @@ impl Handles {
         Ok(slot.cast())
     }
 
-    /// Takes the region behind a handle that [`insert`](Self::insert) gave out and that was not
-    /// removed since; `None` for any other pointer.
+    /// Removes the region of a handle that [`insert`](Self::insert) returned and that was not removed since; `None` for
+    /// any other pointer.
     pub(crate) fn remove(&self, handle: *mut Handle) -> Option<Region> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let slot: *mut Slot = handle.cast();
@@ -80,15 +78,15 @@ impl Handles {
         if !ours {
             return None;
         }
-        // SAFETY: the start of a slot in one of our chunks, and the mutex is held.
+        // SAFETY: `slot` is the start of a slot in a live chunk, and this thread holds the mutex.
         let region = unsafe { (*slot).region.take() }?;
-        // SAFETY: as above.
+        // SAFETY: `slot` is the start of a slot in a live chunk, and this thread holds the mutex.
         unsafe { (*slot).handle.retire() };
         inner.free.push_back(slot);
         Some(region)
     }
 
-    /// Ends every registration that is left.
+    /// Ends every remaining registration.
     pub(crate) fn clear(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         for chunk in &mut inner.chunks {

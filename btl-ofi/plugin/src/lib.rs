@@ -1,8 +1,8 @@
 //! `libbtl_ofi.so`: the transport behind the plugin ABI.
 //!
-//! Every function of the tables is one guarded call: pointers are checked for NULL, codes are
-//! converted, and a panic becomes a status and a log line. What the functions mean is written in
-//! `plugin-api`; what they do, in the transport.
+//! What lives here: the tables of the ABI. Each function is one guarded call: it checks pointers for NULL, converts
+//! codes and turns a panic into a status and a log line. `plugin-api` documents the functions; the crate `transport`
+//! does the work.
 
 mod component;
 mod guard;
@@ -18,7 +18,7 @@ use crate::guard::guarded;
 /// The entry that hosts look up ([`plugin_api::ENTRY_SYMBOL`]).
 ///
 /// # Safety
-/// As [`plugin_api::EntryFn`]: `host` is NULL or a host's table, `out` is NULL or writable.
+/// The contract of [`plugin_api::EntryFn`]: `host` is NULL or a host's table, `out` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn btl_plugin_entry_v1(
     host: *const HostVtable,
@@ -28,11 +28,11 @@ pub unsafe extern "C" fn btl_plugin_entry_v1(
         if out.is_null() {
             return Status::BAD_PARAM;
         }
-        // SAFETY: the caller vouches for a table or NULL.
+        // SAFETY: the host passes NULL or a table that starts with its header.
         if unsafe { HostVtable::check(host) }.is_err() {
             return Status::TYPE_MISMATCH;
         }
-        // SAFETY: not NULL, and writable by contract.
+        // SAFETY: `out` is not NULL; the host passes a writable pointer.
         unsafe { *out = &component::TABLE };
         Status::SUCCESS
     })

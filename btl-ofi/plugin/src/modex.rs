@@ -1,20 +1,20 @@
-//! The exchange of addresses through the host.
+//! Publishes and fetches addresses through the host's modex.
 
 use std::ffi::CStr;
 
 use plugin_api::{HostVtable, Status};
 
-/// The key under which addresses are exchanged.
+/// The key of an address in the modex.
 const KEY: &CStr = c"btl.ofi";
-/// Largest address blob that is read from a peer.
+/// Largest address that this process accepts from a peer, bytes.
 const MAX_BLOB: usize = 64 * 1024;
 
-/// Publishes this process's address for all others.
+/// Publishes this process's address for all processes of the job.
 pub(crate) fn publish(host: &HostVtable, address: &[u8]) -> Status {
     let Some(modex_put) = host.modex_put else {
         return Status::TYPE_MISMATCH;
     };
-    // SAFETY: a checked table; the bytes live through the call.
+    // SAFETY: `HostVtable::check` accepted the table; the bytes live through the call.
     unsafe {
         modex_put(
             host.context,
@@ -25,7 +25,7 @@ pub(crate) fn publish(host: &HostVtable, address: &[u8]) -> Status {
     }
 }
 
-/// What a process published; with the status, a text that says what is wrong.
+/// The address that a process published. The error holds a status and the reason as text.
 pub(crate) fn fetch(host: &HostVtable, proc: u64) -> Result<Vec<u8>, (Status, String)> {
     let Some(modex_get) = host.modex_get else {
         return Err((
@@ -36,7 +36,7 @@ pub(crate) fn fetch(host: &HostVtable, proc: u64) -> Result<Vec<u8>, (Status, St
     let mut blob = vec![0u8; 512];
     loop {
         let mut size = 0;
-        // SAFETY: a checked table; the buffer has the capacity given.
+        // SAFETY: `HostVtable::check` accepted the table; the buffer has `blob.len()` writable bytes.
         let status = unsafe {
             modex_get(
                 host.context,
@@ -53,7 +53,7 @@ pub(crate) fn fetch(host: &HostVtable, proc: u64) -> Result<Vec<u8>, (Status, St
         status.ok().map_err(|s| {
             (
                 s,
-                format!("the host answered {s} when asked for its address"),
+                format!("the host's modex_get returned {s} for its address"),
             )
         })?;
         if size <= blob.len() {
@@ -63,7 +63,7 @@ pub(crate) fn fetch(host: &HostVtable, proc: u64) -> Result<Vec<u8>, (Status, St
         if size > MAX_BLOB {
             return Err((
                 Status::UNREACH,
-                format!("its address has {size} bytes, which cannot be"),
+                format!("its address has {size} bytes; at most {MAX_BLOB} are allowed"),
             ));
         }
         blob.resize(size, 0);

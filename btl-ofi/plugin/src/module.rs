@@ -1,9 +1,10 @@
-//! The module's table: each function converts, calls the transport, converts back.
+//! The module's table. Each function converts its arguments, calls the transport and converts the result. No decision
+//! about a transfer is made here.
 
+mod amo;
 mod hmem;
 mod rma;
-mod vectors;
-mod words;
+mod typed_amo;
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -19,7 +20,7 @@ use crate::guard::{guarded, need};
 use crate::handles::Handles;
 use crate::modex;
 
-/// The tables, by whether calls may overlap and whether the kernel copies.
+/// The tables, indexed by threading (calls may overlap) and by CMA (puts and gets to local peers use it).
 static TABLES: [[ModuleVtable; 2]; 2] = [
     [table::<false, false>(), table::<false, true>()],
     [table::<true, false>(), table::<true, true>()],
@@ -35,34 +36,34 @@ const fn table<const T: bool, const K: bool>() -> ModuleVtable {
         put: Some(rma::put::<T, K>),
         get: Some(rma::get::<T, K>),
         atomic_op: Some(if K {
-            words::any_atomic_op
+            amo::slow_atomic_op
         } else {
-            words::atomic_op::<T>
+            amo::atomic_op::<T>
         }),
         atomic_fop: Some(if K {
-            words::any_atomic_fop
+            amo::slow_atomic_fop
         } else {
-            words::atomic_fop::<T>
+            amo::atomic_fop::<T>
         }),
         atomic_cswap: Some(if K {
-            words::any_atomic_cswap
+            amo::slow_atomic_cswap
         } else {
-            words::atomic_cswap::<T>
+            amo::atomic_cswap::<T>
         }),
         flush: Some(flush),
         register_error: Some(register_error),
-        atomic_query: Some(vectors::atomic_query),
+        atomic_query: Some(typed_amo::atomic_query),
         atomic_opv: Some(if K {
-            vectors::any_atomic_opv
+            typed_amo::slow_atomic_opv
         } else {
-            vectors::atomic_opv::<T>
+            typed_amo::atomic_opv::<T>
         }),
         atomic_fopv: Some(if K {
-            vectors::any_atomic_fopv
+            typed_amo::slow_atomic_fopv
         } else {
-            vectors::atomic_fopv::<T>
+            typed_amo::atomic_fopv::<T>
         }),
-        atomic_cswapv: Some(vectors::atomic_cswapv),
+        atomic_cswapv: Some(typed_amo::atomic_cswapv),
         stats: Some(stats),
         finalize: Some(finalize),
         set_overrides: Some(hmem::set_overrides),
@@ -73,38 +74,41 @@ const fn table<const T: bool, const K: bool>() -> ModuleVtable {
     }
 }
 
-/// Where a component keeps its module: NULL, or one that was not finalised.
+/// The component's place for its module: NULL, or a module that is not finalised.
 #[derive(Default)]
 pub(crate) struct Slot(AtomicPtr<OfiModule>);
 
 impl Slot {
     /// The module, until it is finalised.
     pub(crate) fn current(&self) -> *mut OfiModule {
-        // Acquire pairs with the Release in `put`.
+        // Acquire: pairs with the Release store in `put`.
         self.0.load(Ordering::Acquire)
     }
 
-    /// Keeps a module.
+    /// Stores a module.
     pub(crate) fn put(&self, module: *mut OfiModule) {
+        // Release: pairs with the Acquire loads in `current`, `take` and `take_this`.
         self.0.store(module, Ordering::Release);
     }
 
     /// Takes the module out, if there is one.
     pub(crate) fn take(&self) -> Option<NonNull<OfiModule>> {
+        // Acquire: pairs with the Release store in `put`.
         NonNull::new(self.0.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// Takes this module out; no if it is not the one.
+    /// Takes `module` out; false when the slot holds another module or none.
     fn take_this(&self, module: *mut OfiModule) -> bool {
+        // Acquire: pairs with the Release store in `put`.
         let (none, set, fetch) = (ptr::null_mut(), Ordering::AcqRel, Ordering::Acquire);
         self.0.compare_exchange(module, none, set, fetch).is_ok()
     }
 }
 
-/// What the host's [`Module`] is: the two pointers it knows, and ours behind them.
+/// The object behind the host's [`Module`]: the two pointers that the host knows, then the plugin's fields.
 #[repr(C)]
 pub(crate) struct OfiModule {
-    /// First, and begins with the host's [`Module`].
+    /// The first field; a transport begins with the host's [`Module`].
     transport: Transport,
     host: &'static HostVtable,
     slot: *const Slot,
@@ -113,7 +117,8 @@ pub(crate) struct OfiModule {
 }
 
 impl OfiModule {
-    /// A module on the heap, until [`finish`](Self::finish), kept in `slot`, which outlives it.
+    /// Allocates a module, which lives until [`finish`](Self::finish), and stores it in `slot`. The slot outlives the
+    /// module.
     pub(crate) fn new(
         host: &'static HostVtable,
         slot: &Slot,
@@ -136,12 +141,12 @@ impl OfiModule {
             bandwidth: c.bandwidth,
             exclusivity: c.exclusivity,
             contexts: c.contexts as u32,
-            // The strings' heap does not move with the transport.
+            // The strings are on the heap: they stay in place when the transport moves.
             provider: c.provider.as_ptr(),
             domain: c.domain.as_ptr(),
             completion: c.completion.as_ptr(),
         };
-        // The ABI has a word for it, and its hosts know that word.
+        // Inline completions return COMPLETED: every host of this ABI knows this status.
         transport.answer_at_once();
         let tables = &TABLES[usize::from(transport.is_threaded())];
         transport.module.vtable = &tables[usize::from(transport.copies_directly())];
@@ -152,12 +157,12 @@ impl OfiModule {
             handles: Handles::default(),
             attributes,
         }));
-        // SAFETY: just allocated; nobody else has it yet.
+        // SAFETY: the module was just allocated, and no other reference to it exists.
         unsafe {
             (*module).transport.module.attributes = &raw const (*module).attributes;
             (*module).transport.set_owner(module.cast());
-            // A host behind this table waits for signals of processes to whom it has nothing
-            // outstanding, and lets none end while others still wait.
+            // A host of this ABI may wait for a peer to which it has nothing outstanding, and lets no process end while
+            // others wait. So a peer that disappears is a failure.
             (*module).transport.watch_idle_peers();
         }
         slot.put(module);
@@ -173,7 +178,7 @@ impl OfiModule {
     /// # Safety
     /// `module` came from [`new`](Self::new) and is finished once.
     pub(crate) unsafe fn finish(module: *mut OfiModule) -> Status {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees a module from `new`, which made it with `Box::into_raw`, and one call.
         let module = unsafe { Box::from_raw(module) };
         module.transport.flush_for_close();
         module.handles.clear();
@@ -193,7 +198,7 @@ impl OfiModule {
 /// `module` is NULL or came from `init` and was not finalised.
 #[inline]
 unsafe fn known<'a>(module: *mut Module) -> Option<&'a OfiModule> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees that `module` is NULL or a live `OfiModule`.
     unsafe { module.cast::<OfiModule>().as_ref() }
 }
 
@@ -202,13 +207,13 @@ fn peer(endpoint: *mut Endpoint) -> Option<NonNull<transport::Endpoint>> {
     NonNull::new(endpoint.cast())
 }
 
-/// A remote handle, wherever the host keeps it.
+/// A remote handle, at any address of the host.
 ///
 /// # Safety
 /// `handle` is NULL or readable for the size of a handle, and stays so through the call.
 #[inline]
 unsafe fn remote<'a>(handle: *const Handle) -> Option<&'a transport::Handle> {
-    // SAFETY: the caller vouches for it; a handle may lie anywhere, and its bytes mean anything.
+    // SAFETY: the caller guarantees readable bytes; a handle has no alignment, and every byte pattern is valid.
     unsafe { handle.cast::<transport::Handle>().as_ref() }
 }
 
@@ -232,7 +237,7 @@ unsafe extern "C" fn add_procs(
     endpoints: *mut *mut Endpoint,
 ) -> Status {
     guarded("add_procs", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
@@ -242,7 +247,7 @@ unsafe extern "C" fn add_procs(
         if procs.is_null() || endpoints.is_null() {
             return Status::BAD_PARAM;
         }
-        // SAFETY: not NULL; `count` long by contract.
+        // SAFETY: both pointers are not NULL; the host passes arrays of `count` elements.
         let (procs, endpoints) = unsafe {
             (
                 std::slice::from_raw_parts(procs, count),
@@ -256,8 +261,7 @@ unsafe extern "C" fn add_procs(
                 Ok(endpoint) => *out = endpoint.as_ptr().cast(),
                 Err(why) => {
                     tracing::warn!("process {proc} cannot be reached: {}", why.1);
-                    // A peer without an address is unreachable, which its NULL endpoint says; other
-                    // failures are reported as well.
+                    // A NULL endpoint reports an unreachable peer; the status reports other failures.
                     if why.0 != Status::UNREACH {
                         status = why.0;
                     }
@@ -285,7 +289,7 @@ unsafe extern "C" fn del_procs(
     endpoints: *const *mut Endpoint,
 ) -> Status {
     guarded("del_procs", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
@@ -295,11 +299,11 @@ unsafe extern "C" fn del_procs(
         if endpoints.is_null() {
             return Status::BAD_PARAM;
         }
-        // SAFETY: not NULL; `count` long by contract.
+        // SAFETY: `endpoints` is not NULL; the host passes an array of `count` elements.
         let endpoints = unsafe { std::slice::from_raw_parts(endpoints, count) };
         let mut status = Status::SUCCESS;
         for endpoint in endpoints.iter().filter_map(|&e| peer(e)) {
-            // SAFETY: by contract an endpoint from add_procs, released as often as it was added.
+            // SAFETY: the host passes endpoints from `add_procs` and releases each as often as it was added.
             let released = unsafe { module.transport.disconnect(endpoint) };
             if !released.is_ok() {
                 status = released;
@@ -318,7 +322,7 @@ unsafe extern "C" fn register_mem(
     handle: *mut *mut Handle,
 ) -> Status {
     guarded("register_mem", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
@@ -328,14 +332,14 @@ unsafe extern "C" fn register_mem(
         let Some(access) = Access::from_bits(access) else {
             return Status::BAD_PARAM;
         };
-        // SAFETY: by contract the memory stays until deregister_mem.
+        // SAFETY: the host keeps the memory mapped until `deregister_mem`.
         let registered = unsafe { module.transport.register(base, size, access) };
-        // SAFETY: not NULL, and writable by contract.
+        // SAFETY: `handle` is not NULL; the host passes a writable pointer.
         unsafe { keep(module, registered, handle) }
     })
 }
 
-/// Keeps a region, and gives its handle out.
+/// Stores a region and writes the pointer to its handle.
 ///
 /// # Safety
 /// `handle` is writable.
@@ -353,7 +357,7 @@ unsafe fn keep(
     };
     match module.handles.insert(region) {
         Ok(pointer) => {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: the caller guarantees that `handle` is writable.
             unsafe { *handle = pointer.cast() };
             Status::SUCCESS
         }
@@ -363,7 +367,7 @@ unsafe fn keep(
 
 unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
     guarded("deregister_mem", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
@@ -382,11 +386,11 @@ unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) ->
 
 unsafe extern "C" fn flush(module: *mut Module, endpoint: *mut Endpoint) -> Status {
     guarded("flush", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
-        // SAFETY: by contract NULL or a live endpoint.
+        // SAFETY: the host passes NULL or an endpoint from `add_procs` that is not released.
         let endpoint = unsafe { endpoint.cast::<transport::Endpoint>().as_ref() };
         module.transport.flush(endpoint)
     })
@@ -398,7 +402,7 @@ unsafe extern "C" fn register_error(
     context: *mut c_void,
 ) -> Status {
     guarded("register_error", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
@@ -411,9 +415,9 @@ unsafe extern "C" fn register_error(
 
 unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
     guarded("stats", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let (module, out) = need!(unsafe { known(module) }, NonNull::new(stats));
-        // SAFETY: the caller's record begins with its header.
+        // SAFETY: the host's record begins with its header.
         let header = unsafe { *out.as_ptr().cast::<TableHeader>() };
         if header
             .check("stats", magic::STATS, size_of::<TableHeader>())
@@ -424,7 +428,7 @@ unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
         let mut counts = module.transport.stats();
         let size = (header.size as usize).min(size_of::<Stats>());
         counts.header.size = size as u32;
-        // SAFETY: the caller's record has `size` bytes, as its header says.
+        // SAFETY: the host's record has at least `size` bytes: `size` is at most the size in its header.
         unsafe {
             ptr::copy_nonoverlapping((&raw const counts).cast::<u8>(), out.as_ptr().cast(), size);
         }
@@ -435,17 +439,17 @@ unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
 unsafe extern "C" fn finalize(module: *mut Module) -> Status {
     guarded("finalize", || {
         let pointer = module.cast::<OfiModule>();
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
-        // SAFETY: the component outlives its modules.
+        // SAFETY: the slot lies in the component, which outlives its modules.
         let slot = unsafe { &*module.slot };
-        // Progress no longer finds the module, and `close` will not finish it again.
+        // From here on `progress` does not find the module, and `close` does not finish it again.
         if !slot.take_this(pointer) {
             return Status::NOT_INITIALIZED;
         }
-        // SAFETY: taken out of the component, so it is finished once.
+        // SAFETY: `take_this` removed the module from the slot, so that it is finished once.
         unsafe { OfiModule::finish(pointer) }
     })
 }

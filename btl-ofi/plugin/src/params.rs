@@ -1,4 +1,4 @@
-//! Parameters on their way through the host: declared there, resolved there, read back here.
+//! Parameters through the host: the plugin declares each one, the host resolves it, the plugin reads the value.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
@@ -7,19 +7,19 @@ use mca_params::{Allowed, Declaration, Kind, Value};
 use plugin_api::{HostVtable, ParamDecl, ParamKind, ParamValue, ParamValueBits, Status};
 use transport::Options;
 
-/// Why a parameter could not be had from the host.
+/// The host's refusal of a parameter.
 #[derive(Debug)]
 pub(crate) struct Refused(Status);
 
 impl std::fmt::Display for Refused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the host answered {}", self.0)
+        write!(f, "the host's param_register returned {}", self.0)
     }
 }
 
 impl std::error::Error for Refused {}
 
-/// Declares every parameter with the host, and reads its value.
+/// Declares every parameter with the host and reads its value.
 pub(crate) fn resolve(host: &HostVtable) -> Result<Options, transport::Error> {
     Options::resolve(|declaration| register(host, declaration).map_err(Refused))
 }
@@ -80,13 +80,14 @@ fn register(host: &HostVtable, d: &Declaration) -> Result<Value, Status> {
     let Some(param_register) = host.param_register else {
         return Err(Status::TYPE_MISMATCH);
     };
-    // SAFETY: the host's table was checked; the declaration and all it points to live through the
+    // SAFETY: `HostVtable::check` accepted the table; the declaration and everything it points to live through the
     // call.
     unsafe { param_register(host.context, &decl, &mut answer) }.ok()?;
     if answer.kind != kind as u32 {
         return Err(Status::TYPE_MISMATCH);
     }
-    // SAFETY: the host wrote a value of this kind, whose field is the one read.
+    // SAFETY: the host wrote a value of this kind, and each arm reads the kind's own field. A string is NULL or
+    // NUL-terminated by the ABI.
     unsafe {
         Ok(match kind {
             ParamKind::Int => {
@@ -102,13 +103,15 @@ fn register(host: &HostVtable, d: &Declaration) -> Result<Value, Status> {
     }
 }
 
+/// A copy of a C string; empty for NULL.
+///
 /// # Safety
 /// `s` is NULL or NUL-terminated.
 unsafe fn owned(s: *const c_char) -> String {
     if s.is_null() {
         return String::new();
     }
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees NUL termination, and `s` is not NULL.
     unsafe { CStr::from_ptr(s) }.to_string_lossy().into_owned()
 }
 

@@ -1,4 +1,4 @@
-//! Device memory: overrides, registration, copies.
+//! The module's functions of device memory: overrides, registration, copies.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -15,7 +15,7 @@ pub(super) unsafe extern "C" fn set_overrides(
     ops: *const OverrideOps,
 ) -> Status {
     guarded("set_overrides", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
@@ -23,7 +23,7 @@ pub(super) unsafe extern "C" fn set_overrides(
             module.transport.set_overrides(None);
             return Status::SUCCESS;
         }
-        // SAFETY: by contract a table that starts with its header.
+        // SAFETY: `ops` is not NULL; the host passes a table that starts with its header.
         let Ok(ops) = (unsafe { OverrideOps::check(ops) }) else {
             return Status::TYPE_MISMATCH;
         };
@@ -43,7 +43,7 @@ pub(super) unsafe extern "C" fn register_hmem(
     handle: *mut *mut Handle,
 ) -> Status {
     guarded("register_hmem", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let Some(module) = (unsafe { known(module) }) else {
             return Status::BAD_PARAM;
         };
@@ -53,24 +53,24 @@ pub(super) unsafe extern "C" fn register_hmem(
         let Some(access) = Access::from_bits(access) else {
             return Status::BAD_PARAM;
         };
-        // SAFETY: by contract the memory stays until deregister_mem.
+        // SAFETY: the host keeps the memory allocated until `deregister_mem`.
         let registered = unsafe {
             let transport = &module.transport;
             transport.register_hmem(base, size, access, iface, device)
         };
-        // SAFETY: not NULL, and writable by contract.
+        // SAFETY: `handle` is not NULL; the host passes a writable pointer.
         unsafe { keep(module, registered, handle) }
     })
 }
 
-/// A copy's answer, with a status for what never came to a copy.
+/// Runs a copy. Returns its result, or -EINVAL when an argument was refused or the copy panicked.
 fn answered(name: &'static str, copy: impl FnOnce() -> Option<isize>) -> i64 {
     let mut answer = None;
     guarded(name, || {
         answer = copy();
         Status::SUCCESS
     });
-    // What our own checks or a panic refused is an invalid argument (-EINVAL).
+    // -EINVAL
     answer.map_or(-22, |n| n as i64)
 }
 
@@ -84,11 +84,12 @@ pub(super) unsafe extern "C" fn copy_from_hmem_iov(
     hmem_iov_offset: u64,
 ) -> i64 {
     answered("copy_from_hmem_iov", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let module = unsafe { known(module) }?;
         NonNull::new(dest)?;
         let count = hmem_iov_count;
-        // SAFETY: by contract the arrays have that many elements, and the memory is theirs.
+        // SAFETY: the host passes arrays of `count` elements and device memory that they describe; `dest` has `size`
+        // writable bytes.
         Some(unsafe {
             let transport = &module.transport;
             transport.copy_from_hmem(dest, size, hmem_iov, hmem_iface, count, hmem_iov_offset)
@@ -106,11 +107,12 @@ pub(super) unsafe extern "C" fn copy_to_hmem_iov(
     size: usize,
 ) -> i64 {
     answered("copy_to_hmem_iov", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let module = unsafe { known(module) }?;
         NonNull::new(src.cast_mut())?;
         let count = hmem_iov_count;
-        // SAFETY: as above.
+        // SAFETY: the host passes arrays of `count` elements and device memory that they describe; `src` has `size`
+        // readable bytes.
         Some(unsafe {
             let transport = &module.transport;
             transport.copy_to_hmem(hmem_iov, hmem_iface, count, hmem_iov_offset, src, size)
@@ -124,9 +126,9 @@ pub(super) unsafe extern "C" fn query_hmem(
     info: *mut HmemInfo,
 ) -> Status {
     guarded("query_hmem", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
         let (module, out) = need!(unsafe { known(module) }, NonNull::new(info));
-        // SAFETY: the caller's record begins with its header.
+        // SAFETY: the host's record begins with its header.
         let header = unsafe { *out.as_ptr().cast::<TableHeader>() };
         if header
             .check("hmem_info", magic::HMEM_INFO, size_of::<TableHeader>())
@@ -137,7 +139,7 @@ pub(super) unsafe extern "C" fn query_hmem(
         let mut found = module.transport.hmem_info(iface);
         let size = (header.size as usize).min(size_of::<HmemInfo>());
         found.header.size = size as u32;
-        // SAFETY: the caller's record has `size` bytes, as its header says.
+        // SAFETY: the host's record has at least `size` bytes: `size` is at most the size in its header.
         unsafe {
             ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), out.as_ptr().cast(), size);
         }

@@ -1,8 +1,9 @@
-//! Puts and gets: what is ordinary at once, the rest in functions of its own with the same arguments, so
-//! that the former keep nothing for the latter.
+//! Put and get. `put` and `get` try the fast path; if it declines, before any side effect, they call `slow_put` or
+//! `slow_get`. The slow functions take the same arguments in the same order, so that the call is a tail call and the
+//! fast path saves no registers for it.
 //!
-//! Constants, here and in `atomics`: `T` is whether calls may overlap, `K` whether the kernel copies; a module
-//! has the table of its case.
+//! Constants, here, in `amo` and in `typed_amo`: `T` means that calls may overlap, `K` that puts and gets to local peers
+//! use CMA. A module's table has the functions of its case.
 
 use std::ffi::c_void;
 
@@ -11,7 +12,7 @@ use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 use transport::branch;
 
 use super::{completion, known, peer, remote};
-use crate::guard::{guarded, kept, need};
+use crate::guard::{guarded, need, use_argument};
 
 pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
     module: *mut Module,
@@ -32,8 +33,8 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
         if !local_handle.is_null() {
             return None;
         }
-        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
-        // constants are those of the module's table.
+        // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
+        // `T` and `K` are those of the module's table.
         unsafe {
             let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_put::<T, K>(
@@ -49,9 +50,9 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
     if let Some(status) = tried {
         return status;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
     unsafe {
-        any_put(
+        slow_put(
             module,
             endpoint,
             local_address,
@@ -68,9 +69,9 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
     }
 }
 
-/// Any put.
+/// Slow path: serves every put.
 #[inline(never)]
-unsafe extern "C" fn any_put(
+unsafe extern "C" fn slow_put(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -84,14 +85,14 @@ unsafe extern "C" fn any_put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    kept((flags, order));
+    use_argument((flags, order));
     guarded("put", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
             remote(remote_handle)
         });
         let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer readable until completion.
+        // SAFETY: the host keeps the endpoint live and the buffer readable until completion.
         unsafe {
             module.transport.put(
                 peer,
@@ -125,8 +126,8 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
         if !local_handle.is_null() {
             return None;
         }
-        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
-        // constants are those of the module's table.
+        // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
+        // `T` and `K` are those of the module's table.
         unsafe {
             let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_get::<T, K>(
@@ -142,9 +143,9 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
     if let Some(status) = tried {
         return status;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
     unsafe {
-        any_get(
+        slow_get(
             module,
             endpoint,
             local_address,
@@ -161,9 +162,9 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
     }
 }
 
-/// Any get.
+/// Slow path: serves every get.
 #[inline(never)]
-unsafe extern "C" fn any_get(
+unsafe extern "C" fn slow_get(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -177,14 +178,14 @@ unsafe extern "C" fn any_get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    kept((flags, order));
+    use_argument((flags, order));
     guarded("get", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
             remote(remote_handle)
         });
         let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        // SAFETY: the host keeps the endpoint live and the buffer writable until completion.
         unsafe {
             module.transport.get(
                 peer,

@@ -1,4 +1,4 @@
-//! Atomics of the BTL's single words.
+//! The BTL's AMOs, on one word of 32 or 64 bits. Fast and slow paths are split as in `rma`.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -8,7 +8,7 @@ use plugin_api::{BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, S
 use transport::branch;
 
 use super::{completion, known, peer, remote};
-use crate::guard::{guarded, kept, need};
+use crate::guard::{guarded, need, use_argument};
 
 pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
     module: *mut Module,
@@ -24,8 +24,8 @@ pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
     data: *mut c_void,
 ) -> Status {
     let tried = (|| {
-        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
-        // constant is that of the module's table.
+        // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
+        // until completion; `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_op::<T>(
@@ -41,9 +41,9 @@ pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
     if let Some(status) = tried {
         return status;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
     unsafe {
-        any_atomic_op(
+        slow_atomic_op(
             module,
             endpoint,
             remote_address,
@@ -59,9 +59,9 @@ pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
     }
 }
 
-/// Any atomic_op.
+/// Slow path: serves every atomic_op.
 #[inline(never)]
-pub(super) unsafe extern "C" fn any_atomic_op(
+pub(super) unsafe extern "C" fn slow_atomic_op(
     module: *mut Module,
     endpoint: *mut Endpoint,
     remote_address: u64,
@@ -74,9 +74,9 @@ pub(super) unsafe extern "C" fn any_atomic_op(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    kept(order);
+    use_argument(order);
     guarded("atomic_op", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, op, flags) = need!(
             unsafe { known(module) },
             peer(endpoint),
@@ -85,7 +85,7 @@ pub(super) unsafe extern "C" fn any_atomic_op(
             OpFlags::from_bits(flags)
         );
         let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live.
+        // SAFETY: the host keeps the endpoint live until completion.
         unsafe {
             module
                 .transport
@@ -114,8 +114,8 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
         if !local_handle.is_null() {
             return None;
         }
-        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
-        // constant is that of the module's table.
+        // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
+        // until completion; `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_fop::<T>(
@@ -132,9 +132,9 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
     if let Some(status) = tried {
         return status;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
     unsafe {
-        any_atomic_fop(
+        slow_atomic_fop(
             module,
             endpoint,
             local_address,
@@ -152,9 +152,9 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
     }
 }
 
-/// Any atomic_fop.
+/// Slow path: serves every atomic_fop.
 #[inline(never)]
-pub(super) unsafe extern "C" fn any_atomic_fop(
+pub(super) unsafe extern "C" fn slow_atomic_fop(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -169,9 +169,9 @@ pub(super) unsafe extern "C" fn any_atomic_fop(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    kept(order);
+    use_argument(order);
     guarded("atomic_fop", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, local, op, flags) = need!(
             unsafe { known(module) },
             peer(endpoint),
@@ -181,7 +181,7 @@ pub(super) unsafe extern "C" fn any_atomic_fop(
             OpFlags::from_bits(flags)
         );
         let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        // SAFETY: the host keeps the endpoint live and the result writable until completion.
         unsafe {
             module.transport.atomic_fop(
                 peer,
@@ -218,8 +218,8 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
         if !local_handle.is_null() {
             return None;
         }
-        // SAFETY: by contract the pointers are NULL or good, and the buffer is until completion; the
-        // constant is that of the module's table.
+        // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
+        // until completion; `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_cswap::<T>(
@@ -236,9 +236,9 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
     if let Some(status) = tried {
         return status;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
     unsafe {
-        any_atomic_cswap(
+        slow_atomic_cswap(
             module,
             endpoint,
             local_address,
@@ -256,9 +256,9 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
     }
 }
 
-/// Any atomic_cswap.
+/// Slow path: serves every atomic_cswap.
 #[inline(never)]
-pub(super) unsafe extern "C" fn any_atomic_cswap(
+pub(super) unsafe extern "C" fn slow_atomic_cswap(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -273,9 +273,9 @@ pub(super) unsafe extern "C" fn any_atomic_cswap(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    kept(order);
+    use_argument(order);
     guarded("atomic_cswap", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, local, flags) = need!(
             unsafe { known(module) },
             peer(endpoint),
@@ -284,7 +284,7 @@ pub(super) unsafe extern "C" fn any_atomic_cswap(
             OpFlags::from_bits(flags)
         );
         let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        // SAFETY: the host keeps the endpoint live and the result writable until completion.
         unsafe {
             module.transport.atomic_cswap(
                 peer,

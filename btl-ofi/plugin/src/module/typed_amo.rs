@@ -1,4 +1,4 @@
-//! Typed atomics of any number of elements.
+//! Typed AMOs, of any number of elements. Fast and slow paths are split as in `rma`.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -18,7 +18,7 @@ pub(super) unsafe extern "C" fn atomic_query(
     max_count: *mut usize,
 ) -> Status {
     guarded("atomic_query", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or a live module.
         let (module, max_count, datatype, op, kind) = need!(
             unsafe { known(module) },
             NonNull::new(max_count),
@@ -27,7 +27,7 @@ pub(super) unsafe extern "C" fn atomic_query(
             AtomicKind::try_from(kind).ok()
         );
         let count = module.transport.atomic_count(kind, datatype, op);
-        // SAFETY: not NULL, and writable by contract.
+        // SAFETY: `max_count` is not NULL; the host passes a writable pointer.
         unsafe { *max_count.as_ptr() = count.unwrap_or(0) };
         count.map_or(Status::NOT_SUPPORTED, |_| Status::SUCCESS)
     })
@@ -52,7 +52,8 @@ pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
         if !local_handle.is_null() {
             return None;
         }
-        // SAFETY: as in `atomic_op`.
+        // SAFETY: the host passes NULL or live objects of this module, and buffers that stay valid until completion;
+        // `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_opv::<T>(
@@ -69,9 +70,9 @@ pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
     if let Some(status) = tried {
         return status;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
     unsafe {
-        any_atomic_opv(
+        slow_atomic_opv(
             module,
             endpoint,
             local_address,
@@ -88,9 +89,9 @@ pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
     }
 }
 
-/// Any atomic_opv.
+/// Slow path: serves every atomic_opv.
 #[inline(never)]
-pub(super) unsafe extern "C" fn any_atomic_opv(
+pub(super) unsafe extern "C" fn slow_atomic_opv(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *const c_void,
@@ -105,7 +106,7 @@ pub(super) unsafe extern "C" fn any_atomic_opv(
     data: *mut c_void,
 ) -> Status {
     guarded("atomic_opv", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, datatype, op) = need!(
             unsafe { known(module) },
             peer(endpoint),
@@ -117,7 +118,7 @@ pub(super) unsafe extern "C" fn any_atomic_opv(
             return Status::BAD_PARAM;
         }
         let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the operands readable until completion.
+        // SAFETY: the host keeps the endpoint live and the operands readable until completion.
         unsafe {
             module.transport.atomic_opv(
                 peer,
@@ -159,7 +160,8 @@ pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
         if !result_handle.is_null() {
             return None;
         }
-        // SAFETY: as in `atomic_op`.
+        // SAFETY: the host passes NULL or live objects of this module, and buffers that stay valid until completion;
+        // `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_fopv::<T>(
@@ -177,9 +179,9 @@ pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
     if let Some(status) = tried {
         return status;
     }
-    // SAFETY: as for this function.
+    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
     unsafe {
-        any_atomic_fopv(
+        slow_atomic_fopv(
             module,
             endpoint,
             local_address,
@@ -198,9 +200,9 @@ pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
     }
 }
 
-/// Any atomic_fopv.
+/// Slow path: serves every atomic_fopv.
 #[inline(never)]
-pub(super) unsafe extern "C" fn any_atomic_fopv(
+pub(super) unsafe extern "C" fn slow_atomic_fopv(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *const c_void,
@@ -217,7 +219,7 @@ pub(super) unsafe extern "C" fn any_atomic_fopv(
     data: *mut c_void,
 ) -> Status {
     guarded("atomic_fopv", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, datatype, op) = need!(
             unsafe { known(module) },
             peer(endpoint),
@@ -229,7 +231,7 @@ pub(super) unsafe extern "C" fn any_atomic_fopv(
             return Status::BAD_PARAM;
         }
         let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffers good until completion.
+        // SAFETY: the host keeps the endpoint live, the operands readable and the result writable until completion.
         unsafe {
             module.transport.atomic_fopv(
                 peer,
@@ -263,7 +265,7 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
     data: *mut c_void,
 ) -> Status {
     guarded("atomic_cswapv", || {
-        // SAFETY: by contract.
+        // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, datatype, result) = need!(
             unsafe { known(module) },
             peer(endpoint),
@@ -274,7 +276,7 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
         if local_address.is_null() || compare_address.is_null() {
             return Status::BAD_PARAM;
         }
-        // SAFETY: by contract both hold one element.
+        // SAFETY: neither pointer is NULL; the host passes one readable element at each.
         let (value, compare) = unsafe {
             (
                 element(local_address, datatype),
@@ -282,7 +284,7 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
             )
         };
         let completion = completion(callback, context, data);
-        // SAFETY: by contract the endpoint is live and the buffer writable until completion.
+        // SAFETY: the host keeps the endpoint live and the result writable until completion.
         unsafe {
             module.transport.atomic_cswapv(
                 peer,
@@ -299,13 +301,13 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
     })
 }
 
-/// The bytes of one element, in the low end of a word.
+/// One element, in the first bytes of a word.
 ///
 /// # Safety
-/// `address` holds an element of the type.
+/// `address` holds a readable element of the type.
 unsafe fn element(address: *const c_void, datatype: Datatype) -> u64 {
     let mut bytes = [0u8; 8];
-    // SAFETY: the caller vouches for `size` bytes, of which there are at most eight.
+    // SAFETY: the caller guarantees an element at `address`; an element has at most 8 bytes.
     unsafe {
         ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), datatype.size());
     }

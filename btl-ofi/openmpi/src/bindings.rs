@@ -1,4 +1,4 @@
-//! Open MPI's types and functions, generated from its headers, and the functions of `c/host.h`.
+//! Open MPI's types and functions, generated from its headers, and the C functions of `c/host.h`.
 
 #![allow(
     non_camel_case_types,

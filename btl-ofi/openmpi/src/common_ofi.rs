@@ -1,8 +1,8 @@
 //! Open MPI's own library `common/ofi`, which registers the parameters that all components over libfabric share.
 //!
-//! Where it is there, it registers them for this component as for the others. Were they registered here first, that
-//! library would register them again for the next component, over storage of its own, and what was given by one of
-//! this component's names would be forgotten.
+//! If the library is present, it registers them for this component too. If this component registered them first, the
+//! library would register them again for the next component, with its own storage, and Open MPI would forget values
+//! that were set by this component's synonyms.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{transmute, zeroed};
@@ -14,44 +14,45 @@ type Register = unsafe extern "C" fn(*const ffi::mca_base_component_t) -> c_int;
 
 const FUNCTION: &CStr = c"opal_common_ofi_mca_register";
 
-/// Has the shared parameters registered, with synonyms for `component`. False where the library is not there.
+/// Lets the library register the shared parameters, with synonyms for `component`. False without the library.
 pub(crate) fn register(component: *const ffi::mca_base_component_t) -> bool {
     let Some(function) = find() else {
         return false;
     };
-    // SAFETY: the function of this name takes a component, from which it copies names, and returns an OPAL_* code.
+    // SAFETY: in 4.1 and 5.0 the function of this name takes a component and returns an OPAL_* code.
     let function = unsafe { transmute::<*mut c_void, Register>(function) };
-    // SAFETY: as above, with a component that is never freed.
+    // SAFETY: the function copies names from the component, which is never freed.
     unsafe { function(component) == 0 }
 }
 
 /// The library's function: in the host's core library (5.0), else in a library beside it (4.1).
 fn find() -> Option<*mut c_void> {
     let look = |library: *mut c_void| {
-        // SAFETY: a live handle and a NUL-terminated name.
+        // SAFETY: `library` is a live handle, and the name is NUL-terminated.
         let symbol = unsafe { libc::dlsym(library, FUNCTION.as_ptr()) };
         (!symbol.is_null()).then_some(symbol)
     };
     look(libc::RTLD_DEFAULT).or_else(|| {
         let path = beside_core(series::COMMON_OFI?)?;
-        // SAFETY: a library of the running Open MPI, whose components load it the same way. All its symbols are
-        // resolved now, so that one which is missing is found out here. It is never closed: it remembers what it
-        // registered.
+        // RTLD_NOW: a missing symbol makes this call fail, not a later one. The library is never closed, because it
+        // keeps the variables that it registered.
+        // SAFETY: the path is NUL-terminated and names a library of the running Open MPI, whose components load it the
+        // same way.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         (!library.is_null()).then_some(library).and_then(look)
     })
 }
 
-/// The path of a library that lies beside the core library of the running Open MPI.
+/// The path of a library in the folder of the running Open MPI's core library.
 fn beside_core(name: &CStr) -> Option<CString> {
-    // SAFETY: numbers and pointers, for which zero is a value.
+    // SAFETY: the structure holds numbers and pointers; zero is a valid value of each.
     let mut found = unsafe { zeroed::<libc::Dl_info>() };
     let here: *const c_char = (&raw const ffi::opal_version_string).cast();
-    // SAFETY: the address of one of the core library's symbols, and a structure to fill in.
+    // SAFETY: `here` is the address of a symbol of the core library, and `found` is writable.
     if unsafe { libc::dladdr(here.cast(), &raw mut found) } == 0 || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: dladdr gives a NUL-terminated path that lives as long as the library.
+    // SAFETY: `dladdr` wrote a NUL-terminated path that lives as long as the library.
     let core = unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes();
     let folder = &core[..=core.iter().rposition(|&byte| byte == b'/')?];
     CString::new([folder, name.to_bytes()].concat()).ok()

@@ -18,18 +18,18 @@ use crate::module::Module;
 use crate::params;
 use crate::series;
 
-/// The parameters' values between register and close, or what is wrong with them.
+/// The parameters' values between `register` and `close`, or the reason why they cannot be used.
 static OPTIONS: Mutex<Option<Result<Options, String>>> = Mutex::new(None);
 
-/// The structure that Open MPI finds by its symbol. In a cell because the host owns it from then on.
+/// The structure that Open MPI finds by its symbol. It is in a cell because the host may write to it.
 #[repr(transparent)]
 pub(crate) struct Exported(UnsafeCell<ffi::mca_btl_base_component_3_0_0_t>);
 
-// SAFETY: this library only takes the structure's address; the host, which may write to it, does so while it loads
-// components, on one thread.
+// SAFETY: this library only takes the structure's address. The host writes to it only while it loads components, on
+// one thread.
 unsafe impl Sync for Exported {}
 
-/// Open MPI looks for exactly this symbol in `mca_btl_<name>.so`.
+/// The symbol that Open MPI looks up in `mca_btl_<name>.so`.
 #[cfg_attr(name_taken, unsafe(export_name = "mca_btl_ofi_rs_component"))]
 #[cfg_attr(not(name_taken), unsafe(export_name = "mca_btl_ofi_component"))]
 static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::mca_btl_base_component_3_0_0_t {
@@ -46,7 +46,8 @@ static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::mca_btl_base_componen
         mca_type_minor_version: series::BTL_INTERFACE.1,
         mca_type_release_version: series::BTL_INTERFACE.2,
         mca_component_name: name(NAME),
-        // Open MPI's own components bear its version here; ours is how `ompi_info` tells them apart.
+        // Open MPI's own components have Open MPI's version here. This crate's version lets `ompi_info` tell the two
+        // components apart.
         mca_component_major_version: number(env!("CARGO_PKG_VERSION_MAJOR")),
         mca_component_minor_version: number(env!("CARGO_PKG_VERSION_MINOR")),
         mca_component_release_version: number(env!("CARGO_PKG_VERSION_PATCH")),
@@ -58,7 +59,7 @@ static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::mca_btl_base_componen
         reserved: [0; 28],
     },
     btl_data: ffi::mca_base_component_data_2_0_0_t {
-        // MCA_BASE_METADATA_PARAM_NONE: no checkpoints.
+        // MCA_BASE_METADATA_PARAM_NONE: no support for checkpoints.
         param_field: 0,
         reserved: [0; 32],
     },
@@ -66,7 +67,7 @@ static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::mca_btl_base_componen
     btl_progress: Some(progress),
 }));
 
-/// A name in one of the structure's arrays, padded with zeros. A name that is too long does not compile.
+/// A name as one of the structure's arrays, padded with zeros. A name that is too long does not compile.
 const fn name<const N: usize>(text: &CStr) -> [c_char; N] {
     let bytes = text.to_bytes_with_nul();
     let mut out = [0; N];
@@ -78,7 +79,7 @@ const fn name<const N: usize>(text: &CStr) -> [c_char; N] {
     out
 }
 
-/// The number that a decimal text of the manifest stands for.
+/// Parses a decimal number of the manifest.
 const fn number(text: &str) -> c_int {
     let bytes = text.as_bytes();
     let mut value = 0;
@@ -90,20 +91,19 @@ const fn number(text: &str) -> c_int {
     value
 }
 
-/// The structure's address.
 fn exported() -> *mut ffi::mca_btl_base_component_3_0_0_t {
     COMPONENT.0.get()
 }
 
 /// The version of the Open MPI that loaded this library.
 fn host_version() -> String {
-    // SAFETY: libopen-pal of every series exports this constant NUL-terminated string.
+    // SAFETY: libopen-pal of every series exports this NUL-terminated constant.
     unsafe { CStr::from_ptr((&raw const ffi::opal_version_string).cast()) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// Whether the structures that this library was compiled with are those of the host.
+/// Checks that the host is of the series whose structures this library was compiled with.
 fn fits_host() -> Result<(), String> {
     let version = host_version();
     if version
@@ -120,15 +120,15 @@ fn fits_host() -> Result<(), String> {
 }
 
 /// Registers the parameters and reads them at once: another component may register the shared ones again later, and
-/// Open MPI then forgets what was given by a synonym.
+/// Open MPI then forgets values that were set by a synonym.
 ///
-/// A value that cannot be used makes the component step aside at `init`, with a line that names it. Failing here
-/// would end the whole program where a user asked for `ofi` among other transports. The same where the host is of
-/// another series.
+/// If a value cannot be used, or the host is of another series, the component logs the reason and offers no module at
+/// `init`. A failure here would end the program even if the user listed other transports beside `ofi`.
 extern "C" fn register() -> c_int {
     guarded("register", Status::ERROR.0, || {
         if let Err(reason) = fits_host() {
-            // Said here, where `ompi_info` comes by too. Without options `init` offers nothing.
+            // Logged here and not in `init`, because `ompi_info` calls only this function. Without options `init`
+            // offers no module.
             log::line(&reason);
             return Status::SUCCESS.0;
         }
@@ -148,7 +148,7 @@ extern "C" fn open() -> c_int {
     Status::SUCCESS.0
 }
 
-/// Nothing is left to wait for: finalising the module closed what it held.
+/// Drops the parameters. There is nothing to wait for: `finalize` closed everything that the module held.
 extern "C" fn close() -> c_int {
     guarded("close", Status::ERROR.0, || {
         if let Ok(mut kept) = OPTIONS.lock() {
@@ -158,7 +158,7 @@ extern "C" fn close() -> c_int {
     })
 }
 
-/// Makes the one module. NULL when no provider can be used; Open MPI goes on with other transports.
+/// Makes the one module. Returns NULL when no provider can be used; Open MPI then uses other transports.
 unsafe extern "C" fn init(
     count: *mut c_int,
     _progress_threads: bool,
@@ -168,7 +168,7 @@ unsafe extern "C" fn init(
         if count.is_null() {
             return null_mut();
         }
-        // SAFETY: Open MPI passes the address of an int.
+        // SAFETY: Open MPI passes the address of a writable int.
         unsafe { *count = 0 };
         let options = match OPTIONS.lock().ok().and_then(|kept| kept.clone()) {
             Some(Ok(options)) => options,
@@ -179,7 +179,7 @@ unsafe extern "C" fn init(
             None => return null_mut(),
         };
         log::install(options.verbosity());
-        // Without MPI_THREAD_MULTIPLE calls still come from several threads, one at a time.
+        // Without MPI_THREAD_MULTIPLE several threads may still call, one at a time.
         let level = if mpi_threads {
             ThreadLevel::Multiple
         } else {
@@ -203,15 +203,15 @@ unsafe extern "C" fn init(
                 return null_mut();
             }
         };
-        // Open MPI frees the array, so that it must come from malloc.
-        // SAFETY: a plain allocation.
+        // Open MPI frees the array with `free`, so it must come from `malloc`.
+        // SAFETY: `malloc` has no precondition; NULL is checked below.
         let modules = unsafe { libc::malloc(size_of::<*mut ffi::mca_btl_base_module_t>()) }
             .cast::<*mut ffi::mca_btl_base_module_t>();
         if modules.is_null() {
             Module::end(module);
             return null_mut();
         }
-        // SAFETY: `modules` has room for one pointer; `count` was checked above.
+        // SAFETY: `modules` is not NULL and has room for one pointer; `count` was checked above.
         unsafe {
             *modules = module.as_ptr().cast();
             *count = 1;
@@ -220,7 +220,7 @@ unsafe extern "C" fn init(
     })
 }
 
-/// Reads completions and runs callbacks. May be called from a callback: no lock is held while one runs.
+/// Reads completions and runs callbacks. A callback may call it: the transport holds no lock while a callback runs.
 unsafe extern "C" fn progress() -> c_int {
     guarded("progress", 0, || match Module::current() {
         Some(module) => c_int::try_from(module.transport().progress()).unwrap_or(c_int::MAX),

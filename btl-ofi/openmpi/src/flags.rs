@@ -1,11 +1,12 @@
-//! The abilities that are declared to Open MPI, and that each bit means the same on both sides.
+//! The capability bits that the component declares to Open MPI, and compile-time checks that each bit has the same
+//! meaning in the transport and in Open MPI.
 
 use plugin_api::{Access, AtomicFlags, ErrorFlags, ModuleFlags, OpFlags};
 
 use crate::bindings as ffi;
 use crate::series;
 
-/// What is offered; a provider may offer less, and `btl_ofi_flags` may take away.
+/// The flags that the component can declare. A provider may offer less, and `btl_ofi_flags` may remove some.
 pub(crate) const FLAGS: u32 = ModuleFlags::PUT.bits()
     | ModuleFlags::GET.bits()
     | ModuleFlags::ATOMIC_OPS.bits()
@@ -13,7 +14,7 @@ pub(crate) const FLAGS: u32 = ModuleFlags::PUT.bits()
     | ModuleFlags::RDMA_FLUSH.bits()
     | series::REMOTE_COMPLETION;
 
-/// Asserts that a bit has one meaning on both sides.
+/// Asserts that a flag has the same bit on both sides.
 macro_rules! same_bits {
     ($($ours:expr => $theirs:ident,)*) => {
         $(const _: () = assert!($ours.bits() == ffi::$theirs, stringify!($theirs));)*
@@ -55,6 +56,6 @@ const _: () = assert!(
         || series::REMOTE_COMPLETION == ModuleFlags::RDMA_REMOTE_COMPLETION.bits()
 );
 
-/// Atomics that are never declared: osc/rdma would send 8-byte complex numbers as floating point, and its words of
-/// floating point through integer buffers. It does those under its lock instead.
+/// Atomics that are never declared: osc/rdma would send 8-byte complex numbers as floating point, and floating-point
+/// operands through integer buffers. Without the flag it updates them under its own lock.
 pub(crate) const NOT_DECLARED: AtomicFlags = AtomicFlags::FLOAT;

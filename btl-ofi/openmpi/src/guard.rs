@@ -1,14 +1,15 @@
-//! The one door through which Open MPI calls: a panic becomes a return value and a line, and never unwinds into C.
+//! The guard of every function that Open MPI calls: a panic becomes a return value and a log line, and never unwinds
+//! into C.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::log;
 
-/// Runs `body`; should it panic, reports where and returns `otherwise`.
+/// Runs `body`. If it panics, logs the panic and returns `otherwise`.
 ///
-/// State that a panic may have left half-changed is unwind-safe enough here: after a panic the function fails, and a
-/// failed operation ends the job (see [`rma`](crate::rma)).
+/// Unwind safety: a panic may leave state half changed, but the function then fails, and a failed operation ends the
+/// job (see `entries::rma`).
 #[inline]
 pub(crate) fn guarded<T>(function: &str, otherwise: T, body: impl FnOnce() -> T) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {

@@ -1,13 +1,13 @@
-//! What the component is called, and what it says of itself.
+//! The component's name and description.
 
 use std::ffi::CStr;
 
-/// The component's name: `ofi`, so that it takes the place of the system's component that is loaded from a file.
-/// Where Open MPI's core library holds that one (5.0 as it is built by default), it comes first in any case, and
-/// ours goes by a name of its own.
+/// The component's name. `ofi` replaces the C component of this name if Open MPI loads that one from a file. If Open
+/// MPI's core library contains the C component (the default of 5.0), the C component always takes precedence, and this
+/// one is named `ofi_rs`.
 pub(crate) const NAME: &CStr = if cfg!(name_taken) { c"ofi_rs" } else { c"ofi" };
 
-/// What this is, for people.
+/// One line for `ompi_info` and logs.
 pub(crate) fn description() -> String {
     format!(
         "{} {} in Rust, built for Open MPI {}",

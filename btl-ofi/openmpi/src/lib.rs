@@ -1,13 +1,13 @@
 //! `mca_btl_ofi.so`: the transport as Open MPI's component `btl/ofi`.
 //!
-//! What lives here: the component and module structures that Open MPI 4.1 and 5.0 expect, and functions that
-//! convert their arguments, call the transport, and convert back. What may not: anything that decides how bytes
-//! move; that is `btl-ofi`'s. The layouts come from bindgen over the headers of the Open MPI that is built against,
-//! so that the size and offset of every field is asserted at compile time.
+//! What lives here: the component and module structures that Open MPI 4.1 and 5.0 expect, and functions that convert
+//! their arguments, call the transport and convert the result. Decisions about how bytes move belong to the crate
+//! `btl-ofi`, not here. Bindgen generates the layouts from Open MPI's headers and asserts the size and offset of every
+//! field at compile time.
 //!
 //! No panic crosses into Open MPI: every function that it can call runs under [`guard`].
 //!
-//! The crate is empty where its build script found no headers.
+//! The crate is empty if its build script found no headers.
 
 #[cfg(openmpi)]
 mod bindings;

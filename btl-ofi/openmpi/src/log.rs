@@ -1,5 +1,5 @@
-//! Lines for people, through Open MPI's output stream, so that they carry host and process and end up where
-//! `mpirun` sends such lines.
+//! Log lines through Open MPI's output stream, which adds host and process; `mpirun` forwards them like Open MPI's own
+//! lines.
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -12,17 +12,17 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::bindings as ffi;
 use crate::identity;
 
-/// `btl_ofi_verbose`; only ever read and replaced, so that no ordering is needed.
+/// `btl_ofi_verbose`. Relaxed accesses suffice: no other data depends on the value.
 static VERBOSITY: AtomicI32 = AtomicI32::new(0);
 
 /// Writes one line to the process's default output stream.
 #[cold]
 pub(crate) fn line(text: &str) {
-    // A NUL inside would cut the line short; none is expected.
+    // A NUL inside the text would truncate the line.
     let Ok(text) = CString::new(text.replace('\0', " ")) else {
         return;
     };
-    // SAFETY: stream 0 is Open MPI's default, open while a component can run; each "%s" takes one NUL-terminated
+    // SAFETY: stream 0 is Open MPI's default and is open while a component runs; each "%s" gets one NUL-terminated
     // string.
     unsafe {
         ffi::opal_output(
@@ -46,21 +46,21 @@ pub(crate) fn verbosity() -> i32 {
     VERBOSITY.load(Ordering::Relaxed)
 }
 
-/// Sets the verbosity and sends the transport's own events here. Only the first call installs the receiver.
+/// Sets the verbosity and routes the transport's events to this log. Only the first call installs the receiver.
 pub(crate) fn install(verbosity: i32) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
-    // Refused when it is installed already: this library holds its own copy of tracing, so by ourselves.
+    // An error means that a receiver is installed. It can only be this one: the library has its own copy of tracing.
     let _ = tracing::subscriber::set_global_default(Receiver);
 }
 
-/// Receives the transport's events by verbosity. Failures of peers and operations also reach the error callback,
-/// which says them to everybody.
+/// Logs the transport's events by verbosity. Failures of peers and operations also reach the error callback, which
+/// reports them at every verbosity.
 struct Receiver;
 
 fn needed(level: &Level) -> i32 {
     match *level {
         Level::ERROR | Level::WARN => 0,
-        // What the transport tells at this level, the module has told already.
+        // 10 and not 1: the module logs the transport's INFO events itself.
         Level::INFO => 10,
         Level::DEBUG => 20,
         Level::TRACE => 100,

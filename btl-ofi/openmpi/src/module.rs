@@ -1,4 +1,5 @@
-//! The one BTL module: its structure as Open MPI sees it, opened over the transport, and ended.
+//! The one BTL module: Open MPI's structure and the transport behind it; opens, reports errors and ends. The functions
+//! that Open MPI calls are in `entries`.
 
 use std::ffi::{CString, c_char, c_void};
 use std::mem::{MaybeUninit, transmute};
@@ -17,11 +18,11 @@ use crate::log;
 use crate::peers::Peers;
 use crate::registrations::Registrations;
 
-/// The module that lives, or NULL. Written by init and finalize (Release), read by progress (Acquire), so that
-/// progress never sees a module that is not fully made.
+/// The live module, or NULL. `open` and `end` store with Release, `current` loads with Acquire, so that `progress`
+/// never sees a partly initialised module.
 static CURRENT: AtomicPtr<Module> = AtomicPtr::new(null_mut());
 
-/// Open MPI's function for errors.
+/// Open MPI's error callback.
 type ErrorCallback =
     unsafe extern "C" fn(*mut ffi::mca_btl_base_module_t, i32, *mut ffi::opal_proc_t, *mut c_char);
 
@@ -29,22 +30,23 @@ type ErrorCallback =
 #[repr(C)]
 pub(crate) struct Module {
     btl: ffi::mca_btl_base_module_t,
-    /// Initialised from `open` to `end`, and not moved between: the registration cache holds its address.
+    /// Initialised from `open` to `end`. It never moves: the registration cache holds its address.
     transport: MaybeUninit<Transport>,
     registrations: Registrations,
     peers: Mutex<Peers>,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
-    /// Set with the first error that ends the job: ending it must not report what follows from it.
+    /// Set by the first error that ends the job; later errors, which follow from it, are not reported.
     failed: AtomicBool,
 }
 
-/// osc/rdma divides transfers by the limits, but not the pieces of an accumulate: an eighth of its buffer, which is
-/// 32 KiB by default (osc_rdma_buffer_size). Providers that move less at once are passed over.
+/// Smallest put and get limit of a usable provider, bytes. osc/rdma splits transfers by the limits, but not the
+/// fragments of an accumulate: one eighth of its buffer, which has 32 KiB by default (osc_rdma_buffer_size). The
+/// transport refuses providers with a smaller limit.
 const SMALLEST_LIMIT: usize = 4096;
 
 impl Module {
-    /// Chooses a provider and opens it, publishes the address, and makes the structure for Open MPI.
+    /// Selects and opens a provider, publishes the address and fills in Open MPI's structure.
     pub(crate) fn open(
         functions: ffi::mca_btl_base_module_t,
         mut options: Options,
@@ -59,7 +61,7 @@ impl Module {
             error: AtomicPtr::new(null_mut()),
             failed: AtomicBool::new(false),
         });
-        // Before libfabric starts threads: see there.
+        // Before libfabric can start threads: see `Registrations::open`.
         module.registrations = Registrations::open(&raw mut module.transport);
         let abandon = |module: &Module, reason: String| {
             module.registrations.close();
@@ -87,32 +89,35 @@ impl Module {
             context: owner.cast(),
         };
         module.transport().on_error(Some(report));
-        // Pairs with `current`.
+        // Release: pairs with the Acquire load in `current`.
         CURRENT.store(owner, Ordering::Release);
         Ok(NonNull::from(module))
     }
 
-    /// Ends a module: nothing is left in flight, registered or open afterwards.
+    /// Ends a module. Afterwards nothing is in flight, registered or open.
     pub(crate) fn end(module: NonNull<Module>) {
+        // Release: pairs with the Acquire load in `current`.
         CURRENT.store(null_mut(), Ordering::Release);
-        // SAFETY: from `open`, and ended once: Open MPI finalises a module once.
+        // SAFETY: `open` leaked the module's box, and Open MPI finalises a module once.
         let mut module = unsafe { Box::from_raw(module.as_ptr()) };
-        // What is in flight may name memory whose registration ends next.
+        // Operations in flight may use memory whose registration ends next.
         module.transport().flush_for_close();
         module.registrations.close();
-        // SAFETY: initialised since `open`, not used after.
+        // SAFETY: `open` initialised the field, and it is not read again: the next store overwrites it.
         let transport = unsafe { module.transport.assume_init_read() };
         log::verbose(1, || counts(&transport));
         if let Err(e) = transport.close() {
-            log::line(&format!("while closing: {e}"));
+            log::line(&format!("closing the transport failed: {e}"));
         }
         module.transport = MaybeUninit::uninit();
     }
 
-    /// The module that lives.
+    /// The live module.
     #[inline]
     pub(crate) fn current<'a>() -> Option<&'a Module> {
-        // SAFETY: NULL or a module that `open` leaked; Open MPI calls nothing of a module that it finalises.
+        // Acquire: pairs with the Release stores in `open` and `end`.
+        // SAFETY: the pointer is NULL or a module that `open` leaked; Open MPI calls no function of the component while
+        // it finalises the module.
         unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
     }
 
@@ -122,42 +127,42 @@ impl Module {
     /// `btl` is NULL or the pointer that `init` returned, and not finalised.
     #[inline]
     pub(crate) unsafe fn of<'a>(btl: *mut ffi::mca_btl_base_module_t) -> Option<&'a Module> {
-        // SAFETY: the structure is the module's first field.
+        // SAFETY: the caller guarantees NULL or a live module, and `btl` is the module's first field.
         unsafe { btl.cast::<Module>().as_ref() }
     }
 
-    /// The component, as the modex knows it.
+    /// The component, in the type that the modex takes.
     pub(crate) fn component(&self) -> *const ffi::mca_base_component_t {
-        // The version that Open MPI calls the component is the structure's first field.
+        // The structure's first field, its "version", is the base component.
         self.btl.btl_component.cast_const().cast()
     }
 
-    /// Sets Open MPI's function for errors.
+    /// Sets Open MPI's error callback.
     pub(crate) fn on_error(&self, callback: ffi::mca_btl_base_module_error_cb_fn_t) {
         let pointer = callback.map_or(null_mut(), |f| f as *mut c_void);
+        // Release: pairs with the Acquire load in `fail`.
         self.error.store(pointer, Ordering::Release);
     }
 
-    /// The transport.
     #[inline]
     pub(crate) fn transport(&self) -> &Transport {
-        // SAFETY: `open` initialised it before anybody else saw the module; `end` takes it last.
+        // SAFETY: `open` initialised the field before it published the module; `end` is the last user.
         unsafe { self.transport.assume_init_ref() }
     }
 
-    /// How memory is registered.
+    /// The module's way to register memory.
     pub(crate) fn registrations(&self) -> Registrations {
         self.registrations
     }
 
-    /// The peers. Not held while the transport or Open MPI is called.
+    /// Locks the peers. Callers release the lock before they call the transport or Open MPI.
     pub(crate) fn peers(&self) -> MutexGuard<'_, Peers> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells Open MPI of an error after which the job cannot go on. Its callback (pml/ob1's, by default) ends the
-    /// job. Without one, as under a pml that uses no BTL, the runtime is asked to: osc/rdma would try a refused
-    /// operation again and again.
+    /// Reports a fatal error to Open MPI. The error callback (by default pml/ob1's) ends the job. Without a callback,
+    /// as under a pml that uses no BTL, the runtime aborts the job: otherwise osc/rdma would retry a refused operation
+    /// for ever.
     #[cold]
     pub(crate) fn fail(&self, endpoint: *mut Endpoint, what: &str) {
         if self.failed.swap(true, Ordering::Relaxed) {
@@ -171,10 +176,10 @@ impl Module {
         let info = CString::new(text).unwrap_or_default();
         let callback = self.error.load(Ordering::Acquire);
         if !callback.is_null() {
-            // SAFETY: `register_error` stored nothing but an ErrorCallback.
+            // SAFETY: `on_error` stores only NULL or an `ErrorCallback`, and `callback` is not NULL.
             let callback = unsafe { transmute::<*mut c_void, ErrorCallback>(callback) };
             let btl = (&raw const self.btl).cast_mut();
-            // SAFETY: Open MPI's function, with this module and a line that it prints during the call.
+            // SAFETY: the callback is Open MPI's; the module is live, and the line lives through the call.
             unsafe {
                 callback(
                     btl,
@@ -185,13 +190,13 @@ impl Module {
             };
         } else {
             log::line(&format!("{what}; ending the job"));
-            // SAFETY: a NUL-terminated message.
+            // SAFETY: `info` is NUL-terminated and lives through the call.
             unsafe { ffi::mca_btl_ofi_host_abort(1, info.as_ptr()) };
         }
     }
 }
 
-/// Says which provider is taken, and why each other is not.
+/// Logs the selected provider and the reason against each other one.
 fn tell_choice(options: &Options, level: ThreadLevel) {
     if log::verbosity() < 1 {
         return;
@@ -217,7 +222,7 @@ fn tell_choice(options: &Options, level: ThreadLevel) {
 
 /// Publishes the address for every process of the job.
 fn publish(component: *const ffi::mca_base_component_t, address: &[u8]) -> Result<(), String> {
-    // SAFETY: our exported component and a buffer that the modex copies.
+    // SAFETY: `component` is the exported structure, and the modex copies the buffer.
     let rc = unsafe {
         ffi::mca_btl_ofi_host_modex_send(component, address.as_ptr().cast(), address.len())
     };
@@ -227,22 +232,23 @@ fn publish(component: *const ffi::mca_base_component_t, address: &[u8]) -> Resul
         .map_err(|status| format!("the address could not be published: {status}"))
 }
 
-/// Fills in what the provider really offers, less what the user took away.
+/// Fills in the provider's capabilities, without those that the user disabled.
 fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
     let offered = transport.capabilities();
     btl.btl_exclusivity = offered.exclusivity;
     btl.btl_latency = offered.latency;
     btl.btl_bandwidth = offered.bandwidth;
-    // Bits that BTL does not know stay with the transport.
+    // `FLAGS` removes bits that BTL does not know.
     btl.btl_flags = offered.flags.bits() & FLAGS;
     btl.btl_atomic_flags = (offered.atomic_flags - NOT_DECLARED).bits();
     btl.btl_put_limit = offered.put_limit;
     btl.btl_get_limit = offered.get_limit;
-    // 0: none.
+    // 0: no alignment needed.
     btl.btl_put_alignment = 0;
     btl.btl_get_alignment = 0;
-    // No local handle is ever needed: the transport refuses providers that want one (FI_MR_LOCAL). With a threshold of 0 osc/rdma would copy each put into its one fragment, or
-    // register the user's buffer each time; above the threshold it also wants a callback.
+    // Local handles are never needed: the transport refuses providers that need them (FI_MR_LOCAL). With a threshold
+    // of 0 osc/rdma would copy each put into its one fragment or register the user's buffer each time. Above the
+    // threshold it also needs a callback.
     btl.btl_put_local_registration_threshold = usize::MAX;
     btl.btl_get_local_registration_threshold = usize::MAX;
     log::verbose(1, || {
@@ -259,7 +265,7 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
     });
 }
 
-/// Called by the transport when a peer or the module is gone, or an operation without callback failed.
+/// The transport's error report: a peer or the module is gone, or an operation without callback failed.
 unsafe extern "C" fn transport_error(
     _module: *mut plugin_api::Module,
     flags: u32,
@@ -270,26 +276,26 @@ unsafe extern "C" fn transport_error(
     context: *mut c_void,
 ) {
     guarded("transport_error", (), || {
-        // SAFETY: `context` is the module that registered this function.
+        // SAFETY: `context` is the module that registered this function; it outlives its transport.
         let Some(module) = (unsafe { context.cast::<Module>().as_ref() }) else {
             return;
         };
         let text = if info.is_null() {
             Status(status).to_string()
         } else {
-            // SAFETY: a NUL-terminated line, lent for the call.
+            // SAFETY: `info` is NUL-terminated and valid during the call.
             unsafe { std::ffi::CStr::from_ptr(info) }
                 .to_string_lossy()
                 .into_owned()
         };
         let _ = flags;
-        // Fatal whatever the transport thinks of it: osc/rdma has no way to go on without a peer, and waits for
-        // ever if nobody ends the job.
+        // Always fatal, whatever the transport's flags: osc/rdma cannot continue without a peer and would wait for
+        // ever.
         module.fail(endpoint.cast(), &text);
     });
 }
 
-/// What a transport did so far, for people.
+/// The transport's counts as one log line.
 pub(crate) fn counts(transport: &Transport) -> String {
     let offered = transport.capabilities();
     let stats = transport.stats();

@@ -1,4 +1,4 @@
-//! The endpoints that Open MPI holds, by process, and what the modex holds for a process.
+//! The endpoints that Open MPI holds, by process, and the address that a process published.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -10,27 +10,27 @@ use plugin_api::Status;
 
 use crate::bindings as ffi;
 
-/// A process by its name within the universe. Not by its address: Open MPI frees the structure of a process that
-/// left and may put another in its place.
+/// A process's name: job and rank. The address of its structure would not identify it: Open MPI frees the structure
+/// when the process leaves and may reuse the memory for another process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Name(pub(crate) u32, pub(crate) u32);
 
 impl Name {
     /// # Safety
-    /// `proc` is a process of Open MPI.
+    /// `proc` is a live process of Open MPI.
     pub(crate) unsafe fn of(proc: *const ffi::opal_proc_t) -> Name {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `proc` is a live process.
         unsafe { Name((*proc).proc_name.jobid, (*proc).proc_name.vpid) }
     }
 
-    /// One number for the transport: the rank, for a process of the job that this process belongs to.
+    /// The transport's number of the process. For a process of this process's own job it is the rank.
     pub(crate) fn number(self) -> u64 {
-        // SAFETY: takes nothing; Open MPI set the own process before it loaded components.
+        // SAFETY: the function takes no argument; Open MPI sets the local process before it loads components.
         let own = unsafe { ffi::opal_proc_local_get() };
         let job = if own.is_null() {
             0
         } else {
-            // SAFETY: not NULL, so this process.
+            // SAFETY: `own` is not NULL, so it is the structure of this process, which stays live.
             unsafe { Name::of(own) }.0
         };
         u64::from(self.0.wrapping_sub(job)) << 32 | u64::from(self.1)
@@ -57,10 +57,10 @@ impl Peers {
     }
 }
 
-// SAFETY: the pointers are handed back to Open MPI and never followed here.
+// SAFETY: this type never dereferences its pointers; it only returns them to Open MPI and the transport.
 unsafe impl Send for Peers {}
 
-/// What Open MPI's modex holds for a process; freed when dropped.
+/// The address that a process published in Open MPI's modex; freed on drop.
 pub(crate) struct Published {
     data: *mut c_void,
     size: usize,
@@ -68,7 +68,7 @@ pub(crate) struct Published {
 
 impl Published {
     /// # Safety
-    /// `proc` is a process of Open MPI.
+    /// `proc` is a live process of Open MPI.
     pub(crate) unsafe fn by(
         component: *const ffi::mca_base_component_t,
         proc: *const ffi::opal_proc_t,
@@ -77,7 +77,7 @@ impl Published {
             data: null_mut(),
             size: 0,
         };
-        // SAFETY: the caller's promise; both out pointers are valid for the call.
+        // SAFETY: the caller guarantees that `proc` is live; both out pointers are valid for the call.
         let rc = unsafe {
             ffi::mca_btl_ofi_host_modex_recv(
                 component,
@@ -94,14 +94,14 @@ impl Published {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the modex wrote a buffer of this many bytes, and `by` refused NULL.
+        // SAFETY: the modex wrote a buffer of `size` bytes, and `by` refused NULL.
         unsafe { slice::from_raw_parts(self.data.cast(), self.size) }
     }
 }
 
 impl Drop for Published {
     fn drop(&mut self) {
-        // SAFETY: the modex allocates with malloc and leaves the buffer to its caller; NULL is fine.
+        // SAFETY: the modex allocates the buffer with `malloc` and gives it to the caller; `free` accepts NULL.
         unsafe { libc::free(self.data) };
     }
 }

@@ -1,11 +1,11 @@
-//! Registration through Open MPI's cache `grdma` where the provider registers pages, and directly elsewhere.
+//! Memory registration: through Open MPI's cache `grdma` if the provider registers pages, directly otherwise.
 //!
-//! The cache rounds to pages, gives overlapping requests one registration, and hears from Open MPI's memory hooks
-//! when memory goes back to the system: a registration of memory that was freed is never served again.
+//! The cache rounds to pages and shares one registration among overlapping requests. Open MPI's memory hooks tell it
+//! when memory returns to the system, so that it never returns a registration of freed memory.
 //!
-//! It also ends the process with `_exit` when memory is freed that is still registered, as in a program that frees a
-//! window's memory before MPI_Win_free. A provider without FI_MR_ALLOCATED registers addresses and not pages: it keeps
-//! nothing that outlives the memory, and its registrations are cheap. So over such a provider the cache is not used.
+//! The cache also ends the process with `_exit` when the program frees memory that is still registered, for example a
+//! window's memory before MPI_Win_free. A provider without FI_MR_ALLOCATED registers addresses, not pages: its
+//! registrations hold no memory and are cheap. Over such a provider the component does not use the cache.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of, size_of};
@@ -18,15 +18,15 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::log;
 
-/// What osc/rdma copies into a fixed array of 256 bytes, in steps of 8.
+/// osc/rdma copies a handle into a fixed array of 256 bytes, 8 bytes at a time.
 const _: () = assert!(HANDLE_SIZE <= 256 && HANDLE_SIZE.is_multiple_of(8));
 
-/// A registration as the cache keeps it, ours behind its own part. The cache allocates it and frees it; between
-/// `reg_mem` and `dereg_mem` our part is initialised.
+/// The cache's registration followed by this component's fields. The cache allocates and frees it. The component's
+/// fields are initialised between `reg_mem` and `dereg_mem`.
 #[repr(C)]
 struct Registration {
     cache: ffi::mca_rcache_base_registration_t,
-    /// What osc/rdma holds a pointer to and copies to peers.
+    /// osc/rdma holds a pointer to this field and copies it to peers.
     handle: MaybeUninit<Handle>,
     region: MaybeUninit<Region>,
 }
@@ -38,23 +38,23 @@ struct Direct {
     region: Region,
 }
 
-/// How a module registers.
+/// A module's way to register memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Registrations {
     /// Through Open MPI's cache.
     Cached(NonNull<ffi::mca_rcache_base_module_t>),
-    /// One by one: the cache component is not there, or the provider does not register pages.
+    /// One registration per request: there is no cache component, or the provider does not register pages.
     Direct,
 }
 
 impl Registrations {
-    /// The cache for `transport`, whose address must stay the same until [`close`](Self::close).
+    /// Creates the cache for `transport`, whose address must not change until [`close`](Self::close).
     ///
-    /// Creating the first cache installs Open MPI's memory hooks, which patch the C library's functions. That must
-    /// not happen while other threads run, so that this comes before libfabric may start any.
+    /// The first cache of a process installs Open MPI's memory hooks, which patch functions of the C library. No other
+    /// thread may run meanwhile, so call this before libfabric can start threads.
     pub(crate) fn open(transport: *mut MaybeUninit<Transport>) -> Registrations {
         let mut resources = ffi::mca_rcache_base_resources_t {
-            // The cache copies the name; equal names would share a cache among modules.
+            // The cache copies the name. Modules with the same name share a cache.
             cache_name: c"mca_btl_ofi".as_ptr().cast_mut(),
             reg_data: transport.cast(),
             sizeof_reg: size_of::<Registration>(),
@@ -62,8 +62,8 @@ impl Registrations {
             deregister_mem: Some(dereg_mem),
         };
         let name: *const c_char = CStr::as_ptr(c"grdma");
-        // SAFETY: a NUL-terminated name; the resources are read during the call, except `reg_data`, which the caller
-        // keeps in place.
+        // SAFETY: the name is NUL-terminated. The function reads the resources during the call; `reg_data` is kept, and
+        // the caller keeps it in place.
         let cache = unsafe {
             ffi::mca_rcache_base_module_create(name, transport.cast(), &raw mut resources)
         };
@@ -80,7 +80,7 @@ impl Registrations {
         }
     }
 
-    /// What suits a provider: the cache where registrations stand for pages, none elsewhere.
+    /// Keeps the cache if the provider registers pages; otherwise closes it and registers directly.
     pub(crate) fn suited(self, registers_pages: bool) -> Registrations {
         if registers_pages {
             return self;
@@ -94,10 +94,10 @@ impl Registrations {
         Registrations::Direct
     }
 
-    /// Registers memory; NULL when there is no room.
+    /// Registers memory; NULL when the provider has no room.
     ///
     /// # Safety
-    /// The memory stays until its registration ends: osc/rdma deregisters memory before it gives it back.
+    /// The memory stays mapped until its registration ends: osc/rdma deregisters memory before it frees it.
     pub(crate) unsafe fn register(
         self,
         transport: &Transport,
@@ -109,7 +109,7 @@ impl Registrations {
             Registrations::Cached(cache) => {
                 let (flags, access) = (0, access.bits() as i32);
                 let mut registration = null_mut();
-                // SAFETY: a live cache, whose functions Open MPI filled in.
+                // SAFETY: the cache is live until `close`, and Open MPI filled in its functions.
                 let rc = unsafe {
                     match (*cache.as_ptr()).rcache_register {
                         Some(register) => {
@@ -122,10 +122,10 @@ impl Registrations {
                 if rc != Status::SUCCESS.0 || registration.is_null() {
                     return null_mut();
                 }
-                // SAFETY: one of our registrations, initialised by `reg_mem`.
+                // SAFETY: the cache returned a `Registration`, which `reg_mem` initialised.
                 unsafe { (&raw mut (*registration.cast::<Registration>()).handle).cast() }
             }
-            // SAFETY: the caller keeps the memory until the registration ends.
+            // SAFETY: the caller guarantees that the memory stays mapped until the registration ends.
             Registrations::Direct => match unsafe { transport.register(base, size, access) } {
                 Ok(region) => Box::into_raw(Box::new(Direct {
                     handle: region.handle(),
@@ -143,14 +143,14 @@ impl Registrations {
     /// Ends a registration; the cache may keep it for the next request.
     ///
     /// # Safety
-    /// `handle` is from [`register`](Self::register), and not used after this.
+    /// `handle` is from [`register`](Self::register) and is not used after this call.
     pub(crate) unsafe fn deregister(
         self,
         handle: *mut ffi::mca_btl_base_registration_handle_t,
     ) -> Status {
         match self {
             Registrations::Cached(cache) => {
-                // SAFETY: the handle is the field of a registration that `register` returned.
+                // SAFETY: the caller guarantees a handle from `register`, which is a field of a live `Registration`.
                 let rc = unsafe {
                     let registration = handle.byte_sub(offset_of!(Registration, handle)).cast();
                     match (*cache.as_ptr()).rcache_deregister {
@@ -161,7 +161,8 @@ impl Registrations {
                 Status(rc)
             }
             Registrations::Direct => {
-                // SAFETY: `register` returned the address of the box, whose first field is the handle.
+                // SAFETY: the caller guarantees a handle from `register`, used once. It is the first field of a boxed
+                // `Direct`, so that both have the same address.
                 let direct = unsafe { Box::from_raw(handle.cast::<Direct>()) };
                 match direct.region.close() {
                     Ok(()) => Status::SUCCESS,
@@ -174,16 +175,16 @@ impl Registrations {
         }
     }
 
-    /// Ends the cache and with it every registration that it kept for reuse.
+    /// Ends the cache and every registration that it kept for reuse.
     pub(crate) fn close(self) {
         if let Registrations::Cached(cache) = self {
-            // SAFETY: created by `open`; the module that owns it is being finalised.
+            // SAFETY: `open` created the cache, and its module, the only user, is being finalised.
             unsafe { ffi::mca_rcache_base_module_destroy(cache.as_ptr()) };
         }
     }
 }
 
-/// Called by the cache. OUT_OF_RESOURCE makes it evict a registration that nobody uses, and try again.
+/// Called by the cache to register memory. On OUT_OF_RESOURCE the cache evicts an unused registration and tries again.
 unsafe extern "C" fn reg_mem(
     data: *mut c_void,
     base: *mut c_void,
@@ -191,16 +192,17 @@ unsafe extern "C" fn reg_mem(
     registration: *mut ffi::mca_rcache_base_registration_t,
 ) -> c_int {
     guarded("reg_mem", Status::OUT_OF_RESOURCE.0, || {
-        // SAFETY: `data` is what `open` was given, initialised before anything is registered.
+        // SAFETY: `data` is the transport passed to `open`; it is initialised before the first registration.
         let transport = unsafe { &*data.cast::<Transport>() };
-        // SAFETY: the cache passes one of the registrations that it allocated at the size we asked for.
+        // SAFETY: the cache passes a live registration, allocated with the size of `Registration`.
         let access = unsafe { (*registration).access_flags };
         let access = Access::from_bits_truncate(access as u32);
-        // SAFETY: the cache ends registrations when their memory goes back to the system; see its memory hooks.
+        // SAFETY: the cache ends a registration when its memory returns to the system (memory hooks).
         match unsafe { transport.register(base, size, access) } {
             Ok(region) => {
                 let registration = registration.cast::<Registration>();
-                // SAFETY: as above; our part holds nothing yet.
+                // SAFETY: the registration is live and has the size of `Registration`; the two fields are not
+                // initialised yet, so that no old value is lost.
                 unsafe {
                     (*registration).handle.write(region.handle());
                     (*registration).region.write(region);
@@ -209,7 +211,7 @@ unsafe extern "C" fn reg_mem(
             }
             Err(e) => {
                 log::verbose(1, || format!("{e}"));
-                // Whatever the reason, a retry after an eviction is all that can be done about it.
+                // Whatever the reason, a retry after an eviction is the only remedy.
                 Status::OUT_OF_RESOURCE.0
             }
         }
@@ -223,8 +225,8 @@ unsafe extern "C" fn dereg_mem(
 ) -> c_int {
     guarded("dereg_mem", Status::ERROR.0, || {
         let registration = registration.cast::<Registration>();
-        // SAFETY: `reg_mem` initialised our part, and the cache gives each registration back once. A handle of
-        // zeros is refused by every operation.
+        // Every operation refuses a handle of zeros.
+        // SAFETY: `reg_mem` initialised both fields, and the cache deregisters each registration once.
         let region = unsafe {
             (*registration).handle.as_mut_ptr().write_bytes(0, 1);
             (*registration).region.assume_init_read()
@@ -233,7 +235,7 @@ unsafe extern "C" fn dereg_mem(
             Ok(()) => Status::SUCCESS.0,
             Err(e) => {
                 log::line(&format!("{e}"));
-                // The region is gone all the same; an error here would make the cache keep it and try again.
+                // The region is gone even so; after an error the cache would keep the registration and try again.
                 Status::SUCCESS.0
             }
         }

@@ -1,17 +1,17 @@
-//! Open MPI 4.1, BTL interface 3.1.0: where it differs from 5.0.
+//! Open MPI 4.1, BTL interface 3.1.0: its differences from 5.0.
 
 use std::ffi::CStr;
 
 /// The BTL interface that the component declares.
 pub(crate) const BTL_INTERFACE: (i32, i32, i32) = (3, 1, 0);
 
-/// What every version string of this series starts with.
+/// The prefix of every version string of this series.
 pub(crate) const VERSION_PREFIX: &str = "4.1.";
 
-/// The library that registers what components over libfabric share, in the folder of libopen-pal.
+/// The library that registers the parameters shared by components over libfabric, in the folder of libopen-pal.
 pub(crate) const COMMON_OFI: Option<&CStr> = Some(c"libmca_common_ofi.so.10");
 
-/// 3.1.0 has no flag for remote completion: its callers take it for granted.
+/// 3.1.0 has no flag for remote completion: its callers assume it.
 pub(crate) const REMOTE_COMPLETION: u32 = 0;
 
 const _: () = assert!(crate::bindings::BTL_VERSION == 310, "BTL interface 3.1.0");

@@ -1,4 +1,4 @@
-//! Variables of Open MPI's variable system, each with the storage it lives in.
+//! Variables of Open MPI's variable system, and their storage.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::zeroed;
@@ -21,7 +21,7 @@ pub(crate) struct Name<'a> {
 
 impl Name<'_> {
     fn find(&self) -> Option<Variable> {
-        // SAFETY: NUL-terminated strings, which are only compared.
+        // SAFETY: the strings are NUL-terminated, and the function only compares them.
         let index = unsafe {
             ffi::mca_base_var_find(
                 c"opal".as_ptr(),
@@ -40,15 +40,15 @@ impl Name<'_> {
 }
 
 impl Variable {
-    /// Registers what is declared under `name`, in the group of `framework` and `component`. A variable that was
-    /// registered before, by another component, is returned as it is: registering it again would move its storage.
+    /// Registers the declaration under `name`, in the group of its framework and component. If another component has
+    /// registered the name, returns that variable unchanged: a second registration would move its storage.
     pub(crate) fn shared(name: &Name<'_>, declared: &Declaration) -> Option<Variable> {
         if let Some(known) = name.find() {
             return Some(known);
         }
         let help = CString::new(declared.help.as_ref()).ok()?;
         let (kind, storage) = storage(declared)?;
-        // SAFETY: NUL-terminated strings that the variable system copies; `storage` is never freed, as it demands.
+        // SAFETY: the variable system copies the NUL-terminated strings; `storage` is never freed, as it requires.
         let index = unsafe {
             ffi::mca_base_var_register(
                 c"opal".as_ptr(),
@@ -68,7 +68,7 @@ impl Variable {
         (index >= 0).then_some(Variable(index))
     }
 
-    /// Registers what is declared as `variable` of `component`; the host forgets it when it closes the component.
+    /// Registers the declaration as `variable` of `component`; the host drops it when it closes the component.
     pub(crate) fn own(
         component: *const ffi::mca_base_component_t,
         variable: &CStr,
@@ -76,7 +76,8 @@ impl Variable {
     ) -> Option<Variable> {
         let help = CString::new(declared.help.as_ref()).ok()?;
         let (kind, storage) = storage(declared)?;
-        // SAFETY: `component` is our exported structure; strings are copied; `storage` is never freed.
+        // SAFETY: `component` is the exported structure; the variable system copies the strings; `storage` is never
+        // freed.
         let index = unsafe {
             ffi::mca_base_component_var_register(
                 component,
@@ -96,7 +97,7 @@ impl Variable {
 
     /// Gives the variable a further name.
     pub(crate) fn synonym(self, name: &Name<'_>) -> bool {
-        // SAFETY: NUL-terminated strings that are copied, and the index of a registered variable.
+        // SAFETY: the variable system copies the NUL-terminated strings; the index is of a registered variable.
         let index = unsafe {
             ffi::mca_base_var_register_synonym(
                 self.0,
@@ -110,10 +111,10 @@ impl Variable {
         index >= 0
     }
 
-    /// Whether nobody set it.
+    /// Whether no source set the variable.
     pub(crate) fn is_default(self) -> bool {
         let mut source = ffi::MCA_BASE_VAR_SOURCE_DEFAULT;
-        // SAFETY: the function writes where the value came from.
+        // SAFETY: the function writes the value's source to `source`; NULL skips the other outputs.
         let rc =
             unsafe { ffi::mca_base_var_get_value(self.0, null_mut(), &raw mut source, null_mut()) };
         rc == 0 && source == ffi::MCA_BASE_VAR_SOURCE_DEFAULT
@@ -122,7 +123,7 @@ impl Variable {
     /// The value, as the variable system resolved it from the command line, environment and files.
     pub(crate) fn value(self, kind: Kind) -> Option<Value> {
         let mut at: *const ffi::mca_base_var_storage_t = null();
-        // SAFETY: the function writes the address of the variable's storage to the pointer it is given.
+        // SAFETY: the function writes the address of the variable's storage to `at`; NULL skips the other outputs.
         let rc = unsafe {
             ffi::mca_base_var_get_value(
                 self.0,
@@ -134,7 +135,7 @@ impl Variable {
         if rc != 0 || at.is_null() {
             return None;
         }
-        // SAFETY: the variable was registered with the type that belongs to `kind`, which is the field read here.
+        // SAFETY: the variable was registered with the type of `kind`, so that each arm reads the valid field.
         Some(unsafe {
             match kind {
                 Kind::Int => Value::Int((*at).intval),
@@ -150,28 +151,31 @@ impl Variable {
     }
 }
 
+/// A copy of a C string; empty for NULL.
+///
 /// # Safety
 /// `at` is NULL or a NUL-terminated string.
 unsafe fn text(at: *const c_char) -> String {
     if at.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees NUL termination, and `at` is not NULL.
     unsafe { CStr::from_ptr(at) }.to_string_lossy().into_owned()
 }
 
-/// Registers a string that `ompi_info` prints and nobody can set.
+/// Registers a string that `ompi_info` prints and users cannot set.
 pub(crate) fn version_string(
     component: *const ffi::mca_base_component_t,
     variable: &CStr,
     help: &CStr,
     text: CString,
 ) {
-    // SAFETY: all-zero is a value of every field of the union.
+    // SAFETY: all-zero is a valid value of every field of the union.
     let storage = Box::leak(Box::new(unsafe { zeroed::<ffi::mca_base_var_storage_t>() }));
-    // The variable system copies the string that it finds here.
+    // The variable system copies this string.
     storage.stringval = text.as_ptr().cast_mut();
-    // SAFETY: as in `own`; `text` lives until after the call.
+    // SAFETY: `component` is the exported structure; the variable system copies the strings, and `text` lives through
+    // the call; the storage is never freed.
     unsafe {
         ffi::mca_base_component_var_register(
             component,
@@ -188,10 +192,10 @@ pub(crate) fn version_string(
     }
 }
 
-/// The type and storage of a variable, holding the default. The storage is leaked, a few bytes per parameter: the
-/// variable system uses it until long after the component is closed.
+/// A variable's type and storage, which holds the default. The storage is leaked (a few bytes per parameter): the
+/// variable system still uses it after the component is closed.
 fn storage(declared: &Declaration) -> Option<(ffi::mca_base_var_type_t, *mut c_void)> {
-    // SAFETY: all-zero is a value of every field of the union.
+    // SAFETY: all-zero is a valid value of every field of the union.
     let storage = Box::leak(Box::new(unsafe { zeroed::<ffi::mca_base_var_storage_t>() }));
     let kind = match (&declared.kind, &declared.default) {
         (Kind::Int, Value::Int(n)) => {
@@ -220,7 +224,7 @@ fn storage(declared: &Declaration) -> Option<(ffi::mca_base_var_type_t, *mut c_v
         }
         (Kind::String, Value::String(s)) => {
             if !s.is_empty() {
-                // Copied by the variable system, which keeps its copy in the storage; ours is leaked with it.
+                // The variable system stores its own copy here; this string is leaked with the storage.
                 storage.stringval = CString::new(s.as_ref()).ok()?.into_raw();
             }
             ffi::MCA_BASE_VAR_TYPE_STRING
@@ -231,7 +235,7 @@ fn storage(declared: &Declaration) -> Option<(ffi::mca_base_var_type_t, *mut c_v
 }
 
 fn level(declared: &Declaration) -> ffi::mca_base_var_info_lvl_t {
-    // The enumeration counts from 0 where people count from 1.
+    // The C enumeration starts at 0, levels start at 1.
     ffi::mca_base_var_info_lvl_t::from(declared.level.number()) - 1
 }
 

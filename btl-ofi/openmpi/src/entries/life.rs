@@ -1,4 +1,4 @@
-//! A module's errors, counts and end.
+//! A module's error callback, counts and end.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -10,13 +10,13 @@ use crate::guard::guarded;
 use crate::log;
 use crate::module::{Module, counts};
 
-/// Sets the function that learns of errors.
+/// Sets the error callback.
 pub(super) unsafe extern "C" fn register_error(
     btl: *mut ffi::mca_btl_base_module_t,
     callback: ffi::mca_btl_base_module_error_cb_fn_t,
 ) -> c_int {
     guarded("register_error", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
         let Some(module) = (unsafe { Module::of(btl) }) else {
             return Status::BAD_PARAM.0;
         };
@@ -25,14 +25,14 @@ pub(super) unsafe extern "C" fn register_error(
     })
 }
 
-/// Prints a peer's or the module's counts.
+/// Logs the process of an endpoint, or the module's counts.
 pub(super) unsafe extern "C" fn dump(
     btl: *mut ffi::mca_btl_base_module_t,
     endpoint: *mut ffi::mca_btl_base_endpoint_t,
     _verbose: c_int,
 ) {
     guarded("dump", (), || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
         let Some(module) = (unsafe { Module::of(btl) }) else {
             return;
         };
@@ -40,7 +40,7 @@ pub(super) unsafe extern "C" fn dump(
         if !endpoint.is_null() {
             let proc = module.peers().proc_of(endpoint.cast());
             if !proc.is_null() {
-                // SAFETY: a process that Open MPI added and did not take back.
+                // SAFETY: `proc` is in the peer table, so that Open MPI added it and has not removed it.
                 let name = unsafe { (*proc).proc_name };
                 log::line(&format!(
                     "endpoint {endpoint:p} is process {}.{}",
@@ -51,7 +51,7 @@ pub(super) unsafe extern "C" fn dump(
     });
 }
 
-/// Ends the module. There is nothing to wait for: the C component sleeps for a second here.
+/// Ends the module. Unlike the C component, which sleeps for a second here, it has nothing to wait for.
 pub(super) unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
     guarded("finalize", Status::ERROR.0, || {
         match NonNull::new(btl.cast::<Module>()) {

@@ -1,4 +1,4 @@
-//! Memory is registered and deregistered.
+//! Registers and deregisters memory.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -9,8 +9,8 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::module::Module;
 
-/// Registers memory; NULL when there is no room, which osc/rdma takes as OUT_OF_RESOURCE. `endpoint` may be NULL or
-/// `MCA_BTL_ENDPOINT_ANY`, which is -1: it is not looked at, since a registration serves all peers.
+/// Registers memory; NULL when the provider has no room, which osc/rdma takes as OUT_OF_RESOURCE. `endpoint` is
+/// ignored, because a registration serves all peers; it may be NULL or `MCA_BTL_ENDPOINT_ANY` (-1).
 pub(super) unsafe extern "C" fn register_mem(
     btl: *mut ffi::mca_btl_base_module_t,
     _endpoint: *mut ffi::mca_btl_base_endpoint_t,
@@ -19,13 +19,13 @@ pub(super) unsafe extern "C" fn register_mem(
     flags: u32,
 ) -> *mut ffi::mca_btl_base_registration_handle_t {
     guarded("register_mem", null_mut(), || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
         let Some(module) = (unsafe { Module::of(btl) }) else {
             return null_mut();
         };
         let access = Access::from_bits_truncate(flags);
         let registrations = module.registrations();
-        // SAFETY: osc/rdma deregisters memory before it gives it back.
+        // SAFETY: osc/rdma deregisters memory before it frees it.
         unsafe { registrations.register(module.transport(), base, size, access) }
     })
 }
@@ -36,14 +36,14 @@ pub(super) unsafe extern "C" fn deregister_mem(
     handle: *mut ffi::mca_btl_base_registration_handle_t,
 ) -> c_int {
     guarded("deregister_mem", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
         let Some(module) = (unsafe { Module::of(btl) }) else {
             return Status::BAD_PARAM.0;
         };
         if handle.is_null() {
             return Status::BAD_PARAM.0;
         }
-        // SAFETY: Open MPI gives back each handle of `register_mem` once.
+        // SAFETY: Open MPI passes each handle of `register_mem` once and does not use it again.
         unsafe { module.registrations().deregister(handle) }.0
     })
 }

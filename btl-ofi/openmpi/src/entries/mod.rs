@@ -1,5 +1,5 @@
-//! The functions that Open MPI calls through a module: each converts its arguments, calls the module's parts or the
-//! transport, and converts back.
+//! The functions that Open MPI calls through a module. Each converts its arguments, calls the module or the transport,
+//! and converts the result.
 
 mod life;
 mod memory;
@@ -12,11 +12,11 @@ use btl_ofi::HANDLE_SIZE;
 
 use crate::bindings as ffi;
 
-/// A module structure with the functions, and everything else zero.
+/// A module structure with the functions set and every other field zero.
 pub(crate) fn functions(
     component: *mut ffi::mca_btl_base_component_3_0_0_t,
 ) -> ffi::mca_btl_base_module_t {
-    // SAFETY: the structure holds numbers, pointers and optional functions, for all of which zero is a value.
+    // SAFETY: the structure holds numbers, pointers and optional functions; zero is a valid value of each.
     let mut btl = unsafe { zeroed::<ffi::mca_btl_base_module_t>() };
     btl.btl_component = component;
     btl.btl_add_procs = Some(procs::add_procs);

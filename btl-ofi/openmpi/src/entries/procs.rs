@@ -1,4 +1,4 @@
-//! Peers come and go.
+//! Adds and removes peers.
 
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
@@ -13,9 +13,11 @@ use crate::log;
 use crate::module::Module;
 use crate::peers::{Name, Peer, Published};
 
-/// Makes endpoints. Honours what osc/rdma and bml/r2 do here: a process may be added again and gets the endpoint it
-/// has; it may be added late, one at a time, then with `reachable` NULL (4.1.4); the own process is a peer like any
-/// other. A process that published no address of ours is left out, not an error: another transport may reach it.
+/// Makes endpoints. osc/rdma and bml/r2 rely on these rules:
+/// - A process may be added again and gets its existing endpoint.
+/// - A process may be added late, one at a time, with `reachable` NULL (4.1.4).
+/// - The calling process is a peer like any other.
+/// - A process that published no address gets no endpoint. This is no error: another transport may reach it.
 pub(super) unsafe extern "C" fn add_procs(
     btl: *mut ffi::mca_btl_base_module_t,
     count: usize,
@@ -24,7 +26,7 @@ pub(super) unsafe extern "C" fn add_procs(
     reachable: *mut ffi::opal_bitmap_t,
 ) -> c_int {
     guarded("add_procs", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
         let Some(module) = (unsafe { Module::of(btl) }) else {
             return Status::BAD_PARAM.0;
         };
@@ -34,7 +36,7 @@ pub(super) unsafe extern "C" fn add_procs(
         if procs.is_null() || endpoints.is_null() {
             return Status::BAD_PARAM.0;
         }
-        // SAFETY: Open MPI passes arrays of `count` entries.
+        // SAFETY: Open MPI passes arrays of `count` elements.
         let (procs, endpoints) = unsafe {
             (
                 slice::from_raw_parts(procs, count),
@@ -42,14 +44,14 @@ pub(super) unsafe extern "C" fn add_procs(
             )
         };
         for (i, (&proc, endpoint)) in procs.iter().zip(endpoints).enumerate() {
-            // SAFETY: the entries are processes of Open MPI.
+            // SAFETY: each element is NULL or a live process of Open MPI.
             let Some(peer) = (unsafe { peer(module, proc) }) else {
                 *endpoint = null_mut();
                 continue;
             };
             *endpoint = peer.as_ptr().cast();
             if !reachable.is_null() {
-                // SAFETY: a bitmap of at least `count` bits.
+                // SAFETY: Open MPI passes a bitmap of at least `count` bits.
                 unsafe { ffi::opal_bitmap_set_bit(reachable, i as c_int) };
             }
         }
@@ -57,22 +59,22 @@ pub(super) unsafe extern "C" fn add_procs(
     })
 }
 
-/// The endpoint of a process, made if there is none yet.
+/// The endpoint of a process; creates it on the first call.
 ///
 /// # Safety
-/// `proc` is NULL or a process of Open MPI.
+/// `proc` is NULL or a live process of Open MPI.
 unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<Endpoint>> {
     if proc.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a live process, and `proc` is not NULL.
     let name = unsafe { Name::of(proc) };
     if let Some(known) = module.peers().0.get_mut(&name) {
         known.proc = proc;
         return Some(known.endpoint);
     }
-    // The modex may wait for the other process, so that the lock is not held meanwhile.
-    // SAFETY: the caller's promise.
+    // The modex may wait for the other process, so the lock is not held here.
+    // SAFETY: the caller guarantees a live process, and `proc` is not NULL.
     let published = match unsafe { Published::by(module.component(), proc) } {
         Ok(published) => published,
         Err(status) => {
@@ -87,14 +89,14 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
     };
     match module.transport().connect(published.bytes(), name.number()) {
         Ok(endpoint) => {
-            // Two threads may add one process at once: both got the same endpoint, counted twice.
+            // Two threads may add one process at the same time: both get the same endpoint, counted twice.
             if module
                 .peers()
                 .0
                 .insert(name, Peer { endpoint, proc })
                 .is_some()
             {
-                // SAFETY: connected twice, released once.
+                // SAFETY: `connect` counted the endpoint twice; this releases one count.
                 unsafe { module.transport().disconnect(endpoint) };
             }
             Some(endpoint)
@@ -117,7 +119,7 @@ pub(super) unsafe extern "C" fn del_procs(
     _endpoints: *mut *mut ffi::mca_btl_base_endpoint_t,
 ) -> c_int {
     guarded("del_procs", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
         let Some(module) = (unsafe { Module::of(btl) }) else {
             return Status::BAD_PARAM.0;
         };
@@ -127,16 +129,16 @@ pub(super) unsafe extern "C" fn del_procs(
         if procs.is_null() {
             return Status::BAD_PARAM.0;
         }
-        // SAFETY: an array of `count` processes of Open MPI.
+        // SAFETY: `procs` is an array of `count` elements, each NULL or a live process.
         for &proc in unsafe { slice::from_raw_parts(procs, count) } {
             if proc.is_null() {
                 continue;
             }
-            // SAFETY: as above.
+            // SAFETY: `proc` is not NULL, so it is a live process of Open MPI.
             let name = unsafe { Name::of(proc) };
             let known = module.peers().0.remove(&name);
             if let Some(peer) = known {
-                // SAFETY: connected when it was added, and out of the table now.
+                // SAFETY: `add_procs` connected the endpoint, and it has just left the table, so it is released once.
                 let status = unsafe { module.transport().disconnect(peer.endpoint) };
                 if !status.is_ok() {
                     log::verbose(1, || {

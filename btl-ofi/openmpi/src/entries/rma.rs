@@ -1,20 +1,19 @@
-//! Put, get, atomics and flush: convert, call the transport, convert back.
+//! Put, get, AMOs and flush: converts arguments, calls the transport, converts results.
 //!
-//! What osc/rdma relies on, and where it is kept:
-//! - It takes any return value of put and get but 0 for a failure and tries again, 1 included: [`settle`] never
-//!   returns 1.
-//! - Out of resource means "progress and try again". Every other error makes it loop for ever, so that such an error
-//!   first goes to the error callback, which ends the job with a message: [`settle`].
-//! - An atomic that the provider lacks must be NOT_SUPPORTED, on which osc/rdma takes its locked path; the flags of
-//!   single operations are never looked at before the call. The transport answers so. It is also the answer to an
-//!   atomic without a remote handle: 4.1.4 asks for a compare-and-swap on the own window like that, and does it
-//!   itself once it was told that it cannot be had.
-//! - A put with no request, handle or fragment has a NULL callback, and a local handle may be NULL wherever the
-//!   registration thresholds allow it (they always do: the transport refuses providers that need local handles).
-//! - Flush is called with a NULL endpoint, for all, and runs callbacks before it returns, since these touch requests
-//!   that osc/rdma frees afterwards: the transport's flush does both.
-//! - Callbacks may call atomics and progress again: no lock is held here around a call, nor in the transport around
-//!   a callback.
+//! osc/rdma relies on these rules:
+//! - It takes every return value of put and get except 0 as a failure and tries again, even for 1.
+//!   [`settle`](Call::settle) never returns 1.
+//! - "Out of resource" means "make progress and try again". On every other error it loops for ever. So
+//!   [`settle`](Call::settle) first passes such an error to the error callback, which ends the job with a message.
+//! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. It never checks
+//!   the flags of single operations before the call. The transport returns this status. An atomic without a remote
+//!   handle returns it too: 4.1.4 calls compare-and-swap on its own window so, and does it itself after this status.
+//! - A put with no request, handle or fragment has a NULL callback. A local handle may be NULL where the registration
+//!   thresholds allow it, which is always: the transport refuses providers that need local handles.
+//! - It calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
+//!   requests that osc/rdma frees afterwards. The transport's flush does both.
+//! - Callbacks may call atomics and progress: this module holds no lock around a call, and the transport none around a
+//!   callback.
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
@@ -32,7 +31,8 @@ type BtlEndpoint = *mut ffi::mca_btl_base_endpoint_t;
 type BtlHandle = *mut ffi::mca_btl_base_registration_handle_t;
 type BtlCallback = ffi::mca_btl_base_rdma_completion_fn_t;
 
-/// Open MPI's callback as the transport's: the transport passes back the module and endpoint that Open MPI knows.
+/// Converts Open MPI's callback to the transport's. The transport passes the module and endpoint pointers that Open MPI
+/// knows.
 fn completion(
     callback: BtlCallback,
     context: *mut c_void,
@@ -48,8 +48,8 @@ fn completion(
         *mut c_void,
         c_int,
     );
-    // SAFETY: both are C functions of seven parameters that agree one by one, pointers of the same size and an int;
-    // only what the pointers point to is named differently.
+    // SAFETY: both types are C functions with the same seven parameters: six pointers and an int. Only the names of the
+    // pointed-to types differ.
     let function = unsafe { transmute::<Callback, CompletionFn>(callback) };
     Some(Completion {
         function,
@@ -58,7 +58,7 @@ fn completion(
     })
 }
 
-/// The call's arguments that every operation shares.
+/// The arguments that every operation has.
 struct Call<'a> {
     module: &'a Module,
     endpoint: NonNull<Endpoint>,
@@ -67,26 +67,26 @@ struct Call<'a> {
 
 impl<'a> Call<'a> {
     /// # Safety
-    /// The pointers are NULL, or those that Open MPI got from this module; the handle may be a peer's copy.
+    /// Each pointer is NULL or came from this module and is live; the handle may be a copy of a peer's handle.
     #[inline]
     unsafe fn new(btl: Btl, endpoint: BtlEndpoint, handle: BtlHandle) -> Option<Call<'a>> {
         Some(Call {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees that `btl` is NULL or the live module.
             module: unsafe { Module::of(btl) }?,
             endpoint: NonNull::new(endpoint.cast())?,
-            // SAFETY: osc/rdma keeps copies of handles at multiples of 8 bytes.
+            // SAFETY: the caller guarantees NULL or a readable handle; a handle needs no alignment.
             handle: unsafe { handle.cast::<Handle>().as_ref() }?,
         })
     }
 
-    /// What goes back to osc/rdma; see the rules above. The transport does not answer COMPLETED, unless it is told
-    /// that its host knows that answer (`Transport::answer_at_once`).
+    /// The return value for osc/rdma; see the module's rules. The transport does not return COMPLETED: only
+    /// `Transport::answer_at_once`, which this component does not call, enables inline completions.
     #[inline]
     fn settle(&self, what: &str, status: Status) -> c_int {
         if status == Status::SUCCESS || status.is_again() || status == Status::NOT_SUPPORTED {
             return status.0;
         }
-        // SAFETY: an endpoint that `add_procs` handed out, alive until `del_procs`.
+        // SAFETY: `add_procs` returned the endpoint, and it is live until `del_procs`.
         let process = unsafe { self.endpoint.as_ref() }.proc();
         self.module.fail(
             self.endpoint.as_ptr(),
@@ -96,8 +96,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Runs an operation. Whatever went wrong before the transport could say so, a panic or a NULL where none may be, ends
-/// the job like any other failure; see the rules above.
+/// Runs an operation. A panic or a NULL argument ends the job like a failure of the transport; see the module's rules.
 #[inline]
 fn operation(what: &str, btl: Btl, body: impl FnOnce() -> c_int) -> c_int {
     let code = guarded(what, Status::ERROR.0, body);
@@ -113,9 +112,9 @@ fn end_unless_again(what: &str, btl: Btl, status: Status) {
     if status.is_again() || status == Status::NOT_SUPPORTED {
         return;
     }
-    // SAFETY: Open MPI passes the module that `init` gave it.
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
     if let Some(module) = unsafe { Module::of(btl) } {
-        // Said already where the transport refused: only the first report counts.
+        // If `settle` has reported the failure, this call does nothing: only the first report counts.
         module.fail(null_mut(), &format!("a {what} was refused: {status}"));
     }
 }
@@ -136,12 +135,12 @@ pub(super) unsafe extern "C" fn put(
     data: *mut c_void,
 ) -> c_int {
     operation("put", btl, || {
-        // SAFETY: Open MPI passes what it got from this module.
+        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::BAD_PARAM.0;
         };
         let done = completion(callback, context, data);
-        // SAFETY: osc/rdma keeps `size` bytes at `local` untouched until completion.
+        // SAFETY: osc/rdma keeps `size` bytes at `local` readable and unchanged until completion.
         let status = unsafe {
             call.module.transport().put(
                 call.endpoint,
@@ -173,12 +172,12 @@ pub(super) unsafe extern "C" fn get(
     data: *mut c_void,
 ) -> c_int {
     operation("get", btl, || {
-        // SAFETY: Open MPI passes what it got from this module.
+        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::BAD_PARAM.0;
         };
         let done = completion(callback, context, data);
-        // SAFETY: osc/rdma leaves `size` bytes at `local` to the transport until completion.
+        // SAFETY: osc/rdma keeps `size` bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {
             call.module.transport().get(
                 call.endpoint,
@@ -194,7 +193,7 @@ pub(super) unsafe extern "C" fn get(
     })
 }
 
-/// Updates a word of a peer.
+/// Updates a word of a peer's memory.
 pub(super) unsafe extern "C" fn atomic_op(
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -209,7 +208,7 @@ pub(super) unsafe extern "C" fn atomic_op(
     data: *mut c_void,
 ) -> c_int {
     operation("update", btl, || {
-        // SAFETY: Open MPI passes what it got from this module.
+        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::NOT_SUPPORTED.0;
         };
@@ -217,7 +216,7 @@ pub(super) unsafe extern "C" fn atomic_op(
             return Status::NOT_SUPPORTED.0;
         };
         let done = completion(callback, context, data);
-        // SAFETY: no local memory takes part.
+        // SAFETY: the endpoint is live, and the operation uses no local memory.
         let status = unsafe {
             call.module.transport().atomic_op(
                 call.endpoint,
@@ -233,7 +232,7 @@ pub(super) unsafe extern "C" fn atomic_op(
     })
 }
 
-/// Updates a word of a peer and fetches what was there.
+/// Updates a word of a peer's memory and fetches the old value.
 pub(super) unsafe extern "C" fn atomic_fop(
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -250,7 +249,7 @@ pub(super) unsafe extern "C" fn atomic_fop(
     data: *mut c_void,
 ) -> c_int {
     operation("fetching update", btl, || {
-        // SAFETY: Open MPI passes what it got from this module.
+        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::NOT_SUPPORTED.0;
         };
@@ -258,7 +257,7 @@ pub(super) unsafe extern "C" fn atomic_fop(
             return Status::NOT_SUPPORTED.0;
         };
         let done = completion(callback, context, data);
-        // SAFETY: osc/rdma leaves 8 bytes at `local` to the transport until completion.
+        // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {
             call.module.transport().atomic_fop(
                 call.endpoint,
@@ -276,7 +275,7 @@ pub(super) unsafe extern "C" fn atomic_fop(
     })
 }
 
-/// Replaces a word of a peer if it has a value, and fetches what was there.
+/// Writes `value` to a word of a peer's memory if the word equals `compare`, and fetches the old value.
 pub(super) unsafe extern "C" fn atomic_cswap(
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -293,7 +292,7 @@ pub(super) unsafe extern "C" fn atomic_cswap(
     data: *mut c_void,
 ) -> c_int {
     operation("compare-and-swap", btl, || {
-        // SAFETY: Open MPI passes what it got from this module.
+        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::NOT_SUPPORTED.0;
         };
@@ -301,7 +300,7 @@ pub(super) unsafe extern "C" fn atomic_cswap(
             return Status::NOT_SUPPORTED.0;
         };
         let done = completion(callback, context, data);
-        // SAFETY: osc/rdma leaves 8 bytes at `local` to the transport until completion.
+        // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {
             call.module.transport().atomic_cswap(
                 call.endpoint,
@@ -319,18 +318,18 @@ pub(super) unsafe extern "C" fn atomic_cswap(
     })
 }
 
-/// Waits until everything that this thread issued before is complete, to one peer or, with NULL, to all.
+/// Waits until every earlier operation of this thread to one peer, or to all peers with NULL, is complete.
 pub(super) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int {
     guarded("flush", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes the module that `init` gave it.
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
         let Some(module) = (unsafe { Module::of(btl) }) else {
             return Status::BAD_PARAM.0;
         };
-        // SAFETY: an endpoint that `add_procs` handed out, alive until `del_procs`.
+        // SAFETY: the endpoint is NULL or came from `add_procs`, and it is live until `del_procs`.
         let peer = unsafe { endpoint.cast::<Endpoint>().as_ref() };
         let status = module.transport().flush(peer);
         if !status.is_ok() && !status.is_again() {
-            // osc/rdma does not look at what flush returns.
+            // osc/rdma ignores the return value of flush.
             module.fail(
                 endpoint.cast(),
                 &format!("operations failed before a flush: {status}"),

@@ -1,4 +1,4 @@
-//! The parameters that Open MPI registers for every BTL, from the fields of a module.
+//! The parameters that Open MPI registers for every BTL from the fields of a module.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -11,14 +11,14 @@ use super::PREFIX;
 use crate::bindings as ffi;
 use crate::flags::{FLAGS, NOT_DECLARED};
 
-/// Open MPI keeps the parameters of every BTL in a module's fields; this one exists from registration on.
+/// The module structure whose fields hold these parameters; NULL before `register`.
 static TEMPLATE: AtomicPtr<ffi::mca_btl_base_module_t> = AtomicPtr::new(null_mut());
 
-/// Registers them for a module structure with our functions, with our defaults.
+/// Registers the parameters for `template`, with the transport's defaults.
 pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), String> {
     let component = template.btl_component;
     template.btl_flags = FLAGS;
-    // Informational until a provider is known; zero would make Open MPI take the atomics out of the flags.
+    // Informational until a provider is known. With zero Open MPI would remove the atomics from the flags.
     template.btl_atomic_flags = (AtomicFlags::all() - NOT_DECLARED).bits();
     for declared in Options::declarations() {
         let number = declared
@@ -33,9 +33,9 @@ pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), S
             _ => {}
         }
     }
-    // Leaked: the variable system keeps pointers to its fields.
+    // Leaked: the variable system keeps pointers to the fields.
     let template = Box::leak(Box::new(template));
-    // SAFETY: our exported component, and a module structure that stays in place.
+    // SAFETY: `component` is the exported structure, and the leaked template never moves.
     let rc = unsafe { ffi::mca_btl_base_param_register(component.cast(), template) };
     if rc != Status::SUCCESS.0 {
         return Err(format!(
@@ -43,24 +43,25 @@ pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), S
             Status(rc)
         ));
     }
+    // Release: pairs with the Acquire load in `value`.
     TEMPLATE.store(template, Ordering::Release);
     Ok(())
 }
 
 /// The value of a parameter that Open MPI keeps in a field of the template.
 pub(super) fn value(declared: &Declaration) -> Value {
-    // Pairs with the store in `register`.
+    // Acquire: pairs with the Release store in `register`.
     let template = TEMPLATE.load(Ordering::Acquire);
-    // SAFETY: NULL or leaked; the variable system writes to it only during registration.
+    // SAFETY: the pointer is NULL or leaked; the variable system writes to the fields only during registration.
     unsafe { template.as_ref() }.map_or(declared.default.clone(), |template| {
         field(template, declared)
     })
 }
 
-/// A value that Open MPI keeps in a field of every BTL module.
+/// The declared parameter's value in `module`.
 fn field(module: &ffi::mca_btl_base_module_t, declared: &Declaration) -> Value {
     let unsigned = |n: u32| Value::Unsigned(u64::from(n));
-    // Open MPI turns a limit of 0 into the largest number; the transport's word for "no limit asked" is 0.
+    // Open MPI turns a limit of 0 into the largest number; for the transport 0 means that the user set no limit.
     let limit = |n: usize| Value::Unsigned(if n == usize::MAX { 0 } else { n as u64 });
     match declared.name.strip_prefix(PREFIX) {
         Some("exclusivity") => unsigned(module.btl_exclusivity),

@@ -1,4 +1,5 @@
-//! The transport's parameters as variables of Open MPI: declared by core, registered here, read back at open.
+//! The transport's parameters as variables of Open MPI. The transport declares them; this module registers them and
+//! reads their values.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -15,12 +16,12 @@ use crate::storage::{self, Name, Variable};
 
 mod every_btl;
 
-/// What each parameter's name starts with; the rest is its name within the component.
+/// The prefix of each parameter; the rest is its name within the component.
 const PREFIX: &str = "btl_ofi_";
-/// Parameters that the components over libfabric share, under the names of Open MPI's `common/ofi`.
+/// The prefix of parameters that all components over libfabric share (Open MPI's `common/ofi`).
 const SHARED_PREFIX: &str = "opal_common_ofi_";
 
-/// Parameters that Open MPI registers for every BTL from the fields of a module, so that we must not.
+/// Parameters that Open MPI registers for every BTL from the fields of a module, so that this module must not.
 const OF_EVERY_BTL: [&str; 6] = [
     "exclusivity",
     "flags",
@@ -30,13 +31,13 @@ const OF_EVERY_BTL: [&str; 6] = [
     "bandwidth",
 ];
 
-/// The variables of the last registration, in the order of the declarations; `None` for those of every BTL.
+/// The variables of the last registration, in the order of the declarations; `None` for parameters of every BTL.
 static VARIABLES: Mutex<Vec<Option<Variable>>> = Mutex::new(Vec::new());
 
 /// See [`names_providers`].
 static NAMED: AtomicBool = AtomicBool::new(false);
 
-/// A variable that cannot be used.
+/// The reason why a variable cannot be used.
 #[derive(Debug)]
 struct Unusable(String);
 
@@ -50,9 +51,9 @@ impl std::error::Error for Unusable {}
 
 /// Registers every parameter. The variable system resolves each value at once.
 ///
-/// `template` is a module structure with our functions: Open MPI takes flags away whose functions are not there.
+/// `template` is a module structure with all functions set: Open MPI removes flags whose functions are NULL.
 pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), String> {
-    // The version that Open MPI calls the component is the structure's first field.
+    // The structure's first field, its "version", is the base component.
     let component = template.btl_component.cast_const().cast();
     let host_shares = common_ofi::register(component);
     let mut variables = Vec::new();
@@ -73,8 +74,8 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
             None => Variable::own(component, &own, declared),
         };
         let variable = variable.ok_or_else(failed)?;
-        // Under a name of its own the component's parameters are known by those of `ofi` too, unless that component
-        // is there to register them.
+        // If the component is named `ofi_rs`, its parameters also get the names `btl_ofi_*`, unless the C component
+        // registers those.
         let usual = Name {
             framework: c"btl",
             component: c"ofi",
@@ -98,8 +99,8 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
     every_btl::register(template)
 }
 
-/// Registers the shared name as the variable, unless the host has done so, and ours as its synonym, unless that is
-/// there, as `common/ofi` does for each of its users.
+/// Registers the shared name as the variable and the component's own name as its synonym, as `common/ofi` does for each
+/// of its users. Skips a name that is registered.
 fn with_shared_name(
     shared: &CStr,
     own: &CStr,
@@ -122,7 +123,7 @@ fn with_shared_name(
     (!make_synonym && own.exists() || variable.synonym(&own)).then_some(variable)
 }
 
-/// Reads all values, as the command line, the environment and files set them.
+/// Reads all values, which Open MPI resolved from the command line, the environment and files.
 pub(crate) fn resolve() -> Result<Options, Error> {
     let variables = VARIABLES
         .lock()
@@ -133,7 +134,7 @@ pub(crate) fn resolve() -> Result<Options, Error> {
         let variable = variables.get(at).copied().flatten();
         at += 1;
         let value = match variable {
-            // The default in force may be that of the component that registered a shared name first.
+            // The stored default may be that of another component, which registered a shared name first.
             Some(variable) if variable.is_default() => declared.default.clone(),
             Some(variable) => variable
                 .value(declared.kind)
@@ -150,14 +151,14 @@ pub(crate) fn resolve() -> Result<Options, Error> {
     })
 }
 
-/// Whether the user named providers. Somebody who did wants to know why none of them is used; everybody else, on a
-/// machine without a fabric, wants no word about it.
+/// Whether the user named providers. If so, a failure to use them is always logged; otherwise a machine without a
+/// fabric is normal and is logged only at a higher verbosity.
 pub(crate) fn names_providers() -> bool {
     NAMED.load(Ordering::Relaxed)
 }
 
-/// Refuses what the declaration does not allow. Open MPI knows enumerations but no ranges, and reads what is not a
-/// number as 0.
+/// Refuses a value that the declaration does not allow. Open MPI checks enumerations but not ranges, and reads text
+/// that is not a number as 0.
 fn permitted(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
     let number = match &value {
         Value::Int(n) => Some(i128::from(*n)),

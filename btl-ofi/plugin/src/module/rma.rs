@@ -2,8 +2,8 @@
 //! `slow_get`. The slow functions take the same arguments in the same order, so that the call is a tail call and the
 //! fast path saves no registers for it.
 //!
-//! Constants, here, in `amo` and in `typed_amo`: `T` means that calls may overlap, `K` that puts and gets to local peers
-//! use CMA. A module's table has the functions of its case.
+//! Constants, here and in `amo` and `typed_amo`: `T` means that calls may overlap, `K` that puts and gets to local
+//! peers use CMA. A module's table has the functions of its case.
 
 use std::ffi::c_void;
 

@@ -1,11 +1,11 @@
-//! Atomic operations and datatypes, by the codes that cross the boundary.
+//! Atomic operations and datatypes, with the codes that cross the boundary.
 
 use std::fmt;
 
-/// A code from the other side that names nothing known.
+/// An unknown code from the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCode {
-    /// What the code should have named.
+    /// The expected kind of code.
     pub what: &'static str,
     /// The code.
     pub code: u32,
@@ -71,7 +71,7 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// Operations of the typed atomics, with the codes of libfabric's `enum fi_op`.
+    /// Operations of the typed AMOs, with the codes of libfabric's `enum fi_op`.
     AtomicOp as "atomic operation" {
         /// Minimum.
         Min = 0,
@@ -103,7 +103,7 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// Element types of the typed atomics, with the codes of libfabric's `enum fi_datatype`.
+    /// Element types of the typed AMOs, with the codes of libfabric's `enum fi_datatype`.
     Datatype as "datatype" {
         /// 8-bit signed.
         Int8 = 0,
@@ -146,13 +146,13 @@ impl Datatype {
 }
 
 coded_enum! {
-    /// The three shapes of an atomic; what a provider supports differs between them.
+    /// The three kinds of AMO. A provider's support differs between them.
     AtomicKind as "atomic kind" {
         /// Updates the target, returns nothing.
         Update = 0,
-        /// Updates the target and returns what was there.
+        /// Updates the target and returns the old value.
         Fetch = 1,
-        /// Compares, updates, and returns what was there.
+        /// Compares, updates and returns the old value.
         Compare = 2,
     }
 }

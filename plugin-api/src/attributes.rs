@@ -1,4 +1,4 @@
-//! What a module can do and where its limits are.
+//! A module's capabilities and limits.
 
 use std::ffi::c_char;
 
@@ -7,7 +7,7 @@ use bitflags::bitflags;
 use crate::{AbiError, TableHeader, magic};
 
 bitflags! {
-    /// Abilities of a module, with the bits of `MCA_BTL_FLAGS_*`.
+    /// Capabilities of a module, with the bits of `MCA_BTL_FLAGS_*`.
     #[repr(transparent)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct ModuleFlags: u32 {
@@ -24,18 +24,18 @@ bitflags! {
         const ATOMIC_FOPS = 0x10000;
         /// `flush` works.
         const RDMA_FLUSH = 0x80000;
-        /// Typed atomics from one origin to one target address take effect in the order in which
-        /// they were issued, so a host need not wait between them. Not a BTL flag.
+        /// Typed AMOs from one origin to one target address take effect in the order of issue, so the host need not
+        /// wait between them. Not a BTL flag.
         const ATOMICS_ORDERED = 0x4000_0000;
-        /// Puts and gets need no call of the target to complete. Not a BTL flag.
+        /// Puts and gets complete without any call by the target. Not a BTL flag.
         const RDMA_PASSIVE_TARGET = 0x8000_0000;
     }
 }
 
 bitflags! {
-    /// Operations of `atomic_op`, `atomic_fop` and `atomic_cswap` that the provider serves, with
-    /// the bits of `MCA_BTL_ATOMIC_SUPPORTS_*`. Each bit holds for 64-bit operands, and for 32-bit
-    /// ones where [`AtomicFlags::WORD_32`] is set.
+    /// Supported operations of `atomic_op`, `atomic_fop` and `atomic_cswap`, with the bits of
+    /// `MCA_BTL_ATOMIC_SUPPORTS_*`. Each bit holds for 64-bit operands, and also for 32-bit operands if
+    /// [`AtomicFlags::WORD_32`] is set.
     #[repr(transparent)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct AtomicFlags: u32 {
@@ -70,7 +70,7 @@ bitflags! {
     }
 }
 
-/// What a module offers; constant for the module's life.
+/// Capabilities and limits of a module; constant for the module's life.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Attributes {
@@ -106,13 +106,13 @@ pub struct Attributes {
     pub provider: *const c_char,
     /// Domain (device), as `fi_info` prints it. Valid as long as the module.
     pub domain: *const c_char,
-    /// How completions are made remotely visible, one line for people. Valid as long as the module.
+    /// How the module ensures remote visibility, one line of text. Valid as long as the module.
     pub completion: *const c_char,
 }
 
 // SAFETY: plain data; the strings it points to are constant for the module's life.
 unsafe impl Send for Attributes {}
-// SAFETY: as for Send.
+// SAFETY: plain data that never changes; the strings it points to are constant for the module's life.
 unsafe impl Sync for Attributes {}
 
 impl Attributes {
@@ -129,7 +129,7 @@ impl Attributes {
                 table: "attributes",
             });
         }
-        // SAFETY: the caller vouches for a readable header at a non-NULL pointer.
+        // SAFETY: the caller guarantees a readable header, and `table` is not NULL.
         let header = unsafe { *table.cast::<TableHeader>() };
         header.check("attributes", magic::ATTRIBUTES, Self::MIN_SIZE)?;
         // SAFETY: the header declares at least MIN_SIZE bytes, which is this whole type.

@@ -1,20 +1,19 @@
-//! The table a plugin's entry hands out.
+//! The component's table, which a plugin's entry returns.
 
 use std::ffi::{c_char, c_void};
 
 use crate::header::require_entries;
 use crate::{AbiError, Component, HostVtable, Module, Status, TableHeader, UnknownCode, magic};
 
-/// The exported function of a plugin: checks `host`, writes its component table to `out`.
-/// Called once per load; does no work that would need undoing.
-/// [`Status::TYPE_MISMATCH`]: the host's table cannot be used.
+/// The exported function of a plugin, which the host calls once per load. It checks `host`, writes the component's
+/// table to `out` and changes nothing else. [`Status::TYPE_MISMATCH`]: the host's table cannot be used.
 pub type EntryFn =
     unsafe extern "C" fn(host: *const HostVtable, out: *mut *const ComponentVtable) -> Status;
 
 /// Receives one provider of a survey. `provider` is borrowed for the call.
 pub type SurveyFn = unsafe extern "C" fn(context: *mut c_void, provider: *const Provider);
 
-/// One provider as a survey found it.
+/// One provider that a survey found.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Provider {
@@ -22,9 +21,9 @@ pub struct Provider {
     pub name: *const c_char,
     /// Domain (device).
     pub domain: *const c_char,
-    /// Why it was refused, or NULL when it can be used.
+    /// The reason against it, or NULL if it can be used.
     pub refusal: *const c_char,
-    /// 1 for the provider that `init` would take, else 0.
+    /// 1 for the provider that `init` would select, else 0.
     pub chosen: u32,
     /// Written as zero.
     pub reserved: u32,
@@ -36,11 +35,11 @@ pub struct Provider {
 pub enum ThreadLevel {
     /// One thread.
     Single = 0,
-    /// Only the thread that initialised calls.
+    /// Only the thread that called `init` makes calls.
     Funneled = 1,
-    /// Any thread calls, one at a time.
+    /// Any thread makes calls, one at a time.
     Serialized = 2,
-    /// Any threads call at once.
+    /// Several threads make calls at the same time.
     Multiple = 3,
 }
 
@@ -63,8 +62,8 @@ impl TryFrom<u32> for ThreadLevel {
     }
 }
 
-/// The functions of a component, called in the order `register_params`, `open`, `init`, then
-/// `progress` and the modules' functions, then `finalize` of each module, then `close`.
+/// The functions of a component. The host calls `register_params`, `open` and `init` in this order, then `progress` and
+/// the modules' functions, then `finalize` of each module, then `close`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ComponentVtable {
@@ -72,14 +71,14 @@ pub struct ComponentVtable {
     pub header: TableHeader,
     /// The component's name, e.g. `ofi`.
     pub name: *const c_char,
-    /// The component's version and what it was built against, for people.
+    /// Version and libraries of the build, as text.
     pub version: *const c_char,
-    /// Declares every parameter with the host. Needs no open component.
+    /// Declares every parameter with the host. No component needs to be open.
     pub register_params: Option<unsafe extern "C" fn(host: *const HostVtable) -> Status>,
     /// Reads the parameters and makes a component. `host` stays valid until `close`.
     pub open:
         Option<unsafe extern "C" fn(host: *const HostVtable, out: *mut *mut Component) -> Status>,
-    /// Visits every provider with its acceptance or the reason for its refusal.
+    /// Calls `visit` for every provider, usable or not.
     pub survey: Option<
         unsafe extern "C" fn(
             component: *mut Component,
@@ -89,7 +88,7 @@ pub struct ComponentVtable {
     >,
     /// Makes the modules: writes at most `*count` pointers to `modules` and their number to
     /// `count`. Publishes their addresses with the host's `modex_put`. `thread_level` is a
-    /// [`ThreadLevel`]. [`Status::NOT_AVAILABLE`]: no provider can be used; the reasons were logged.
+    /// [`ThreadLevel`]. [`Status::NOT_AVAILABLE`]: no provider can be used; the plugin has logged the reasons.
     pub init: Option<
         unsafe extern "C" fn(
             component: *mut Component,
@@ -98,23 +97,23 @@ pub struct ComponentVtable {
             count: *mut usize,
         ) -> Status,
     >,
-    /// Progresses every module; returns the number of completions, or a negative [`Status`]. May be
-    /// called from callbacks.
+    /// Makes progress on every module; returns the number of completions or a negative [`Status`]. A callback may call
+    /// it.
     pub progress: Option<unsafe extern "C" fn(component: *mut Component) -> i32>,
-    /// Ends the component: finalises modules that still live, and frees it.
+    /// Ends the component: finalises its live modules and frees it.
     pub close: Option<unsafe extern "C" fn(component: *mut Component) -> Status>,
 }
 
 // SAFETY: plain data and functions; the strings are static in the plugin.
 unsafe impl Send for ComponentVtable {}
-// SAFETY: as for Send.
+// SAFETY: plain data and functions that never change; the strings are static in the plugin.
 unsafe impl Sync for ComponentVtable {}
 
 impl ComponentVtable {
     /// The table's size in ABI 1.0.
     pub const MIN_SIZE: usize = size_of::<ComponentVtable>();
 
-    /// Checks a table handed out by a plugin.
+    /// Checks a plugin's table.
     ///
     /// # Safety
     /// `table` is NULL or points to a readable [`TableHeader`] followed by the bytes it declares.
@@ -122,7 +121,7 @@ impl ComponentVtable {
         if table.is_null() {
             return Err(AbiError::NullTable { table: "component" });
         }
-        // SAFETY: the caller vouches for a readable header at a non-NULL pointer.
+        // SAFETY: the caller guarantees a readable header, and `table` is not NULL.
         let header = unsafe { *table.cast::<TableHeader>() };
         header.check("component", magic::COMPONENT, Self::MIN_SIZE)?;
         // SAFETY: the header declares at least MIN_SIZE bytes, which is this whole type.

@@ -1,4 +1,4 @@
-//! The header every table starts with, and the check both sides run on it.
+//! The header of every table, and the check that both sides run on it.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ pub const ABI_MAJOR: u16 = 1;
 /// Raised when a table grows at its end.
 pub const ABI_MINOR: u16 = 1;
 
-/// Magic words, one per kind of table; readable in a memory dump.
+/// Magic words, one per kind of table. They are readable in a memory dump.
 pub mod magic {
     /// [`HostVtable`](crate::HostVtable).
     pub const HOST: u64 = u64::from_le_bytes(*b"BTLHOST1");
@@ -25,15 +25,15 @@ pub mod magic {
     pub const HMEM_INFO: u64 = u64::from_le_bytes(*b"BTLHMEM1");
 }
 
-/// What every table starts with.
+/// The first field of every table.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableHeader {
     /// One of [`magic`].
     pub magic: u64,
-    /// [`ABI_MAJOR`] of whoever made the table.
+    /// [`ABI_MAJOR`] of the side that made the table.
     pub abi_major: u16,
-    /// [`ABI_MINOR`] of whoever made the table.
+    /// [`ABI_MINOR`] of the side that made the table.
     pub abi_minor: u16,
     /// Bytes of the whole table, header included.
     pub size: u32,
@@ -50,8 +50,8 @@ impl TableHeader {
         }
     }
 
-    /// Refuses a table that cannot be used: another magic or major, or shorter than `min_size`,
-    /// the size the table had in the first release of this major.
+    /// Refuses a table with another magic or major, or shorter than `min_size`, the table's size in the first release
+    /// of this major.
     pub fn check(&self, table: &'static str, magic: u64, min_size: usize) -> Result<(), AbiError> {
         if self.magic != magic {
             return Err(AbiError::Magic {
@@ -85,7 +85,7 @@ impl TableHeader {
     }
 }
 
-/// Why a table cannot be used. The message names the table, what was wanted and what was found.
+/// The reason why a table cannot be used. The message names the table, the expected and the found value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(
@@ -95,7 +95,7 @@ impl TableHeader {
 pub enum AbiError {
     /// The pointer to the table is NULL.
     NullTable { table: &'static str },
-    /// Not such a table at all.
+    /// The magic is another one: not such a table.
     Magic {
         table: &'static str,
         wanted: u64,

@@ -1,11 +1,11 @@
-//! Device memory: how a user overrides the way it is reached, and what a module makes of it.
+//! Device memory: the user's copy functions, and a module's support of each kind.
 
 use std::ffi::c_void;
 
 use crate::{AbiError, TableHeader, magic};
 
-/// Kinds of memory, with the codes of libfabric's `enum fi_hmem_iface`. Codes cross as plain
-/// numbers, because an override may know kinds that neither side of the ABI does.
+/// Kinds of memory, with the codes of libfabric's `enum fi_hmem_iface`. The codes are plain numbers, because an
+/// override may support kinds that neither side of the ABI knows.
 pub mod hmem_iface {
     /// Memory of this process (`FI_HMEM_SYSTEM`).
     pub const SYSTEM: u32 = 0;
@@ -17,7 +17,7 @@ pub mod hmem_iface {
     pub const ZE: u32 = 3;
 }
 
-/// A run of memory: `struct iovec` of `<sys/uio.h>`.
+/// A range of memory: `struct iovec` of `<sys/uio.h>`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct IoVec {
@@ -27,11 +27,10 @@ pub struct IoVec {
     pub len: usize,
 }
 
-/// Copies from device memory to `size` flat bytes at `dest`: what lies `offset` bytes into the `count`
-/// runs of `hmem_iov`, each of the kind that `hmem_iface` says, and kinds may be mixed. Synchronous.
-/// Returns the bytes copied, or a negative libfabric errno; -FI_ENOSYS (-38) for a kind it does not
-/// know. May run on any thread that calls the module, and on a thread of the plugin; calls nothing of
-/// the plugin.
+/// Copies `size` bytes from device memory to contiguous memory at `dest`. The source is the `count` ranges of
+/// `hmem_iov`, from byte `offset` on. `hmem_iface` holds the kind of each range; kinds may be mixed. The copy is
+/// synchronous. Returns the number of bytes copied or a negative libfabric errno: -FI_ENOSYS (-38) for an unknown kind.
+/// The function runs on any thread that calls the module and on threads of the plugin. It must not call the plugin.
 pub type CopyFromFn = unsafe extern "C" fn(
     dest: *mut c_void,
     size: usize,
@@ -41,7 +40,7 @@ pub type CopyFromFn = unsafe extern "C" fn(
     hmem_iov_offset: u64,
 ) -> isize;
 
-/// Copies `size` flat bytes at `src` to device memory; otherwise as [`CopyFromFn`].
+/// Copies `size` contiguous bytes at `src` to device memory; otherwise as [`CopyFromFn`].
 pub type CopyToFn = unsafe extern "C" fn(
     hmem_iov: *const IoVec,
     hmem_iface: *const u32,
@@ -51,8 +50,8 @@ pub type CopyToFn = unsafe extern "C" fn(
     size: usize,
 ) -> isize;
 
-/// How the user wants device memory to be reached. An absent function means the plugin's own, a
-/// present one is always used.
+/// The user's own copy functions of device memory. For `None` the plugin uses its own function; it always uses a
+/// function that is there.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct OverrideOps {
@@ -65,10 +64,10 @@ pub struct OverrideOps {
 }
 
 impl OverrideOps {
-    /// The table's size in ABI 1.1, which brought it.
+    /// The table's size in ABI 1.1, which introduced it.
     pub const MIN_SIZE: usize = size_of::<OverrideOps>();
 
-    /// The table of these two functions.
+    /// A table of these two functions.
     pub const fn new(from: Option<CopyFromFn>, to: Option<CopyToFn>) -> Self {
         OverrideOps {
             header: TableHeader::of::<OverrideOps>(magic::OVERRIDES),
@@ -77,10 +76,10 @@ impl OverrideOps {
         }
     }
 
-    /// Checks a table, and copies it.
+    /// Checks and copies a table.
     ///
     /// # Errors
-    /// Its header is not that of such a table.
+    /// The header is not that of such a table.
     ///
     /// # Safety
     /// `table` points to a readable [`TableHeader`] followed by the bytes it declares.
@@ -88,42 +87,40 @@ impl OverrideOps {
         if table.is_null() {
             return Err(AbiError::NullTable { table: "overrides" });
         }
-        // SAFETY: the caller vouches for a readable header.
+        // SAFETY: the caller guarantees a readable header.
         let header = unsafe { *table.cast::<TableHeader>() };
         header.check("overrides", magic::OVERRIDES, Self::MIN_SIZE)?;
-        // SAFETY: the header declares at least this whole type.
+        // SAFETY: the header declares at least MIN_SIZE bytes, which is this whole type.
         Ok(unsafe { *table })
     }
 }
 
-/// What a module makes of one kind of memory.
+/// A module's support of one kind of memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HmemInfo {
     /// [`magic::HMEM_INFO`]; the caller sets `size`, the plugin writes no further.
     pub header: TableHeader,
-    /// Whether the provider can take registrations of this kind (FI_HMEM); whether it takes a
-    /// particular one shows when it is made.
+    /// 1 if the provider can register this kind (FI_HMEM); a particular registration may still fail.
     pub provider: u32,
-    /// Who uses the overrides: [`HmemInfo::NONE`], [`HmemInfo::TRANSPORT`] or
-    /// [`HmemInfo::PROVIDER`].
+    /// The users of the overrides: [`HmemInfo::NONE`], [`HmemInfo::TRANSPORT`] or [`HmemInfo::PROVIDER`].
     pub overrides: u32,
-    /// Devices of this kind that can be reached without overrides.
+    /// Devices of this kind that are accessible without overrides.
     pub devices: u32,
     /// Written as zero.
     pub reserved: u32,
-    /// Registrations of any kind of device that live now and that the provider reaches itself.
+    /// Live registrations that the provider accesses itself, of all kinds of device.
     pub direct: u64,
-    /// Registrations of any kind of device that live now and are reached by copies.
+    /// Live registrations that the plugin accesses by copies, of all kinds of device.
     pub staged: u64,
 }
 
 impl HmemInfo {
     /// No overrides are set.
     pub const NONE: u32 = 0;
-    /// Overrides are set, and used by the plugin.
+    /// The plugin uses the overrides.
     pub const TRANSPORT: u32 = 1;
-    /// Overrides are set, and used by the provider too.
+    /// The plugin and the provider use the overrides.
     pub const PROVIDER: u32 = 2;
 
     /// A zeroed record with its header.

@@ -1,26 +1,26 @@
-//! What the host offers a plugin.
+//! The services that the host offers to a plugin.
 
 use std::ffi::{c_char, c_void};
 
 use crate::header::require_entries;
 use crate::{AbiError, ParamDecl, ParamValue, Status, TableHeader, magic};
 
-/// How much a log line matters; a host prints lines up to the level its user asked for.
+/// The level of a log line. A host prints lines up to the level that its user asked for.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// Something failed.
+    /// An operation or object failed.
     Error = 0,
-    /// Something is not as the user may believe.
+    /// The state may differ from what the user expects.
     Warn = 1,
-    /// What was chosen, and why.
+    /// Choices and their reasons.
     Info = 2,
     /// For developers.
     Debug = 3,
 }
 
-/// Services of the host. Every function may be called from any thread unless it says otherwise,
-/// and none from a signal handler.
+/// Services of the host. Any thread may call a function, unless its documentation states otherwise; a signal handler
+/// must not.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct HostVtable {
@@ -28,9 +28,9 @@ pub struct HostVtable {
     pub header: TableHeader,
     /// Passed back as the first argument of each function.
     pub context: *mut c_void,
-    /// Declares a parameter and writes its resolved value. Declaring the same parameter again is
-    /// allowed and gives the same value. Strings stay valid until the component is closed.
-    /// [`Status::BAD_PARAM`]: the user's value does not parse (the host has said so).
+    /// Declares a parameter and writes its resolved value. A second declaration of the same parameter is allowed and
+    /// gives the same value. Strings stay valid until the component is closed. [`Status::BAD_PARAM`]: the user's value
+    /// does not parse; the host has logged this.
     pub param_register: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -38,8 +38,8 @@ pub struct HostVtable {
             value: *mut ParamValue,
         ) -> Status,
     >,
-    /// Publishes `size` bytes under `key` for the other processes of the job. Copied by the host.
-    /// Called from `init` only; visible to peers after the host's next exchange.
+    /// Publishes `size` bytes under `key` for the other processes of the job. The host copies them. The plugin calls
+    /// this only from `init`. Peers see the bytes after the host's next exchange.
     pub modex_put: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -48,8 +48,8 @@ pub struct HostVtable {
             size: usize,
         ) -> Status,
     >,
-    /// Reads what process `proc` published under `key`: copies at most `capacity` bytes and writes
-    /// the full size to `size`. [`Status::NOT_FOUND`]: nothing published there.
+    /// Reads the bytes that process `proc` published under `key`: copies at most `capacity` bytes and writes the full
+    /// size to `size`. [`Status::NOT_FOUND`]: the process published nothing under `key`.
     pub modex_get: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -66,16 +66,16 @@ pub struct HostVtable {
     >,
 }
 
-// SAFETY: the table is plain data; HostVtable's contract makes its functions callable from any thread.
+// SAFETY: the table is plain data, and any thread may call its functions by the contract of `HostVtable`.
 unsafe impl Send for HostVtable {}
-// SAFETY: as for Send.
+// SAFETY: the table never changes, and any thread may call its functions by the contract of `HostVtable`.
 unsafe impl Sync for HostVtable {}
 
 impl HostVtable {
     /// The table's size in ABI 1.0.
     pub const MIN_SIZE: usize = size_of::<HostVtable>();
 
-    /// Checks a table handed in by a host.
+    /// Checks a host's table.
     ///
     /// # Safety
     /// `table` is NULL or points to a readable [`TableHeader`] followed by the bytes it declares.
@@ -83,7 +83,7 @@ impl HostVtable {
         if table.is_null() {
             return Err(AbiError::NullTable { table: "host" });
         }
-        // SAFETY: the caller vouches for a readable header at a non-NULL pointer.
+        // SAFETY: the caller guarantees a readable header, and `table` is not NULL.
         let header = unsafe { *table.cast::<TableHeader>() };
         header.check("host", magic::HOST, Self::MIN_SIZE)?;
         // SAFETY: the header declares at least MIN_SIZE bytes, which is this whole type.

@@ -1,8 +1,8 @@
 //! The layout of every type that crosses the boundary, asserted at compile time.
 //!
-//! Only assertions live here. The numbers are those of ABI 1.0 on platforms with 64-bit pointers:
-//! within a major they may gain lines at the end of a table, and never change. That the C header
-//! agrees with them is the job of `tests/header.rs`.
+//! Only assertions live here. The numbers are those of ABI 1.0 on platforms with 64-bit pointers. Within a major a
+//! table may get new fields at its end; existing numbers never change. `tests/header.rs` compares them with the C
+//! header.
 
 use std::mem::offset_of;
 
@@ -11,8 +11,8 @@ use crate::{
     ParamDecl, ParamValue, ParamValueBits, Provider, Stats, Status, TableHeader,
 };
 
-/// Asserts the offset of each field and the size and alignment of the type. The closure takes the
-/// type apart without `..`, so a field that is missing from the list does not compile.
+/// Asserts the offset of each field and the size and alignment of the type. The closure destructures the type without
+/// `..`, so that a field missing from the list does not compile.
 macro_rules! layout {
     ($type:ident: $size:literal bytes { $($field:ident at $offset:literal,)+ }) => {
         const _: () = {
@@ -30,7 +30,7 @@ macro_rules! layout {
     };
 }
 
-/// Asserts that a table can always be checked against the size it had in ABI 1.0.
+/// Asserts that the minimal size of each table is its size in ABI 1.0.
 macro_rules! first_release {
     ($($type:ident: $size:literal),+ $(,)?) => {
         const _: () = {

@@ -1,4 +1,4 @@
-//! The functions of a module: where bytes move.
+//! A module, its objects and its functions: endpoints, registration, operations, callbacks and counts.
 
 use std::ffi::{c_char, c_void};
 
@@ -20,13 +20,13 @@ pub struct Endpoint {
 }
 
 /// A registration handle: [`Attributes::handle_size`] plain bytes at an 8-byte aligned address.
-/// The host copies them to peers, which pass their copy as `remote_handle`.
+/// The host copies them to peers, and a peer passes its copy as `remote_handle`.
 #[repr(C)]
 pub struct Handle {
     _private: [u8; 0],
 }
 
-/// A module. What follows these two pointers belongs to the plugin.
+/// A module. The memory after these two pointers belongs to the plugin.
 #[repr(C)]
 pub struct Module {
     /// Never NULL, valid until the module is finalised.
@@ -35,9 +35,9 @@ pub struct Module {
     pub attributes: *const Attributes,
 }
 
-/// Runs once when an operation completed or failed. `status` is a [`Status`] code: 0 means that the
-/// data is visible at the target (put, update) or at `local_address` (get, fetch), and that the
-/// local buffer may be reused. The other arguments are those of the call.
+/// Runs once, when an operation completed or failed. `status` is a [`Status`] code: 0 means that the data is visible at
+/// the target (put, update) or at `local_address` (get, fetch), and that the caller may reuse the local buffer. The
+/// other arguments are those of the call.
 pub type CompletionFn = unsafe extern "C" fn(
     module: *mut Module,
     endpoint: *mut Endpoint,
@@ -48,8 +48,8 @@ pub type CompletionFn = unsafe extern "C" fn(
     status: i32,
 );
 
-/// Runs when an operation without callback failed, or a peer or the whole module did.
-/// `endpoint` is NULL for the whole module; `info` is a line for people, borrowed for the call.
+/// Runs when an operation without callback, a peer or the whole module failed. `endpoint` is NULL for the whole module;
+/// `info` is one line of text, borrowed for the call.
 pub type ErrorFn = unsafe extern "C" fn(
     module: *mut Module,
     flags: u32,
@@ -61,23 +61,23 @@ pub type ErrorFn = unsafe extern "C" fn(
 );
 
 bitflags! {
-    /// How bad an error is, with the bits of `MCA_BTL_ERROR_FLAGS_*`.
+    /// The severity of an error, with the bits of `MCA_BTL_ERROR_FLAGS_*`.
     #[repr(transparent)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct ErrorFlags: u32 {
         /// The module can no longer be used.
         const FATAL = 1;
-        /// One operation or one peer.
+        /// One operation or one peer failed.
         const NONFATAL = 2;
     }
 }
 
 bitflags! {
-    /// What remote peers may do with registered memory, with the bits of `MCA_BTL_REG_FLAG_*`.
+    /// Rights on registered memory, with the bits of `MCA_BTL_REG_FLAG_*`.
     #[repr(transparent)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Access: u32 {
-        /// This process writes it with gets and fetches.
+        /// Gets and fetches of this process write it.
         const LOCAL_WRITE = 0x1;
         /// Peers read it.
         const REMOTE_READ = 0x2;
@@ -100,23 +100,23 @@ bitflags! {
     }
 }
 
-/// Counts since `init`. Read without stopping the module, so sums may be off by operations in flight.
+/// Counts since `init`. The module keeps running while it reads them, so sums may differ by the operations in flight.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Stats {
     /// [`magic::STATS`]; the caller sets `size`, the plugin writes no further.
     pub header: TableHeader,
-    /// Operations handed to the provider.
+    /// Operations posted to the provider.
     pub posted: u64,
-    /// Operations that completed, and whose callback was run where they have one.
+    /// Operations that completed and whose callback, if any, has run.
     pub completed: u64,
     /// Operations that failed after they were posted.
     pub failed: u64,
-    /// Posts that the provider turned away for lack of room.
+    /// Posts that the provider refused for lack of room (EAGAIN).
     pub again: u64,
-    /// Registrations that live now.
+    /// Live registrations.
     pub registrations: u64,
-    /// Peers that live now.
+    /// Live endpoints.
     pub endpoints: u64,
 }
 
@@ -143,22 +143,22 @@ impl Default for Stats {
 
 /// The functions of a module.
 ///
-/// Operations (`put`, `get` and all atomics) return [`Status::SUCCESS`] when under way. On any
-/// other status nothing was done and no callback runs: [`Status::TEMP_OUT_OF_RESOURCE`] asks for
-/// progress and another try, [`Status::NOT_SUPPORTED`] means that the provider does not serve it,
-/// [`Status::UNREACH`] that the peer is gone. A `callback` may be NULL; then `flush` is the only
-/// way to learn of completion. Local buffers stay untouched by the caller until completion.
-/// `order` is reserved and passed as 255 (`MCA_BTL_NO_ORDER`). `remote_address` is the virtual
-/// address in the target's process, `remote_handle` the bytes of the handle made there.
+/// Operations (`put`, `get` and all atomics) return [`Status::SUCCESS`] when they are in flight, and
+/// [`Status::COMPLETED`] when they completed before the call returned; then no callback runs. On any other status the
+/// call had no effect and no callback runs. [`Status::TEMP_OUT_OF_RESOURCE`]: call `progress` and try again.
+/// [`Status::NOT_SUPPORTED`]: the provider does not support the operation. [`Status::UNREACH`]: the peer is gone.
+///
+/// If `callback` is NULL, only `flush` reports completion. The caller must not use local buffers until completion.
+/// `order` is reserved and is 255 (`MCA_BTL_NO_ORDER`). `remote_address` is the virtual address in the target's
+/// process, `remote_handle` a copy of the handle that the target made.
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(clippy::type_complexity, reason = "the shapes are btl.h's")]
+#[allow(clippy::type_complexity, reason = "the signatures are those of btl.h")]
 pub struct ModuleVtable {
     /// [`magic::MODULE`].
     pub header: TableHeader,
-    /// Makes endpoints for `count` processes; writes NULL for one that cannot be reached. A process
-    /// that is known already gets its existing endpoint, counted once more. The process itself is a
-    /// peer like any other.
+    /// Makes endpoints for `count` processes; writes NULL for a process that cannot be reached. A process that was
+    /// added before gets its existing endpoint, counted once more. The calling process is a peer like any other.
     pub add_procs: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -167,7 +167,7 @@ pub struct ModuleVtable {
             endpoints: *mut *mut Endpoint,
         ) -> Status,
     >,
-    /// Releases endpoints, after their outstanding operations ended.
+    /// Releases each endpoint once. The last release of an endpoint first waits for its outstanding operations.
     pub del_procs: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -175,11 +175,10 @@ pub struct ModuleVtable {
             endpoints: *const *mut Endpoint,
         ) -> Status,
     >,
-    /// Registers memory for [`Access`]; `endpoint` may be NULL. The handle belongs to the module
-    /// until `deregister_mem`, and carries the rights: an operation on a peer's copy that they do not
-    /// allow is refused by its call, with [`Status::PERM`] and nothing done. For an atomic that is
-    /// [`Access::REMOTE_ATOMIC`]; a plugin may also be content with the rights of what it does, reading,
-    /// writing or both. [`Status::OUT_OF_RESOURCE`]: the provider has no room.
+    /// Registers memory for [`Access`]; `endpoint` may be NULL. The module owns the handle until `deregister_mem`. The
+    /// handle contains the rights: an operation that a peer's copy does not allow returns [`Status::PERM`] and has no
+    /// effect. An atomic needs [`Access::REMOTE_ATOMIC`]; a plugin may instead accept the rights for the atomic's own
+    /// accesses: read, write or both. [`Status::OUT_OF_RESOURCE`]: the provider has no room.
     pub register_mem: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -190,11 +189,11 @@ pub struct ModuleVtable {
             handle: *mut *mut Handle,
         ) -> Status,
     >,
-    /// Ends a registration. [`Status::BAD_PARAM`]: not a live handle of this module. Peers must have
-    /// completed their operations on it, and begin none after it: what becomes of one that a peer begins
-    /// nevertheless, with its copy of the handle, depends on the way that it takes. It may be refused, or
-    /// reach the memory as long as that is mapped, or another registration that was given the same key. So
-    /// the host tells the peers before, and keeps the memory until they know.
+    /// Ends a registration. [`Status::BAD_PARAM`]: not a live handle of this module. Before this call, peers must
+    /// complete their operations on the handle, and they must start none afterwards. The effect of a later operation
+    /// with a peer's copy of the handle depends on its path: it may be refused, access the memory while that is mapped,
+    /// or access another registration that got the same key. So the host informs the peers first and keeps the memory
+    /// until they know.
     pub deregister_mem:
         Option<unsafe extern "C" fn(module: *mut Module, handle: *mut Handle) -> Status>,
     /// Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold.
@@ -231,7 +230,7 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// Updates a word: `op` is a [`BtlAtomicOp`](crate::BtlAtomicOp), `flags` are [`OpFlags`].
+    /// AMO: updates a word. `op` is a [`BtlAtomicOp`](crate::BtlAtomicOp), `flags` are [`OpFlags`].
     pub atomic_op: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -247,7 +246,7 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// Updates a word and fetches what was there to `local_address`.
+    /// AMO: updates a word and fetches the old value to `local_address`.
     pub atomic_fop: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -265,7 +264,7 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// Writes `value` if the word equals `compare`, and fetches what was there.
+    /// AMO: writes `value` if the word equals `compare`, and fetches the old value.
     pub atomic_cswap: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -283,12 +282,12 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// Waits until every operation that the calling thread issued before is complete and its
-    /// callback has run: those to `endpoint`, or all if it is NULL. Operations that other threads
-    /// issue later do not prolong it. A negative status reports that operations without callback
-    /// failed since the last flush, or that a peer is gone; flush returns then too.
+    /// Waits until every earlier operation of the calling thread to `endpoint`, or to all endpoints if it is NULL, is
+    /// complete and its callback has run. Operations that other threads issue later do not prolong the wait. A negative
+    /// status: operations without callback failed since the last flush, or a peer is gone; flush returns in these cases
+    /// too.
     pub flush: Option<unsafe extern "C" fn(module: *mut Module, endpoint: *mut Endpoint) -> Status>,
-    /// Sets the function that learns of failures no callback reports; replaces an earlier one.
+    /// Sets the callback for failures that no completion callback reports; replaces an earlier one.
     pub register_error: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -296,9 +295,8 @@ pub struct ModuleVtable {
             context: *mut c_void,
         ) -> Status,
     >,
-    /// Whether the provider serves `op` on `datatype` in a shape
-    /// ([`AtomicKind`](crate::AtomicKind)): writes the largest count of elements of one call.
-    /// [`Status::NOT_SUPPORTED`] when it does not.
+    /// Queries the support of `op` on `datatype` for one `kind` ([`AtomicKind`](crate::AtomicKind)): writes the largest
+    /// number of elements of one call. [`Status::NOT_SUPPORTED`]: the module does not support it.
     pub atomic_query: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -308,7 +306,7 @@ pub struct ModuleVtable {
             max_count: *mut usize,
         ) -> Status,
     >,
-    /// Updates `count` elements with the operands at `local_address`, each element atomically.
+    /// Typed AMO: updates `count` elements with the operands at `local_address`, each element atomically.
     /// `datatype` is a [`Datatype`](crate::Datatype), `op` an [`AtomicOp`](crate::AtomicOp).
     /// `remote_address` is aligned to the element.
     pub atomic_opv: Option<
@@ -327,9 +325,8 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// As `atomic_opv`, and fetches what was there to `result_address`. `local_address` may be NULL
-    /// for [`AtomicOp::Read`](crate::AtomicOp::Read). The callback's `local_address` is
-    /// `result_address`.
+    /// Typed AMO: as `atomic_opv`, and fetches the old values to `result_address`. `local_address` may be NULL for
+    /// [`AtomicOp::Read`](crate::AtomicOp::Read). The callback gets `result_address` as its `local_address`.
     pub atomic_fopv: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -348,9 +345,8 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// Compares one element with the one at `compare_address`, writes the one at `local_address` if
-    /// they are equal, and fetches what was there to `result_address`. Operand and compare value are
-    /// copied before the call returns.
+    /// Typed AMO: if one element equals the value at `compare_address`, writes the value at `local_address` to it;
+    /// fetches the old value to `result_address`. The plugin copies operand and compare value before the call returns.
     pub atomic_cswapv: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -369,20 +365,19 @@ pub struct ModuleVtable {
     >,
     /// Writes the module's counts.
     pub stats: Option<unsafe extern "C" fn(module: *mut Module, stats: *mut Stats) -> Status>,
-    /// Ends the module: flushes, then closes everything it holds. The module is freed.
+    /// Ends the module: flushes, closes everything that it holds and frees it.
     pub finalize: Option<unsafe extern "C" fn(module: *mut Module) -> Status>,
-    /// Since ABI 1.1; this and the entries below may be NULL. Sets how device memory is reached: at once for all
-    /// memory that the provider reaches with these functions, whenever it was registered; for memory that is reached
-    /// by copies, with its registration. NULL goes back to the plugin's own way. The functions
-    /// stay callable until `finalize`.
+    /// Since ABI 1.1; this and the entries below may be NULL. Sets the copy functions of device memory. If the provider
+    /// uses them, they apply at once to all its registrations, also earlier ones. Memory that the plugin accesses by
+    /// copies uses the functions that are set when it is registered. NULL restores the plugin's own functions. The
+    /// functions stay callable until `finalize`.
     pub set_overrides:
         Option<unsafe extern "C" fn(module: *mut Module, ops: *const OverrideOps) -> Status>,
-    /// Registers memory of kind `iface` ([`hmem_iface`](crate::hmem_iface)) on device number
-    /// `device` of that kind; otherwise as `register_mem`, and ended by `deregister_mem`. Operations
-    /// take the handle like any other: as a remote handle, and as the local handle of a buffer there,
-    /// which is then not optional. Memory that the provider does not take is reached by copies: the
-    /// owner makes progress for its peers, or `btl_ofi_hmem_thread` does.
-    /// [`Status::NOT_SUPPORTED`]: nothing knows this kind.
+    /// Registers memory of kind `iface` ([`hmem_iface`](crate::hmem_iface)) on device number `device` of that kind;
+    /// otherwise as `register_mem`. `deregister_mem` ends it. Operations accept the handle as a remote handle and as
+    /// the local handle of a buffer in that memory, where it is mandatory. If the provider cannot register the memory,
+    /// the plugin accesses it by copies: then the owner must make progress for its peers, or `btl_ofi_hmem_thread`
+    /// does. [`Status::NOT_SUPPORTED`]: neither provider nor plugin supports this kind.
     pub register_hmem: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -395,8 +390,8 @@ pub struct ModuleVtable {
             handle: *mut *mut Handle,
         ) -> Status,
     >,
-    /// Copies from device memory as the module itself does, with the overrides in force. The shape
-    /// is [`CopyFromFn`](crate::CopyFromFn)'s.
+    /// Copies from device memory as the module itself does, with the current overrides. The arguments and the result
+    /// are those of [`CopyFromFn`](crate::CopyFromFn).
     pub copy_from_hmem_iov: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -408,7 +403,8 @@ pub struct ModuleVtable {
             hmem_iov_offset: u64,
         ) -> i64,
     >,
-    /// Copies to device memory, likewise. The shape is [`CopyToFn`](crate::CopyToFn)'s.
+    /// Copies to device memory as the module itself does, with the current overrides. The arguments and the result are
+    /// those of [`CopyToFn`](crate::CopyToFn).
     pub copy_to_hmem_iov: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -420,22 +416,22 @@ pub struct ModuleVtable {
             size: usize,
         ) -> i64,
     >,
-    /// Writes what the module makes of a kind of memory.
+    /// Writes the module's support of one kind of memory.
     pub query_hmem: Option<
         unsafe extern "C" fn(module: *mut Module, iface: u32, info: *mut HmemInfo) -> Status,
     >,
 }
 
-// SAFETY: plain functions; their contract says which threads may call them.
+// SAFETY: the table holds only functions; their contract states which threads may call them.
 unsafe impl Send for ModuleVtable {}
-// SAFETY: as for Send.
+// SAFETY: the table never changes; the functions' contract states which threads may call them.
 unsafe impl Sync for ModuleVtable {}
 
 impl ModuleVtable {
     /// The table's size in ABI 1.0.
     pub const MIN_SIZE: usize = std::mem::offset_of!(ModuleVtable, set_overrides);
 
-    /// Checks the table of a module, and copies as much of it as both sides know.
+    /// Checks a module's table and copies the part that both sides know.
     ///
     /// # Safety
     /// `table` is NULL or points to a readable [`TableHeader`] followed by the bytes it declares.
@@ -443,13 +439,13 @@ impl ModuleVtable {
         if table.is_null() {
             return Err(AbiError::NullTable { table: "module" });
         }
-        // SAFETY: the caller vouches for a readable header at a non-NULL pointer.
+        // SAFETY: the caller guarantees a readable header, and `table` is not NULL.
         let header = unsafe { *table.cast::<TableHeader>() };
         header.check("module", magic::MODULE, Self::MIN_SIZE)?;
         let mut copy = std::mem::MaybeUninit::<ModuleVtable>::zeroed();
         let size = (header.size as usize).min(size_of::<ModuleVtable>());
-        // SAFETY: the table has `size` bytes as its header says, and so has the copy; zeroes are an
-        // absent entry, so the copy is a table whatever its length.
+        // SAFETY: the caller guarantees the bytes that the header declares, and `size` is at most that and at most the
+        // size of the copy. A zeroed entry is an absent entry, so that the copy is a valid table at any length.
         let table = unsafe {
             std::ptr::copy_nonoverlapping(table.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size);
             copy.assume_init()

@@ -1,4 +1,4 @@
-//! Parameters as they cross the boundary.
+//! Parameters: their declaration and value in the form that crosses the boundary.
 
 use std::ffi::{c_char, c_double};
 
@@ -44,7 +44,7 @@ impl TryFrom<u32> for ParamKind {
     }
 }
 
-/// The bits of a value; which field is valid follows from the kind.
+/// The bits of a value; the kind selects the valid field.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ParamValueBits {
@@ -76,11 +76,11 @@ pub struct ParamValue {
 pub struct ParamDecl {
     /// Full name, e.g. `btl_ofi_num_cq_read`.
     pub name: *const c_char,
-    /// What it does, one line.
+    /// Description, one line.
     pub help: *const c_char,
     /// NULL-terminated array of further names, or NULL.
     pub synonyms: *const *const c_char,
-    /// NULL-terminated array of the only allowed strings, or NULL for any.
+    /// NULL-terminated array of the allowed strings, or NULL for any.
     pub allowed: *const *const c_char,
     /// Type and default.
     pub default: ParamValue,

@@ -1,8 +1,8 @@
-//! Status codes, numerically Open MPI's `OPAL_*` (`opal/include/opal/constants.h`).
+//! Status codes, with the values of Open MPI's `OPAL_*` (`opal/include/opal/constants.h`).
 
 use std::fmt;
 
-/// The result of a call: 0 success, 1 completed at once, negative an error.
+/// The result of a call: 0 success, 1 completed inline, negative an error.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub i32);
@@ -24,9 +24,9 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// The call succeeded; an operation is under way and its completion will be reported.
+    /// The call succeeded; an operation is in flight and its callback will run.
     SUCCESS = 0;
-    /// The operation completed before the call returned; no callback will run.
+    /// The operation completed before the call returned; no callback runs.
     COMPLETED = 1;
     /// An error without a better code.
     ERROR = -1;
@@ -40,9 +40,9 @@ statuses! {
     BAD_PARAM = -5;
     /// The module can no longer be used.
     FATAL = -6;
-    /// The function is known and not written.
+    /// The function is known but not implemented.
     NOT_IMPLEMENTED = -7;
-    /// The operation cannot be served by this module or provider.
+    /// This module or provider does not support the operation.
     NOT_SUPPORTED = -8;
     /// The call was interrupted.
     INTERRUPTED = -9;
@@ -67,13 +67,13 @@ statuses! {
 }
 
 impl Status {
-    /// Whether the call did what was asked (success or completed).
+    /// Whether the call succeeded (success or completed).
     #[inline]
     pub const fn is_ok(self) -> bool {
         self.0 >= 0
     }
 
-    /// Whether the caller should progress and try again.
+    /// Whether the caller should make progress and try again.
     #[inline]
     pub const fn is_again(self) -> bool {
         self.0 == Self::TEMP_OUT_OF_RESOURCE.0 || self.0 == Self::OUT_OF_RESOURCE.0

@@ -111,7 +111,7 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
     }
 }
 
-/// Releases endpoints, after their outstanding operations ended.
+/// Releases endpoints; the transport first waits for their outstanding operations.
 pub(super) unsafe extern "C" fn del_procs(
     btl: *mut ffi::mca_btl_base_module_t,
     count: usize,

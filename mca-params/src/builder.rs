@@ -1,4 +1,4 @@
-//! Gathers the sources of a registry: which files there are, in which order, and what the environment says.
+//! Collects the sources of a registry: the files in their order, and the environment.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use crate::file;
 use crate::registry::Registry;
 use crate::source::{Layer, Layers, Setting, Source};
 
-/// What a variable's name starts with.
+/// The prefix of an environment variable that sets a parameter.
 pub(crate) const PREFIX: &str = "OMPI_MCA_";
 const USER_FILE: &str = ".openmpi/mca-params.conf";
 const SYSTEM_FOLDER: &str = "/etc/openmpi";
@@ -19,7 +19,7 @@ const SYSTEM_FILE: &str = "openmpi-mca-params.conf";
 const OVERRIDE_FILE: &str = "openmpi-mca-params-override.conf";
 const FILE_LIST: &str = "OMPI_MCA_mca_base_param_files";
 const FILE_LIST_DEPRECATED: &str = "OMPI_MCA_mca_param_files";
-/// Far above any parameter file, and far below what would hurt.
+/// Largest parameter file, bytes: far above any real one, and cheap to hold in memory.
 const MAX_FILE: u64 = 4 << 20;
 
 impl Registry {
@@ -51,8 +51,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds variables to the environment that the registry sees. `HOME`, `OMPI_MCA_mca_base_param_files` and the
-    /// parameters themselves are looked up there and nowhere else.
+    /// Adds variables to the environment of the registry. The registry looks up `HOME`, `OMPI_MCA_mca_base_param_files`
+    /// and the parameters only there.
     pub fn environment<N, V>(mut self, variables: impl IntoIterator<Item = (N, V)>) -> Self
     where
         N: Into<OsString>,
@@ -66,31 +66,31 @@ impl Builder {
         self
     }
 
-    /// Adds this process's environment as it is now.
+    /// Adds a copy of this process's environment.
     pub fn process_environment(self) -> Self {
         self.environment(std::env::vars_os())
     }
 
-    /// Reads this as the user's file, unless `mca_base_param_files` says otherwise.
+    /// Sets the user's file, unless `mca_base_param_files` replaces it.
     pub fn user_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.user_file = Some(path.into());
         self
     }
 
-    /// Reads this as the system's file, unless `mca_base_param_files` says otherwise.
+    /// Sets the system's file, unless `mca_base_param_files` replaces it.
     pub fn system_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.system_file = Some(path.into());
         self
     }
 
-    /// Reads this as the override file, unless `mca_base_param_files` is `none`.
+    /// Sets the override file, unless `mca_base_param_files` is `none`.
     pub fn override_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.override_file = Some(path.into());
         self
     }
 
-    /// Reads the files that Open MPI reads, given the environment added so far: below `$HOME` (none without it) and
-    /// in `/etc/openmpi` or `$OPAL_SYSCONFDIR`.
+    /// Sets the files that Open MPI reads, from the environment added so far: one below `$HOME`, if it is set, and two
+    /// in `$OPAL_SYSCONFDIR`, by default `/etc/openmpi`.
     pub fn standard_files(mut self) -> Self {
         let folder = self
             .variable("OPAL_SYSCONFDIR")
@@ -103,12 +103,12 @@ impl Builder {
         self
     }
 
-    /// Reads everything once, and makes the registry.
+    /// Reads all sources once and makes the registry.
     ///
     /// # Errors
     ///
-    /// A file that exists and cannot be read, or has a line that cannot be understood. No value is looked at before
-    /// its parameter is registered.
+    /// A file exists but cannot be read, or one of its lines is malformed. Values are not checked here, but when their
+    /// parameter is registered.
     pub fn build(self) -> Result<Registry, Error> {
         let home = self
             .variable("HOME")
@@ -145,7 +145,7 @@ impl Builder {
         ))
     }
 
-    /// A variable that is there and not empty.
+    /// The value of a variable that is set and not empty.
     fn variable(&self, name: &str) -> Option<&OsStr> {
         self.environment
             .get(OsStr::new(name))
@@ -153,7 +153,7 @@ impl Builder {
             .filter(|value| !value.is_empty())
     }
 
-    /// The files to read, strongest first; `None` when there shall be none.
+    /// The files to read, highest rank first; `None` if the user asked for no files.
     fn file_list(&self, home: Option<&str>) -> (Option<Vec<PathBuf>>, Option<Warning>) {
         let deprecated = self.variable(FILE_LIST_DEPRECATED);
         let warning = deprecated.map(|_| Warning::Deprecated {
@@ -214,7 +214,7 @@ fn split(list: &OsStr, home: Option<&str>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The settings of a file; `None` where there is no file.
+/// The settings of a file; `None` if the file does not exist.
 fn read(path: &Path, source: impl Fn(PathBuf, usize) -> Source) -> Result<Option<Layer>, Error> {
     let unreadable = |error| Error::Unreadable {
         path: path.to_owned(),
@@ -247,7 +247,7 @@ fn read(path: &Path, source: impl Fn(PathBuf, usize) -> Source) -> Result<Option
             text,
             reason,
         })?;
-    // Collected in order, so that the last value of a name stays.
+    // In the order of the file, so that the last value of a name stays.
     let setting = |a: file::Assignment| {
         (
             a.name,

@@ -1,4 +1,4 @@
-//! What a parameter is: the data that a component writes down once. Nothing here reads or resolves a value.
+//! The declaration of a parameter, which a component writes once as data. Sources and resolution are in `registry`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,26 +9,26 @@ use crate::value::{Kind, Value};
 
 mod convert;
 
-/// Whom a parameter is meant for, from 1 (every user) to 9 (developers), as `ompi_info --level` counts.
+/// The audience of a parameter, from 1 (every user) to 9 (developers), as in `ompi_info --level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Level(u8);
 
 impl Level {
-    /// 1: what a user needs.
+    /// 1: basics for users.
     pub const USER_BASIC: Self = Self(1);
-    /// 2: what a user may want to look at.
+    /// 2: details for users.
     pub const USER_DETAIL: Self = Self(2);
     /// 3: everything for users.
     pub const USER_ALL: Self = Self(3);
-    /// 4: what somebody who tunes needs.
+    /// 4: basics for tuning.
     pub const TUNER_BASIC: Self = Self(4);
-    /// 5: what somebody who tunes may want to look at.
+    /// 5: details for tuning.
     pub const TUNER_DETAIL: Self = Self(5);
     /// 6: everything for tuning.
     pub const TUNER_ALL: Self = Self(6);
-    /// 7: what a developer needs.
+    /// 7: basics for developers.
     pub const DEV_BASIC: Self = Self(7);
-    /// 8: what a developer may want to look at.
+    /// 8: details for developers.
     pub const DEV_DETAIL: Self = Self(8);
     /// 9: everything.
     pub const DEV_ALL: Self = Self(9);
@@ -46,7 +46,7 @@ impl Level {
         self.0
     }
 
-    /// The name `ompi_info` prints, such as `tuner/detail`.
+    /// The name that `ompi_info` prints, such as `tuner/detail`.
     pub const fn name(self) -> &'static str {
         match self.0 {
             1 => "user/basic",
@@ -69,14 +69,14 @@ impl fmt::Display for Level {
     }
 }
 
-/// When and how far a value may change after registration (`mca_base_var_scope_t`).
+/// When a value may change after registration, and in which processes (`mca_base_var_scope_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// Never changes after registration.
     Constant,
-    /// Cannot be set after registration, though its owner may change it.
+    /// Only its owner may change it after registration.
     ReadOnly,
-    /// May be set in one process.
+    /// May differ in each process.
     Local,
     /// Must be consistent within a group.
     Group,
@@ -117,9 +117,9 @@ impl fmt::Display for Scope {
 /// A number with a name, for [`Allowed::Enumerated`] and [`Allowed::Flags`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The number the program works with.
+    /// The number that the program uses.
     pub value: i64,
-    /// The word a user may write instead, in any case.
+    /// The word that a user may write instead, in any case.
     pub name: Cow<'static, str>,
 }
 
@@ -133,13 +133,13 @@ impl Named {
     }
 }
 
-/// Which values of its type a parameter takes.
+/// The values that a parameter accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Allowed {
     /// Every value of the type.
     Any,
-    /// One of these words, in any case; the value is spelled as here. For numbers, one of these numbers.
+    /// One of these words, in any case; the value gets the spelling of the table. For numbers, one of these numbers.
     OneOf(Cow<'static, [Cow<'static, str>]>),
     /// A number from `min` to `max`, both included.
     Range {
@@ -148,19 +148,19 @@ pub enum Allowed {
         /// The largest.
         max: i64,
     },
-    /// A number not below this.
+    /// A number that is at least this.
     Min(i64),
-    /// A whole number out of a table, written as its number or its name (an Open MPI enumerator).
+    /// An integer from a table, written as number or name (an Open MPI enumerator).
     Enumerated(Cow<'static, [Named]>),
-    /// A set of bits, written as numbers or names with commas between (an Open MPI flag enumerator).
+    /// A set of bits, written as comma-separated numbers or names (an Open MPI flag enumerator).
     Flags(Cow<'static, [Named]>),
-    /// The default and nothing else: what `ompi_info` calls informational. A value from elsewhere is left unused,
-    /// with a [`Warning`](crate::Warning).
+    /// Only the default (`informational` in `ompi_info`). A value from any source is ignored, with a
+    /// [`Warning`](crate::Warning).
     Fixed,
 }
 
-/// A parameter, as its owner declares it. All fields are public so that tables can be written as `static` data;
-/// [`Declaration::new`] and the methods after it say the same with less noise.
+/// A parameter's declaration. All fields are public, so that tables can be `static` data; [`Declaration::new`] and its
+/// builder methods are shorter.
 ///
 /// ```
 /// use mca_params::{Allowed, Declaration, Kind, Level, Scope, Value};
@@ -178,22 +178,22 @@ pub struct Declaration {
     pub name: Cow<'static, str>,
     /// The type.
     pub kind: Kind,
-    /// The value when no source gives one; of the type, and among the allowed.
+    /// The value if no source sets one. It fits the type and the allowed values.
     pub default: Value,
-    /// What it does, for a person: one line.
+    /// Description, one line.
     pub help: Cow<'static, str>,
-    /// Whom it is for.
+    /// The audience.
     pub level: Level,
-    /// When it may change.
+    /// When the value may change.
     pub scope: Scope,
-    /// Which values it takes.
+    /// The accepted values.
     pub allowed: Allowed,
-    /// Other names for it. At one rank a synonym beats the name, and a later synonym an earlier one.
+    /// Other names. At the same rank a synonym has precedence over the name, and a later synonym over an earlier one.
     pub synonyms: Cow<'static, [Cow<'static, str>]>,
 }
 
 impl Declaration {
-    /// A read-only parameter for developers that takes every value of its type; the methods below refine it.
+    /// A read-only parameter for developers that accepts every value of its type. The methods below change this.
     pub const fn new(name: &'static str, kind: Kind, default: Value) -> Self {
         Self {
             name: Cow::Borrowed(name),
@@ -207,8 +207,8 @@ impl Declaration {
         }
     }
 
-    // In the four methods below `forget` stands for a drop that a `const fn` cannot do. The values of a table are
-    // borrowed, so that nothing is lost.
+    // The four methods below use `forget`, because a `const fn` cannot drop. The values of a table are borrowed, so
+    // that no memory leaks.
 
     /// Replaces the help.
     pub const fn help(mut self, help: &'static str) -> Self {
@@ -240,23 +240,23 @@ impl Declaration {
         self
     }
 
-    /// The value that `text` means. `home` replaces `~` at the start of each colon-separated path. The reason of a
-    /// refusal completes the sentence "the value ...".
+    /// Parses `text`. `home` replaces `~` at the start of each colon-separated path. The error text completes the
+    /// sentence "the value ...".
     pub(crate) fn parse(&self, text: &str, home: Option<&str>) -> Result<Value, String> {
         convert::parse(self, text, home)
     }
 
-    /// What a value may be, for a person: the text after `Valid values:` in a dump and after `allowed:` in an error.
+    /// The accepted values as text: printed after `Valid values:` in a dump and after `allowed:` in an error.
     pub fn allowed_text(&self) -> String {
         convert::describe(self)
     }
 
-    /// A value of this parameter as a dump prints it: by name where the declaration has names.
+    /// A value of this parameter as a dump prints it: by name if the declaration has one.
     pub fn value_text(&self, value: &Value) -> String {
         convert::display(self, value)
     }
 
-    /// Its own names, first the one that wins at one rank: synonyms from the last to the first, then the name.
+    /// All names in order of precedence: synonyms from the last to the first, then the name.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.synonyms
             .iter()
@@ -265,7 +265,7 @@ impl Declaration {
             .map(AsRef::as_ref)
     }
 
-    /// Refuses a declaration that contradicts itself: the mistake of whoever wrote it, not of a user.
+    /// Refuses an inconsistent declaration. Such an error is the program's, not the user's.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |reason: String| {
             Err(Error::Declaration {
@@ -303,12 +303,12 @@ impl Declaration {
     }
 }
 
-/// Whether Open MPI's parameter files could name it.
+/// Whether a parameter file of Open MPI can contain this name.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_name_byte)
 }
 
-/// The bytes of a name in a parameter file.
+/// Whether a name in a parameter file may contain this byte.
 pub(crate) const fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }

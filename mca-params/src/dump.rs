@@ -1,4 +1,4 @@
-//! Parameters for a reader: the text of `ompi_info --param`, its parsable form, and plain data for other formats.
+//! Dumps of parameters: the text of `ompi_info --param`, its parsable form, and plain data for other formats.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use crate::resolved::Resolved;
 use crate::source::Source;
 use crate::value::{Kind, Value};
 
-/// Which parameters to print. Parameters belong to a framework and a component, which their names begin with:
-/// `btl_ofi_mode` to `btl` and `ofi`, `btl_verbose` to `btl` and `base`.
+/// The parameters to print. A parameter's name begins with its framework and component: `btl_ofi_mode` belongs to `btl`
+/// and `ofi`, `btl_verbose` to `btl` and `base`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     framework: Option<String>,
@@ -18,7 +18,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Everything, up to level 9.
+    /// All parameters, up to level 9.
     pub fn all() -> Self {
         Self {
             framework: None,
@@ -27,7 +27,7 @@ impl Filter {
         }
     }
 
-    /// One component of one framework, up to level 9. For either, `all` means every one, as for `ompi_info`.
+    /// One component of one framework, up to level 9. As for `ompi_info`, `all` selects every framework or component.
     pub fn new(framework: &str, component: &str) -> Self {
         let named = |name: &str| (name != "all").then(|| name.to_owned());
         Self {
@@ -37,7 +37,7 @@ impl Filter {
         }
     }
 
-    /// Leaves out what is above this level.
+    /// Omits parameters above this level.
     pub fn up_to(mut self, level: Level) -> Self {
         self.level = level;
         self
@@ -64,35 +64,35 @@ impl Default for Filter {
 pub struct Entry {
     /// The name: the parameter's own, or a synonym.
     pub name: String,
-    /// The framework that the name begins with.
+    /// The framework, the first part of the name.
     pub framework: String,
-    /// The component that follows it, or `base`.
+    /// The component, the second part of the name, or `base`.
     pub component: String,
     /// The type.
     pub kind: Kind,
     /// The value.
     pub value: Value,
-    /// The value as text; by name where it has one.
+    /// The value as text; by name if it has one.
     pub value_text: String,
     /// The default as text.
     pub default_text: String,
-    /// Where the value came from.
+    /// The source of the value.
     pub source: Source,
-    /// The name that the value was given under, where that is not the parameter's own.
+    /// The synonym that set the value, if not the parameter's own name did.
     pub via_synonym: Option<String>,
-    /// Whom it is for.
+    /// The audience.
     pub level: Level,
-    /// When it may change.
+    /// When the value may change.
     pub scope: Scope,
-    /// Whether it always has its default.
+    /// Whether the parameter always has its default.
     pub fixed: bool,
-    /// What it does.
+    /// Description, one line.
     pub help: String,
-    /// What it takes, where that is less than its type.
+    /// The accepted values, if they are fewer than the type's.
     pub valid_values: Option<String>,
-    /// Its other names, when this is its own.
+    /// The synonyms, if this entry is the parameter's own name.
     pub synonyms: Vec<String>,
-    /// Its own name, when this is another.
+    /// The parameter's own name, if this entry is a synonym.
     pub synonym_of: Option<String>,
 }
 
@@ -189,14 +189,14 @@ impl Entry {
     }
 }
 
-/// The entries a [`Filter`] let through, component by component. Prints as `ompi_info --param` does.
+/// The entries that a [`Filter`] selects, grouped by component. Prints as `ompi_info --param` does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dump {
     entries: Vec<Entry>,
 }
 
 impl Registry {
-    /// The registered parameters that the filter lets through, ready to print as `ompi_info --param` does.
+    /// The registered parameters that the filter selects, ready to print as `ompi_info --param` does.
     pub fn dump(&self, filter: &Filter) -> Dump {
         Dump::new(self.iter(), filter)
     }
@@ -235,12 +235,12 @@ impl Dump {
         }
     }
 
-    /// The entries as plain data, to print in other ways.
+    /// The entries as plain data, for other formats.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The form of `ompi_info --parsable`: one fact a line, fields between colons.
+    /// The form of `ompi_info --parsable`: one fact per line, fields separated by colons.
     pub fn parsable(&self) -> Parsable<'_> {
         Parsable(self)
     }
@@ -274,7 +274,7 @@ impl fmt::Display for Parsable<'_> {
     }
 }
 
-/// Framework and component. The frameworks of code that components share are called after their project.
+/// Framework and component of a name. The frameworks of shared code contain the name of their project.
 fn family(name: &str) -> (String, String) {
     const SHARED: [&str; 4] = ["opal_common", "ompi_common", "orte_common", "oshmem_common"];
     let shared = SHARED.iter().find_map(|framework| {

@@ -1,4 +1,4 @@
-//! What can go wrong, told so that the reader knows where to go and what to change.
+//! Errors and warnings. Each message names the place of the mistake and the change to make.
 
 use std::fmt;
 use std::io;
@@ -6,80 +6,80 @@ use std::path::PathBuf;
 
 use crate::source::Source;
 
-/// An error of this crate. [`Error::Declaration`] and [`Error::Conflict`] are mistakes of the program; the others come
-/// from what a user or an administrator wrote.
+/// An error of this crate. [`Error::Declaration`] and [`Error::Conflict`] are mistakes of the program; the others are
+/// mistakes of a user or an administrator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A value that means nothing for its parameter.
+    /// A value that its parameter does not accept.
     #[error(transparent)]
     InvalidValue(Box<InvalidValue>),
-    /// A parameter file that is there and cannot be read.
+    /// A parameter file exists but cannot be read.
     #[error("cannot read parameter file {}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
-    /// A line of a parameter file that cannot be understood.
+    /// A line of a parameter file is malformed.
     #[error("{}:{line}: {reason}: `{text}`", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
-        /// The line as it stands there, made printable and cut short.
+        /// The text of the line, made printable and truncated.
         text: String,
-        /// What is wrong with it.
+        /// The mistake.
         reason: String,
     },
-    /// A parameter name that no source could hold.
-    #[error("`{}` is not a parameter name: letters, digits, `_`, `-` and `.` are", name.escape_debug())]
+    /// A text is not a parameter name.
+    #[error("`{}` is not a parameter name: only letters, digits, `_`, `-` and `.` are allowed", name.escape_debug())]
     Name {
         /// The name.
         name: String,
     },
-    /// A parameter that cannot be set after it was registered.
+    /// A registered parameter cannot be set.
     #[error("parameter {name} cannot be set any more: {reason}")]
     NotSettable {
         /// The parameter.
         name: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A declaration that contradicts itself.
+    /// A declaration is inconsistent.
     #[error("parameter {name} is declared wrongly: {reason}")]
     Declaration {
         /// The parameter.
         name: String,
-        /// What is wrong with it.
+        /// The mistake.
         reason: String,
     },
-    /// A declaration that contradicts an earlier one.
+    /// A declaration contradicts an earlier one.
     #[error("parameter {name} is declared twice: {reason}")]
     Conflict {
         /// The parameter.
         name: String,
-        /// What the two disagree on.
+        /// The difference between the two.
         reason: String,
     },
 }
 
-/// A value that means nothing for its parameter, and all there is to say about it.
+/// A value that its parameter does not accept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parameter {name}: the value `{}` from {} {reason}; allowed: {allowed}", text.escape_debug(), from.place())]
 pub struct InvalidValue {
-    /// The parameter, under the name the value was given to.
+    /// The parameter, by the name that the source uses.
     pub name: String,
-    /// The value as it was written; where that is not UTF-8, with replacement characters.
+    /// The value's text; with replacement characters if it is not UTF-8.
     pub text: String,
-    /// Where it was written.
+    /// The source of the value.
     pub from: Source,
-    /// What is wrong with it: the end of a sentence that starts with "the value".
+    /// The mistake: the end of a sentence that starts with "the value".
     pub reason: String,
-    /// What would be right.
+    /// The accepted values.
     pub allowed: String,
 }
 
@@ -89,33 +89,33 @@ impl From<InvalidValue> for Error {
     }
 }
 
-/// Something a user wrote that has no effect, or will not have one for much longer. For the host to show.
+/// A setting of a user that has no effect, or that a later release will ignore. The host prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A value for a parameter that only ever has its default.
+    /// A value for a parameter that always has its default.
     Fixed {
         /// The parameter.
         name: String,
-        /// Where the unused value is.
+        /// The source of the ignored value.
         unused: Source,
     },
-    /// A value for a parameter that the override file decides.
+    /// A value for a parameter that the override file sets.
     Overridden {
         /// The parameter.
         name: String,
-        /// Where the unused value is.
+        /// The source of the ignored value.
         unused: Source,
-        /// Where the used value is.
+        /// The source of the used value.
         used: Source,
     },
-    /// A name that still works and is going away.
+    /// A deprecated name, which still works.
     Deprecated {
-        /// The name that was used.
+        /// The deprecated name.
         name: String,
         /// The name to use.
         instead: String,
-        /// Where it was used.
+        /// The source that uses it.
         used_in: Source,
     },
 }

@@ -1,4 +1,4 @@
-//! The grammar of a parameter file; which files there are is known in `builder`.
+//! The grammar of a parameter file. The list of files is in `builder`.
 //!
 //! ```text
 //! # a comment, and so is this, at the start of a line:
@@ -11,9 +11,9 @@
 //! -x VARIABLE -x VARIABLE=value
 //! ```
 //!
-//! Blanks around names, `=` and values fall away. A name stands for its last value in the file. The options `-mca` and
-//! `-x` may follow each other on a line; `-x` is a launcher's affair (variables to export) and has no effect here. A
-//! carriage return before the end of a line is not part of the line, nor a byte-order mark of the file.
+//! Blanks around names, `=` and values are removed. The last value of a name in the file counts. A line may contain
+//! several options `-mca` and `-x`; `-x` (variables that a launcher exports) has no effect here. A carriage return at
+//! the end of a line and a byte-order mark at the start of the file are removed.
 
 use crate::declaration::is_name_byte;
 
@@ -25,7 +25,7 @@ pub(crate) struct Assignment {
     pub(crate) line: usize,
 }
 
-/// A line that is none of the above.
+/// A line that is not of this grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     pub(crate) line: usize,
@@ -33,11 +33,11 @@ pub(crate) struct Malformed {
     pub(crate) reason: String,
 }
 
-/// All assignments of a file in their order, or its first malformed line.
+/// All assignments of a file in order, or its first malformed line.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Assignment>, Malformed> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut assignments = Vec::new();
-    // The line a comment was opened on, and its text, as long as it is open.
+    // While a comment is open: the number and the text of the line on which it starts.
     let mut open: Option<(usize, &[u8])> = None;
     for (index, line) in bytes.split(|b| *b == b'\n').enumerate() {
         let number = index + 1;
@@ -92,7 +92,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Reads the line to its end. While a comment stays open over all of it, `rest` is left as it was.
+    /// Parses the line to its end. If an open comment covers the whole line, `rest` stays unchanged.
     fn parse(&mut self, out: &mut Vec<Assignment>) -> Result<(), String> {
         let mut after_option = false;
         loop {
@@ -135,7 +135,7 @@ impl<'a> Line<'a> {
         self.assign(name, value)
     }
 
-    /// What follows `-mca`.
+    /// Parses the arguments of `-mca`.
     fn mca(&mut self) -> Result<Assignment, String> {
         let name = self.name().ok_or("expected a parameter name after -mca")?;
         if !self.blanks() && !self.rest.is_empty() {
@@ -147,7 +147,7 @@ impl<'a> Line<'a> {
         self.assign(name, value)
     }
 
-    /// What follows `-x`.
+    /// Parses the argument of `-x`.
     fn export(&mut self) -> Result<(), String> {
         let name = self
             .name()
@@ -174,7 +174,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// Takes the option with one dash or two, if a blank or the end of the line follows it.
+    /// Consumes the option, with one or two dashes, if a blank or the end of the line follows it.
     fn option(&mut self, option: &str) -> bool {
         let Some(rest) = self.rest.strip_prefix(b"-") else {
             return false;
@@ -193,14 +193,14 @@ impl<'a> Line<'a> {
 
     fn name(&mut self) -> Option<String> {
         let name = self.take_while(is_name_byte);
-        // Bytes of a name are ASCII, so that this cannot fail.
+        // Cannot fail: the bytes of a name are ASCII.
         std::str::from_utf8(name)
             .ok()
             .filter(|name| !name.is_empty())
             .map(str::to_owned)
     }
 
-    /// A run without blanks, or what stands between two equal quotes.
+    /// A word without blanks, or the text between two equal quotes.
     fn word(&mut self) -> Result<Option<&'a [u8]>, String> {
         let quote = match self.rest.first() {
             None => return Ok(None),

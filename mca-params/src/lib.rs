@@ -1,37 +1,39 @@
 //! Typed MCA parameters with Open MPI's names, sources and precedence.
 //!
-//! A parameter is declared once, as data ([`Declaration`]), and a [`Registry`] resolves it. This crate knows no
-//! transport and no host: it holds no parameter of its own and prints nothing by itself.
+//! A component declares a parameter once, as data ([`Declaration`]), and a [`Registry`] resolves it. This crate does
+//! not depend on a transport or a host: it declares no parameters and prints nothing.
 //!
-//! # Where a value comes from
+//! # Sources of a value
 //!
-//! The first of these that names the parameter wins:
+//! The first of these sources that sets the parameter wins:
 //!
 //! 1. the administrator's override file, `<sysconfdir>/openmpi-mca-params-override.conf`;
-//! 2. an explicit [`Registry::set`] (a host's command line, say);
+//! 2. an explicit [`Registry::set`], for example from a host's command line;
 //! 3. the environment variable `OMPI_MCA_<name>`;
 //! 4. `$HOME/.openmpi/mca-params.conf`;
 //! 5. `<sysconfdir>/openmpi-mca-params.conf`;
 //! 6. the declared default.
 //!
-//! `<sysconfdir>` is `/etc/openmpi`, or `OPAL_SYSCONFDIR` where that is set. `OMPI_MCA_mca_base_param_files` replaces
-//! files 4 and 5 by a comma-separated list in which the leftmost file wins, and by nothing at all, the override file
-//! included, when it says `none`. `OMPI_MCA_mca_param_files`, its deprecated synonym, does the same with a [`Warning`].
-//! A file that does not exist is skipped; one that cannot be read or understood is an [`Error`].
+//! `<sysconfdir>` is `OPAL_SYSCONFDIR`, or `/etc/openmpi` if that is not set. `OMPI_MCA_mca_base_param_files` replaces
+//! files 4 and 5 by a comma-separated list, in which the leftmost file wins. Its value `none` disables all files,
+//! including the override file. `OMPI_MCA_mca_param_files`, its deprecated synonym, has the same effect and adds a
+//! [`Warning`]. A file that does not exist is skipped; a file that cannot be read or parsed is an [`Error`].
 //!
 //! # Names
 //!
-//! At one rank a synonym beats the real name, and of several synonyms the last declared beats the others: Open MPI
-//! registers a synonym after the variable it stands for, and whatever is registered last overwrites the value. Between
-//! ranks this crate keeps to the list above. Open MPI does not: there a synonym found in a file overwrites a real name
-//! found in the environment, a side effect of the order of registration that nobody relies on.
+//! At the same rank a synonym has precedence over the real name, and a later synonym over an earlier one: Open MPI
+//! registers a synonym after its variable, and the last registration overwrites the value. Between ranks this crate
+//! follows the list above. Open MPI differs: a synonym in a file overwrites a real name in the environment, a side
+//! effect of the order of registration on which no user relies.
 //!
-//! Each name is also known by its long form, with the project before it (`opal_btl_ofi_mode`), which beats the short one.
+//! Each name also has a long form with the project as prefix (`opal_btl_ofi_mode`), which has precedence over the short
+//! form.
 //!
 //! # Differences from Open MPI
 //!
-//! Open MPI reads `abc` as 0, `12 apples` as 12 and clamps what overflows; here they are errors. The words of booleans
-//! are understood in any case. Aggregate parameter sets (`-am`, `--tune`) are the launcher's affair and not read here.
+//! Open MPI reads `abc` as 0 and `12 apples` as 12, and clamps values that overflow; here these are errors. The words
+//! of booleans are accepted in any case. Aggregate parameter sets (`-am`, `--tune`) are left to the launcher; this
+//! crate does not read them.
 #![forbid(unsafe_code)]
 
 mod builder;

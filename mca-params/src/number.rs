@@ -1,8 +1,8 @@
-//! Whole numbers as a user writes them: C's prefixes, and a suffix of powers of 1024.
+//! Parses integers in a user's notation: C's prefixes, and suffixes for powers of 1024.
 
-/// Reads decimal, `0x` hexadecimal and leading-`0` octal, signed, with `k`, `m` or `g` behind (and a `b` after that) for
-/// 2^10, 2^20 and 2^30. Blanks around are ignored and nothing at all is 0. On failure the answer completes the sentence
-/// "the value ...".
+/// Parses a signed integer: decimal, hexadecimal with `0x` or octal with a leading `0`. The suffixes `k`, `m` and `g`
+/// (also `kb`, `mb`, `gb`) multiply by 2^10, 2^20 and 2^30. Blanks around the number are ignored; empty text is 0. The
+/// error text completes the sentence "the value ...".
 pub(crate) fn parse(text: &str) -> Result<i128, &'static str> {
     const NOT: &str = "is not an integer";
     const LARGE: &str = "is too large";
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> Result<i128, &'static str> {
     let mut magnitude: i128 = 0;
     for digit in digits.chars().filter_map(|c| c.to_digit(radix)) {
         magnitude = magnitude * i128::from(radix) + i128::from(digit);
-        // Nothing wider than 64 bits is of use, and below that the arithmetic here cannot overflow.
+        // No type is wider than 64 bits, and below this bound the arithmetic cannot overflow.
         if magnitude > i128::from(u64::MAX) {
             return Err(LARGE);
         }
@@ -36,7 +36,7 @@ pub(crate) fn parse(text: &str) -> Result<i128, &'static str> {
     Ok(if negative { -magnitude } else { magnitude })
 }
 
-/// The blanks that C's `isspace` knows.
+/// The blanks of C's `isspace`.
 pub(crate) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r')
 }

@@ -1,4 +1,4 @@
-//! Registers declarations and resolves them against the layers of settings.
+//! The registry: registers declarations and resolves their values from the layers of settings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use crate::source::{Layers, Setting, Source};
 use crate::unknown::{self, Unknown};
 use crate::value::Value;
 
-/// The project of every parameter known here: what a long name starts with.
+/// The project of every parameter: the prefix of a long name.
 const PROJECT: &str = "opal";
 
-/// Parameters and the sources of their values. Reads its sources when it is built and never again; registering and
-/// setting need `&mut`, reading needs `&`, and it may be sent to and shared with other threads.
+/// Parameters and the sources of their values. A registry reads its sources once, when it is built. Registering and
+/// setting need `&mut`, reading needs `&`. Other threads may own or share it.
 #[derive(Clone, Debug)]
 pub struct Registry {
     layers: Layers,
     home: Option<String>,
     files: Vec<PathBuf>,
     warnings: Vec<Warning>,
-    /// In the order of registration, which is the order of a dump.
+    /// In the order of registration, which is also the order of a dump.
     parameters: Vec<Resolved>,
-    /// Every name, synonym and long form, to an index into `parameters`.
+    /// Maps every name, synonym and long form to an index into `parameters`.
     names: BTreeMap<String, usize>,
 }
 
@@ -44,13 +44,14 @@ impl Registry {
         }
     }
 
-    /// Sets a parameter, above the environment and all files but the administrator's override file. Before the
-    /// parameter is registered any text is taken, and looked at then. Of several settings of a parameter the last holds.
+    /// Sets a parameter, with precedence over the environment and all files except the administrator's override file.
+    /// Before the parameter is registered, any text is accepted; registration checks it. The last setting of a
+    /// parameter counts.
     ///
     /// # Errors
     ///
-    /// A name that is none. For a registered parameter also a value that it does not take, and a parameter that cannot
-    /// be changed any more; then nothing changes.
+    /// The text is not a parameter name. For a registered parameter also: it does not accept the value, or it cannot be
+    /// set any more. After an error nothing has changed.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), Error> {
         if !is_name(name) {
             return Err(Error::Name {
@@ -86,12 +87,12 @@ impl Registry {
         Ok(())
     }
 
-    /// Registers a parameter and resolves its value. Registering an equal declaration again changes nothing.
+    /// Registers a parameter and resolves its value. A second registration of an equal declaration changes nothing.
     ///
     /// # Errors
     ///
-    /// A value that the parameter does not take, in whichever source decides it; a declaration that contradicts itself,
-    /// or an earlier one.
+    /// The parameter does not accept the value of the deciding source; or the declaration is inconsistent, or
+    /// contradicts an earlier one.
     pub fn register(&mut self, declaration: &Declaration) -> Result<&Resolved, Error> {
         if let Some(&index) = self.names.get(declaration.name.as_ref())
             && self.parameters[index].declaration == *declaration
@@ -122,11 +123,11 @@ impl Registry {
         Ok(&self.parameters[index])
     }
 
-    /// Registers a table of parameters, in its order.
+    /// Registers a table of parameters in order.
     ///
     /// # Errors
     ///
-    /// The first error of [`Registry::register`]; what comes before it in the table stays registered.
+    /// The first error of [`Registry::register`]; the parameters before it stay registered.
     pub fn register_all<'a>(
         &mut self,
         table: impl IntoIterator<Item = &'a Declaration>,
@@ -151,18 +152,18 @@ impl Registry {
         self.parameters.iter()
     }
 
-    /// The files that were looked for, strongest first and the override file last; not all of them need to exist.
+    /// The files that the registry looked for: by rank, highest first, then the override file. Some may not exist.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(PathBuf::as_path)
     }
 
-    /// What a user wrote in vain about the parameters registered so far.
+    /// Ignored and deprecated settings of the parameters registered so far.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// What the sources set under names that start with `prefix` (such as `btl_ofi_`) and no declaration claims, once
-    /// per name, from the strongest source. Call it when everything is registered, to warn about typing errors.
+    /// The settings whose names start with `prefix` (such as `btl_ofi_`) and are not declared: one per name, from the
+    /// source with the highest rank. Call it after all registrations, to warn about typing errors.
     pub fn unknown(&self, prefix: &str) -> Vec<Unknown> {
         unknown::find(prefix, &self.layers, &self.names)
     }
@@ -233,7 +234,7 @@ impl Registry {
     }
 }
 
-/// All names of a parameter, strongest first: each long name before its short one.
+/// All names of a parameter in order of precedence: each long name before its short form.
 fn names(declaration: &Declaration) -> Vec<String> {
     declaration
         .names()

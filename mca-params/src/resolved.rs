@@ -1,19 +1,19 @@
-//! A parameter with its value and where that came from.
+//! A registered parameter with its value and the value's source.
 
 use crate::declaration::Declaration;
 use crate::source::Source;
 use crate::value::Value;
 
-/// A parameter with its value.
+/// A registered parameter with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// What was declared.
+    /// The declaration.
     pub declaration: Declaration,
-    /// Its value, of the declared type and among the allowed.
+    /// The value; it fits the declared type and the allowed values.
     pub value: Value,
-    /// Where the value came from.
+    /// The source of the value.
     pub source: Source,
-    /// The name the value was given under, where that is not the parameter's own.
+    /// The synonym that set the value, if not the parameter's own name did.
     pub via_synonym: Option<String>,
 }
 

@@ -1,10 +1,10 @@
-//! Where values come from: the name of a place, and the layers of settings that a registry looks through.
+//! Sources of values: the place of a setting, and the layers of settings that a registry searches.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where the value of a parameter came from.
+/// The source of a parameter's value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
@@ -12,23 +12,23 @@ pub enum Source {
     Default,
     /// The system's file, `<sysconfdir>/openmpi-mca-params.conf`.
     SystemFile {
-        /// The file as it was opened.
+        /// The path as opened.
         path: PathBuf,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
     /// The user's file, `$HOME/.openmpi/mca-params.conf`.
     UserFile {
-        /// The file as it was opened.
+        /// The path as opened.
         path: PathBuf,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
-    /// Another file, listed in `mca_base_param_files`.
+    /// Another file of `mca_base_param_files`.
     OtherFile {
-        /// The file as it was opened.
+        /// The path as opened.
         path: PathBuf,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
     /// The environment.
@@ -38,17 +38,17 @@ pub enum Source {
     },
     /// An explicit [`Registry::set`](crate::Registry::set).
     Set,
-    /// The administrator's override file, `<sysconfdir>/openmpi-mca-params-override.conf`, above everything else.
+    /// The administrator's override file, `<sysconfdir>/openmpi-mca-params-override.conf`; it has the highest rank.
     OverrideFile {
-        /// The file as it was opened.
+        /// The path as opened.
         path: PathBuf,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: usize,
     },
 }
 
 impl Source {
-    /// File and line, for the sources that have them.
+    /// File and line, if the source is a file.
     pub fn file(&self) -> Option<(&Path, usize)> {
         match self {
             Self::SystemFile { path, line }
@@ -59,7 +59,7 @@ impl Source {
         }
     }
 
-    /// The source in the words of an error message: where to go and change it.
+    /// The source as text for an error message: the place to change.
     pub fn place(&self) -> String {
         match (self, self.file()) {
             (_, Some((path, line))) => format!("{}:{line}", path.display()),
@@ -70,7 +70,7 @@ impl Source {
     }
 }
 
-/// Prints what `ompi_info` prints after `data source:`.
+/// Prints the text that `ompi_info` prints after `data source:`.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self, self.file()) {
@@ -82,30 +82,30 @@ impl fmt::Display for Source {
     }
 }
 
-/// One setting of one layer.
+/// A setting of a layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
-    /// The text, or what is left of it where the environment held something that is not UTF-8.
+    /// The text. `Err` holds text from the environment that is not UTF-8, with replacement characters.
     pub(crate) text: Result<String, String>,
     pub(crate) source: Source,
 }
 
-/// All settings of one rank, by the name they were made under.
+/// All settings of one rank, by the name in the source.
 pub(crate) type Layer = BTreeMap<String, Setting>;
 
-/// The layers in the order in which they are asked, without the declared defaults.
+/// The layers in order of precedence, without the declared defaults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layers {
     pub(crate) overrides: Layer,
-    /// In the order they were made: of two settings of one parameter, under whichever names, the later one holds.
+    /// In the order of the calls: of two settings of one parameter, under any of its names, the later one counts.
     pub(crate) sets: Vec<(String, Setting)>,
     pub(crate) environment: Layer,
-    /// Files, the strongest first.
+    /// The files, highest rank first.
     pub(crate) files: Vec<Layer>,
 }
 
 impl Layers {
-    /// The strongest setting under any of these names, which come strongest first, and the name it was made under.
+    /// The setting with the highest rank under any of `names`, and its name. `names` are in order of precedence.
     pub(crate) fn find(&self, names: &[String]) -> Option<(&str, &Setting)> {
         let in_layer = |layer| find_in(layer, names);
         in_layer(&self.overrides)
@@ -121,12 +121,12 @@ impl Layers {
             .or_else(|| self.files.iter().find_map(in_layer))
     }
 
-    /// Whether the override file has a say about any of these names.
+    /// The override file's setting for any of these names.
     pub(crate) fn overridden(&self, names: &[String]) -> Option<&Setting> {
         find_in(&self.overrides, names).map(|(_, setting)| setting)
     }
 
-    /// The strongest setting below the override file.
+    /// The setting with the highest rank below the override file.
     pub(crate) fn find_below_overrides(&self, names: &[String]) -> Option<&Setting> {
         let made = self
             .sets
@@ -141,7 +141,7 @@ impl Layers {
         })
     }
 
-    /// Every setting there is, strongest rank first.
+    /// Every setting, highest rank first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Setting)> {
         let sets = self
             .sets

@@ -1,18 +1,18 @@
-//! Names that a source sets and no declaration claims: most of the time, typing errors.
+//! Names that a source sets but no component declares: usually typing errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::source::{Layers, Source};
 
-/// A setting that nothing reads.
+/// A setting of an undeclared name, which has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {
     /// The name that was set.
     pub name: String,
-    /// Where it was set.
+    /// The source of the setting.
     pub source: Source,
-    /// A declared name that differs little from it.
+    /// A similar declared name.
     pub similar: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn find(
         .collect()
 }
 
-/// The nearest of the known names, if it is near enough to be meant. Nothing the length of a whole file is compared.
+/// The most similar of the known names, if it is similar enough. Very long names, of a file's size, are not compared.
 fn similar<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
     const LONGEST: usize = 128;
     const FARTHEST: usize = 3;
@@ -66,7 +66,7 @@ fn similar<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<St
         .map(|(_, known)| known.clone())
 }
 
-/// The number of bytes to insert, remove or replace to get from one to the other.
+/// The edit distance: the number of bytes to insert, remove or replace.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! The types a parameter can have and the values it can take; how text becomes a value is in `convert`.
+//! The types and values of parameters. The conversion from text is in `declaration::convert`.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// The type of a parameter, by the names Open MPI gives them (`mca_base_var_type_t`).
+/// The type of a parameter, with Open MPI's names (`mca_base_var_type_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name `ompi_info` prints.
+    /// The name that `ompi_info` prints.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Int => "int",
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// The smallest and largest number of this type; `None` for the types that are not whole numbers.
+    /// The smallest and largest number of an integer type; `None` for other types.
     pub(crate) const fn bounds(self) -> Option<(i128, i128)> {
         match self {
             Self::Int => Some((i32::MIN as i128, i32::MAX as i128)),
@@ -54,7 +54,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A typed value. Which variant goes with which [`Kind`] is said at the kinds.
+/// A typed value. [`Kind`] documents the variant of each type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// The value of a [`Kind::Int`].
@@ -65,7 +65,7 @@ pub enum Value {
     Bool(bool),
     /// The value of a [`Kind::String`].
     String(Cow<'static, str>),
-    /// The value of a [`Kind::Double`]; never a NaN when it comes out of a registry.
+    /// The value of a [`Kind::Double`]; never NaN in a registry.
     Double(f64),
 }
 
@@ -75,7 +75,7 @@ impl Value {
         Self::String(Cow::Borrowed(text))
     }
 
-    /// The number of a [`Value::Int`], and no other.
+    /// The number of a [`Value::Int`]; `None` for other variants.
     pub const fn as_int(&self) -> Option<i32> {
         match self {
             Self::Int(n) => Some(*n),
@@ -83,7 +83,7 @@ impl Value {
         }
     }
 
-    /// The number of a [`Value::Unsigned`], and no other.
+    /// The number of a [`Value::Unsigned`]; `None` for other variants.
     pub const fn as_unsigned(&self) -> Option<u64> {
         match self {
             Self::Unsigned(n) => Some(*n),
@@ -91,7 +91,7 @@ impl Value {
         }
     }
 
-    /// The truth of a [`Value::Bool`], and no other.
+    /// The boolean of a [`Value::Bool`]; `None` for other variants.
     pub const fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(b) => Some(*b),
@@ -99,7 +99,7 @@ impl Value {
         }
     }
 
-    /// The text of a [`Value::String`], and no other.
+    /// The text of a [`Value::String`]; `None` for other variants.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(s) => Some(s),
@@ -107,7 +107,7 @@ impl Value {
         }
     }
 
-    /// The number of a [`Value::Double`], and no other.
+    /// The number of a [`Value::Double`]; `None` for other variants.
     pub const fn as_double(&self) -> Option<f64> {
         match self {
             Self::Double(x) => Some(*x),
@@ -115,7 +115,7 @@ impl Value {
         }
     }
 
-    /// Either kind of whole number, wide enough to compare them.
+    /// The number of either integer variant, in a type that holds both.
     pub(crate) fn as_whole(&self) -> Option<i128> {
         match self {
             Self::Int(n) => Some(i128::from(*n)),
@@ -124,7 +124,7 @@ impl Value {
         }
     }
 
-    /// Whether this is a value that a parameter of this type can hold.
+    /// Whether a parameter of this type can have this value.
     pub fn fits(&self, kind: Kind) -> bool {
         match self {
             Self::Int(_) => kind == Kind::Int,

@@ -1,5 +1,5 @@
-//! From text to a value of a declared parameter, and back. Where the text came from is not known here: the reasons
-//! returned complete the sentence "the value ...".
+//! Converts text to a value of a declared parameter, and back. This module does not know the source of the text: its
+//! errors complete the sentence "the value ...".
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::value::{Kind, Value};
 const TRUE: [&str; 5] = ["true", "t", "enabled", "yes", "y"];
 const FALSE: [&str; 5] = ["false", "f", "disabled", "no", "n"];
 
-/// The value that `text` means for this parameter. `home` replaces `~` at the start of each colon-separated path.
+/// Parses `text` as a value of this parameter. `home` replaces `~` at the start of each colon-separated path.
 pub(super) fn parse(d: &Declaration, text: &str, home: Option<&str>) -> Result<Value, String> {
     let value = match (d.kind, &d.allowed) {
         (Kind::Bool, _) => Value::Bool(boolean(text)?),
@@ -23,7 +23,7 @@ pub(super) fn parse(d: &Declaration, text: &str, home: Option<&str>) -> Result<V
     permit(d, value)
 }
 
-/// The value, in its canonical spelling, if it is among the allowed ones.
+/// The value in its canonical spelling, if it is allowed.
 pub(super) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
     match &d.allowed {
         Allowed::Any | Allowed::Fixed => {}
@@ -61,7 +61,7 @@ pub(super) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
     Ok(value)
 }
 
-/// What the parameter takes, for a person.
+/// The accepted values as text.
 pub(super) fn describe(d: &Declaration) -> String {
     match &d.allowed {
         Allowed::Fixed => "only the default".into(),
@@ -151,7 +151,7 @@ fn whole(kind: Kind, number: i128) -> Result<Value, String> {
         Kind::UnsignedInt => u32::try_from(number)
             .map(|n| Value::Unsigned(u64::from(n)))
             .map_err(|_| unfit()),
-        // -1 is how Open MPI's users write "no limit" for a 64-bit size; other negative numbers are mistakes.
+        // Users of Open MPI write -1 for an unlimited 64-bit size; other negative numbers are errors.
         _ if number == -1 => Ok(Value::Unsigned(u64::MAX)),
         _ => u64::try_from(number)
             .map(Value::Unsigned)
@@ -191,7 +191,7 @@ fn string(text: &str, home: Option<&str>) -> Result<String, String> {
         None => part.to_owned(),
     };
     let text = text.split(':').map(path).collect::<Vec<_>>().join(":");
-    // C could not hold it, and the home folder may bring one too.
+    // A C string cannot contain a NUL. Checked last, because the home folder may contain one too.
     if text.contains('\0') {
         return Err("contains a NUL byte".into());
     }

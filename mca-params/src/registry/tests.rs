@@ -1,4 +1,4 @@
-//! Registering, setting and resolving without files; those are in the integration tests.
+//! Tests of registering, setting and resolving without files. Tests with files are the integration tests.
 
 use std::borrow::Cow;
 

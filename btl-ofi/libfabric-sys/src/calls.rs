@@ -1,10 +1,10 @@
-//! The inline calls of libfabric's headers, through the ops tables of each fid.
+//! The inline functions of libfabric's headers. Each calls through the ops table of its fid.
 //!
-//! A table entry that a provider left NULL answers `-FI_ENOSYS`, as libfabric's own stubs do.
+//! A call of an entry that the provider left NULL returns `-FI_ENOSYS`, as libfabric's own stubs do.
 //!
 //! # Safety
-//! Every function here is unsafe for the reason its C counterpart is: the fid must be live, of the
-//! class the call is for, and the pointers must satisfy the man page of the C call it is named for.
+//! Each function has the contract of the C function of the same name: the fid is live and of the right class, and the
+//! pointers satisfy the function's man page.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -14,10 +14,10 @@ use crate::grown::*;
 
 const ENOSYS: c_int = -(FI_ENOSYS as c_int);
 
-/// Calls entry `$entry` of the table at `$ops`, or answers `$missing`.
+/// Calls entry `$entry` of the table at `$ops`; returns `$missing` if the table or the entry is NULL.
 macro_rules! through {
     ($ops:expr, $entry:ident, $missing:expr, $($arg:expr),*) => {{
-        // SAFETY: the function's own contract: a live fid, whose ops tables libfabric keeps valid.
+        // SAFETY: the caller guarantees a live fid and valid arguments; libfabric keeps a live fid's ops tables valid.
         unsafe {
             let ops = $ops;
             if ops.is_null() {
@@ -31,8 +31,8 @@ macro_rules! through {
     }};
 }
 
-/// A structure of ours, with zeroed room behind it: a release newer than the bindings may read or write fields that it
-/// added. Zero is what such a field holds for those who do not know it.
+/// A caller's structure followed by zeroed space: a release newer than the bindings may read or write fields that it
+/// added. Zero is the default of such a field.
 #[repr(C)]
 struct WithRoom<T> {
     known: T,
@@ -47,7 +47,7 @@ impl<T> WithRoom<T> {
         }
     }
 
-    /// The address, good for the room too.
+    /// The address, with access to the extra space too.
     fn address(&mut self) -> *mut T {
         ptr::from_mut(self).cast()
     }
@@ -261,7 +261,7 @@ pub unsafe fn fi_mr_regattr(
     flags: u64,
     mr: *mut *mut fid_mr,
 ) -> c_int {
-    // SAFETY: the function's own contract: a complete attribute.
+    // SAFETY: the caller guarantees that `attr` points to a complete attribute.
     let mut roomy = WithRoom::new(unsafe { *attr });
     let attr = roomy.address().cast_const();
     through!(
@@ -286,8 +286,8 @@ pub unsafe fn fi_set_ops(
     ops: *mut c_void,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the function's own contract: a live fid, whose table starts with its size. The entry
-    // came after the first release of the table.
+    // A later release added the entry to the table, so the table's size is checked first.
+    // SAFETY: the caller guarantees a live fid; its table is NULL or starts with its size.
     let holds = unsafe {
         let ops = (*fid).ops;
         !ops.is_null() && (*ops).size > std::mem::offset_of!(fi_ops, ops_set)
@@ -363,12 +363,12 @@ pub unsafe fn fi_av_lookup(
 /// # Safety
 /// See the module.
 pub unsafe fn fi_cq_readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry) -> isize {
-    // SAFETY: the function's own contract: an entry to read and write, which may name a buffer for details.
+    // SAFETY: the caller guarantees that `entry` is readable and writable; it may hold a buffer for error details.
     let mut roomy = WithRoom::new(unsafe { *entry });
     let address = roomy.address();
-    // SAFETY: the function's own contract: a live queue; the entry is ours.
+    // SAFETY: the caller guarantees a live queue; `address` points to the local entry and its extra space.
     let read = unsafe { readerr(cq, address) };
-    // SAFETY: as before; `roomy` is read through the address that was written through.
+    // SAFETY: the caller guarantees that `entry` is writable; `address` points to `roomy`, which is still live.
     unsafe { *entry = *address };
     read
 }
@@ -381,7 +381,7 @@ unsafe fn readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry) -> isize {
 mod tests {
     use super::*;
 
-    /// What a release with larger structures adds.
+    /// The number of words that the newer release of these tests adds.
     const NEWER: usize = 12;
 
     #[repr(C)]
@@ -396,7 +396,7 @@ mod tests {
         newer: [u64; NEWER],
     }
 
-    /// A provider whose entry is larger writes all of it.
+    /// A provider with a larger entry, which it writes completely.
     unsafe extern "C" fn write_newer(
         _cq: *mut fid_cq,
         entry: *mut fi_cq_err_entry,
@@ -409,19 +409,19 @@ mod tests {
             },
             newer: [u64::MAX; NEWER],
         };
-        // SAFETY: what is tested: a caller of an older interface has to bear it.
+        // SAFETY: `fi_cq_readerr` passes a `WithRoom`, which has space for `NewerEntry`; the test checks this.
         unsafe { entry.cast::<NewerEntry>().write(newer) };
         1
     }
 
-    /// A provider whose attribute is larger reads all of it.
+    /// A provider with a larger attribute, which it reads completely.
     unsafe extern "C" fn read_newer(
         _fid: *mut fid,
         attr: *const fi_mr_attr,
         _flags: u64,
         _mr: *mut *mut fid_mr,
     ) -> c_int {
-        // SAFETY: as in `write_newer`.
+        // SAFETY: `fi_mr_regattr` passes a `WithRoom`, which has space for `NewerAttr`; the test checks this.
         let attr = unsafe { attr.cast::<NewerAttr>().read() };
         let clean = attr.newer == [0; NEWER] && attr.known.requested_key == 7;
         if clean { 0 } else { -1 }
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn newer_error_entries_do_not_overwrite_what_stands_behind() {
-        // SAFETY: zero is a value of each: no function, no address.
+        // SAFETY: the structures hold numbers, pointers and optional functions; zero is a valid value of each.
         let (mut cq, mut ops) = unsafe {
             (
                 std::mem::zeroed::<fid_cq>(),
@@ -443,7 +443,7 @@ mod tests {
             newer: [0; NEWER],
         };
         let entry = ptr::from_mut(&mut place).cast();
-        // SAFETY: a queue with the one function that is called.
+        // SAFETY: the queue's table has the one function that this call uses.
         assert_eq!(unsafe { fi_cq_readerr(&mut cq, entry) }, 1);
         assert_eq!(place.known.err, 5);
         assert_eq!(place.newer, [0; NEWER]);
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn newer_fields_of_registrations_are_zero() {
-        // SAFETY: zero is a value of each: no function, no address.
+        // SAFETY: the structures hold numbers, pointers and optional functions; zero is a valid value of each.
         let (mut domain, mut ops) = unsafe {
             (
                 std::mem::zeroed::<fid_domain>(),
@@ -468,7 +468,7 @@ mod tests {
             newer: [u64::MAX; NEWER],
         };
         let mut mr = ptr::null_mut();
-        // SAFETY: a domain with the one function that is called.
+        // SAFETY: the domain's table has the one function that this call uses.
         let code = unsafe { fi_mr_regattr(&mut domain, ptr::from_ref(&attr).cast(), 0, &mut mr) };
         assert_eq!(code, 0);
     }

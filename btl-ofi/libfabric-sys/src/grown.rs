@@ -1,9 +1,11 @@
-// What examples/regenerate.rs does not generate. Of structures that releases after 1.14 made larger, the part that 1.14
-// has: a newer field is not in here, so that no code reads it from a library that does not have it. Where libfabric reads
-// or writes such a structure of ours, `calls` gives it room for a newer release's. Where libfabric allocates it
-// (`fi_domain_attr`), copies are made by `fi_dupinfo` only. The tables are read up to their own `size`.
+// Bindings that examples/regenerate.rs does not generate: structures that grew after release 1.14, with the fields of
+// 1.14 only, so that no code reads a newer field from a library that does not have it.
 //
-// tests/layout.rs compares all of it with the headers that are installed.
+// - Structures of the caller that libfabric reads or writes: `calls` adds space for the fields of newer releases.
+// - Structures that libfabric allocates (`fi_domain_attr`): only `fi_dupinfo` copies them.
+// - Tables: code reads them up to their own `size`.
+//
+// tests/layout.rs compares this file with the installed headers.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::{align_of, offset_of, size_of};
@@ -11,7 +13,7 @@ use std::mem::{align_of, offset_of, size_of};
 use crate::bindings::*;
 use crate::opaque::*;
 
-// Macros that bindgen does not read, and, up to 1.20, values of an enumeration that is not used otherwise.
+// Macros that bindgen does not convert, and values that up to 1.20 belong to an enumeration with no other use here.
 pub const FI_ADDR_NOTAVAIL: fi_addr_t = u64::MAX;
 pub const FI_ADDR_UNSPEC: fi_addr_t = u64::MAX;
 pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;

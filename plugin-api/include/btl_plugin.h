@@ -93,16 +93,16 @@ typedef int32_t btl_status;
 #define BTL_OUT_OF_RESOURCE (-2)     /* memory, descriptors or registrations are exhausted */
 #define BTL_TEMP_OUT_OF_RESOURCE (-3) /* back-pressure: call progress and try again */
 #define BTL_RESOURCE_BUSY (-4)       /* the object is in use */
-#define BTL_BAD_PARAM (-5)           /* an argument is wrong; nothing was done */
+#define BTL_BAD_PARAM (-5)           /* an argument is wrong; the call had no effect */
 #define BTL_FATAL (-6)               /* the module can no longer be used */
 #define BTL_NOT_IMPLEMENTED (-7)     /* the function is known but not implemented */
 #define BTL_NOT_SUPPORTED (-8)       /* this module or provider cannot serve the operation */
 #define BTL_INTERRUPTED (-9)         /* the call was interrupted */
 #define BTL_UNREACH (-12)            /* the peer cannot be reached, or is gone */
-#define BTL_NOT_FOUND (-13)          /* nothing has that name */
-#define BTL_EXISTS (-14)             /* something has that name already */
-#define BTL_TIMEOUT (-15)            /* the time allowed ran out */
-#define BTL_NOT_AVAILABLE (-16)      /* nothing usable is there now */
+#define BTL_NOT_FOUND (-13)          /* no object has that name */
+#define BTL_EXISTS (-14)             /* an object has that name already */
+#define BTL_TIMEOUT (-15)            /* the time limit expired */
+#define BTL_NOT_AVAILABLE (-16)      /* no usable object is available now */
 #define BTL_PERM (-17)               /* not permitted */
 #define BTL_VALUE_OUT_OF_BOUNDS (-18) /* an address or length lies outside its object */
 #define BTL_TYPE_MISMATCH (-27)      /* the other side's ABI cannot be used */

@@ -36,7 +36,7 @@ statuses! {
     TEMP_OUT_OF_RESOURCE = -3;
     /// The object is in use.
     RESOURCE_BUSY = -4;
-    /// An argument is wrong; nothing was done.
+    /// An argument is wrong; the call had no effect.
     BAD_PARAM = -5;
     /// The module can no longer be used.
     FATAL = -6;
@@ -48,13 +48,13 @@ statuses! {
     INTERRUPTED = -9;
     /// The peer cannot be reached, or is gone.
     UNREACH = -12;
-    /// Nothing has that name.
+    /// No object has that name.
     NOT_FOUND = -13;
-    /// Something has that name already.
+    /// An object has that name already.
     EXISTS = -14;
-    /// The time allowed ran out.
+    /// The time limit expired.
     TIMEOUT = -15;
-    /// Nothing usable is there now.
+    /// No usable object is available now.
     NOT_AVAILABLE = -16;
     /// Not permitted.
     PERM = -17;

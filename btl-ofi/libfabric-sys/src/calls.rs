@@ -34,16 +34,16 @@ macro_rules! through {
 /// A caller's structure followed by zeroed space: a release newer than the bindings may read or write fields that it
 /// added. Zero is the default of such a field.
 #[repr(C)]
-struct WithRoom<T> {
+struct Padded<T> {
     known: T,
-    room: [u64; 16],
+    padding: [u64; 16],
 }
 
-impl<T> WithRoom<T> {
+impl<T> Padded<T> {
     fn new(known: T) -> Self {
-        WithRoom {
+        Padded {
             known,
-            room: [0; 16],
+            padding: [0; 16],
         }
     }
 
@@ -262,8 +262,8 @@ pub unsafe fn fi_mr_regattr(
     mr: *mut *mut fid_mr,
 ) -> c_int {
     // SAFETY: the caller guarantees that `attr` points to a complete attribute.
-    let mut roomy = WithRoom::new(unsafe { *attr });
-    let attr = roomy.address().cast_const();
+    let mut padded = Padded::new(unsafe { *attr });
+    let attr = padded.address().cast_const();
     through!(
         (*domain).mr,
         regattr,
@@ -364,11 +364,11 @@ pub unsafe fn fi_av_lookup(
 /// See the module.
 pub unsafe fn fi_cq_readerr(cq: *mut fid_cq, entry: *mut fi_cq_err_entry) -> isize {
     // SAFETY: the caller guarantees that `entry` is readable and writable; it may hold a buffer for error details.
-    let mut roomy = WithRoom::new(unsafe { *entry });
-    let address = roomy.address();
+    let mut padded = Padded::new(unsafe { *entry });
+    let address = padded.address();
     // SAFETY: the caller guarantees a live queue; `address` points to the local entry and its extra space.
     let read = unsafe { readerr(cq, address) };
-    // SAFETY: the caller guarantees that `entry` is writable; `address` points to `roomy`, which is still live.
+    // SAFETY: the caller guarantees that `entry` is writable; `address` points to `padded`, which is still live.
     unsafe { *entry = *address };
     read
 }
@@ -409,7 +409,7 @@ mod tests {
             },
             newer: [u64::MAX; NEWER],
         };
-        // SAFETY: `fi_cq_readerr` passes a `WithRoom`, which has space for `NewerEntry`; the test checks this.
+        // SAFETY: `fi_cq_readerr` passes a `Padded`, which has space for `NewerEntry`; the test checks this.
         unsafe { entry.cast::<NewerEntry>().write(newer) };
         1
     }
@@ -421,7 +421,7 @@ mod tests {
         _flags: u64,
         _mr: *mut *mut fid_mr,
     ) -> c_int {
-        // SAFETY: `fi_mr_regattr` passes a `WithRoom`, which has space for `NewerAttr`; the test checks this.
+        // SAFETY: `fi_mr_regattr` passes a `Padded`, which has space for `NewerAttr`; the test checks this.
         let attr = unsafe { attr.cast::<NewerAttr>().read() };
         let clean = attr.newer == [0; NEWER] && attr.known.requested_key == 7;
         if clean { 0 } else { -1 }

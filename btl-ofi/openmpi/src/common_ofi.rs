@@ -27,19 +27,19 @@ pub(crate) fn register(component: *const ffi::mca_base_component_t) -> bool {
 
 /// The library's function: in the host's core library (5.0), else in a library beside it (4.1).
 fn find() -> Option<*mut c_void> {
-    let look = |library: *mut c_void| {
+    let lookup = |library: *mut c_void| {
         // SAFETY: `library` is a live handle, and the name is NUL-terminated.
         let symbol = unsafe { libc::dlsym(library, FUNCTION.as_ptr()) };
         (!symbol.is_null()).then_some(symbol)
     };
-    look(libc::RTLD_DEFAULT).or_else(|| {
+    lookup(libc::RTLD_DEFAULT).or_else(|| {
         let path = beside_core(series::COMMON_OFI?)?;
         // RTLD_NOW: a missing symbol makes this call fail, not a later one. The library is never closed, because it
         // keeps the variables that it registered.
         // SAFETY: the path is NUL-terminated and names a library of the running Open MPI, whose components load it the
         // same way.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        (!library.is_null()).then_some(library).and_then(look)
+        (!library.is_null()).then_some(library).and_then(lookup)
     })
 }
 

@@ -188,8 +188,8 @@ unsafe extern "C" fn init(
         let module = match Module::open(entries::functions(exported()), options, level) {
             Ok(module) => module,
             Err(reason) => {
-                let said = if params::names_providers() { 0 } else { 1 };
-                log::verbose(said, || {
+                let verbosity = if params::names_providers() { 0 } else { 1 };
+                log::verbose(verbosity, || {
                     let reason = reason
                         .lines()
                         .map(str::trim)

@@ -67,7 +67,7 @@ impl Module {
             module.registrations.close();
             reason
         };
-        tell_choice(&options, level);
+        log_choice(&options, level);
         let transport = match Transport::open(&options, level) {
             Ok(transport) => transport,
             Err(e) => return Err(abandon(&module, e.to_string())),
@@ -78,7 +78,7 @@ impl Module {
             return Err(reason);
         }
         let registers_pages = transport.capabilities().registers_pages;
-        module.registrations = module.registrations.suited(registers_pages);
+        module.registrations = module.registrations.for_provider(registers_pages);
         describe(&mut module.btl, &transport);
         module.transport.write(transport);
         let module = Box::leak(module);
@@ -197,7 +197,7 @@ impl Module {
 }
 
 /// Logs the selected provider and the reason against each other one.
-fn tell_choice(options: &Options, level: ThreadLevel) {
+fn log_choice(options: &Options, level: ThreadLevel) {
     if log::verbosity() < 1 {
         return;
     }
@@ -300,7 +300,7 @@ pub(crate) fn counts(transport: &Transport) -> String {
     let offered = transport.capabilities();
     let stats = transport.stats();
     format!(
-        "{} on {}: {} peers, {} registrations, {} operations posted, {} completed, {} failed, {} turned away",
+        "{} on {}: {} peers, {} registrations, {} operations posted, {} completed, {} failed, {} posts refused",
         offered.provider.to_string_lossy(),
         offered.domain.to_string_lossy(),
         stats.endpoints,

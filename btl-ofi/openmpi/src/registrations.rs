@@ -72,7 +72,7 @@ impl Registrations {
             None => {
                 log::verbose(1, || {
                     String::from(
-                        "Open MPI has no registration cache; each registration is made anew",
+                        "Open MPI has no registration cache; every request makes a new registration",
                     )
                 });
                 Registrations::Direct
@@ -81,13 +81,13 @@ impl Registrations {
     }
 
     /// Keeps the cache if the provider registers pages; otherwise closes it and registers directly.
-    pub(crate) fn suited(self, registers_pages: bool) -> Registrations {
+    pub(crate) fn for_provider(self, registers_pages: bool) -> Registrations {
         if registers_pages {
             return self;
         }
         log::verbose(1, || {
             String::from(
-                "the provider registers addresses and not pages; each registration is made anew",
+                "the provider registers addresses and not pages; every request makes a new registration",
             )
         });
         self.close();

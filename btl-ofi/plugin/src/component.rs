@@ -42,7 +42,7 @@ struct OfiComponent {
 ///
 /// # Safety
 /// `component` is NULL or came from `open` and was not closed.
-unsafe fn known<'a>(component: *mut Component) -> Option<&'a OfiComponent> {
+unsafe fn component_ref<'a>(component: *mut Component) -> Option<&'a OfiComponent> {
     // SAFETY: the caller guarantees that `component` is NULL or an open `OfiComponent`.
     unsafe { component.cast::<OfiComponent>().as_ref() }
 }
@@ -51,7 +51,7 @@ unsafe fn known<'a>(component: *mut Component) -> Option<&'a OfiComponent> {
 ///
 /// # Safety
 /// `host` is NULL or a host's table that stays valid until `close`.
-unsafe fn checked(host: *const HostVtable) -> Result<&'static HostVtable, Status> {
+unsafe fn check_host(host: *const HostVtable) -> Result<&'static HostVtable, Status> {
     // SAFETY: the caller guarantees that `host` is NULL or a table that stays valid until `close`.
     unsafe { HostVtable::check(host) }.map_err(|_| Status::TYPE_MISMATCH)
 }
@@ -77,7 +77,7 @@ fn log_line(host: &HostVtable, level: LogLevel, line: &str) {
 unsafe extern "C" fn register_params(host: *const HostVtable) -> Status {
     guarded("register_params", || {
         // SAFETY: the host passes NULL or a table that it keeps valid until `close`.
-        let host = match unsafe { checked(host) } {
+        let host = match unsafe { check_host(host) } {
             Ok(host) => host,
             Err(status) => return status,
         };
@@ -94,7 +94,7 @@ unsafe extern "C" fn register_params(host: *const HostVtable) -> Status {
 unsafe extern "C" fn open(host: *const HostVtable, out: *mut *mut Component) -> Status {
     guarded("open", || {
         // SAFETY: the host passes NULL or a table that it keeps valid until `close`.
-        let host = match unsafe { checked(host) } {
+        let host = match unsafe { check_host(host) } {
             Ok(host) => host,
             Err(status) => return status,
         };
@@ -127,7 +127,7 @@ unsafe extern "C" fn survey(
 ) -> Status {
     guarded("survey", || {
         // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
-        let (Some(component), Some(visit)) = (unsafe { known(component) }, visit) else {
+        let (Some(component), Some(visit)) = (unsafe { component_ref(component) }, visit) else {
             return Status::BAD_PARAM;
         };
         let candidates = match transport::survey(&component.options, ThreadLevel::Single) {
@@ -166,7 +166,7 @@ unsafe extern "C" fn init(
 ) -> Status {
     guarded("init", || {
         // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
-        let Some(component) = (unsafe { known(component) }) else {
+        let Some(component) = (unsafe { component_ref(component) }) else {
             return Status::BAD_PARAM;
         };
         if modules.is_null() || count.is_null() {
@@ -212,7 +212,7 @@ unsafe extern "C" fn init(
 unsafe extern "C" fn progress(component: *mut Component) -> i32 {
     let counted = guarded("progress", || {
         // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
-        let Some(component) = (unsafe { known(component) }) else {
+        let Some(component) = (unsafe { component_ref(component) }) else {
             return Status::BAD_PARAM;
         };
         // SAFETY: the slot holds NULL or a module that is not finalised: `finalize` takes a module out first.

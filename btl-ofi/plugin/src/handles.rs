@@ -70,12 +70,12 @@ impl Handles {
     pub(crate) fn remove(&self, handle: *mut Handle) -> Option<Region> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let slot: *mut Slot = handle.cast();
-        let ours = inner.chunks.iter().any(|chunk| {
+        let is_slot = inner.chunks.iter().any(|chunk| {
             let range = chunk.as_ptr_range();
             range.contains(&slot.cast_const())
                 && (slot as usize - range.start as usize).is_multiple_of(size_of::<Slot>())
         });
-        if !ours {
+        if !is_slot {
             return None;
         }
         // SAFETY: `slot` is the start of a slot in a live chunk, and this thread holds the mutex.

@@ -197,7 +197,7 @@ impl OfiModule {
 /// # Safety
 /// `module` is NULL or came from `init` and was not finalised.
 #[inline]
-unsafe fn known<'a>(module: *mut Module) -> Option<&'a OfiModule> {
+unsafe fn module_ref<'a>(module: *mut Module) -> Option<&'a OfiModule> {
     // SAFETY: the caller guarantees that `module` is NULL or a live `OfiModule`.
     unsafe { module.cast::<OfiModule>().as_ref() }
 }
@@ -238,7 +238,7 @@ unsafe extern "C" fn add_procs(
 ) -> Status {
     guarded("add_procs", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         if count == 0 {
@@ -290,7 +290,7 @@ unsafe extern "C" fn del_procs(
 ) -> Status {
     guarded("del_procs", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         if count == 0 {
@@ -323,7 +323,7 @@ unsafe extern "C" fn register_mem(
 ) -> Status {
     guarded("register_mem", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         if handle.is_null() || (base.is_null() && size > 0) {
@@ -335,7 +335,7 @@ unsafe extern "C" fn register_mem(
         // SAFETY: the host keeps the memory mapped until `deregister_mem`.
         let registered = unsafe { module.transport.register(base, size, access) };
         // SAFETY: `handle` is not NULL; the host passes a writable pointer.
-        unsafe { keep(module, registered, handle) }
+        unsafe { store_region(module, registered, handle) }
     })
 }
 
@@ -343,7 +343,7 @@ unsafe extern "C" fn register_mem(
 ///
 /// # Safety
 /// `handle` is writable.
-unsafe fn keep(
+unsafe fn store_region(
     module: &OfiModule,
     registered: Result<transport::Region, transport::Error>,
     handle: *mut *mut Handle,
@@ -368,7 +368,7 @@ unsafe fn keep(
 unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
     guarded("deregister_mem", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         let Some(region) = module.handles.remove(handle.cast()) else {
@@ -387,7 +387,7 @@ unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) ->
 unsafe extern "C" fn flush(module: *mut Module, endpoint: *mut Endpoint) -> Status {
     guarded("flush", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         // SAFETY: the host passes NULL or an endpoint from `add_procs` that is not released.
@@ -403,7 +403,7 @@ unsafe extern "C" fn register_error(
 ) -> Status {
     guarded("register_error", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         module
@@ -416,7 +416,7 @@ unsafe extern "C" fn register_error(
 unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
     guarded("stats", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let (module, out) = need!(unsafe { known(module) }, NonNull::new(stats));
+        let (module, out) = need!(unsafe { module_ref(module) }, NonNull::new(stats));
         // SAFETY: the host's record begins with its header.
         let header = unsafe { *out.as_ptr().cast::<TableHeader>() };
         if header
@@ -440,7 +440,7 @@ unsafe extern "C" fn finalize(module: *mut Module) -> Status {
     guarded("finalize", || {
         let pointer = module.cast::<OfiModule>();
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         // SAFETY: the slot lies in the component, which outlives its modules.

@@ -207,7 +207,7 @@ pub(super) unsafe extern "C" fn atomic_op(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    operation("update", btl, || {
+    operation("non-fetching atomic", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::NOT_SUPPORTED.0;
@@ -228,7 +228,7 @@ pub(super) unsafe extern "C" fn atomic_op(
                 done,
             )
         };
-        call.settle("update", status)
+        call.settle("non-fetching atomic", status)
     })
 }
 
@@ -248,7 +248,7 @@ pub(super) unsafe extern "C" fn atomic_fop(
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    operation("fetching update", btl, || {
+    operation("fetching atomic", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
             return Status::NOT_SUPPORTED.0;
@@ -271,7 +271,7 @@ pub(super) unsafe extern "C" fn atomic_fop(
                 done,
             )
         };
-        call.settle("fetching update", status)
+        call.settle("fetching atomic", status)
     })
 }
 

@@ -35,7 +35,7 @@ const OF_EVERY_BTL: [&str; 6] = [
 static VARIABLES: Mutex<Vec<Option<Variable>>> = Mutex::new(Vec::new());
 
 /// See [`names_providers`].
-static NAMED: AtomicBool = AtomicBool::new(false);
+static PROVIDERS_NAMED: AtomicBool = AtomicBool::new(false);
 
 /// The reason why a variable cannot be used.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
     storage::version_string(
         component,
         c"implementation",
-        c"What this component is, and for which Open MPI it was built",
+        c"This component and the Open MPI that it was built for",
         version,
     );
     every_btl::register(template)
@@ -138,28 +138,28 @@ pub(crate) fn resolve() -> Result<Options, Error> {
             Some(variable) if variable.is_default() => declared.default.clone(),
             Some(variable) => variable
                 .value(declared.kind)
-                .ok_or_else(|| Unusable(String::from("Open MPI does not know its value")))?,
+                .ok_or_else(|| Unusable(String::from("Open MPI has no value for it")))?,
             None => every_btl::value(declared),
         };
         if declared.name == "btl_ofi_provider_include" {
-            NAMED.store(
+            PROVIDERS_NAMED.store(
                 value.as_str().is_some_and(|list| !list.trim().is_empty()),
                 Ordering::Relaxed,
             );
         }
-        permitted(declared, value)
+        check_allowed(declared, value)
     })
 }
 
 /// Whether the user named providers. If so, a failure to use them is always logged; otherwise a machine without a
 /// fabric is normal and is logged only at a higher verbosity.
 pub(crate) fn names_providers() -> bool {
-    NAMED.load(Ordering::Relaxed)
+    PROVIDERS_NAMED.load(Ordering::Relaxed)
 }
 
 /// Refuses a value that the declaration does not allow. Open MPI checks enumerations but not ranges, and reads text
 /// that is not a number as 0.
-fn permitted(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
+fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
     let number = match &value {
         Value::Int(n) => Some(i128::from(*n)),
         Value::Unsigned(n) => Some(i128::from(*n)),

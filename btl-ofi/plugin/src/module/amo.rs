@@ -7,7 +7,7 @@ use plugin_api::{BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, S
 
 use transport::branch;
 
-use super::{completion, known, peer, remote};
+use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
@@ -23,11 +23,12 @@ pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    let tried = (|| {
+    let fast = (|| {
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) =
+                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_op::<T>(
                 peer,
                 remote_address,
@@ -38,7 +39,7 @@ pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
             )
         }
     })();
-    if let Some(status) = tried {
+    if let Some(status) = fast {
         return status;
     }
     // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
@@ -78,7 +79,7 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
     guarded("atomic_op", || {
         // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, op, flags) = need!(
-            unsafe { known(module) },
+            unsafe { module_ref(module) },
             peer(endpoint),
             unsafe { remote(remote_handle) },
             BtlAtomicOp::try_from(op).ok(),
@@ -109,7 +110,7 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    let tried = (|| {
+    let fast = (|| {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -117,7 +118,8 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) =
+                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_fop::<T>(
                 peer,
                 local_address,
@@ -129,7 +131,7 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
             )
         }
     })();
-    if let Some(status) = tried {
+    if let Some(status) = fast {
         return status;
     }
     // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
@@ -173,7 +175,7 @@ pub(super) unsafe extern "C" fn slow_atomic_fop(
     guarded("atomic_fop", || {
         // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, local, op, flags) = need!(
-            unsafe { known(module) },
+            unsafe { module_ref(module) },
             peer(endpoint),
             unsafe { remote(remote_handle) },
             NonNull::new(local_address),
@@ -213,7 +215,7 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    let tried = (|| {
+    let fast = (|| {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -221,7 +223,8 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) =
+                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_cswap::<T>(
                 peer,
                 local_address,
@@ -233,7 +236,7 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
             )
         }
     })();
-    if let Some(status) = tried {
+    if let Some(status) = fast {
         return status;
     }
     // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
@@ -277,7 +280,7 @@ pub(super) unsafe extern "C" fn slow_atomic_cswap(
     guarded("atomic_cswap", || {
         // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, local, flags) = need!(
-            unsafe { known(module) },
+            unsafe { module_ref(module) },
             peer(endpoint),
             unsafe { remote(remote_handle) },
             NonNull::new(local_address),

@@ -7,7 +7,7 @@ use plugin_api::{
     Access, Endpoint, Handle, HmemInfo, IoVec, Module, OverrideOps, Status, TableHeader, magic,
 };
 
-use super::{keep, known};
+use super::{module_ref, store_region};
 use crate::guard::{guarded, need};
 
 pub(super) unsafe extern "C" fn set_overrides(
@@ -16,7 +16,7 @@ pub(super) unsafe extern "C" fn set_overrides(
 ) -> Status {
     guarded("set_overrides", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         if ops.is_null() {
@@ -44,7 +44,7 @@ pub(super) unsafe extern "C" fn register_hmem(
 ) -> Status {
     guarded("register_hmem", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { known(module) }) else {
+        let Some(module) = (unsafe { module_ref(module) }) else {
             return Status::BAD_PARAM;
         };
         if handle.is_null() || (base.is_null() && size > 0) {
@@ -59,12 +59,12 @@ pub(super) unsafe extern "C" fn register_hmem(
             transport.register_hmem(base, size, access, iface, device)
         };
         // SAFETY: `handle` is not NULL; the host passes a writable pointer.
-        unsafe { keep(module, registered, handle) }
+        unsafe { store_region(module, registered, handle) }
     })
 }
 
 /// Runs a copy. Returns its result, or -EINVAL when an argument was refused or the copy panicked.
-fn answered(name: &'static str, copy: impl FnOnce() -> Option<isize>) -> i64 {
+fn copy_result(name: &'static str, copy: impl FnOnce() -> Option<isize>) -> i64 {
     let mut answer = None;
     guarded(name, || {
         answer = copy();
@@ -83,9 +83,9 @@ pub(super) unsafe extern "C" fn copy_from_hmem_iov(
     hmem_iov_count: usize,
     hmem_iov_offset: u64,
 ) -> i64 {
-    answered("copy_from_hmem_iov", || {
+    copy_result("copy_from_hmem_iov", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let module = unsafe { known(module) }?;
+        let module = unsafe { module_ref(module) }?;
         NonNull::new(dest)?;
         let count = hmem_iov_count;
         // SAFETY: the host passes arrays of `count` elements and device memory that they describe; `dest` has `size`
@@ -106,9 +106,9 @@ pub(super) unsafe extern "C" fn copy_to_hmem_iov(
     src: *const c_void,
     size: usize,
 ) -> i64 {
-    answered("copy_to_hmem_iov", || {
+    copy_result("copy_to_hmem_iov", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let module = unsafe { known(module) }?;
+        let module = unsafe { module_ref(module) }?;
         NonNull::new(src.cast_mut())?;
         let count = hmem_iov_count;
         // SAFETY: the host passes arrays of `count` elements and device memory that they describe; `src` has `size`
@@ -127,7 +127,7 @@ pub(super) unsafe extern "C" fn query_hmem(
 ) -> Status {
     guarded("query_hmem", || {
         // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let (module, out) = need!(unsafe { known(module) }, NonNull::new(info));
+        let (module, out) = need!(unsafe { module_ref(module) }, NonNull::new(info));
         // SAFETY: the host's record begins with its header.
         let header = unsafe { *out.as_ptr().cast::<TableHeader>() };
         if header

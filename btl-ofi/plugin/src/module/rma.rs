@@ -11,7 +11,7 @@ use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 
 use transport::branch;
 
-use super::{completion, known, peer, remote};
+use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
@@ -28,7 +28,7 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    let tried = (|| {
+    let fast = (|| {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -36,7 +36,8 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
         // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
         // `T` and `K` are those of the module's table.
         unsafe {
-            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) =
+                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_put::<T, K>(
                 peer,
                 local_address,
@@ -47,7 +48,7 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
             )
         }
     })();
-    if let Some(status) = tried {
+    if let Some(status) = fast {
         return status;
     }
     // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
@@ -88,7 +89,7 @@ unsafe extern "C" fn slow_put(
     use_argument((flags, order));
     guarded("put", || {
         // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
+        let (module, peer, remote) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
             remote(remote_handle)
         });
         let completion = completion(callback, context, data);
@@ -121,7 +122,7 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    let tried = (|| {
+    let fast = (|| {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -129,7 +130,8 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
         // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
         // `T` and `K` are those of the module's table.
         unsafe {
-            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) =
+                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_get::<T, K>(
                 peer,
                 local_address,
@@ -140,7 +142,7 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
             )
         }
     })();
-    if let Some(status) = tried {
+    if let Some(status) = fast {
         return status;
     }
     // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
@@ -181,7 +183,7 @@ unsafe extern "C" fn slow_get(
     use_argument((flags, order));
     guarded("get", || {
         // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote) = need!(unsafe { known(module) }, peer(endpoint), unsafe {
+        let (module, peer, remote) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
             remote(remote_handle)
         });
         let completion = completion(callback, context, data);

@@ -7,7 +7,7 @@ use plugin_api::{AtomicKind, AtomicOp, CompletionFn, Datatype, Endpoint, Handle,
 
 use transport::branch;
 
-use super::{completion, known, peer, remote};
+use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need};
 
 pub(super) unsafe extern "C" fn atomic_query(
@@ -20,7 +20,7 @@ pub(super) unsafe extern "C" fn atomic_query(
     guarded("atomic_query", || {
         // SAFETY: the host passes NULL or a live module.
         let (module, max_count, datatype, op, kind) = need!(
-            unsafe { known(module) },
+            unsafe { module_ref(module) },
             NonNull::new(max_count),
             Datatype::try_from(datatype).ok(),
             AtomicOp::try_from(op).ok(),
@@ -47,7 +47,7 @@ pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    let tried = (|| {
+    let fast = (|| {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -55,7 +55,8 @@ pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
         // SAFETY: the host passes NULL or live objects of this module, and buffers that stay valid until completion;
         // `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) =
+                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_opv::<T>(
                 peer,
                 local_address,
@@ -67,7 +68,7 @@ pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
             )
         }
     })();
-    if let Some(status) = tried {
+    if let Some(status) = fast {
         return status;
     }
     // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
@@ -108,7 +109,7 @@ pub(super) unsafe extern "C" fn slow_atomic_opv(
     guarded("atomic_opv", || {
         // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, datatype, op) = need!(
-            unsafe { known(module) },
+            unsafe { module_ref(module) },
             peer(endpoint),
             unsafe { remote(remote_handle) },
             Datatype::try_from(datatype).ok(),
@@ -151,7 +152,7 @@ pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    let tried = (|| {
+    let fast = (|| {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -163,7 +164,8 @@ pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
         // SAFETY: the host passes NULL or live objects of this module, and buffers that stay valid until completion;
         // `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) = (known(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) =
+                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
             module.transport.try_atomic_fopv::<T>(
                 peer,
                 local_address,
@@ -176,7 +178,7 @@ pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
             )
         }
     })();
-    if let Some(status) = tried {
+    if let Some(status) = fast {
         return status;
     }
     // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
@@ -221,7 +223,7 @@ pub(super) unsafe extern "C" fn slow_atomic_fopv(
     guarded("atomic_fopv", || {
         // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, datatype, op) = need!(
-            unsafe { known(module) },
+            unsafe { module_ref(module) },
             peer(endpoint),
             unsafe { remote(remote_handle) },
             Datatype::try_from(datatype).ok(),
@@ -267,7 +269,7 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
     guarded("atomic_cswapv", || {
         // SAFETY: the host passes NULL or live objects of this module.
         let (module, peer, remote, datatype, result) = need!(
-            unsafe { known(module) },
+            unsafe { module_ref(module) },
             peer(endpoint),
             unsafe { remote(remote_handle) },
             Datatype::try_from(datatype).ok(),

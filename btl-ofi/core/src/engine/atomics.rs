@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
-use crate::engine::channel::Order;
 use crate::engine::post::{Caller, Needs};
+use crate::engine::ring_atomics::Order;
 use crate::engine::staging::Ask;
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};

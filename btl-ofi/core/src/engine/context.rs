@@ -9,9 +9,9 @@ use libfabric_sys as ffi;
 use crate::base::error::Error;
 use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
-use crate::engine::channel::Channel;
 use crate::op::record::{Finished, Pool};
 use crate::peer::outstanding::OutstandingCount;
+use crate::sm::channel::Channel;
 
 type Read = unsafe extern "C" fn(
     *mut ffi::fid_ep,

@@ -2,7 +2,6 @@
 
 pub(crate) mod amo;
 pub(crate) mod atomics;
-pub(crate) mod channel;
 pub(crate) mod context;
 pub(crate) mod doubt;
 pub(crate) mod failure;
@@ -11,6 +10,7 @@ pub(crate) mod liveness;
 pub(crate) mod peers;
 pub(crate) mod post;
 pub(crate) mod progress;
+pub(crate) mod ring_atomics;
 pub(crate) mod ring_transfers;
 pub(crate) mod rma;
 pub(crate) mod staging;

@@ -15,7 +15,6 @@ use crate::base::error::Error;
 use crate::base::guard::Installed;
 use crate::base::params::Options;
 use crate::engine::amo::Words;
-use crate::engine::channel::Channel;
 use crate::engine::context::Context;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
@@ -31,6 +30,7 @@ use crate::peer::address::Blob;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::reach::{self, Probe};
+use crate::sm::channel::Channel;
 use crate::sm::segment::{self, Segment};
 
 /// How long closing and releasing a peer wait for outstanding operations.

@@ -8,7 +8,7 @@
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | all other puts and updates |
 //! | returned | a plain completion | gets, fetching atomics: data returned; updates over shm without ring |
 //!
-//! `engine::channel` holds the rings; `engine::ring_transfers` chooses ring put and ring get while the target is
+//! `sm::channel` holds the rings; `engine::ring_transfers` chooses ring put and ring get while the target is
 //! fast.
 //!
 //! Each operation yields a completion-queue entry. The entry of an operation with a callback carries the address of

@@ -4,11 +4,18 @@
 
 use std::ptr;
 
+use plugin_api::Status;
+
 use super::*;
+use crate::engine::post::Caller;
+use crate::op::record::Tag;
 use crate::peer::endpoint::LocalPeer;
+use crate::peer::liveness::ProcessId;
 use crate::peer::table::{Endpoints, Placed};
-use crate::sm::ring::{Answer, Slot};
-use crate::sm::segment::PAYLOAD;
+use crate::sm::requester::Operands;
+use crate::sm::responder;
+use crate::sm::ring::{Answer, Command, Slot};
+use crate::sm::segment::{PAYLOAD, Place};
 
 /// Bytes of a fragment of a large get; the payload holds eight.
 const FRAGMENT: usize = PAYLOAD / 8;

@@ -453,41 +453,4 @@ fn list(text: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(overrides: &[(&str, Value)]) -> Result<Options, Error> {
-        Options::resolve(|d| {
-            let o = overrides.iter().find(|(n, _)| *n == d.name);
-            Ok::<_, std::convert::Infallible>(o.map_or(d.default.clone(), |(_, v)| v.clone()))
-        })
-    }
-
-    #[test]
-    fn defaults_resolve() {
-        let o = with(&[]).unwrap();
-        assert_eq!(o.num_cq_read, 64);
-        assert!(!o.rd_num_set);
-        assert!(
-            o.admits("tcp;ofi_rxm").is_err(),
-            "excluded by its beginning, as Open MPI does"
-        );
-        assert!(o.admits("verbs;ofi_rxm").is_ok());
-    }
-
-    #[test]
-    fn including_overrules_the_exclusion() {
-        let o = with(&[("btl_ofi_provider_include", Value::str(" TCP , psm2"))]).unwrap();
-        assert!(o.admits("tcp;ofi_rxm").is_ok());
-        assert!(o.named("tcp;ofi_rxm"));
-        assert!(o.admits("shm").unwrap_err().contains("provider_include"));
-    }
-
-    #[test]
-    fn two_sided_modes_are_refused_by_name() {
-        let e = with(&[("btl_ofi_mode", Value::Int(2))])
-            .unwrap_err()
-            .to_string();
-        assert!(e.contains("btl_ofi_mode") && e.contains("two-sided"), "{e}");
-    }
-}
+mod tests;

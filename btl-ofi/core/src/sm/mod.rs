@@ -2,6 +2,7 @@
 //! (`requester`, `responder`). Calls to libfabric do not belong here.
 
 pub(crate) mod channel;
+mod mapping;
 pub(crate) mod pool;
 pub(crate) mod requester;
 pub(crate) mod responder;

@@ -19,8 +19,6 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::Status;
 
-use crate::base::cma::Refused;
-use crate::base::params::MAX_CQ_READ;
 use crate::op::record::{Finished, Tag};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{ProcessId, State};
@@ -30,12 +28,14 @@ use crate::sm::segment::{Claim, LARGEST, SLOTS};
 
 mod area;
 mod autotune;
+mod done;
 mod fragments;
 mod transfers;
 
 use area::Area;
 use autotune::Autotune;
 pub(crate) use autotune::Way as GetWay;
+pub(crate) use done::Done;
 use fragments::Queued;
 pub(crate) use transfers::Direction;
 use transfers::{Backoff, Wait};
@@ -121,44 +121,6 @@ fn no_operation(endpoint: NonNull<Endpoint>) -> Finished {
         data: ptr::null_mut(),
         local_address: ptr::null_mut(),
         local_handle: ptr::null_mut(),
-    }
-}
-
-/// Completed operations: collected under the lock, delivered after its release.
-pub(crate) struct Done {
-    finished: [MaybeUninit<Finished>; MAX_CQ_READ],
-    count: usize,
-    /// An operation that failed. It comes after those in `finished`, and nothing is collected after it.
-    pub(crate) refused: Option<(Finished, Status)>,
-    /// A peer that the kernel no longer reaches, or whose process no longer has its memory (another process has the
-    /// id, or it executed another program).
-    pub(crate) doubted: Option<(NonNull<Endpoint>, Refused)>,
-}
-
-impl Done {
-    #[inline]
-    pub(crate) fn new() -> Done {
-        Done {
-            finished: [const { MaybeUninit::uninit() }; MAX_CQ_READ],
-            count: 0,
-            refused: None,
-            doubted: None,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        self.count < MAX_CQ_READ && self.refused.is_none()
-    }
-
-    fn push(&mut self, finished: Finished) {
-        self.finished[self.count].write(finished);
-        self.count += 1;
-    }
-
-    pub(crate) fn finished(&self) -> &[Finished] {
-        // SAFETY: `push` initialises an element before it increments `count`, so the first `count` are initialised.
-        unsafe { std::slice::from_raw_parts(self.finished.as_ptr().cast(), self.count) }
     }
 }
 

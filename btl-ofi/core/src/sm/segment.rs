@@ -22,18 +22,15 @@
 //! After a fork the child shares the mapping, as it shares the provider's mappings. The child must not use the
 //! transport; its exit or exec does not touch the segment.
 
-use std::ffi::c_void;
 use std::fs::File;
 use std::mem::offset_of;
-use std::ops::Deref;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{cell::UnsafeCell, io};
 
-use crate::base::call::uninterrupted;
 use crate::peer::liveness::{ProcessId, State};
+use crate::sm::mapping::{Mapped, allocate, checked};
 use crate::sm::pool::{BLOCKS, Owner};
 use crate::sm::ring::{Bells, RINGS, Slot, Watch};
 
@@ -121,79 +118,6 @@ impl Ring {
     fn has_unanswered(&self) -> bool {
         self.slots.iter().any(Slot::may_be_executed)
     }
-}
-
-/// A mapping of shared memory; dropping it unmaps.
-struct Mapped<T>(NonNull<T>);
-
-impl<T> Mapped<T> {
-    /// Maps a `T` at `offset` bytes into a file. `T` consists of atomics and cells, for which any bytes are valid.
-    fn new(file: RawFd, offset: usize) -> io::Result<Mapped<T>> {
-        let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: the kernel chooses the address of the new mapping, so no existing mapping is replaced.
-        let at = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                size_of::<T>(),
-                rights,
-                shared,
-                file,
-                offset as libc::off_t,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        NonNull::new(at.cast())
-            .map(Mapped)
-            .ok_or_else(|| io::Error::other("mmap returned NULL"))
-    }
-}
-
-impl<T> Deref for Mapped<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: `self` keeps the memory mapped. The mapped types consist of atomics and cells: any bytes are valid,
-        // and other processes may write at any time.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl<T> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        // SAFETY: `new` mapped the memory with this size, and only this drop unmaps it.
-        unsafe { libc::munmap(self.0.as_ptr().cast::<c_void>(), size_of::<T>()) };
-    }
-}
-
-fn checked(rc: i32) -> io::Result<i32> {
-    if rc < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(rc)
-    }
-}
-
-/// Allocates pages, so that a later access cannot fail.
-fn allocate(file: RawFd, offset: usize, size: usize) -> io::Result<()> {
-    let end = offset + size;
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a local that getrlimit may write.
-    checked(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) })?;
-    // Growth beyond the limit raises a signal (SIGXFSZ) instead of an error.
-    if limit.rlim_cur < end as u64 {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    }
-    let (offset, size) = (offset as libc::off_t, size as libc::off_t);
-    uninterrupted(|| {
-        // SAFETY: fallocate takes integers only and checks the descriptor.
-        unsafe { libc::fallocate(file, 0, offset, size) }
-    })
 }
 
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -458,153 +382,4 @@ impl Claim {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sm::ring::{Answer, Command};
-
-    fn place(segment: &Segment, nonce: u64) -> Place {
-        Place {
-            pid: std::process::id(),
-            descriptor: segment.descriptor(),
-            nonce,
-        }
-    }
-
-    #[test]
-    fn rings_are_claimed_and_given_back() {
-        let segment = Segment::make(42).unwrap();
-        let first = place(&segment, 42).claim().unwrap();
-        let second = place(&segment, 42).claim().unwrap();
-        assert_eq!((first.index, second.index), (0, 1));
-        let command = Command {
-            value: 7,
-            ..Command::default()
-        };
-        second.ring().slot(0).publish(0, &command);
-        second.announce();
-        assert_eq!(segment.bells().take(0), 2);
-        let slot = segment.ring(1).slot(0);
-        assert!(slot.is_published(0));
-        let answer = Answer {
-            status: 0,
-            value: slot.command().value + 1,
-        };
-        slot.answer(0, answer);
-        assert_eq!(second.ring().slot(0).answered(0), Some(answer));
-        assert_eq!(first.allocate_own(OWN_SHORT).unwrap(), OWN_SHORT);
-        assert_eq!(first.allocate_own(OWN_LONG).unwrap(), OWN_LONG);
-        first.allocate_block(BLOCKS - 1).unwrap();
-        second.give_back(1, 0);
-        let again = place(&segment, 42).claim().unwrap();
-        assert_eq!((again.index, again.position, again.spent), (1, 1, 0));
-        again.give_back(u32::MAX, 128);
-        let again = place(&segment, 42).claim().unwrap();
-        assert_eq!((again.position, again.spent), (u32::MAX, 128));
-        assert!(!again.is_closed());
-        drop(segment);
-        assert!(again.is_closed(), "the mapping outlives the owner");
-    }
-
-    #[test]
-    fn claim_fails_when_all_rings_are_taken() {
-        let segment = Segment::make(1).unwrap();
-        let all: Vec<_> = (0..RINGS)
-            .map(|_| place(&segment, 1).claim().unwrap())
-            .collect();
-        assert!(place(&segment, 1).claim().is_err());
-        assert_eq!(segment.bells().used(), RINGS / 64);
-        drop(all);
-        assert!(
-            place(&segment, 1).claim().is_err(),
-            "what is not given back stays taken"
-        );
-    }
-
-    #[test]
-    fn other_files_are_refused() {
-        let segment = Segment::make(1).unwrap();
-        let right = place(&segment, 1);
-        for wrong in [
-            Place { nonce: 2, ..right },
-            Place {
-                descriptor: 1 << 20,
-                ..right
-            },
-            Place {
-                descriptor: 0,
-                ..right
-            },
-            Place {
-                pid: u32::MAX >> 1,
-                ..right
-            },
-        ] {
-            assert!(wrong.claim().is_err(), "{wrong:?}");
-        }
-        // A file of the right size without the seal against shrinking.
-        // SAFETY: the name is a NUL-terminated literal.
-        let fd = unsafe { libc::memfd_create(c"other".as_ptr(), libc::MFD_CLOEXEC) };
-        assert!(fd >= 0);
-        // SAFETY: memfd_create returned this descriptor just now, and nothing else owns it.
-        let other = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        other.set_len(size_of::<Layout>() as u64).unwrap();
-        let descriptor = fd as u32;
-        assert!(
-            Place {
-                descriptor,
-                ..right
-            }
-            .claim()
-            .is_err()
-        );
-        assert!(right.claim().is_ok());
-    }
-
-    #[test]
-    fn payload_bounds_are_checked() {
-        let segment = Segment::make(1).unwrap();
-        let ring = segment.ring(3);
-        let has = |payload, size| segment.payload(ring, payload, size).is_some();
-        let pool = BLOCKS * PAYLOAD;
-        for (most, flag) in [(pool, 0), (OWN_LONG, OWN)] {
-            let end = most as u32 | flag;
-            assert!(has(flag, most) && has(end, 0) && has(end - 64, 64));
-            assert!(!has(end - 64, 65) && !has(64 | flag, most) && !has(end + 1, 0));
-            assert!(!has(flag, usize::MAX) && !has(!OWN | flag, usize::MAX));
-        }
-        let end = segment.payload(ring, pool as u32, 0).unwrap().addr();
-        let start = ptr::from_ref(&segment.layout.front).addr();
-        assert_eq!(end - start, size_of::<Layout>());
-    }
-
-    #[test]
-    fn a_ring_is_deserted_after_its_process_and_all_answers() {
-        let segment = Segment::make(1).unwrap();
-        let (mut mine, other) = (
-            place(&segment, 1).claim().unwrap(),
-            place(&segment, 1).claim().unwrap(),
-        );
-        mine.block(BLOCKS - 1).unwrap();
-        assert!(!mine.is_deserted(other.index).unwrap(), "its process lives");
-        let (ring, command) = (other.index, Command::default());
-        other.ring().slot(0).publish(0, &command);
-        other.desert();
-        assert!(
-            !mine.is_deserted(ring).unwrap(),
-            "its command may be executed"
-        );
-        let answer = Answer {
-            status: 0,
-            value: 0,
-        };
-        segment.ring(ring).slot(0).answer(0, answer);
-        assert!(mine.is_deserted(ring).unwrap());
-        let own = ProcessId::own();
-        let gone = u64::from(own.pid) | u64::from(own.started.wrapping_sub(1)) << 32;
-        segment.layout.front.holders[ring].store(gone, Ordering::Relaxed);
-        assert!(
-            mine.is_deserted(ring).unwrap(),
-            "another process has the id"
-        );
-    }
-}
+mod tests;

@@ -1,0 +1,150 @@
+use std::ptr;
+
+use super::*;
+use crate::sm::ring::{Answer, Command};
+
+fn place(segment: &Segment, nonce: u64) -> Place {
+    Place {
+        pid: std::process::id(),
+        descriptor: segment.descriptor(),
+        nonce,
+    }
+}
+
+#[test]
+fn rings_are_claimed_and_given_back() {
+    let segment = Segment::make(42).unwrap();
+    let first = place(&segment, 42).claim().unwrap();
+    let second = place(&segment, 42).claim().unwrap();
+    assert_eq!((first.index, second.index), (0, 1));
+    let command = Command {
+        value: 7,
+        ..Command::default()
+    };
+    second.ring().slot(0).publish(0, &command);
+    second.announce();
+    assert_eq!(segment.bells().take(0), 2);
+    let slot = segment.ring(1).slot(0);
+    assert!(slot.is_published(0));
+    let answer = Answer {
+        status: 0,
+        value: slot.command().value + 1,
+    };
+    slot.answer(0, answer);
+    assert_eq!(second.ring().slot(0).answered(0), Some(answer));
+    assert_eq!(first.allocate_own(OWN_SHORT).unwrap(), OWN_SHORT);
+    assert_eq!(first.allocate_own(OWN_LONG).unwrap(), OWN_LONG);
+    first.allocate_block(BLOCKS - 1).unwrap();
+    second.give_back(1, 0);
+    let again = place(&segment, 42).claim().unwrap();
+    assert_eq!((again.index, again.position, again.spent), (1, 1, 0));
+    again.give_back(u32::MAX, 128);
+    let again = place(&segment, 42).claim().unwrap();
+    assert_eq!((again.position, again.spent), (u32::MAX, 128));
+    assert!(!again.is_closed());
+    drop(segment);
+    assert!(again.is_closed(), "the mapping outlives the owner");
+}
+
+#[test]
+fn claim_fails_when_all_rings_are_taken() {
+    let segment = Segment::make(1).unwrap();
+    let all: Vec<_> = (0..RINGS)
+        .map(|_| place(&segment, 1).claim().unwrap())
+        .collect();
+    assert!(place(&segment, 1).claim().is_err());
+    assert_eq!(segment.bells().used(), RINGS / 64);
+    drop(all);
+    assert!(
+        place(&segment, 1).claim().is_err(),
+        "what is not given back stays taken"
+    );
+}
+
+#[test]
+fn other_files_are_refused() {
+    let segment = Segment::make(1).unwrap();
+    let right = place(&segment, 1);
+    for wrong in [
+        Place { nonce: 2, ..right },
+        Place {
+            descriptor: 1 << 20,
+            ..right
+        },
+        Place {
+            descriptor: 0,
+            ..right
+        },
+        Place {
+            pid: u32::MAX >> 1,
+            ..right
+        },
+    ] {
+        assert!(wrong.claim().is_err(), "{wrong:?}");
+    }
+    // A file of the right size without the seal against shrinking.
+    // SAFETY: the name is a NUL-terminated literal.
+    let fd = unsafe { libc::memfd_create(c"other".as_ptr(), libc::MFD_CLOEXEC) };
+    assert!(fd >= 0);
+    // SAFETY: memfd_create returned this descriptor just now, and nothing else owns it.
+    let other = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    other.set_len(size_of::<Layout>() as u64).unwrap();
+    let descriptor = fd as u32;
+    assert!(
+        Place {
+            descriptor,
+            ..right
+        }
+        .claim()
+        .is_err()
+    );
+    assert!(right.claim().is_ok());
+}
+
+#[test]
+fn payload_bounds_are_checked() {
+    let segment = Segment::make(1).unwrap();
+    let ring = segment.ring(3);
+    let has = |payload, size| segment.payload(ring, payload, size).is_some();
+    let pool = BLOCKS * PAYLOAD;
+    for (most, flag) in [(pool, 0), (OWN_LONG, OWN)] {
+        let end = most as u32 | flag;
+        assert!(has(flag, most) && has(end, 0) && has(end - 64, 64));
+        assert!(!has(end - 64, 65) && !has(64 | flag, most) && !has(end + 1, 0));
+        assert!(!has(flag, usize::MAX) && !has(!OWN | flag, usize::MAX));
+    }
+    let end = segment.payload(ring, pool as u32, 0).unwrap().addr();
+    let start = ptr::from_ref(&segment.layout.front).addr();
+    assert_eq!(end - start, size_of::<Layout>());
+}
+
+#[test]
+fn a_ring_is_deserted_after_its_process_and_all_answers() {
+    let segment = Segment::make(1).unwrap();
+    let (mut mine, other) = (
+        place(&segment, 1).claim().unwrap(),
+        place(&segment, 1).claim().unwrap(),
+    );
+    mine.block(BLOCKS - 1).unwrap();
+    assert!(!mine.is_deserted(other.index).unwrap(), "its process lives");
+    let (ring, command) = (other.index, Command::default());
+    other.ring().slot(0).publish(0, &command);
+    other.desert();
+    assert!(
+        !mine.is_deserted(ring).unwrap(),
+        "its command may be executed"
+    );
+    let answer = Answer {
+        status: 0,
+        value: 0,
+    };
+    segment.ring(ring).slot(0).answer(0, answer);
+    assert!(mine.is_deserted(ring).unwrap());
+    let own = ProcessId::own();
+    let gone = u64::from(own.pid) | u64::from(own.started.wrapping_sub(1)) << 32;
+    segment.layout.front.holders[ring].store(gone, Ordering::Relaxed);
+    assert!(
+        mine.is_deserted(ring).unwrap(),
+        "another process has the id"
+    );
+}

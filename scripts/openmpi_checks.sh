@@ -305,23 +305,21 @@ openmpi_refuses_headers() {
         { printf '%s\n' "$out"; return 1; }
 }
 
-# A peer that is killed: a failure and a message within ten seconds.
+# A peer that is killed: a failure and a message. Only a hang is cut off (124), by the limit.
 openmpi_survives_kill() {
-    local provider=$1 out begin=$SECONDS
-    if out=$(OPENMPI_LIMIT=30 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 "$openmpi_dir/bin/killed_peer" 2>&1); then
-        printf '%s\n' "$out"
-        return 1
-    fi
-    printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
-    [ $((SECONDS - begin)) -le 10 ] && grep -q 'rank 1 is killed' <<<"$out" && ! grep -q 'never heard' <<<"$out"
+    local provider=$1 out status=0 begin=$SECONDS
+    out=$(OPENMPI_LIMIT=50 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 "$openmpi_dir/bin/killed_peer" 2>&1) || status=$?
+    printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) $status
+    [ $status -ne 0 ] && [ $status -ne 124 ] && grep -q 'rank 1 is killed' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }
 
 # The same where mpirun does not end the job itself: the component's error callback must. (mpirun's exit status is 0.)
 openmpi_ends_job() {
-    local provider=$1 out begin=$SECONDS
-    out=$(OPENMPI_LIMIT=30 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 --enable-recovery "$openmpi_dir/bin/killed_peer" 2>&1) || true
-    printf '%s\nended after %d s\n' "$out" $((SECONDS - begin))
-    [ $((SECONDS - begin)) -le 10 ] && grep -q 'process 1.*ending the job' <<<"$out" && ! grep -q 'never heard' <<<"$out"
+    local provider=$1 out status=0 begin=$SECONDS
+    out=$(OPENMPI_LIMIT=50 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 --enable-recovery "$openmpi_dir/bin/killed_peer" 2>&1) ||
+        status=$?
+    printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) $status
+    [ $status -ne 124 ] && grep -q 'process 1.*ending the job' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }
 
 # mpi4py from its source distribution, built against this Open MPI in an environment of its own (some minutes, once).

@@ -12,9 +12,9 @@ mod common;
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Finished, Place, c_plugin, finish, host_stub};
+use common::{Finished, Place, WaitedFor, c_plugin, finish, host_stub};
 use host_stub::bootstrap::local::{RANK_ENV, SOCKET_ENV};
 use host_stub::bootstrap::protocol::Request;
 use host_stub::{Job, JobOptions};
@@ -132,16 +132,14 @@ fn whoever_waits_makes_progress() {
 #[ignore = "a rank of whoever_waits_makes_progress"]
 fn rank_waits() {
     let job = Job::init(JobOptions::default()).expect("init");
+    let progress = WaitedFor::new("jobs");
     if job.rank() == 0 {
-        std::thread::sleep(Duration::from_millis(300));
+        progress.wait();
     }
-    let start = Instant::now();
     let mut calls = 0_u64;
-    job.bootstrap().fence(&mut || calls += 1).expect("fence");
-    if job.rank() == 1 {
-        assert!(start.elapsed() > Duration::from_millis(100));
-        assert!(calls > 100, "progressed only {calls} times");
-    }
+    job.bootstrap()
+        .fence(&mut || calls = progress.count(calls))
+        .expect("fence");
     job.finalize().expect("finalize");
 }
 
@@ -168,7 +166,6 @@ fn came_apart(run: &Finished, code: i32, words: &[&str]) {
     for word in words {
         assert!(stderr.contains(word), "wanted `{word}` in: {stderr}");
     }
-    assert!(run.took < Duration::from_secs(5), "{:?}", run.took);
 }
 
 #[test]

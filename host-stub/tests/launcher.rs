@@ -145,7 +145,6 @@ fn a_rank_killed_by_a_signal_ends_the_job() {
         );
         let run = run(&place, 3, &script);
         assert_eq!(run.code(), Some(code), "{}", run.stderr());
-        assert!(run.took < BOUND + Duration::from_secs(1), "{:?}", run.took);
         let message = run.stderr();
         assert!(message.contains("rank 1"), "{message}");
         assert!(message.contains(name), "{message}");

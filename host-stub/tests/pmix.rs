@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use common::{Finished, HOST_STUB, Place, c_plugin, finish, root, skipped};
+use common::{Finished, HOST_STUB, Place, WaitedFor, c_plugin, finish, root, skipped};
 use host_stub::bootstrap::{self, Bootstrap};
 use host_stub::{Job, JobOptions};
 
@@ -292,16 +292,18 @@ fn a_waiting_rank_makes_progress() {
 #[ignore = "a rank of a_waiting_rank_makes_progress"]
 fn rank_waits() {
     let job = join();
-    let mut calls = 0_u64;
-    if job.rank() == 1 {
-        std::thread::sleep(Duration::from_millis(300));
+    for exchange in ["fence", "allgather"] {
+        let progress = WaitedFor::new(exchange);
+        if job.rank() == 1 {
+            progress.wait();
+        }
+        let mut calls = 0_u64;
+        let mut count = || calls = progress.count(calls);
+        match exchange {
+            "fence" => job.fence(&mut count).expect("fence"),
+            _ => drop(job.allgather(b"x", &mut count).expect("allgather")),
+        }
     }
-    job.fence(&mut || calls += 1).expect("fence");
-    if job.rank() == 1 {
-        std::thread::sleep(Duration::from_millis(300));
-    }
-    job.allgather(b"x", &mut || calls += 1).expect("allgather");
-    assert!(job.rank() == 1 || calls > 100, "{calls} calls");
     job.finalize().expect("finalize");
 }
 
@@ -313,7 +315,6 @@ fn a_rank_may_abort_the_job() {
     let run = mpirun.run_body("rank_aborts");
     assert_eq!(run.code(), Some(33), "{}{}", run.stdout(), run.stderr());
     assert!(run.stderr().contains("out of biscuits"), "{}", run.stderr());
-    assert!(run.took < Duration::from_secs(30), "{:?}", run.took);
 }
 
 #[test]

@@ -53,7 +53,6 @@ fn rank_goes_with_a_lock() {
         // SAFETY: ends this process at once, as a kill would.
         unsafe { libc::_exit(0) };
     }
-    let begun = Instant::now();
     let kind = [LockKind::Shared, LockKind::Exclusive][job.rank() as usize];
     match window.lock(kind, 0, Assertion::empty()) {
         // The plugin may find out first, and says it in its own words.
@@ -64,7 +63,6 @@ fn rank_goes_with_a_lock() {
         }
         other => panic!("the lock gave {other:?}"),
     }
-    assert!(begun.elapsed() < LIMIT / 2);
     std::mem::forget(window);
     // SAFETY: ends this process without the destructors of a job that is no more.
     unsafe { libc::_exit(0) };

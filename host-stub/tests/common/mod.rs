@@ -208,3 +208,32 @@ pub(crate) fn seed() -> Random {
     println!("SEED={seed}");
     Random(seed)
 }
+
+/// Progress of one rank that another waits for: a file beside the job's others, made at the hundredth call.
+pub(crate) struct WaitedFor(std::path::PathBuf);
+
+impl WaitedFor {
+    const CALLS: u64 = 100;
+
+    /// The same for all ranks that one process started.
+    pub(crate) fn new(name: &str) -> Self {
+        let parent = std::os::unix::process::parent_id();
+        WaitedFor(std::env::temp_dir().join(format!("host-stub-test-{parent}-{name}")))
+    }
+
+    /// Counts a call.
+    pub(crate) fn count(&self, calls: u64) -> u64 {
+        if calls + 1 == Self::CALLS {
+            std::fs::write(&self.0, "").expect("write");
+        }
+        calls + 1
+    }
+
+    /// Waits until the other rank has called often enough, and removes the file. The job's own limit ends a wait in vain.
+    pub(crate) fn wait(&self) {
+        while !self.0.exists() {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(&self.0).expect("remove");
+    }
+}

@@ -158,7 +158,6 @@ fn matrix(fate: Fate) {
     assert!(total.wrong.is_empty(), "{}", total.wrong.join("\n\n"));
     assert_eq!((total.lost, total.behind), (0, 0));
     assert_eq!(total.signals, cases.len());
-    assert!(total.slowest < Duration::from_secs(60));
 }
 
 #[test]

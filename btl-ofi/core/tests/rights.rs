@@ -175,8 +175,12 @@ fn judge(
                 assert!(seen(&theirs).iter().all(|w| *w == THEIRS), "{case}");
                 assert!(seen(&ours).iter().all(|w| *w == OURS), "{case}");
                 assert_eq!((status, flushed), (Status::PERM, Status::SUCCESS), "{case}");
+                // Where an agent works, transfers of its mailbox come and go by themselves.
                 let after = (a.stats().posted, a.stats().completed);
-                assert_eq!(before, after, "{case}");
+                assert!(
+                    what == "staged" || before == after,
+                    "{case}: {before:?}, {after:?}"
+                );
             }
             region.close().unwrap();
         }

@@ -313,10 +313,11 @@ impl Transport {
         if channel.count_poll().is_multiple_of(PROVIDER_POLL_INTERVAL) {
             return Err(state);
         }
-        let mut done = Done::new();
-        if channel.is_active() {
-            channel.collect(&mut done);
+        if !channel.is_active() {
+            return self.nothing_in_rings(context, state);
         }
+        let mut done = Done::new();
+        channel.collect(&mut done);
         let n = done.finished().len() + usize::from(done.refused.is_some());
         if n == 0 {
             if let Some((endpoint, refused)) = done.doubted {
@@ -325,11 +326,7 @@ impl Transport {
                 self.examine(endpoint, refused);
                 return Ok(0);
             }
-            return if self.lean.load(Ordering::Relaxed) {
-                Ok(self.without_entry(context, state))
-            } else {
-                Err(state)
-            };
+            return self.nothing_in_rings(context, state);
         }
         state.completed += done.finished().len() as u64;
         state.failed += u64::from(done.refused.is_some());
@@ -340,6 +337,20 @@ impl Transport {
             self.deliver_refused(context, f, status);
         }
         Ok(n + self.deliver_ready(context, ready))
+    }
+
+    /// No ring had an answer: the poll ends here, or with the provider's queue.
+    #[inline]
+    fn nothing_in_rings<'a>(
+        &self,
+        context: &Context,
+        state: Guard<'a, State>,
+    ) -> Result<usize, Guard<'a, State>> {
+        if self.lean.load(Ordering::Relaxed) {
+            Ok(self.without_entry(context, state))
+        } else {
+            Err(state)
+        }
     }
 
     #[cold]

@@ -7,7 +7,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use btl_ofi::{Endpoint, ErrorReport, Options, Transport, survey};
+use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Transport, survey};
 use plugin_api::{ErrorFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
@@ -135,6 +135,22 @@ impl Module {
     pub(crate) fn component(&self) -> *const ffi::mca_base_component_t {
         // The structure's first field, its "version", is the base component.
         self.btl.btl_component.cast_const().cast()
+    }
+
+    /// The endpoint of this process and the handle of its region at `address`, for a compare-and-swap on the own window,
+    /// for which osc/rdma passes no handle. `None` for another endpoint.
+    #[cold]
+    pub(crate) fn own_word(
+        &self,
+        endpoint: *const Endpoint,
+        address: u64,
+    ) -> Option<(&Module, NonNull<Endpoint>, Handle)> {
+        let own = self.peers().own()?;
+        if !endpoint.is_null() && endpoint != own.as_ptr().cast_const() {
+            return None;
+        }
+        let handle = self.transport().own_handle(address, 8)?;
+        Some((self, own, handle))
     }
 
     /// Sets Open MPI's error callback.

@@ -47,6 +47,18 @@ pub(crate) struct Peer {
 }
 
 impl Peers {
+    /// The endpoint of this process itself, once it was added.
+    pub(crate) fn own(&self) -> Option<NonNull<Endpoint>> {
+        // SAFETY: takes nothing; Open MPI set the own process before it loaded components.
+        let own = unsafe { ffi::opal_proc_local_get() };
+        if own.is_null() {
+            return None;
+        }
+        // SAFETY: not NULL, so this process.
+        let name = unsafe { Name::of(own) };
+        self.0.get(&name).map(|peer| peer.endpoint)
+    }
+
     /// The process behind an endpoint, or NULL.
     pub(crate) fn proc_of(&self, endpoint: *const Endpoint) -> *mut ffi::opal_proc_t {
         let peer = self

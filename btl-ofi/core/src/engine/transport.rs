@@ -26,6 +26,7 @@ use crate::fabric::device::Device;
 use crate::fabric::policy::{self, Policy};
 use crate::fabric::registration::{Region, Registrar};
 use crate::fabric::select::{self, Calling};
+use crate::mem::handle::Handle;
 use crate::peer::address::Blob;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{self, ProcessId};
@@ -314,6 +315,13 @@ impl Transport {
     /// Whether calls may overlap: the transport was opened with [`ThreadLevel::Multiple`].
     pub fn is_threaded(&self) -> bool {
         self.threaded
+    }
+
+    /// The handle of a region of this process that holds `size` bytes at `address`, for a host that has none at hand
+    /// when it reaches for its own memory.
+    #[cold]
+    pub fn own_handle(&self, address: u64, size: u64) -> Option<Handle> {
+        self.registrar.regions().covering(address, size)
     }
 
     /// Makes inline completions return [`COMPLETED`](plugin_api::Status::COMPLETED); no callback runs then. For

@@ -41,6 +41,12 @@ impl Regions {
         self.by_key.get(&key)
     }
 
+    /// The handle of a region that holds `size` bytes at `address`.
+    pub(crate) fn covering(&self, address: u64, size: u64) -> Option<Handle> {
+        let mut handles = self.by_key.values().map(|known| known.handle);
+        handles.find(|handle| handle.covers(address, size).is_ok())
+    }
+
     /// Number of removals so far. A caller that keeps results of [`find`](Self::find) compares it to detect removals.
     #[inline]
     pub(crate) fn removals(&self) -> u64 {

@@ -6,8 +6,10 @@
 //! - "Out of resource" means "make progress and try again". On every other error it loops for ever. So
 //!   [`settle`](Call::settle) first passes such an error to the error callback, which ends the job with a message.
 //! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. It never checks
-//!   the flags of single operations before the call. The transport returns this status. An atomic without a remote
-//!   handle returns it too: 4.1.4 calls compare-and-swap on its own window so, and does it itself after this status.
+//!   the flags of single operations before the call. The transport returns this status.
+//! - 4.1.4 passes no handle for a compare-and-swap on the own window, and after NOT_SUPPORTED does it by plain loads and
+//!   stores under its lock. Peers' compare-and-swaps go through the provider without that lock, so one of the two would be
+//!   lost. Such a call takes the handle of the own region, and is executed like those of the peers.
 //! - A put with no request, handle or fragment has a NULL callback. A local handle may be NULL where the registration
 //!   thresholds allow it, which is always: the transport refuses providers that need local handles.
 //! - It calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
@@ -292,9 +294,27 @@ pub(super) unsafe extern "C" fn atomic_cswap(
     data: *mut c_void,
 ) -> c_int {
     operation("compare-and-swap", btl, || {
+        let own;
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
-        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Status::NOT_SUPPORTED.0;
+        let call = match unsafe { Call::new(btl, endpoint, remote_handle) } {
+            Some(call) => call,
+            None if !remote_handle.is_null() => return Status::NOT_SUPPORTED.0,
+            None => {
+                // SAFETY: Open MPI passes NULL or the live module.
+                let module = unsafe { Module::of(btl) };
+                match module.and_then(|m| m.own_word(endpoint.cast(), remote)) {
+                    Some((module, endpoint, handle)) => {
+                        own = handle;
+                        let handle = &own;
+                        Call {
+                            module,
+                            endpoint,
+                            handle,
+                        }
+                    }
+                    None => return Status::NOT_SUPPORTED.0,
+                }
+            }
         };
         let Some(flags) = OpFlags::from_bits(flags as u32) else {
             return Status::NOT_SUPPORTED.0;

@@ -51,7 +51,7 @@ impl Told {
     }
 }
 
-/// An origin and its target, to whom operations are handed that wait for nobody else.
+/// An origin and its target process.
 struct Pair<'a> {
     t: &'a Transport,
     target: Target<'a>,

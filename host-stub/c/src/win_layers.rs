@@ -32,8 +32,8 @@ pub(crate) struct Layers {
 /// Does what was there before all layers; gives whether a test is over.
 type Base<'f> = &'f dyn Fn(&RmaTable) -> WinResult<bool>;
 
-/// A call on its way down: what `host_rma_layer_t` stands for. It lies on the stack of whoever makes the
-/// call and goes with the call, so that tasks which share a thread have one each.
+/// One call through the layers, behind `host_rma_layer_t`. It lies on the caller's stack and travels with the call,
+/// so tasks that share a thread have one each.
 pub(crate) struct Frame<'f> {
     layers: &'f Layers,
     entry: usize,
@@ -78,7 +78,7 @@ fn down(
         left,
         base,
     };
-    // SAFETY: whoever set the table vouches for the function; frame and call live until it returns.
+    // SAFETY: the layer that set the table guarantees that the function is callable; frame and call live until it returns.
     let code = unsafe { function(table.data, (&raw const frame).cast(), call) };
     if code == 0 {
         return Ok(());

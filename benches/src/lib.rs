@@ -6,3 +6,9 @@ pub mod part;
 pub mod ranks;
 pub mod statistics;
 pub mod target;
+
+/// The value of `btl_ofi_same_node` in the measurements of a provider: they are of the provider's own operations,
+/// except over shm, whose neighbours are what is measured.
+pub fn same_node(provider: &str) -> &'static str {
+    if provider == "shm" { "auto" } else { "off" }
+}

@@ -66,7 +66,13 @@ pub fn job(provider: &str, plugin: Option<PathBuf>) -> Result<Arc<Job>, String> 
         // SAFETY: the user names it on the command line, and trusts it as this program.
         options = unsafe { options.plugin(plugin) };
     }
-    options.settings = vec![("btl_ofi_provider_include".into(), provider.into())];
+    options.settings = vec![
+        ("btl_ofi_provider_include".into(), provider.into()),
+        (
+            "btl_ofi_same_node".into(),
+            crate::same_node(provider).into(),
+        ),
+    ];
     // SAFETY: the programs that call this have one thread.
     let options = unsafe { options.assume_threads(ThreadLevel::Single) };
     Job::init(options).map_err(|e| e.to_string())

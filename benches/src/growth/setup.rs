@@ -50,6 +50,9 @@ pub(crate) fn open(
             None if declaration.name == "btl_ofi_provider_include" => {
                 Value::String(provider.to_owned().into())
             }
+            None if declaration.name == "btl_ofi_same_node" => {
+                Value::String(benches::same_node(provider).into())
+            }
             None => declaration.default.clone(),
         })
     });

@@ -92,7 +92,13 @@ struct Rank {
 /// Runs one rank over a provider.
 pub(super) fn run(provider: &str) -> Result<(), String> {
     let mut options = JobOptions::default();
-    options.settings = vec![("btl_ofi_provider_include".into(), provider.into())];
+    options.settings = vec![
+        ("btl_ofi_provider_include".into(), provider.into()),
+        (
+            "btl_ofi_same_node".into(),
+            benches::same_node(provider).into(),
+        ),
+    ];
     // SAFETY: this program has one thread that calls.
     let options = unsafe { options.assume_threads(ThreadLevel::Single) };
     let job = Job::init(options).map_err(|e| e.to_string())?;

@@ -3,6 +3,7 @@
 
 mod amo;
 mod hmem;
+mod quick;
 mod rma;
 mod typed_amo;
 
@@ -20,49 +21,26 @@ use crate::guard::{guarded, need};
 use crate::handles::Handles;
 use crate::modex;
 
-/// The tables, indexed by threading (calls may overlap) and by CMA (puts and gets to local peers use it).
-static TABLES: [[ModuleVtable; 2]; 2] = [
-    [table::<false, false>(), table::<false, true>()],
-    [table::<true, false>(), table::<true, true>()],
-];
+/// The tables, indexed by threading: whether calls may overlap.
+static TABLES: [ModuleVtable; 2] = [table::<false>(), table::<true>()];
 
-const fn table<const T: bool, const K: bool>() -> ModuleVtable {
+const fn table<const T: bool>() -> ModuleVtable {
     ModuleVtable {
         header: TableHeader::of::<ModuleVtable>(magic::MODULE),
         add_procs: Some(add_procs),
         del_procs: Some(del_procs),
         register_mem: Some(register_mem),
         deregister_mem: Some(deregister_mem),
-        put: Some(rma::put::<T, K>),
-        get: Some(rma::get::<T, K>),
-        atomic_op: Some(if K {
-            amo::slow_atomic_op
-        } else {
-            amo::atomic_op::<T>
-        }),
-        atomic_fop: Some(if K {
-            amo::slow_atomic_fop
-        } else {
-            amo::atomic_fop::<T>
-        }),
-        atomic_cswap: Some(if K {
-            amo::slow_atomic_cswap
-        } else {
-            amo::atomic_cswap::<T>
-        }),
+        put: Some(rma::put::<T>),
+        get: Some(rma::get::<T>),
+        atomic_op: Some(amo::atomic_op::<T>),
+        atomic_fop: Some(amo::atomic_fop::<T>),
+        atomic_cswap: Some(amo::atomic_cswap::<T>),
         flush: Some(flush),
         register_error: Some(register_error),
         atomic_query: Some(typed_amo::atomic_query),
-        atomic_opv: Some(if K {
-            typed_amo::slow_atomic_opv
-        } else {
-            typed_amo::atomic_opv::<T>
-        }),
-        atomic_fopv: Some(if K {
-            typed_amo::slow_atomic_fopv
-        } else {
-            typed_amo::atomic_fopv::<T>
-        }),
+        atomic_opv: Some(typed_amo::atomic_opv::<T>),
+        atomic_fopv: Some(typed_amo::atomic_fopv::<T>),
         atomic_cswapv: Some(typed_amo::atomic_cswapv),
         stats: Some(stats),
         finalize: Some(finalize),
@@ -148,8 +126,7 @@ impl OfiModule {
         };
         // Inline completions return COMPLETED: every host of this ABI knows this status.
         transport.answer_at_once();
-        let tables = &TABLES[usize::from(transport.is_threaded())];
-        transport.module.vtable = &tables[usize::from(transport.copies_directly())];
+        transport.module.vtable = &TABLES[usize::from(transport.is_threaded())];
         let module = Box::into_raw(Box::new(OfiModule {
             host,
             slot,

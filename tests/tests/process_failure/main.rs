@@ -18,7 +18,6 @@ mod run;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use run::{Case, Seen};
 

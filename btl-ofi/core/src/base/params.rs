@@ -58,13 +58,15 @@ static PROGRESS_MODES: [Cow<'static, str>; 3] = [
     Cow::Borrowed("manual"),
 ];
 
+static SAME_NODE: [Cow<'static, str>; 2] = [Cow::Borrowed("auto"), Cow::Borrowed("off")];
+
 static HMEM: [Cow<'static, str>; 3] = [
     Cow::Borrowed("auto"),
     Cow::Borrowed("on"),
     Cow::Borrowed("off"),
 ];
 
-static DECLARATIONS: [Declaration; 21] = [
+static DECLARATIONS: [Declaration; 22] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -256,6 +258,16 @@ static DECLARATIONS: [Declaration; 21] = [
          longer time than any peer computes without communicating.",
     ),
     declare(
+        "btl_ofi_same_node",
+        Kind::String,
+        Value::str("auto"),
+        Allowed::OneOf(Cow::Borrowed(&SAME_NODE)),
+        Level::USER_DETAIL,
+        "How processes of one node reach each other: auto, by memory where the kernel allows that (shared \
+         memory and cross-memory attach), whatever the provider is; or off, by the provider. Both \
+         processes must have auto.",
+    ),
+    declare(
         "btl_ofi_fault_guard",
         Kind::Bool,
         Value::Bool(true),
@@ -295,6 +307,8 @@ pub struct Options {
     pub(crate) bandwidth: u32,
     pub(crate) peer_check_ms: u32,
     pub(crate) peer_timeout_ms: u32,
+    /// Whether neighbours may be reached by memory.
+    pub(crate) same_node: bool,
     /// Whether signal handlers may be installed.
     pub(crate) fault_guard: bool,
     /// Whether `btl_ofi_rd_num`, a parameter of the two-sided modes, differs from its default.
@@ -384,6 +398,7 @@ impl Options {
             bandwidth: unsigned("btl_ofi_bandwidth")? as u32,
             peer_check_ms: unsigned("btl_ofi_peer_check_interval")? as u32,
             peer_timeout_ms: unsigned("btl_ofi_peer_timeout")? as u32,
+            same_node: text("btl_ofi_same_node")? == "auto",
             fault_guard: flag("btl_ofi_fault_guard")?,
             rd_num_set: int("btl_ofi_rd_num")? != 10,
             hmem: match text("btl_ofi_hmem")? {

@@ -7,6 +7,7 @@ use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use crate::base::hints::branch;
 use crate::engine::post::Caller;
+use crate::engine::ring_atomics::RingAtomic;
 use crate::engine::rma::check_local;
 use crate::engine::staging::{Ask, NOWHERE};
 use crate::engine::transport::Transport;
@@ -15,12 +16,16 @@ use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::route::Atomics;
 use crate::sm::requester::Operands;
+use crate::sm::responder;
 
 /// Rows of the table: the codes of the BTL's operations are below this.
 const CODES: usize = 0x40;
 /// The row of compare-and-swap; no BTL operation has this code.
 const SWAP: u32 = 0;
+/// Place of the ring's bits among the kinds.
+const RING: u32 = 4;
 
 /// libfabric's codes for an AMO, and the kinds in which the fast path supports it. The codes have the width in
 /// which arguments are passed.
@@ -31,7 +36,7 @@ pub(crate) struct Word {
     op: u64,
     /// Size in bytes, minus one.
     mask: u64,
-    /// One bit per [`AtomicKind`].
+    /// One bit per [`AtomicKind`] that the provider serves, and one that a ring serves, [`RING`] higher.
     kinds: u64,
 }
 
@@ -52,7 +57,9 @@ impl Words {
                 AtomicKind::Update => policy.updates_fetch,
                 AtomicKind::Fetch | AtomicKind::Compare => policy.fetch_alone,
             };
-            u64::from(table.count(kind, datatype, op) > 0 && !conditions) << kind as u32
+            let counts = table.count(kind, datatype, op) > 0;
+            u64::from(counts && !conditions) << kind as u32
+                | u64::from(counts) << (kind as u32 + RING)
         };
         let word = |datatype: Datatype, op: AtomicOp, kinds| Word {
             datatype: datatype as u64,
@@ -92,12 +99,14 @@ struct Asked {
 
 impl Transport {
     /// Fast path of [`atomic_op`](Self::atomic_op). `None`, before side effects, for anything unusual,
-    /// including unknown codes; the caller then calls `atomic_op`. `T` is [`is_threaded`](Self::is_threaded).
+    /// including unknown codes; the caller then calls `atomic_op`. `T` is [`is_threaded`](Self::is_threaded), with
+    /// `FAR` it serves peers whose atomics the provider executes, without it those with a ring.
     ///
     /// # Safety
-    /// As for [`atomic_op`](Self::atomic_op); `T` has the value named above.
+    /// As for [`atomic_op`](Self::atomic_op); the constants have the values named in
+    /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
-    pub unsafe fn try_atomic_op<const T: bool>(
+    pub unsafe fn try_atomic_op<const T: bool, const FAR: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         remote_address: u64,
@@ -111,7 +120,29 @@ impl Transport {
         // message is used only while the context is locked.
         unsafe {
             let peer = endpoint.as_ref();
-            let (target, word) = self.word(AtomicKind::Update, (op, flags), peer, remote, at)?;
+            let kind = AtomicKind::Update;
+            if !FAR {
+                let asked = Asked {
+                    kind,
+                    operand: operand,
+                    compare: 0,
+                };
+                return self.try_ring_word(
+                    endpoint,
+                    (op, flags),
+                    at,
+                    remote,
+                    &asked,
+                    ptr::null_mut(),
+                    completion,
+                );
+            }
+            branch();
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if !peer.sends_atomics_by_fabric::<T>() {
+                return None;
+            }
+            let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
             let mut posting = self.begin::<T, true>(endpoint, ptr::null_mut(), completion)?;
             let operands = (posting.operand(operand), 1);
             let message = posting.state.message.update(
@@ -127,13 +158,14 @@ impl Transport {
     }
 
     /// Fast path of [`atomic_fop`](Self::atomic_fop), for callers without local handle. `None`, before side
-    /// effects, for anything unusual, including unknown codes. `T` is [`is_threaded`](Self::is_threaded).
+    /// effects, for anything unusual, including unknown codes.
     ///
     /// # Safety
-    /// As for [`atomic_fop`](Self::atomic_fop); `T` has the value named above.
+    /// As for [`atomic_fop`](Self::atomic_fop); the constants have the values named in
+    /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
-    pub unsafe fn try_atomic_fop<const T: bool>(
+    pub unsafe fn try_atomic_fop<const T: bool, const FAR: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -152,7 +184,29 @@ impl Transport {
         // the operand is in the operation record.
         unsafe {
             let peer = endpoint.as_ref();
-            let (target, word) = self.word(AtomicKind::Fetch, (op, flags), peer, remote, at)?;
+            let kind = AtomicKind::Fetch;
+            if !FAR {
+                let asked = Asked {
+                    kind,
+                    operand: operand,
+                    compare: 0,
+                };
+                return self.try_ring_word(
+                    endpoint,
+                    (op, flags),
+                    at,
+                    remote,
+                    &asked,
+                    local,
+                    completion,
+                );
+            }
+            branch();
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if !peer.sends_atomics_by_fabric::<T>() {
+                return None;
+            }
+            let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
             let posting = self.begin::<T, true>(endpoint, local, completion)?;
             let context = posting.context;
             let rc = (context.calls.fetch)(
@@ -174,13 +228,14 @@ impl Transport {
     }
 
     /// Fast path of [`atomic_cswap`](Self::atomic_cswap), for callers without local handle. `None`, before side
-    /// effects, for anything unusual, including unknown flags. `T` is [`is_threaded`](Self::is_threaded).
+    /// effects, for anything unusual, including unknown flags.
     ///
     /// # Safety
-    /// As for [`atomic_cswap`](Self::atomic_cswap); `T` has the value named above.
+    /// As for [`atomic_cswap`](Self::atomic_cswap); the constants have the values named in
+    /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
-    pub unsafe fn try_atomic_cswap<const T: bool>(
+    pub unsafe fn try_atomic_cswap<const T: bool, const FAR: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -199,7 +254,29 @@ impl Transport {
         // both values are in the operation record.
         unsafe {
             let peer = endpoint.as_ref();
-            let (target, word) = self.word(AtomicKind::Compare, (SWAP, flags), peer, remote, at)?;
+            let kind = AtomicKind::Compare;
+            if !FAR {
+                let asked = Asked {
+                    kind,
+                    operand: value,
+                    compare,
+                };
+                return self.try_ring_word(
+                    endpoint,
+                    (SWAP, flags),
+                    at,
+                    remote,
+                    &asked,
+                    local,
+                    completion,
+                );
+            }
+            branch();
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if !peer.sends_atomics_by_fabric::<T>() {
+                return None;
+            }
+            let (target, word) = self.word(1 << kind as u32, (SWAP, flags), remote, at)?;
             let posting = self.begin::<T, true>(endpoint, local, completion)?;
             let context = posting.context;
             let rc = (context.calls.compare)(
@@ -222,20 +299,20 @@ impl Transport {
         }
     }
 
-    /// Checks an AMO for the fast path; returns its target and libfabric's codes.
+    /// Checks an AMO for the fast path, with the bit of its kind among [`Word::kinds`]; returns its target and
+    /// libfabric's codes.
     #[inline(always)]
     fn word(
         &self,
-        kind: AtomicKind,
+        bit: u64,
         (op, flags): (u32, u32),
-        endpoint: &Endpoint,
         handle: &Handle,
         address: u64,
     ) -> Option<(Target, &Word)> {
         branch();
         let word = self.words.get(op, flags)?;
         branch();
-        if word.kinds & 1 << kind as u32 == 0 {
+        if word.kinds & bit == 0 {
             return None;
         }
         branch();
@@ -244,12 +321,46 @@ impl Transport {
             return None;
         }
         branch();
-        if !endpoint.goes_by_provider() {
-            return None;
-        }
-        branch();
         let target = handle.open_target(address, mask + 1, self.quick.virtual_addresses);
         Some((target?, word))
+    }
+
+    /// The fast path to a peer's ring.
+    ///
+    /// # Safety
+    /// `endpoint` is live, and `result` is NULL, or writable until completion.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "the parameters of an AMO")]
+    unsafe fn try_ring_word(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        codes: (u32, u32),
+        address: u64,
+        handle: &Handle,
+        asked: &Asked,
+        result: *mut c_void,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        let bit = 1 << (asked.kind as u32 + RING);
+        let (target, word) = self.word(bit, codes, handle, address)?;
+        let atomic = RingAtomic {
+            what: responder::what(asked.kind, word.datatype as u32, word.op as u32),
+            count: 1,
+            size: word.mask as usize + 1,
+            address,
+            key: target.key,
+            cookie: handle.cookie(),
+            operands: Operands::Value(asked.operand),
+            compare: asked.compare,
+            result,
+        };
+        let caller = Caller {
+            completion,
+            local_address: result,
+            local_handle: ptr::null_mut(),
+        };
+        // SAFETY: the caller guarantees that `endpoint` is live and that `result` is valid until completion.
+        unsafe { self.try_command(endpoint, &caller, &atomic) }
     }
 
     /// Executes an AMO, whichever way it goes.
@@ -298,7 +409,7 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is writable until
         // completion.
         unsafe {
-            if !endpoint.as_ref().goes_by_provider() {
+            if endpoint.as_ref().atomics() != Atomics::Fabric {
                 let (kind, compare) = (asked.kind, asked.compare);
                 let around = self.around(endpoint, caller, kind, &remote, operand, compare, local);
                 if let Some(status) = around {

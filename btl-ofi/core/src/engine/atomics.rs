@@ -8,18 +8,21 @@ use std::sync::atomic::Ordering;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::engine::post::{Caller, Needs};
-use crate::engine::ring_atomics::Order;
+use crate::engine::ring_atomics::RingAtomic;
 use crate::engine::staging::Ask;
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Operands;
+use crate::sm::responder;
 
 /// The target's part of an atomic, checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Remote {
     pub(crate) target: Target,
+    /// The address in the peer's memory, which a ring takes whatever the provider takes.
+    pub(crate) address: u64,
     pub(crate) cookie: u64,
     pub(crate) datatype: Datatype,
     pub(crate) op: AtomicOp,
@@ -56,6 +59,7 @@ impl Transport {
         }
         Ok(Remote {
             target,
+            address,
             cookie: handle.cookie(),
             datatype,
             op,
@@ -79,12 +83,12 @@ impl Transport {
         compare: u64,
         result: *mut c_void,
     ) -> Option<Status> {
-        let order = Order {
-            kind,
-            datatype: remote.datatype,
-            op: remote.op,
+        let atomic = RingAtomic {
+            what: responder::what(kind, remote.datatype as u32, remote.op as u32),
             count: remote.count,
-            target: remote.target,
+            size: remote.count * remote.datatype.size(),
+            address: remote.address,
+            key: remote.target.key,
             cookie: remote.cookie,
             operands,
             compare,
@@ -92,7 +96,7 @@ impl Transport {
         };
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
         // completion.
-        unsafe { self.command(endpoint, *caller, &order) }
+        unsafe { self.command(endpoint, caller, &atomic) }
     }
 
     /// Posts an update to the provider.
@@ -266,14 +270,14 @@ impl Transport {
         }
     }
 
-    /// Posts an atomic after `staging::elsewhere` found both sides reachable as host memory or by the provider.
+    /// Posts an atomic on device memory that the provider reaches, from host memory, to the provider.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers are host memory and valid until completion.
     pub(crate) unsafe fn plain_atomic(
         &self,
         endpoint: NonNull<Endpoint>,
-        caller: Caller,
+        caller: &Caller,
         handle: &Handle,
         ask: &Ask,
         (datatype, op, fetch, compare): (Datatype, AtomicOp, bool, u64),
@@ -288,21 +292,9 @@ impl Transport {
             Some(value) => Operands::Value(value),
             None => Operands::Buffer(ask.local),
         };
-        let caller = &caller;
-        let result = match kind {
-            AtomicKind::Update => ptr::null_mut(),
-            AtomicKind::Fetch | AtomicKind::Compare => ask.result,
-        };
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
         // completion.
         unsafe {
-            if !endpoint.as_ref().goes_by_provider() {
-                let around =
-                    self.around(endpoint, caller, kind, &remote, operands, compare, result);
-                if let Some(status) = around {
-                    return status;
-                }
-            }
             match (kind, operands) {
                 (AtomicKind::Compare, Operands::Value(value)) => {
                     self.compare(endpoint, caller, &remote, compare, value, ask.result)

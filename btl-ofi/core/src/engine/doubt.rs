@@ -7,8 +7,9 @@ use plugin_api::Status;
 
 use crate::base::cma::Refused;
 use crate::engine::transport::Transport;
-use crate::peer::endpoint::{Copies, Endpoint, Way};
+use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::{Standing, reason, standing};
+use crate::peer::route::{Atomics, Transfers};
 
 impl Transport {
     /// Handles a CMA refusal for a peer. Returns the operation's status, or `None` if the caller must try
@@ -36,9 +37,9 @@ impl Transport {
             _ => return Some(refused.status()),
         };
         self.leave_kernel(endpoint, lasting);
-        match peer.copies() {
+        match peer.transfers() {
             // No memory to set up another way.
-            Copies::Kernel | Copies::Doubted => {
+            Transfers::Kernel | Transfers::Doubted => {
                 Some(peer.failure().unwrap_or(Status::OUT_OF_RESOURCE))
             }
             _ => None,
@@ -54,7 +55,7 @@ impl Transport {
         // EFAULT is not lasting, so `examine` returns it only if the peer lives and CMA to it is not forbidden.
         let status = self.examine(endpoint, Refused(libc::EFAULT))?;
         if peer.failure().is_none() && status == Refused(libc::EFAULT).status() {
-            peer.copy_by(Copies::Kernel);
+            peer.set_transfers(Transfers::Kernel);
             return None;
         }
         Some(status)
@@ -67,22 +68,22 @@ impl Transport {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
         // The code below handles a failed peer and lack of memory.
-        if peer.way() == Way::Unclaimed && self.introduce(endpoint).is_err() {
+        if peer.atomics() == Atomics::Unclaimed && self.introduce(endpoint).is_err() {
             return;
         }
         let state = self.contexts[0].state.lock();
-        if !matches!(peer.copies(), Copies::Kernel | Copies::Doubted) {
+        if !matches!(peer.transfers(), Transfers::Kernel | Transfers::Doubted) {
             return;
         }
-        let (copies, how) = match peer.way() {
-            Way::Ring => (Copies::Ring, "the target executes them through its ring"),
-            Way::Itself => (Copies::Here, "this process copies them"),
-            Way::Provider | Way::Unclaimed => {
-                self.lean.store(false, Ordering::Relaxed);
-                (Copies::Provider, "they go through the provider")
+        let (copies, how) = match peer.atomics() {
+            Atomics::Ring => (Transfers::Ring, "the target executes them through its ring"),
+            Atomics::Own => (Transfers::Copy, "this process copies them"),
+            Atomics::Fabric | Atomics::Unclaimed => {
+                self.uses_fabric.store(true, Ordering::Relaxed);
+                (Transfers::Fabric, "they go through the provider")
             }
         };
-        peer.copy_by(copies);
+        peer.set_transfers(copies);
         drop(state);
         tracing::warn!(
             "puts and gets to process {} no longer use cross-memory attach, {how}: {}",

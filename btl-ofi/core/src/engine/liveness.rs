@@ -13,10 +13,11 @@ use plugin_api::Status;
 
 use crate::base::cma::Refused;
 use crate::engine::transport::Transport;
-use crate::peer::endpoint::{Copies, Endpoint};
+use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
 use crate::peer::outstanding::{Backlog, Mark};
 use crate::peer::reach::{self, Standing};
+use crate::peer::route::Transfers;
 
 /// Reason for a liveness check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,12 +122,12 @@ impl Transport {
                     }
                     // Nothing is outstanding, so the failure is not reported; but CMA must not write to that
                     // process id any more.
-                    if peer.copies() == Copies::Kernel {
-                        peer.copy_by(Copies::Doubted);
+                    if peer.transfers() == Transfers::Kernel {
+                        peer.set_transfers(Transfers::Doubted);
                     }
                 }
                 if let Some((_, Standing::Closed(_, refused))) = found
-                    && peer.copies() == Copies::Kernel
+                    && peer.transfers() == Transfers::Kernel
                 {
                     closed.push((NonNull::from(peer), refused));
                 }
@@ -155,7 +156,7 @@ impl Transport {
         for (endpoint, why) in gone {
             self.fail_peer(endpoint, Status::UNREACH, &why);
         }
-        if self.channelled {
+        if self.has_rings {
             for endpoint in self.closed_peers() {
                 self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
             }

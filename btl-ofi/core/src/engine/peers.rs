@@ -1,7 +1,6 @@
 //! Peers: connecting from published addresses, lookup, release.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -16,9 +15,9 @@ use crate::engine::transport::Transport;
 use crate::fabric::policy;
 use crate::fabric::shm_room;
 use crate::peer::address::Blob;
-use crate::peer::endpoint::{Copies, Endpoint, LocalPeer};
-use crate::peer::liveness::ProcessId;
+use crate::peer::endpoint::{Endpoint, LocalPeer};
 use crate::peer::reach::{self, Probe, Reach};
+use crate::peer::route::{Atomics, Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
 use crate::sm::segment::Place;
 
@@ -110,13 +109,9 @@ impl Transport {
         let here = self.node != 0 && blob.node == self.node
             // A number that is no process id would name a process group to kill(2).
             && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0);
-        let mut reached = None;
-        let placed = if here {
-            let mut local = LocalPeer::new(address, proc, blob.process);
-            reached = self.choose_copies(&mut local, &blob);
-            Placed::Local(local)
-        } else {
-            Placed::Remote(Endpoint::new(address, proc))
+        let (placed, reached) = match here {
+            true => self.place_local(address, proc, &blob),
+            false => (Placed::Remote(Endpoint::new(address, proc)), None),
         };
         let local = match &placed {
             Placed::Remote(peer) => peer,
@@ -142,7 +137,7 @@ impl Transport {
         self.impatient.store(false, Ordering::Relaxed);
         // SAFETY: the endpoint was just inserted, and the lock keeps it in the table.
         if unsafe { endpoint.as_ref() }.uses_provider() {
-            self.lean.store(false, Ordering::Relaxed);
+            self.uses_fabric.store(true, Ordering::Relaxed);
         }
         Ok(endpoint)
     }
@@ -239,50 +234,53 @@ impl Transport {
         self.allocate_for(&name[..end.unwrap_or(name.len())])
     }
 
-    /// Chooses how to reach a local peer. Returns its [`Reach`] if its memory can be read.
-    fn choose_copies(&self, local: &mut LocalPeer, blob: &Blob) -> Option<Reach> {
-        let (pid, probe) = (local.endpoint.pid(), blob.probe());
-        if self.policy.self_by_copy && blob.process == ProcessId::own() {
-            local.endpoint.copy_by(Copies::Here);
-        } else if self.policy.direct {
-            let reached = probe.reach(pid);
-            if reached == Ok(true) {
-                local.endpoint.copy_by(Copies::Kernel);
-                let segment = self.choose_way(local, blob);
-                return Some(Reach { probe, segment });
-            }
+    /// Decides the route to a peer whose process id is one of this node. Returns the peer, and how to reach its memory
+    /// if that can be read.
+    fn place_local(
+        &self,
+        address: ffi::fi_addr_t,
+        proc: u64,
+        blob: &Blob,
+    ) -> (Placed, Option<Reach>) {
+        let (pid, probe) = (blob.process.pid, blob.probe());
+        let own = blob.process == self.own && self.is_own_probe(blob);
+        let same_node = self.same_node && blob.same_node;
+        let tried = (same_node && self.attaches && !own).then(|| probe.reach(pid));
+        let facts = Facts {
+            own,
+            same_node,
+            reached: tried == Some(Ok(true)),
+            ring: self.has_rings && blob.segment.is_some(),
+            processor_atomics: self.policy.processor_atomics,
+            copies_to_itself: self.policy.self_by_copy,
+        };
+        let route = Route::decide(facts);
+        if let Some(found) = tried
+            && !facts.reached
+        {
             tracing::info!(
-                "process {} is on this node, but is reached through the provider, without cross-memory attach: {}",
-                local.endpoint.proc,
-                reach::reason(reached)
+                "process {proc} is on this node, but is reached through the provider, without cross-memory attach: {}",
+                reach::reason(found)
             );
         }
-        let reach = Reach {
+        let descriptor = blob.segment.unwrap_or_default();
+        let nonce = blob.probe_value;
+        let local = LocalPeer::new(address, proc, blob.process).routed(route, (descriptor, nonce));
+        let segment = (route.atomics == Atomics::Unclaimed).then(|| {
+            let place = Place {
+                pid,
+                descriptor,
+                nonce,
+            };
+            // An error is reported when the segment is used.
+            place.open().ok()
+        });
+        let readable = facts.reached || probe.is_in(pid) == Ok(true);
+        let reach = readable.then(|| Reach {
             probe,
-            segment: None,
-        };
-        (probe.is_in(pid) == Ok(true)).then_some(reach)
-    }
-
-    /// Chooses the way of atomics to a peer, as far as its address determines it (`channel`). Returns the
-    /// peer's segment file if it may be needed and can be opened.
-    fn choose_way(&self, local: &mut LocalPeer, blob: &Blob) -> Option<File> {
-        if !self.channelled {
-            return None;
-        }
-        if blob.process == self.own && self.is_own_probe(blob) {
-            local.go_to_itself();
-            return None;
-        }
-        let descriptor = blob.segment?;
-        local.offer(descriptor, blob.probe_value);
-        let place = Place {
-            pid: blob.process.pid,
-            descriptor,
-            nonce: blob.probe_value,
-        };
-        // An error is reported when the segment is used.
-        place.open().ok()
+            segment: segment.flatten(),
+        });
+        (Placed::Local(local), reach)
     }
 
     pub(crate) fn lock_peers(&self) -> MutexGuard<'_, Peers> {

@@ -33,8 +33,6 @@ pub(crate) struct Quick {
     /// Outstanding operations on a context from which on a post leaves the fast path, to make progress or be
     /// refused.
     pub(crate) crowd: u32,
-    /// Most bytes of a ring put or ring get (`ring_transfers`); 0 disables them.
-    pub(crate) small: usize,
     /// Whether there is more than one context.
     pub(crate) several: bool,
     /// Whether operations without callback need a record too.

@@ -68,8 +68,11 @@ impl Transport {
         context
             .looks
             .store(looks.wrapping_add(1), Ordering::Relaxed);
-        // Any context except its own.
-        let other = (own + 1 + looks as usize % (n - 1)) % n;
+        // Any context except its own; every second time the first, which has the rings.
+        let other = match self.has_rings && own != 0 && looks.is_multiple_of(2) {
+            true => 0,
+            false => (own + 1 + (looks / 2) as usize % (n - 1)) % n,
+        };
         done + self.poll(&self.contexts[other])
     }
 

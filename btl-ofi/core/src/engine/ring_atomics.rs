@@ -31,33 +31,41 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use libfabric_sys as ffi;
-use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+use plugin_api::Status;
 
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
-use crate::engine::post::Caller;
+use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
-use crate::mem::handle::Target;
 use crate::op::element::Elements;
 use crate::op::record::{Finished, Tag};
-use crate::peer::endpoint::{Endpoint, Way};
+use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{self, ProcessId};
+use crate::peer::route::Atomics;
 use crate::sm::requester::{Done, Operands, Requester};
 use crate::sm::responder;
 use crate::sm::ring::Command;
 use crate::sm::segment::Place;
 
 /// One poll in this many reads the provider's queue, even if the rings have work.
-const PROVIDER_POLL_INTERVAL: u32 = 8;
+const PROVIDER_INTERVAL: u32 = 8;
+/// The same while the rings have work, if reading the queue makes system calls, which take 20 to 50 times as long as a
+/// poll of the rings: for a process that reaches peers through the provider, and for one that does not, but may be
+/// reached through it.
+const COSTLY_INTERVAL: u32 = 32;
+const COSTLY_INTERVAL_UNUSED: u32 = 256;
 
-/// A typed atomic, checked against the supported operations and against its handle.
+/// An atomic for a ring, checked against the supported operations and against its handle.
 #[derive(Clone, Copy)]
-pub(crate) struct Order {
-    pub(crate) kind: AtomicKind,
-    pub(crate) datatype: Datatype,
-    pub(crate) op: AtomicOp,
+pub(crate) struct RingAtomic {
+    /// Kind, type and operation ([`responder::what`]).
+    pub(crate) what: u32,
     pub(crate) count: usize,
-    pub(crate) target: Target,
+    /// Bytes of the elements.
+    pub(crate) size: usize,
+    /// The address in the peer's memory.
+    pub(crate) address: u64,
+    pub(crate) key: u64,
     pub(crate) cookie: u64,
     pub(crate) operands: Operands,
     pub(crate) compare: u64,
@@ -66,135 +74,170 @@ pub(crate) struct Order {
 }
 
 impl Transport {
-    /// Posts an atomic to a peer through its ring, or executes it if the peer is this process. `None` if the
-    /// peer's atomics go through the provider.
+    /// Posts an atomic to a peer's ring. `None`, before side effects, for anything unusual: the caller then calls
+    /// [`command`](Self::command).
     ///
     /// # Safety
-    /// `endpoint` is live; the buffers of `order` are valid until completion.
-    #[inline]
-    pub(crate) unsafe fn command(
+    /// `endpoint` is live; the buffers of `atomic` are valid until completion.
+    #[inline(never)]
+    pub(crate) unsafe fn try_command(
         &self,
         endpoint: NonNull<Endpoint>,
-        caller: Caller,
-        order: &Order,
+        caller: &Caller,
+        atomic: &RingAtomic,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = context.state.lock();
         // Checked under the lock, because the ring of a failed peer is emptied under it.
-        if let Some(status) = peer.failure() {
-            return Some(status);
-        }
-        match peer.way() {
-            Way::Ring => {}
-            Way::Provider => return None,
-            // SAFETY: the caller guarantees that `endpoint` is live and that the buffers of `order` are valid.
-            Way::Itself => return Some(unsafe { self.perform(endpoint, state, caller, order) }),
-            Way::Unclaimed => {
-                drop(state);
-                if let Err(status) = self.introduce(endpoint) {
-                    return Some(status);
-                }
-                // SAFETY: the caller guarantees that `endpoint` is live and that the buffers of `order` are
-                // valid. The way is settled now, so this recurses once.
-                return unsafe { self.command(endpoint, caller, order) };
-            }
+        if peer.atomics() != Atomics::Ring || peer.failure().is_some() {
+            return None;
         }
         let State {
             channel: Some(channel),
             posted,
-            again,
             ..
         } = &mut *state
         else {
             return None;
         };
-        // SAFETY: the way is `Ring`, so the peer has a requester, and the lock is held.
+        // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
-        let size = order.count * order.datatype.size();
-        let room = match requester.reserve(size, true) {
-            Ok(room) => room,
-            Err(status) => {
-                *again += 1;
-                let count = *again;
-                drop(state);
-                let rc = match status {
-                    Status::TEMP_OUT_OF_RESOURCE => -(ffi::FI_EAGAIN as isize),
-                    _ => -(ffi::FI_ENOMEM as isize),
-                };
-                return Some(self.refused(endpoint, context, rc, count));
-            }
-        };
+        let room = requester.reserve(atomic.size, true).ok()?;
         let tag = Tag::new(
             endpoint,
             context.count.raise(self.threaded),
             peer.count.raise(self.threaded),
         );
         let command = Command {
-            what: responder::what(order.kind, order.datatype, order.op),
-            count: order.count as u32,
+            what: atomic.what,
+            count: atomic.count as u32,
             payload: 0,
-            address: order.target.address,
-            key: order.target.key,
-            cookie: order.cookie,
+            address: atomic.address,
+            key: atomic.key,
+            cookie: atomic.cookie,
             value: 0,
-            compare: order.compare,
+            compare: atomic.compare,
         };
         let finished = caller.finished(tag);
         // SAFETY: the caller guarantees that the buffers are valid until completion.
-        unsafe { requester.post(command, order.operands, room, order.result, finished) };
+        unsafe { requester.post(command, atomic.operands, room, atomic.result, finished) };
         channel.list(requester);
         *posted += 1;
         drop(state);
-        self.poll_if_many(context);
+        if context.count.outstanding() > self.progress_threshold {
+            guarded(|| {
+                self.poll_if_many(context);
+                Status::SUCCESS
+            });
+        }
         Some(Status::SUCCESS)
     }
 
-    /// Executes an atomic to this process itself.
+    /// Posts an atomic to a peer through its ring, or executes it if the peer is this transport. `None` if the
+    /// provider executes the peer's atomics.
     ///
     /// # Safety
-    /// `endpoint` is live; the buffers of `order` are valid.
+    /// `endpoint` is live; the buffers of `atomic` are valid until completion.
+    pub(crate) unsafe fn command(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        atomic: &RingAtomic,
+    ) -> Option<Status> {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        loop {
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+            let posted = unsafe { self.try_command(endpoint, caller, atomic) };
+            if posted.is_some() {
+                return posted;
+            }
+            let mut state = context.state.lock();
+            if let Some(status) = peer.failure() {
+                return Some(status);
+            }
+            match peer.atomics() {
+                Atomics::Fabric => return None,
+                // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid.
+                Atomics::Own => {
+                    return Some(unsafe { self.perform(endpoint, state, caller, atomic) });
+                }
+                Atomics::Unclaimed => {
+                    drop(state);
+                    if let Err(status) = self.introduce(endpoint) {
+                        return Some(status);
+                    }
+                }
+                Atomics::Ring => {
+                    // SAFETY: the peer has a requester, and the lock is held.
+                    let requester = unsafe { &mut *Requester::of(peer) };
+                    let Err(status) = requester.reserve(atomic.size, true) else {
+                        // Another thread has made room meanwhile.
+                        continue;
+                    };
+                    state.again += 1;
+                    let count = state.again;
+                    drop(state);
+                    let rc = match status {
+                        Status::TEMP_OUT_OF_RESOURCE => -(ffi::FI_EAGAIN as isize),
+                        _ => -(ffi::FI_ENOMEM as isize),
+                    };
+                    return Some(self.refused(endpoint, context, rc, count));
+                }
+            }
+        }
+    }
+
+    /// Executes an atomic to this transport itself.
+    ///
+    /// # Safety
+    /// `endpoint` is live; the buffers of `atomic` are valid.
     unsafe fn perform(
         &self,
         endpoint: NonNull<Endpoint>,
         mut state: Guard<'_, State>,
-        caller: Caller,
-        order: &Order,
+        caller: &Caller,
+        atomic: &RingAtomic,
     ) -> Status {
         // Before side effects: the caller repeats an operation that was refused.
         if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
             return Status::OUT_OF_RESOURCE;
         }
         let value;
-        let operands: *const c_void = match order.operands {
+        let operands: *const c_void = match atomic.operands {
             Operands::Value(v) => {
                 value = v;
                 (&raw const value).cast()
             }
             Operands::Buffer(buffer) => buffer,
         };
+        let Some((kind, datatype, op)) = responder::decode(atomic.what) else {
+            return Status::NOT_SUPPORTED;
+        };
         let elements = Elements {
-            datatype: order.datatype,
-            op: order.op,
-            count: order.count,
-            at: std::ptr::with_exposed_provenance_mut(order.target.address as usize),
+            datatype,
+            op,
+            count: atomic.count,
+            at: std::ptr::with_exposed_provenance_mut(atomic.address as usize),
             operands: operands.cast(),
-            compare: order.compare,
-            results: order.result.cast(),
+            compare: atomic.compare,
+            results: atomic.result.cast(),
         };
         {
             let regions = self.registrar.regions();
             let known = regions
-                .find(order.target.key)
-                .filter(|k| k.handle.is_named(order.target.key, order.cookie));
+                .find(atomic.key)
+                .filter(|k| k.handle.is_named(atomic.key, atomic.cookie));
             let Some(known) = known else {
                 return Status::PERM;
             };
             let reach = regions.reach();
             // SAFETY: the caller guarantees that the buffers are valid; the lock on the regions keeps the
             // target registered.
-            let done = unsafe { responder::perform(known, reach, order.kind, &elements) };
+            let done = unsafe { responder::perform(known, reach, kind, &elements) };
             if let Err(status) = done {
                 return status;
             }
@@ -215,7 +258,7 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Settles the way of atomics to a peer.
+    /// Settles what executes the atomics to a peer.
     #[cold]
     #[inline(never)]
     pub(crate) fn introduce(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
@@ -237,7 +280,7 @@ impl Transport {
         };
         let claimed = place.claim();
         let mut state = self.contexts[0].state.lock();
-        if peer.way() != Way::Unclaimed {
+        if peer.atomics() != Atomics::Unclaimed {
             // Another thread settled it first.
             if let Ok(claim) = claimed {
                 let (next, spent) = (claim.position, claim.spent);
@@ -248,7 +291,9 @@ impl Transport {
         match (claimed, &mut state.channel) {
             (Ok(claim), Some(channel)) => {
                 match channel.add(Box::new(Requester::new(claim, endpoint, probe))) {
-                    Ok(ring) => peer.go(Way::Ring, ring.as_ptr().expose_provenance() as u64),
+                    Ok(ring) => {
+                        peer.settle_atomics(Atomics::Ring, ring.as_ptr().expose_provenance() as u64)
+                    }
                     Err(requester) => {
                         requester.give_back();
                         return Err(Status::OUT_OF_RESOURCE);
@@ -280,16 +325,16 @@ impl Transport {
                     "atomics to process {} go through the provider: {e}",
                     peer.proc
                 );
-                self.lean.store(false, Ordering::Relaxed);
-                peer.go(Way::Provider, 0);
+                self.uses_fabric.store(true, Ordering::Relaxed);
+                peer.settle_atomics(Atomics::Fabric, 0);
             }
             (_, None) => {
                 if let Err(why) = self.allocate_towards(peer) {
                     tracing::warn!("no atomics to process {}: {why}", peer.proc);
                     return Err(Status::OUT_OF_RESOURCE);
                 }
-                self.lean.store(false, Ordering::Relaxed);
-                peer.go(Way::Provider, 0);
+                self.uses_fabric.store(true, Ordering::Relaxed);
+                peer.settle_atomics(Atomics::Fabric, 0);
             }
         }
         Ok(())
@@ -297,9 +342,7 @@ impl Transport {
 
     /// Executes the commands that arrived, reads answers and delivers them. Returns the guard when the caller
     /// must read the provider's queue: at intervals, and whenever nothing completes here. If no peer is reached
-    /// through the provider (`lean`), it is read only at intervals: the queue then holds only what arrives from
-    /// peers that use the provider towards this process, and reading it takes several times as long as this
-    /// function.
+    /// through the provider, or reading the queue is costly and the rings have work, it is read at intervals only.
     #[inline]
     pub(crate) fn poll_channel<'a>(
         &self,
@@ -310,11 +353,19 @@ impl Transport {
             return Err(state);
         };
         channel.attend(self.registrar.table());
-        if channel.count_poll().is_multiple_of(PROVIDER_POLL_INTERVAL) {
+        let used = self.uses_fabric.load(Ordering::Relaxed);
+        let costly = self.policy.polls_kernel && !channel.is_quiet();
+        let interval = match (costly, used) {
+            (false, _) => PROVIDER_INTERVAL,
+            (true, true) => COSTLY_INTERVAL,
+            (true, false) => COSTLY_INTERVAL_UNUSED,
+        };
+        if channel.polls().is_multiple_of(interval) {
             return Err(state);
         }
+        let only_rings = costly || !used;
         if !channel.is_active() {
-            return self.nothing_in_rings(context, state);
+            return self.nothing_in_rings(context, state, only_rings);
         }
         let mut done = Done::new();
         channel.collect(&mut done);
@@ -326,8 +377,9 @@ impl Transport {
                 self.examine(endpoint, refused);
                 return Ok(0);
             }
-            return self.nothing_in_rings(context, state);
+            return self.nothing_in_rings(context, state, only_rings);
         }
+        channel.has_worked();
         state.completed += done.finished().len() as u64;
         state.failed += u64::from(done.refused.is_some());
         let ready = state.take_ready();
@@ -345,8 +397,9 @@ impl Transport {
         &self,
         context: &Context,
         state: Guard<'a, State>,
+        only_rings: bool,
     ) -> Result<usize, Guard<'a, State>> {
-        if self.lean.load(Ordering::Relaxed) {
+        if only_rings {
             Ok(self.without_entry(context, state))
         } else {
             Err(state)

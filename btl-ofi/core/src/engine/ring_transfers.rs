@@ -40,7 +40,8 @@ use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
 use crate::op::record::{Completion, Tag};
-use crate::peer::endpoint::{Endpoint, Way};
+use crate::peer::endpoint::Endpoint;
+use crate::peer::route::Atomics;
 use crate::sm::requester::{Direction, GetWay, Requester};
 use crate::sm::responder::{GET, PUT};
 use crate::sm::ring::Command;
@@ -128,9 +129,9 @@ impl Transport {
     ) -> Option<Guard<'a, State>> {
         // SAFETY: the callers guarantee that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        match peer.way() {
-            Way::Ring if peer.failure().is_none() => Some(state),
-            Way::Unclaimed => {
+        match peer.atomics() {
+            Atomics::Ring if peer.failure().is_none() => Some(state),
+            Atomics::Unclaimed => {
                 drop(state);
                 // A later CMA call finds whatever is wrong with the peer.
                 guarded(|| self.introduce(endpoint).err().unwrap_or(Status::SUCCESS));
@@ -236,7 +237,7 @@ impl Transport {
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) unsafe fn hand_over(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -308,7 +309,7 @@ impl Transport {
     ///
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion; puts and gets to the peer are
-    /// [`Copies::Ring`](crate::peer::endpoint::Copies::Ring).
+    /// [`Transfers::Ring`](crate::peer::endpoint::Transfers::Ring).
     #[cold]
     #[inline(never)]
     pub(crate) unsafe fn leave_to_target(
@@ -333,7 +334,7 @@ impl Transport {
         else {
             return Status::ERROR;
         };
-        // SAFETY: with `Copies::Ring` the way is `Ring`, so the peer has a requester, and the lock is held.
+        // SAFETY: with `Transfers::Ring` the way is `Ring`, so the peer has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         if let Err(status) = requester.reserve_queue() {
             *again += 1;

@@ -11,26 +11,27 @@ use crate::base::guard;
 use crate::base::hints::branch;
 use crate::engine::context::Context;
 use crate::engine::post::{Caller, Needs, guarded};
-use crate::engine::ring_transfers::{HOLD, Small};
+use crate::engine::ring_transfers::{HOLD, MOST, Small};
 use crate::engine::staging::{Action, Ask};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
 use crate::op::record::Completion;
-use crate::peer::endpoint::{Copies, Endpoint};
+use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::COPIES_PER_LOOK;
+use crate::peer::route::Transfers;
 use crate::sm::requester::Direction;
 use crate::sm::segment::PAYLOAD;
 
 impl Transport {
     /// Fast path of [`put`](Self::put), for callers without local handle. `None`, before side effects, for
-    /// anything unusual; the caller then calls `put`. `T` is [`is_threaded`](Self::is_threaded), `K` is
-    /// [`copies_directly`](Self::copies_directly).
+    /// anything unusual; the caller then calls `put`. `T` is [`is_threaded`](Self::is_threaded), with
+    /// `FAR` it serves peers whose transfers the provider makes, without it those of this node.
     ///
     /// # Safety
     /// As for [`put`](Self::put); the constants have the values named above.
     #[inline(always)]
-    pub unsafe fn try_put<const T: bool, const K: bool>(
+    pub unsafe fn try_put<const T: bool, const FAR: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -41,9 +42,9 @@ impl Transport {
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        let copies = if K { Copies::Kernel } else { Copies::Provider };
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if !unsafe { peer.is_copied_by::<T>(copies) } {
+        let here = unsafe { peer.takes_transfers::<T, FAR>() };
+        if !here {
             return None;
         }
         let target = self.place(local, remote, remote_address, size, self.put_limit)?;
@@ -51,8 +52,8 @@ impl Transport {
         // completion; `open_target` checked that the target's region allows writes; the message is used only
         // while the context is locked.
         unsafe {
-            if K {
-                if size <= self.quick.small {
+            if !FAR {
+                if size <= MOST {
                     let put = Small::new(Direction::Put, local, remote, remote_address, size);
                     let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &put);
                     if handed.is_some() {
@@ -80,7 +81,7 @@ impl Transport {
     /// # Safety
     /// As for [`get`](Self::get); the constants have the values named in [`try_put`](Self::try_put).
     #[inline(always)]
-    pub unsafe fn try_get<const T: bool, const K: bool>(
+    pub unsafe fn try_get<const T: bool, const FAR: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -91,9 +92,9 @@ impl Transport {
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        let copies = if K { Copies::Kernel } else { Copies::Provider };
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if !unsafe { peer.is_copied_by::<T>(copies) } {
+        let here = unsafe { peer.takes_transfers::<T, FAR>() };
+        if !here {
             return None;
         }
         let target = self.place(local, remote, remote_address, size, self.get_limit)?;
@@ -101,8 +102,8 @@ impl Transport {
         // completion; `open_target` checked that the target's region allows reads. A read completes when its
         // data has arrived, so it needs no delivery flags.
         unsafe {
-            if K {
-                if size <= self.quick.small {
+            if !FAR {
+                if size <= MOST {
                     let get = Small::new(Direction::Get, local, remote, remote_address, size);
                     let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &get);
                     if handed.is_some() {
@@ -240,17 +241,33 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is valid until completion,
         // and the local handle is NULL or readable.
         let target = unsafe { self.checked(endpoint, &caller, remote, remote_address, size, true) };
-        let Target { address, key } = match target {
+        let target = match target {
             Ok(target) => target,
             Err(status) => return status,
         };
+        // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until completion.
+        unsafe { self.post_put(endpoint, &caller, size, target) }
+    }
+
+    /// Posts a put to the provider.
+    ///
+    /// # Safety
+    /// `endpoint` is live; the local buffer is readable for `size` bytes until completion, and the provider reaches it.
+    #[inline(always)]
+    pub(crate) unsafe fn post_put(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        size: usize,
+        Target { address, key }: Target,
+    ) -> Status {
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; the message is used only while the context is locked.
         unsafe {
-            self.post(endpoint, &caller, Needs::default(), |posting| {
+            self.post(endpoint, caller, Needs::default(), |posting| {
                 let context = posting.context;
                 let message = posting.state.message.put(
-                    (local, size),
+                    (caller.local_address, size),
                     (endpoint.as_ref().address, address, key),
                     posting.pointer,
                 );
@@ -283,15 +300,32 @@ impl Transport {
         // and the local handle is NULL or readable.
         let target =
             unsafe { self.checked(endpoint, &caller, remote, remote_address, size, false) };
-        let Target { address, key } = match target {
+        let target = match target {
             Ok(target) => target,
             Err(status) => return status,
         };
+        // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until completion.
+        unsafe { self.post_get(endpoint, &caller, size, target) }
+    }
+
+    /// Posts a get to the provider.
+    ///
+    /// # Safety
+    /// As for [`post_put`](Self::post_put), with the local buffer writable.
+    #[inline(always)]
+    pub(crate) unsafe fn post_get(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        size: usize,
+        Target { address, key }: Target,
+    ) -> Status {
         // SAFETY: the endpoint is live, and the local buffer is the caller's until completion.
         unsafe {
-            self.post(endpoint, &caller, Needs::default(), |posting| {
+            self.post(endpoint, caller, Needs::default(), |posting| {
                 let (context, none) = (posting.context, ptr::null_mut());
                 let (peer, pointer) = (endpoint.as_ref().address, posting.pointer);
+                let local = caller.local_address;
                 (context.calls.read)(context.tx, local, size, none, peer, address, key, pointer)
             })
         }
@@ -355,15 +389,15 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         loop {
-            match peer.copies() {
-                Copies::Provider => return Ok(target),
-                Copies::Here => {
+            match peer.transfers() {
+                Transfers::Fabric => return Ok(target),
+                Transfers::Copy => {
                     // SAFETY: the bounds were checked against the handle; the local buffer is the caller's.
                     let copied =
                         unsafe { self.copy(endpoint, caller, remote, remote_address, size, put) };
                     return Err(copied);
                 }
-                Copies::Kernel => {
+                Transfers::Kernel => {
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid
                     // until completion; the bounds were checked.
                     let made = unsafe {
@@ -373,14 +407,14 @@ impl Transport {
                         return Err(status);
                     }
                 }
-                Copies::Ring => {
+                Transfers::Ring => {
                     let direction = if put { Direction::Put } else { Direction::Get };
                     let transfer = Small::new(direction, local, remote, remote_address, size);
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid
-                    // until completion; `copies` is `Copies::Ring`.
+                    // until completion; `copies` is `Transfers::Ring`.
                     return Err(unsafe { self.leave_to_target(endpoint, caller, &transfer) });
                 }
-                Copies::Doubted => {
+                Transfers::Doubted => {
                     if let Some(status) = self.examine_doubted(endpoint) {
                         return Err(status);
                     }
@@ -410,7 +444,7 @@ impl Transport {
         if let Some(status) = peer.failure() {
             return Some(status);
         }
-        if size <= self.quick.small {
+        if size <= MOST {
             let direction = if put { Direction::Put } else { Direction::Get };
             let small = Small::new(direction, local, remote, remote_address, size);
             let Caller {
@@ -460,7 +494,7 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let pid = unsafe { endpoint.as_ref() }.pid();
         let (mut got, mut timed) = (0, None);
-        while self.quick.small > 0 && size - got > self.quick.small {
+        while size - got > MOST {
             let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
             let rest = Small::new(Direction::Get, to, remote, from, size - got);
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is writable; `rest`
@@ -498,7 +532,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Makes a put or get to this process itself: a copy under the context's lock.
+    /// Makes a put or get to this transport itself, by a copy in this thread.
     ///
     /// # Safety
     /// The local buffer is valid for `size` bytes; `remote_address` lies in the handle's bounds.
@@ -512,28 +546,34 @@ impl Transport {
         size: usize,
         put: bool,
     ) -> Status {
-        if !self.registrar.lives(remote) {
-            return Status::PERM;
-        }
         let local: *mut u8 = caller.local_address.cast();
         let window: *mut u8 = ptr::with_exposed_provenance_mut(remote_address as usize);
-        let (from, to) = if put {
-            (local, window)
-        } else {
-            (window, local)
-        };
-        {
-            let _state = self.context().state.lock();
-            let reach = self.registrar.regions().reach();
+        // The lock on the regions keeps the window registered; it is released between two parts.
+        for start in (0..size).step_by(HOLD) {
+            let part = HOLD.min(size - start);
+            let (local, window) = (local.wrapping_add(start), window.wrapping_add(start));
+            let (from, to) = if put {
+                (local, window)
+            } else {
+                (window, local)
+            };
+            let regions = self.registrar.regions();
+            if !regions.holds(remote) {
+                return Status::PERM;
+            }
             // SAFETY: the caller guarantees that the local side is valid; the other side lies in a live region.
-            if let Err(status) = unsafe { reach.copy(from, to, size) } {
-                return match (guard::probe(local, size, !put), status) {
+            if let Err(status) = unsafe { regions.reach().copy(from, to, part) } {
+                return match (guard::probe(local, part, !put), status) {
                     (Err(guard::Fault), _) => Status::BAD_PARAM,
                     // The kernel takes the side that it reads for the caller's own; here that may be the window.
                     (Ok(()), Status::BAD_PARAM) => Status::PERM,
                     (Ok(()), status) => status,
                 };
             }
+        }
+        self.count_copy(self.context(), self.threaded);
+        if self.answers_at_once && caller.completion.is_some() {
+            return Status::COMPLETED;
         }
         self.nothing(endpoint, *caller)
     }

@@ -18,7 +18,6 @@ use crate::engine::amo::Words;
 use crate::engine::context::Context;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
-use crate::engine::ring_transfers;
 use crate::engine::staging::Hmem;
 use crate::engine::typed_amo::Vectors;
 use crate::fabric::atomic_table::AtomicTable;
@@ -71,10 +70,14 @@ pub struct Transport {
     pub(crate) vectors: Vectors,
     /// Whether inline completions return `COMPLETED` instead of running a callback.
     pub(crate) answers_at_once: bool,
-    /// Whether atomics to local peers may go through their segments (`channel`).
-    pub(crate) channelled: bool,
-    /// Whether no connected peer is reached through the provider.
-    pub(crate) lean: AtomicBool,
+    /// Whether peers of this node may be reached by memory (`btl_ofi_same_node`).
+    pub(crate) same_node: bool,
+    /// Whether this process may reach the memory of others by CMA, and be reached.
+    pub(crate) attaches: bool,
+    /// Whether peers may be reached by rings, and this process is.
+    pub(crate) has_rings: bool,
+    /// Whether a connected peer may be reached through the provider.
+    pub(crate) uses_fabric: AtomicBool,
     pub(crate) threaded: bool,
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
@@ -164,15 +167,15 @@ impl Transport {
         }
         let probe = Box::new(AtomicU64::new(probe_value()));
         let known_by = known_by(&probe);
-        if policy.direct
-            && let Some(why) = reach::prepare(known_by)
-        {
-            policy.do_without_kernel(&why);
-        }
-        let segment = make_segment(&policy, device.lanes().len(), known_by.value);
+        let apart = policy::keeps_apart(info, options).map(String::from);
+        let same_node = apart.is_none();
+        let obstacle = apart.or_else(|| reach::prepare(known_by));
+        policy.describe(obstacle.as_deref().map_or(Ok(()), Err));
+        let attaches = obstacle.is_none();
+        let segment = attaches.then(|| make_segment(known_by.value)).flatten();
         let descriptor = segment.as_ref().map(Segment::descriptor);
-        if segment.is_some() {
-            chosen.atomics.limit_to_channel(segment::LARGEST);
+        if same_node && policy.processor_atomics {
+            chosen.atomics.limit_to_ring(segment::LARGEST);
         }
         let claimed = info.claims_contexts();
         let mut contexts = Vec::new();
@@ -180,16 +183,17 @@ impl Transport {
             // SAFETY: the transport holds the device, which keeps the endpoints and queues live.
             contexts.push(unsafe { Context::new(tx, cq, &provider, threaded, claimed)? });
         }
-        let guard = (segment.is_some() && options.fault_guard)
+        let guard = (same_node && options.fault_guard)
             .then(Installed::new)
             .flatten();
-        if let (Some(segment), [context]) = (segment, &contexts[..]) {
+        if let (Some(segment), Some(context)) = (segment, contexts.first()) {
             context.state.lock().channel = Some(Box::new(Channel::new(segment)));
         }
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
         let (put_limit, get_limit) = policy::limits(info, options);
         let capabilities = Capabilities {
-            flags: flags(&policy, &chosen.atomics) & ModuleFlags::from_bits_retain(options.flags),
+            flags: flags(&policy, attaches, &chosen.atomics)
+                & ModuleFlags::from_bits_retain(options.flags),
             atomic_flags: chosen.atomics.flags(),
             put_limit,
             get_limit,
@@ -211,6 +215,7 @@ impl Transport {
         let (node, own) = (liveness::node(), ProcessId::own());
         let address = Blob {
             virtual_addresses: registrar.virtual_addresses,
+            same_node,
             node,
             process: own,
             probe_address: known_by.address,
@@ -285,7 +290,6 @@ impl Transport {
             vectors: Vectors::new(&chosen.atomics, &policy),
             quick: Quick {
                 first: contexts.as_ptr(),
-                small: descriptor.map_or(0, |_| ring_transfers::MOST),
                 several: contexts.len() > 1,
                 delivered: policy.delivered,
                 crowd: policy.depth.min(options.progress_threshold),
@@ -295,8 +299,10 @@ impl Transport {
             answers_at_once: false,
             atomics: chosen.atomics,
             policy,
-            channelled: descriptor.is_some(),
-            lean: AtomicBool::new(true),
+            same_node,
+            attaches,
+            has_rings: descriptor.is_some(),
+            uses_fabric: AtomicBool::new(select::takes_devices(info)),
             capabilities,
             address,
             node,
@@ -305,11 +311,6 @@ impl Transport {
             registrar,
             device,
         })
-    }
-
-    /// Whether puts and gets to local peers use CMA where possible.
-    pub fn copies_directly(&self) -> bool {
-        self.policy.direct
     }
 
     /// Whether calls may overlap: the transport was opened with [`ThreadLevel::Multiple`].
@@ -462,13 +463,9 @@ impl Transport {
     }
 }
 
-/// Creates the segment for atomics and small transfers of local peers. Without a segment their atomics go
-/// through the provider, and their transfers use CMA.
-fn make_segment(policy: &Policy, contexts: usize, nonce: u64) -> Option<Segment> {
-    // Several contexts would execute atomics concurrently. shm has one context.
-    if !policy.direct || contexts != 1 {
-        return None;
-    }
+/// Creates the segment for atomics and small transfers of peers of this node. Without a segment their atomics go through
+/// the provider, and their transfers use CMA.
+fn make_segment(nonce: u64) -> Option<Segment> {
     Segment::make(nonce)
         .inspect_err(|e| {
             tracing::info!("no segment for atomics; they go through the provider: {e}")
@@ -476,7 +473,7 @@ fn make_segment(policy: &Policy, contexts: usize, nonce: u64) -> Option<Segment>
         .ok()
 }
 
-fn flags(policy: &Policy, atomics: &AtomicTable) -> ModuleFlags {
+fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable) -> ModuleFlags {
     let mut flags = ModuleFlags::PUT
         | ModuleFlags::GET
         | ModuleFlags::RDMA_FLUSH
@@ -488,7 +485,8 @@ fn flags(policy: &Policy, atomics: &AtomicTable) -> ModuleFlags {
     if policy.atomics_ordered {
         flags |= ModuleFlags::ATOMICS_ORDERED;
     }
-    if policy.direct {
+    // Flags hold for all peers.
+    if policy.one_node && attaches {
         flags |= ModuleFlags::RDMA_PASSIVE_TARGET;
     }
     flags

@@ -7,6 +7,7 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::hints::branch;
 use crate::engine::post::Caller;
+use crate::engine::ring_atomics::RingAtomic;
 use crate::engine::rma::check_local;
 use crate::engine::staging::{Ask, NOWHERE};
 use crate::engine::transport::Transport;
@@ -15,7 +16,9 @@ use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::route::Atomics;
 use crate::sm::requester::Operands;
+use crate::sm::responder;
 
 /// Rows and columns of the table; more than there are types and operations.
 const CODES: usize = 16;
@@ -24,8 +27,8 @@ const CODES: usize = 16;
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Served {
-    /// Most elements of an update and of a fetch.
-    most: [u32; 2],
+    /// Most elements of an update and of a fetch, by a ring and by the provider.
+    most: [[u32; 2]; 2],
     /// Log2 of the element's size in bytes.
     shift: u32,
 }
@@ -44,8 +47,14 @@ impl Vectors {
                 };
                 vectors.0[datatype as usize % CODES][op as usize % CODES] = Served {
                     most: [
-                        count(AtomicKind::Update, policy.updates_fetch),
-                        count(AtomicKind::Fetch, policy.fetch_alone),
+                        [
+                            count(AtomicKind::Update, false),
+                            count(AtomicKind::Fetch, false),
+                        ],
+                        [
+                            count(AtomicKind::Update, policy.updates_fetch),
+                            count(AtomicKind::Fetch, policy.fetch_alone),
+                        ],
                     ],
                     shift: datatype.size().trailing_zeros(),
                 };
@@ -57,13 +66,14 @@ impl Vectors {
 
 impl Transport {
     /// Fast path of [`atomic_opv`](Self::atomic_opv), for callers without local handle. `None`, before side
-    /// effects, for anything unusual, including unknown codes. `T` is [`is_threaded`](Self::is_threaded).
+    /// effects, for anything unusual, including unknown codes. The constants are those of
+    /// [`try_atomic_op`](Self::try_atomic_op).
     ///
     /// # Safety
-    /// As for [`atomic_opv`](Self::atomic_opv); `T` has the value named above.
+    /// As for [`atomic_opv`](Self::atomic_opv); the constants have the values named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
-    pub unsafe fn try_atomic_opv<const T: bool>(
+    pub unsafe fn try_atomic_opv<const T: bool, const FAR: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *const c_void,
@@ -82,8 +92,32 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Update;
-            let target =
-                self.elements(kind, (datatype, op), count, peer, remote, remote_address)?;
+            branch();
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if FAR && !peer.sends_atomics_by_fabric::<T>() {
+                return None;
+            }
+            let (target, size) =
+                self.elements::<FAR>(kind, (datatype, op), count, remote, remote_address)?;
+            if !FAR {
+                let atomic = RingAtomic {
+                    what: responder::what(kind, datatype, op),
+                    count,
+                    size,
+                    address: remote_address,
+                    key: target.key,
+                    cookie: remote.cookie(),
+                    operands: Operands::Buffer(local),
+                    compare: 0,
+                    result: ptr::null_mut(),
+                };
+                let caller = Caller {
+                    completion,
+                    local_address: local.cast_mut(),
+                    local_handle: ptr::null_mut(),
+                };
+                return self.try_command(endpoint, &caller, &atomic);
+            }
             let local = local.cast_mut();
             let mut posting = self.begin::<T, false>(endpoint, local, completion)?;
             let message = posting.state.message.update(
@@ -99,13 +133,14 @@ impl Transport {
     }
 
     /// Fast path of [`atomic_fopv`](Self::atomic_fopv), for callers without local handles. `None`, before side
-    /// effects, for anything unusual, including unknown codes. `T` is [`is_threaded`](Self::is_threaded).
+    /// effects, for anything unusual, including unknown codes. The constants are those of
+    /// [`try_atomic_op`](Self::try_atomic_op).
     ///
     /// # Safety
-    /// As for [`atomic_fopv`](Self::atomic_fopv); `T` has the value named above.
+    /// As for [`atomic_fopv`](Self::atomic_fopv); the constants have the values named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
-    pub unsafe fn try_atomic_fopv<const T: bool>(
+    pub unsafe fn try_atomic_fopv<const T: bool, const FAR: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *const c_void,
@@ -129,8 +164,32 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Fetch;
-            let target =
-                self.elements(kind, (datatype, op), count, peer, remote, remote_address)?;
+            branch();
+            // SAFETY: the caller guarantees that `T` is the transport's threading.
+            if FAR && !peer.sends_atomics_by_fabric::<T>() {
+                return None;
+            }
+            let (target, size) =
+                self.elements::<FAR>(kind, (datatype, op), count, remote, remote_address)?;
+            if !FAR {
+                let atomic = RingAtomic {
+                    what: responder::what(kind, datatype, op),
+                    count,
+                    size,
+                    address: remote_address,
+                    key: target.key,
+                    cookie: remote.cookie(),
+                    operands: Operands::Buffer(local),
+                    compare: 0,
+                    result: result,
+                };
+                let caller = Caller {
+                    completion,
+                    local_address: result,
+                    local_handle: ptr::null_mut(),
+                };
+                return self.try_command(endpoint, &caller, &atomic);
+            }
             let posting = self.begin::<T, false>(endpoint, result, completion)?;
             let context = posting.context;
             let rc = (context.calls.fetch)(
@@ -151,24 +210,23 @@ impl Transport {
         }
     }
 
-    /// Checks a typed AMO for the fast path; returns its target.
+    /// Checks a typed AMO for the fast path; returns its target and its size in bytes.
     #[inline(always)]
-    fn elements(
+    fn elements<const FAR: bool>(
         &self,
         kind: AtomicKind,
         (datatype, op): (u32, u32),
         count: usize,
-        endpoint: &Endpoint,
         handle: &Handle,
         address: u64,
-    ) -> Option<Target> {
+    ) -> Option<(Target, usize)> {
         branch();
         let row = self.vectors.0.get(datatype as usize)?;
         branch();
         let served = row.get(op as usize)?;
         branch();
         // The subtraction wraps, so that zero elements also fail this check.
-        if count.wrapping_sub(1) >= served.most[kind as usize] as usize {
+        if count.wrapping_sub(1) >= served.most[usize::from(FAR)][kind as usize] as usize {
             return None;
         }
         branch();
@@ -176,12 +234,9 @@ impl Transport {
             return None;
         }
         branch();
-        if !endpoint.goes_by_provider() {
-            return None;
-        }
-        branch();
         let size = (count as u64) << served.shift;
-        handle.open_target(address, size, self.quick.virtual_addresses)
+        let target = handle.open_target(address, size, self.quick.virtual_addresses)?;
+        Some((target, size as usize))
     }
 
     /// Updates `count` elements with the operands at `local`, each element atomically.
@@ -221,7 +276,7 @@ impl Transport {
         unsafe {
             match checked {
                 Ok(checked) if count > 0 && !local.is_null() => {
-                    if !endpoint.as_ref().goes_by_provider() {
+                    if endpoint.as_ref().atomics() != Atomics::Fabric {
                         let none = ptr::null_mut();
                         let around =
                             self.around(endpoint, &caller, kind, &checked, buffer, 0, none);
@@ -287,7 +342,7 @@ impl Transport {
         unsafe {
             match checked {
                 Ok(checked) if count > 0 && !result.is_null() && has_operands => {
-                    if !endpoint.as_ref().goes_by_provider() {
+                    if endpoint.as_ref().atomics() != Atomics::Fabric {
                         let around =
                             self.around(endpoint, &caller, kind, &checked, buffer, 0, result);
                         if let Some(status) = around {
@@ -344,7 +399,7 @@ impl Transport {
         unsafe {
             match checked {
                 Ok(checked) => {
-                    if !endpoint.as_ref().goes_by_provider() {
+                    if endpoint.as_ref().atomics() != Atomics::Fabric {
                         let operand = Operands::Value(value);
                         let around = self
                             .around(endpoint, &caller, kind, &checked, operand, compare, result);

@@ -83,7 +83,7 @@ impl AtomicTable {
 
     /// Limits the table to combinations that the ring also serves, and to `largest` bytes, because a peer may be
     /// reached through either the provider or a ring.
-    pub(crate) fn limit_to_channel(&mut self, largest: usize) {
+    pub(crate) fn limit_to_ring(&mut self, largest: usize) {
         for &kind in AtomicKind::ALL {
             for &datatype in Datatype::ALL {
                 for &op in AtomicOp::ALL {

@@ -3,13 +3,13 @@
 //!
 //! | path | asked of the provider | used for |
 //! | --- | --- | --- |
-//! | direct | nothing: CMA (`base::cma`) | puts and gets over shm, where CMA reaches the peer |
-//! | ring | nothing: the target executes and answers | atomics over shm, same peers; ring put, ring get |
+//! | direct | nothing: CMA (`base::cma`) | puts and gets to peers of the same node |
+//! | ring | nothing: the target executes and answers | atomics to these peers; ring put, ring get |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | all other puts and updates |
-//! | returned | a plain completion | gets, fetching atomics: data returned; updates over shm without ring |
+//! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself |
 //!
-//! `sm::channel` holds the rings; `engine::ring_transfers` chooses ring put and ring get while the target is
-//! fast.
+//! `peer::route` says which peers go which way. `sm::channel` holds the rings; `engine::ring_transfers` chooses ring
+//! put and ring get while the target is fast.
 //!
 //! Each operation yields a completion-queue entry. The entry of an operation with a callback carries the address of
 //! its operation record. The entry of an untracked operation carries its endpoint and the phases that count it
@@ -34,8 +34,13 @@ const DEPTH_RXD: u32 = 64;
 pub(crate) struct Policy {
     /// Flags of a put or update that the provider must confirm.
     pub(crate) delivered: u64,
-    /// Whether puts and gets use CMA to peers whose memory it reaches.
-    pub(crate) direct: bool,
+    /// Whether the provider's atomics are executed by processors, each element by one atomic instruction. Then those
+    /// of this crate may be mixed with them.
+    pub(crate) processor_atomics: bool,
+    /// Whether all peers of this provider are on this node.
+    pub(crate) one_node: bool,
+    /// Whether a poll that finds nothing makes system calls.
+    pub(crate) polls_kernel: bool,
     /// Whether an operation without callback needs no record (untracked).
     pub(crate) bare: bool,
     /// Whether updates are posted as fetching atomics whose results are discarded.
@@ -82,14 +87,15 @@ pub(crate) fn refusal(info: InfoRef<'_>, options: &Options) -> Result<(), String
 
 /// Decides the policy for an accepted provider.
 pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
-    let direct = uses_cma(info);
     let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
     let ordered =
         crate::fabric::select::orders_atomics(info) || orders_atomics_unasked(&info.provider());
     let updates_fetch = frees_updates_twice(&info.provider());
     Policy {
         delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
-        direct,
+        processor_atomics: has_processor_atomics(&info.provider()),
+        one_node: is_shm(&info.provider()),
+        polls_kernel: polls_kernel(&info.provider()),
         bare: !claims_context,
         depth: if needs_single_packets(&info.provider()) {
             DEPTH_RXD
@@ -103,36 +109,74 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         reports_for_others: reports_for_others(&info.provider()),
         updates_fetch,
         atomics_ordered: ordered,
-        text: text(direct, updates_fetch),
+        text: String::new(),
     }
-}
-
-/// Describes a policy in one line.
-fn text(direct: bool, updates_fetch: bool) -> String {
-    let puts = if direct {
-        "puts and gets are copied by the kernel where it allows that (cross-memory attach), or by a target that is \
-         faster; other puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
-    } else {
-        "puts are confirmed by the target (FI_DELIVERY_COMPLETE)"
-    };
-    let updates = if direct {
-        "atomics are executed and answered by the target through shared memory; other updates are posted as \
-         fetching atomics and complete with the old value"
-    } else if updates_fetch {
-        "updates are posted as fetching atomics and complete with the old value"
-    } else {
-        "updates are confirmed by the target"
-    };
-    format!("{puts}; {updates}; gets and fetches complete with their data")
 }
 
 impl Policy {
-    /// Routes all operations through the provider, because the kernel refuses CMA to this process.
-    pub(crate) fn do_without_kernel(&mut self, why: &str) {
-        self.direct = false;
-        let text = text(false, self.updates_fetch);
-        self.text = format!("{text}; cross-memory attach is off: {why}");
+    /// Describes in one line how completions come to be, with the ways of one node if `near`, or the reason why there are
+    /// none.
+    pub(crate) fn describe(&mut self, near: Result<(), &str>) {
+        let mut parts: Vec<&str> = Vec::new();
+        if near.is_ok() {
+            parts.push(
+                "on this node, puts and gets are copied by the kernel (cross-memory attach), or by a target that is faster",
+            );
+            if self.processor_atomics {
+                parts.push("atomics are executed and answered by the target through shared memory");
+            }
+        }
+        parts.push(match near {
+            Ok(()) => "other puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
+            Err(_) => "puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
+        });
+        parts.push(match (self.updates_fetch, near) {
+            (true, Ok(())) => {
+                "other updates are posted as fetching atomics and complete with the old value"
+            }
+            (true, Err(_)) => {
+                "updates are posted as fetching atomics and complete with the old value"
+            }
+            (false, Ok(())) => "other updates are confirmed by the target",
+            (false, Err(_)) => "updates are confirmed by the target",
+        });
+        parts.push("gets and fetches complete with their data");
+        let why;
+        if let Err(reason) = near {
+            why = format!("neighbours are not reached by memory: {reason}");
+            parts.push(&why);
+        }
+        self.text = parts.join("; ");
     }
+}
+
+/// The reason why peers of this node must not be reached by memory with this provider, if the user gave one.
+pub(crate) fn keeps_apart(info: InfoRef<'_>, options: &Options) -> Option<&'static str> {
+    if !options.same_node {
+        Some("btl_ofi_same_node is off")
+    } else if is_shm(&info.provider()) && shm_cma_disabled() {
+        Some("FI_SHM_DISABLE_CMA is set")
+    } else {
+        None
+    }
+}
+
+/// Whether the provider executes atomics by processor instructions that are atomic for each element: shm, rxm, rxd,
+/// sockets and efa do, through libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops). NICs do
+/// not, and of other providers it is not known.
+fn has_processor_atomics(provider: &str) -> bool {
+    is_shm(provider)
+        || provider == "sockets"
+        || provider.ends_with("ofi_rxm")
+        || provider.ends_with("ofi_rxd")
+        || provider.starts_with("efa")
+}
+
+/// Whether the provider polls sockets, each time by a system call.
+fn polls_kernel(provider: &str) -> bool {
+    ["tcp", "udp", "net", "sockets"]
+        .iter()
+        .any(|core| provider.starts_with(core))
 }
 
 /// Largest put and get in bytes: the provider's limit, reduced by the user's.
@@ -166,14 +210,12 @@ fn orders_atomics_unasked(provider: &str) -> bool {
     is_shm(provider)
 }
 
-/// Whether CMA makes puts and gets to local peers. shm copies in the same way, by `process_vm_writev`, but then
-/// notifies the target through a command queue, for counters and completions that this transport does not use. The
-/// queue costs more than the copy, and once it is full, a target without progress blocks all operations. CMA needs
-/// virtual addresses. Whether it reaches a particular peer is determined when that peer is connected.
+/// Whether shm may be used without its confirmations, because CMA makes the puts and gets. shm copies in the same way,
+/// by `process_vm_writev`, but then notifies the target through a command queue, for counters and completions that this
+/// transport does not use. The queue costs more than the copy, and once it is full, a target without progress blocks
+/// all operations.
 fn uses_cma(info: InfoRef<'_>) -> bool {
-    is_shm(&info.provider())
-        && info.domain_attr().mr_mode as u32 & ffi::FI_MR_VIRT_ADDR != 0
-        && !shm_cma_disabled()
+    is_shm(&info.provider()) && !shm_cma_disabled()
 }
 
 /// Whether the provider confirms operations with `FI_DELIVERY_COMPLETE`.

@@ -220,12 +220,6 @@ impl Registrar {
         Arc::clone(&self.devices)
     }
 
-    /// Whether a handle names a region of this process that is registered now.
-    pub(crate) fn lives(&self, handle: &Handle) -> bool {
-        let regions = self.regions.lock();
-        regions.find(handle.key()).map(|k| k.handle) == Some(*handle)
-    }
-
     /// The table of regions behind its lock.
     #[inline]
     pub(crate) fn table(&self) -> &Lock<Regions> {

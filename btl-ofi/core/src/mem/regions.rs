@@ -41,6 +41,11 @@ impl Regions {
         self.by_key.get(&key)
     }
 
+    /// Whether this is the handle of a live region.
+    pub(crate) fn holds(&self, handle: &Handle) -> bool {
+        self.find(handle.key()).map(|known| known.handle) == Some(*handle)
+    }
+
     /// The handle of a region that holds `size` bytes at `address`.
     pub(crate) fn covering(&self, address: u64, size: u64) -> Option<Handle> {
         let mut handles = self.by_key.values().map(|known| known.handle);

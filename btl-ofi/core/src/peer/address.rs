@@ -11,13 +11,15 @@ use crate::peer::liveness::ProcessId;
 use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Longest provider name and endpoint address accepted, in bytes; libfabric's are far shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
 
 /// Set if the sender's provider uses virtual addresses.
 const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
+/// Set if the sender allows its neighbours to reach its memory without the provider (`btl_ofi_same_node`).
+const FLAG_SAME_NODE: u16 = 2;
 /// The value of the descriptor field if the sender has no segment.
 const NO_SEGMENT: u32 = u32::MAX;
 
@@ -25,6 +27,8 @@ const NO_SEGMENT: u32 = u32::MAX;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blob {
     pub(crate) virtual_addresses: bool,
+    /// Whether the sender allows the ways of one node (`peer::route`).
+    pub(crate) same_node: bool,
     /// See [`crate::peer::liveness::node`].
     pub(crate) node: u64,
     pub(crate) process: ProcessId,
@@ -47,11 +51,9 @@ impl Blob {
         let mut out = Vec::with_capacity(52 + name.len() + self.address.len());
         out.extend(MAGIC);
         out.extend(VERSION.to_le_bytes());
-        let flags = if self.virtual_addresses {
-            FLAG_VIRTUAL_ADDRESSES
-        } else {
-            0
-        };
+        let flag = |set, bit| if set { bit } else { 0 };
+        let flags = flag(self.virtual_addresses, FLAG_VIRTUAL_ADDRESSES)
+            | flag(self.same_node, FLAG_SAME_NODE);
         out.extend(flags.to_le_bytes());
         out.extend(self.node.to_le_bytes());
         out.extend(self.process.pid.to_le_bytes());
@@ -85,7 +87,7 @@ impl Blob {
             ));
         }
         let flags = u16::from_le_bytes(r.array("flags")?);
-        if flags & !FLAG_VIRTUAL_ADDRESSES != 0 {
+        if flags & !(FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE) != 0 {
             return Err(format!("unknown flags {flags:#x}"));
         }
         let node = u64::from_le_bytes(r.array("node")?);
@@ -111,6 +113,7 @@ impl Blob {
         }
         Ok(Blob {
             virtual_addresses: flags & FLAG_VIRTUAL_ADDRESSES != 0,
+            same_node: flags & FLAG_SAME_NODE != 0,
             node,
             process: ProcessId { pid, started },
             probe_address,
@@ -200,6 +203,7 @@ mod tests {
     fn sample() -> Blob {
         Blob {
             virtual_addresses: true,
+            same_node: true,
             node: 42,
             process: ProcessId { pid: 7, started: 9 },
             probe_address: 0xdead_0000,
@@ -214,6 +218,7 @@ mod tests {
     #[test]
     fn there_and_back() {
         let without = Blob {
+            same_node: false,
             segment: None,
             ..sample()
         };

@@ -11,9 +11,10 @@ use crate::peer::liveness::ProcessId;
 
 /// Valid blobs of the current version, with several address formats.
 fn good() -> Vec<Vec<u8>> {
-    let of = |provider: &str, segment, format, address: &[u8]| {
+    let of = |provider: &str, segment: Option<u32>, format, address: &[u8]| {
         Blob {
             virtual_addresses: segment == Some(3),
+            same_node: segment.is_some(),
             node: 42,
             process: ProcessId { pid: 7, started: 9 },
             probe_address: 0xdead_0000,

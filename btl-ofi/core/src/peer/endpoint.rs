@@ -1,4 +1,4 @@
-//! The state of one peer: its address, its outstanding count, its failure, and the ways in which operations reach it.
+//! The state of one peer: its address, its outstanding count, its failure, and its route.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -8,38 +8,7 @@ use plugin_api::Status;
 
 use crate::peer::liveness::ProcessId;
 use crate::peer::outstanding::OutstandingCount;
-
-/// The way that atomics to a peer take. It is chosen before the first atomic is posted and stays the same while the
-/// peer is connected, so that atomics keep their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Way {
-    /// Through the provider.
-    Provider = 0,
-    /// Executed by this process: the peer is this transport.
-    Itself = 1,
-    /// Through a ring in the peer's segment that is not yet claimed.
-    Unclaimed = 2,
-    /// Through the claimed ring.
-    Ring = 3,
-}
-
-/// The way that puts and gets to a peer take. It changes only from [`Copies::Kernel`] and [`Copies::Doubted`]
-/// (`reach`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Copies {
-    /// By the provider.
-    Provider = 0,
-    /// By CMA (`base/cma.rs`).
-    Kernel = 1,
-    /// By a copy in this thread: the peer is this process (`Policy::self_by_copy`).
-    Here = 2,
-    /// By the target, through the claimed ring: the kernel no longer reaches the target's memory.
-    Ring = 3,
-    /// Undecided until the peer is examined: it was found gone while no operation was outstanding.
-    Doubted = 4,
-}
+use crate::peer::route::{Atomics, Route, Transfers};
 
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
 /// tag bits in their context pointer. [`Endpoints`] owns the memory until the transport closes. The memory of a
@@ -63,20 +32,21 @@ pub struct Endpoint {
     pub(crate) connected: AtomicU32,
     /// The process id of a local peer, whose endpoint is the first field of a [`LocalPeer`]; 0 for a remote peer.
     pid: u32,
-    /// The way of puts and gets, a [`Copies`].
-    copies: AtomicU8,
+    /// A [`Transfers`].
+    transfers: AtomicU8,
     /// Whether a get from the peer was made, where fetching atomics need that (`Policy::fetch_alone`).
     pub(crate) met: AtomicBool,
     /// Whether the address was removed from the provider's address vector.
     pub(crate) removed: AtomicBool,
-    way: AtomicU8,
+    /// An [`Atomics`].
+    atomics: AtomicU8,
 }
 
 /// A local peer, with the data that reaches its process: 64 bytes, one cache line.
 #[repr(C, align(64))]
 pub(crate) struct LocalPeer {
     pub(crate) endpoint: Endpoint,
-    /// Depends on `way`: the value that identifies the segment, or the address of the ring.
+    /// Depends on `atomics`: the value that identifies the segment, or the address of the ring.
     link: AtomicU64,
     /// When the process started (`ProcessId::started`).
     started: u32,
@@ -103,16 +73,19 @@ impl LocalPeer {
         }
     }
 
-    /// Makes atomics go through a ring of this segment, which `nonce` identifies.
-    pub(crate) fn offer(&mut self, segment: u32, nonce: u64) {
-        self.segment = segment;
-        self.link = AtomicU64::new(nonce);
-        self.endpoint.way = AtomicU8::new(Way::Unclaimed as u8);
-    }
-
-    /// Makes this process execute the atomics: the peer is this transport.
-    pub(crate) fn go_to_itself(&mut self) {
-        self.endpoint.way = AtomicU8::new(Way::Itself as u8);
+    /// The same peer with a route. `segment` is its descriptor of its segment, and the segment's nonce, for
+    /// [`Atomics::Unclaimed`].
+    pub(crate) fn routed(self, route: Route, (segment, nonce): (u32, u64)) -> LocalPeer {
+        LocalPeer {
+            endpoint: Endpoint {
+                transfers: AtomicU8::new(route.transfers as u8),
+                atomics: AtomicU8::new(route.atomics as u8),
+                ..self.endpoint
+            },
+            link: AtomicU64::new(nonce),
+            segment,
+            ..self
+        }
     }
 }
 
@@ -127,10 +100,10 @@ impl Endpoint {
             failed: AtomicI32::new(0),
             connected: AtomicU32::new(1),
             pid: 0,
-            copies: AtomicU8::new(Copies::Provider as u8),
+            transfers: AtomicU8::new(Transfers::Fabric as u8),
             met: AtomicBool::new(false),
             removed: AtomicBool::new(false),
-            way: AtomicU8::new(Way::Provider as u8),
+            atomics: AtomicU8::new(Atomics::Fabric as u8),
         }
     }
 
@@ -162,78 +135,81 @@ impl Endpoint {
         })
     }
 
-    /// The way of puts and gets.
+    /// What makes puts and gets.
     #[inline]
-    pub(crate) fn copies(&self) -> Copies {
-        match self.copies.load(Ordering::Relaxed) {
-            1 => Copies::Kernel,
-            2 => Copies::Here,
-            3 => Copies::Ring,
-            4 => Copies::Doubted,
-            _ => Copies::Provider,
+    pub(crate) fn transfers(&self) -> Transfers {
+        match self.transfers.load(Ordering::Relaxed) {
+            1 => Transfers::Kernel,
+            2 => Transfers::Copy,
+            3 => Transfers::Ring,
+            4 => Transfers::Doubted,
+            _ => Transfers::Fabric,
         }
     }
 
-    /// Sets the way of puts and gets from now on.
-    pub(crate) fn copy_by(&self, copies: Copies) {
-        self.copies.store(copies as u8, Ordering::Relaxed);
-    }
-
-    /// Whether puts and gets take this way.
+    /// Whether the provider makes puts and gets (`FAR`), or the kernel, or the peer through its ring (not `FAR`).
     ///
     /// # Safety
     /// `T` is false only where calls never overlap.
     #[inline(always)]
-    pub(crate) unsafe fn is_copied_by<const T: bool>(&self, copies: Copies) -> bool {
-        if T {
-            self.copies.load(Ordering::Relaxed) == copies as u8
-        } else {
-            // SAFETY: calls do not overlap where `T` is false, so no other thread writes the field during this call.
-            // A plain read compiles to a compare with memory.
-            unsafe { *self.copies.as_ptr() == copies as u8 }
-        }
+    pub(crate) unsafe fn takes_transfers<const T: bool, const FAR: bool>(&self) -> bool {
+        let wanted = match FAR {
+            true => Transfers::Fabric,
+            false => Transfers::Kernel,
+        };
+        // SAFETY: the caller guarantees `T`.
+        unsafe { is::<T>(&self.transfers, wanted as u8) }
     }
 
-    /// The peer's descriptor of its segment, for [`Way::Unclaimed`]; 0 for a remote peer.
+    /// Changes what makes puts and gets from now on.
+    pub(crate) fn set_transfers(&self, transfers: Transfers) {
+        self.transfers.store(transfers as u8, Ordering::Relaxed);
+    }
+
+    /// The peer's descriptor of its segment, for [`Atomics::Unclaimed`]; 0 for a remote peer.
     pub(crate) fn segment(&self) -> u32 {
         self.local_peer().map_or(0, |local| local.segment)
     }
 
-    /// The process id for CMA, for [`Copies::Kernel`].
+    /// The process id for CMA, for [`Transfers::Kernel`].
     #[inline]
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The way of atomics. It changes only from [`Way::Unclaimed`], under the context's lock.
+    /// What executes atomics. It changes only from [`Atomics::Unclaimed`], under the lock of the rings.
     #[inline]
-    pub(crate) fn way(&self) -> Way {
-        match self.way.load(Ordering::Relaxed) {
-            1 => Way::Itself,
-            2 => Way::Unclaimed,
-            3 => Way::Ring,
-            _ => Way::Provider,
+    pub(crate) fn atomics(&self) -> Atomics {
+        match self.atomics.load(Ordering::Relaxed) {
+            1 => Atomics::Own,
+            2 => Atomics::Unclaimed,
+            3 => Atomics::Ring,
+            _ => Atomics::Fabric,
         }
     }
 
-    /// Whether atomics go through the provider.
-    #[inline]
-    pub(crate) fn goes_by_provider(&self) -> bool {
-        self.way.load(Ordering::Relaxed) == Way::Provider as u8
+    /// Whether the provider executes atomics.
+    ///
+    /// # Safety
+    /// `T` is false only where calls never overlap.
+    #[inline(always)]
+    pub(crate) unsafe fn sends_atomics_by_fabric<const T: bool>(&self) -> bool {
+        // SAFETY: the caller guarantees `T`.
+        unsafe { is::<T>(&self.atomics, Atomics::Fabric as u8) }
     }
 
     /// Whether operations to the peer may be outstanding at the provider. Under the context's lock, `false` is final
     /// for a peer whose ring is claimed.
     pub(crate) fn uses_provider(&self) -> bool {
-        self.copies() == Copies::Provider || self.way() == Way::Provider
+        self.transfers() == Transfers::Fabric || self.atomics() == Atomics::Fabric
     }
 
-    /// Sets the way of atomics, and the value of [`link`](LocalPeer::link) for that way.
-    pub(crate) fn go(&self, way: Way, link: u64) {
+    /// Settles what executes atomics, with the value of [`link`](LocalPeer::link) that belongs to it.
+    pub(crate) fn settle_atomics(&self, atomics: Atomics, link: u64) {
         if let Some(local) = self.local_peer() {
             local.link.store(link, Ordering::Relaxed);
         }
-        self.way.store(way as u8, Ordering::Relaxed);
+        self.atomics.store(atomics as u8, Ordering::Relaxed);
     }
 
     #[inline]
@@ -242,7 +218,7 @@ impl Endpoint {
             .map_or(0, |local| local.link.load(Ordering::Relaxed))
     }
 
-    /// The value that identifies the peer's segment, while the way is [`Way::Unclaimed`].
+    /// The value that identifies the peer's segment, while the way is [`Atomics::Unclaimed`].
     pub(crate) fn nonce(&self) -> u64 {
         self.link()
     }
@@ -269,5 +245,20 @@ impl Endpoint {
             0 => None,
             code => Some(Status(code)),
         }
+    }
+}
+
+/// Whether a field holds this value.
+///
+/// # Safety
+/// `T` is false only where calls never overlap.
+#[inline(always)]
+unsafe fn is<const T: bool>(field: &AtomicU8, value: u8) -> bool {
+    if T {
+        field.load(Ordering::Relaxed) == value
+    } else {
+        // SAFETY: calls do not overlap where `T` is false, so no other thread writes the field during this call. A plain
+        // read compiles to a compare with memory.
+        unsafe { *field.as_ptr() == value }
     }
 }

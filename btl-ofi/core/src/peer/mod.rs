@@ -1,5 +1,5 @@
-//! Peers: endpoints and their table, address blobs, outstanding counts, liveness of local peers, and reach of their
-//! memory.
+//! Peers: endpoints and their table, address blobs, outstanding counts, liveness of local peers, access to their
+//! memory, and the route of requests.
 
 pub(crate) mod address;
 #[cfg(test)]
@@ -8,4 +8,5 @@ pub(crate) mod endpoint;
 pub(crate) mod liveness;
 pub(crate) mod outstanding;
 pub(crate) mod reach;
+pub(crate) mod route;
 pub(crate) mod table;

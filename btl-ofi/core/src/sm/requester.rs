@@ -209,7 +209,7 @@ impl Requester {
         }
     }
 
-    /// The ring of a peer whose way is [`Way::Ring`](crate::peer::endpoint::Way::Ring). Read the way and use the ring
+    /// The ring of a peer whose way is [`Atomics::Ring`](crate::peer::route::Atomics::Ring). Read the way and use the ring
     /// under the same hold of the context's lock.
     #[inline]
     pub(crate) fn of(peer: &Endpoint) -> *mut Requester {

@@ -27,13 +27,14 @@ const BATCH: u32 = 32;
 pub(crate) const PUT: u32 = 3 << 16;
 pub(crate) const GET: u32 = 4 << 16;
 
-/// Value of `Command::what` for an atomic.
+/// Value of `Command::what` for an atomic, from the codes of its type and operation.
 #[inline]
-pub(crate) fn what(kind: AtomicKind, datatype: Datatype, op: AtomicOp) -> u32 {
-    (kind as u32) << 16 | (datatype as u32) << 8 | op as u32
+pub(crate) fn what(kind: AtomicKind, datatype: u32, op: u32) -> u32 {
+    (kind as u32) << 16 | datatype << 8 | op
 }
 
-fn decode(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
+/// The kind, type and operation in a value of `Command::what`, if it is of an atomic that can be executed.
+pub(crate) fn decode(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
     let kind = match what >> 16 {
         0 => AtomicKind::Update,
         1 => AtomicKind::Fetch,
@@ -80,10 +81,11 @@ impl Responder {
         }
     }
 
-    /// Executes commands that have arrived. Without commands it reads one word per 64 requesters and one per watched
-    /// ring.
+    /// Executes commands that have arrived; returns whether there was one. Without commands it reads one word per 64
+    /// requesters and one per watched ring.
     #[inline]
-    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
+    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) -> bool {
+        let mut served = false;
         self.polls = self.polls.wrapping_add(1);
         for slot in 0..self.watching {
             let index = self.watched[slot].ring;
@@ -91,14 +93,17 @@ impl Responder {
             if self.segment.ring(index).slot(next).is_published(next) {
                 self.watched[slot].seen = self.polls;
                 self.serve(index, regions);
+                served = true;
             }
         }
         for word in 0..self.segment.bells().used() {
             let rung = self.segment.bells().take(word);
             if rung != 0 {
                 self.serve_rung(word, rung, regions);
+                served = true;
             }
         }
+        served
     }
 
     #[inline(never)]

@@ -20,6 +20,11 @@ use plugin_api::{Access, Module, Status, ThreadLevel};
 /// Bounds every wait of a test.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Makes neighbours reach each other by the provider.
+pub(crate) const SAME_NODE_OFF: (&str, Value) = ("btl_ofi_same_node", Value::str("off"));
+/// Makes neighbours reach each other by memory, whatever the provider is.
+pub(crate) const SAME_NODE: (&str, Value) = ("btl_ofi_same_node", Value::str("auto"));
+
 /// Options with some values in place of the defaults.
 pub(crate) fn options(overrides: &[(&str, Value)]) -> Options {
     Options::resolve(|d| {
@@ -41,14 +46,18 @@ pub(crate) fn worked() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Opens one provider, on the loopback interface.
+/// Opens one provider, on the loopback interface. Operations go by the provider, except with shm, unless `overrides` says
+/// otherwise: most tests are about providers.
 pub(crate) fn open(provider: &str, level: ThreadLevel, overrides: &[(&str, Value)]) -> Transport {
     loopback();
     let mut all = vec![(
         "btl_ofi_provider_include",
         Value::String(provider.to_owned().into()),
     )];
-    all.extend_from_slice(overrides);
+    if provider != "shm" {
+        all.push(SAME_NODE_OFF);
+    }
+    all.splice(..0, overrides.iter().cloned());
     let t = Transport::open(&options(&all), level).unwrap_or_else(|e| panic!("{provider}: {e}"));
     assert_eq!(t.capabilities().provider.to_str(), Ok(provider));
     t

@@ -1,4 +1,4 @@
-//! The BTL's AMOs, on one word of 32 or 64 bits. Fast and slow paths are split as in `rma`.
+//! The BTL's AMOs, on one word of 32 or 64 bits. The quick paths are defined by `quick_entry`.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -7,29 +7,32 @@ use plugin_api::{BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, S
 
 use transport::branch;
 
+use super::quick::quick_entry;
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
-pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    remote_address: u64,
-    remote_handle: *const Handle,
-    op: u32,
-    operand: u64,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let fast = (|| {
+quick_entry! {
+    atomic_op, near_atomic_op, slow_atomic_op,
+    (
+        module: *mut Module,
+        endpoint: *mut Endpoint,
+        remote_address: u64,
+        remote_handle: *const Handle,
+        op: u32,
+        operand: u64,
+        flags: u32,
+        order: i32,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ),
+    FAR, {
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_op::<T>(
+            module.transport.try_atomic_op::<T, FAR>(
                 peer,
                 remote_address,
                 remote,
@@ -38,31 +41,12 @@ pub(super) unsafe extern "C" fn atomic_op<const T: bool>(
                 completion(callback, context, data),
             )
         }
-    })();
-    if let Some(status) = fast {
-        return status;
-    }
-    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
-    unsafe {
-        slow_atomic_op(
-            module,
-            endpoint,
-            remote_address,
-            remote_handle,
-            op,
-            operand,
-            flags,
-            order,
-            callback,
-            context,
-            data,
-        )
     }
 }
 
 /// Slow path: serves every atomic_op.
 #[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_op(
+unsafe extern "C" fn slow_atomic_op(
     module: *mut Module,
     endpoint: *mut Endpoint,
     remote_address: u64,
@@ -95,22 +79,24 @@ pub(super) unsafe extern "C" fn slow_atomic_op(
     })
 }
 
-pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    op: u32,
-    operand: u64,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let fast = (|| {
+quick_entry! {
+    atomic_fop, near_atomic_fop, slow_atomic_fop,
+    (
+        module: *mut Module,
+        endpoint: *mut Endpoint,
+        local_address: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        op: u32,
+        operand: u64,
+        flags: u32,
+        order: i32,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ),
+    FAR, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -120,7 +106,7 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_fop::<T>(
+            module.transport.try_atomic_fop::<T, FAR>(
                 peer,
                 local_address,
                 remote_address,
@@ -130,33 +116,12 @@ pub(super) unsafe extern "C" fn atomic_fop<const T: bool>(
                 completion(callback, context, data),
             )
         }
-    })();
-    if let Some(status) = fast {
-        return status;
-    }
-    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
-    unsafe {
-        slow_atomic_fop(
-            module,
-            endpoint,
-            local_address,
-            remote_address,
-            local_handle,
-            remote_handle,
-            op,
-            operand,
-            flags,
-            order,
-            callback,
-            context,
-            data,
-        )
     }
 }
 
 /// Slow path: serves every atomic_fop.
 #[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_fop(
+unsafe extern "C" fn slow_atomic_fop(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,
@@ -200,22 +165,24 @@ pub(super) unsafe extern "C" fn slow_atomic_fop(
     })
 }
 
-pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    compare: u64,
-    value: u64,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let fast = (|| {
+quick_entry! {
+    atomic_cswap, near_atomic_cswap, slow_atomic_cswap,
+    (
+        module: *mut Module,
+        endpoint: *mut Endpoint,
+        local_address: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        compare: u64,
+        value: u64,
+        flags: u32,
+        order: i32,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ),
+    FAR, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -225,7 +192,7 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_cswap::<T>(
+            module.transport.try_atomic_cswap::<T, FAR>(
                 peer,
                 local_address,
                 remote_address,
@@ -235,33 +202,12 @@ pub(super) unsafe extern "C" fn atomic_cswap<const T: bool>(
                 completion(callback, context, data),
             )
         }
-    })();
-    if let Some(status) = fast {
-        return status;
-    }
-    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
-    unsafe {
-        slow_atomic_cswap(
-            module,
-            endpoint,
-            local_address,
-            remote_address,
-            local_handle,
-            remote_handle,
-            compare,
-            value,
-            flags,
-            order,
-            callback,
-            context,
-            data,
-        )
     }
 }
 
 /// Slow path: serves every atomic_cswap.
 #[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_cswap(
+unsafe extern "C" fn slow_atomic_cswap(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *mut c_void,

@@ -1,9 +1,4 @@
-//! Put and get. `put` and `get` try the fast path; if it declines, before any side effect, they call `slow_put` or
-//! `slow_get`. The slow functions take the same arguments in the same order, so that the call is a tail call and the
-//! fast path saves no registers for it.
-//!
-//! Constants, here and in `amo` and `typed_amo`: `T` means that calls may overlap, `K` that puts and gets to local
-//! peers use CMA. A module's table has the functions of its case.
+//! Put and get. The quick paths are defined by `quick_entry`.
 
 use std::ffi::c_void;
 
@@ -11,34 +6,37 @@ use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 
 use transport::branch;
 
+use super::quick::quick_entry;
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
-pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    size: usize,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let fast = (|| {
+quick_entry! {
+    put, near_put, slow_put,
+    (
+        module: *mut Module,
+        endpoint: *mut Endpoint,
+        local_address: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        size: usize,
+        flags: u32,
+        order: i32,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ),
+    FAR, {
         branch();
         if !local_handle.is_null() {
             return None;
         }
         // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
-        // `T` and `K` are those of the module's table.
+        // `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_put::<T, K>(
+            module.transport.try_put::<T, FAR>(
                 peer,
                 local_address,
                 remote_address,
@@ -47,26 +45,6 @@ pub(super) unsafe extern "C" fn put<const T: bool, const K: bool>(
                 completion(callback, context, data),
             )
         }
-    })();
-    if let Some(status) = fast {
-        return status;
-    }
-    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
-    unsafe {
-        slow_put(
-            module,
-            endpoint,
-            local_address,
-            remote_address,
-            local_handle,
-            remote_handle,
-            size,
-            flags,
-            order,
-            callback,
-            context,
-            data,
-        )
     }
 }
 
@@ -108,31 +86,33 @@ unsafe extern "C" fn slow_put(
     })
 }
 
-pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    size: usize,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let fast = (|| {
+quick_entry! {
+    get, near_get, slow_get,
+    (
+        module: *mut Module,
+        endpoint: *mut Endpoint,
+        local_address: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        size: usize,
+        flags: u32,
+        order: i32,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ),
+    FAR, {
         branch();
         if !local_handle.is_null() {
             return None;
         }
         // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
-        // `T` and `K` are those of the module's table.
+        // `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_get::<T, K>(
+            module.transport.try_get::<T, FAR>(
                 peer,
                 local_address,
                 remote_address,
@@ -141,26 +121,6 @@ pub(super) unsafe extern "C" fn get<const T: bool, const K: bool>(
                 completion(callback, context, data),
             )
         }
-    })();
-    if let Some(status) = fast {
-        return status;
-    }
-    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
-    unsafe {
-        slow_get(
-            module,
-            endpoint,
-            local_address,
-            remote_address,
-            local_handle,
-            remote_handle,
-            size,
-            flags,
-            order,
-            callback,
-            context,
-            data,
-        )
     }
 }
 

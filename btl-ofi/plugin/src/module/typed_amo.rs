@@ -1,4 +1,4 @@
-//! Typed AMOs, of any number of elements. Fast and slow paths are split as in `rma`.
+//! Typed AMOs, of any number of elements. The quick paths are defined by `quick_entry`.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -7,6 +7,7 @@ use plugin_api::{AtomicKind, AtomicOp, CompletionFn, Datatype, Endpoint, Handle,
 
 use transport::branch;
 
+use super::quick::quick_entry;
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need};
 
@@ -33,21 +34,23 @@ pub(super) unsafe extern "C" fn atomic_query(
     })
 }
 
-pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *const c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    datatype: u32,
-    op: u32,
-    count: usize,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let fast = (|| {
+quick_entry! {
+    atomic_opv, near_atomic_opv, slow_atomic_opv,
+    (
+        module: *mut Module,
+        endpoint: *mut Endpoint,
+        local_address: *const c_void,
+        remote_address: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        datatype: u32,
+        op: u32,
+        count: usize,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ),
+    FAR, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -57,7 +60,7 @@ pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_opv::<T>(
+            module.transport.try_atomic_opv::<T, FAR>(
                 peer,
                 local_address,
                 remote_address,
@@ -67,32 +70,12 @@ pub(super) unsafe extern "C" fn atomic_opv<const T: bool>(
                 completion(callback, context, data),
             )
         }
-    })();
-    if let Some(status) = fast {
-        return status;
-    }
-    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
-    unsafe {
-        slow_atomic_opv(
-            module,
-            endpoint,
-            local_address,
-            remote_address,
-            local_handle,
-            remote_handle,
-            datatype,
-            op,
-            count,
-            callback,
-            context,
-            data,
-        )
     }
 }
 
 /// Slow path: serves every atomic_opv.
 #[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_opv(
+unsafe extern "C" fn slow_atomic_opv(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *const c_void,
@@ -136,23 +119,25 @@ pub(super) unsafe extern "C" fn slow_atomic_opv(
     })
 }
 
-pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *const c_void,
-    result_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    result_handle: *mut Handle,
-    remote_handle: *const Handle,
-    datatype: u32,
-    op: u32,
-    count: usize,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let fast = (|| {
+quick_entry! {
+    atomic_fopv, near_atomic_fopv, slow_atomic_fopv,
+    (
+        module: *mut Module,
+        endpoint: *mut Endpoint,
+        local_address: *const c_void,
+        result_address: *mut c_void,
+        remote_address: u64,
+        local_handle: *mut Handle,
+        result_handle: *mut Handle,
+        remote_handle: *const Handle,
+        datatype: u32,
+        op: u32,
+        count: usize,
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ),
+    FAR, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -166,7 +151,7 @@ pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_fopv::<T>(
+            module.transport.try_atomic_fopv::<T, FAR>(
                 peer,
                 local_address,
                 result_address,
@@ -177,34 +162,12 @@ pub(super) unsafe extern "C" fn atomic_fopv<const T: bool>(
                 completion(callback, context, data),
             )
         }
-    })();
-    if let Some(status) = fast {
-        return status;
-    }
-    // SAFETY: the arguments are the host's own, unchanged, and the fast path did nothing.
-    unsafe {
-        slow_atomic_fopv(
-            module,
-            endpoint,
-            local_address,
-            result_address,
-            remote_address,
-            local_handle,
-            result_handle,
-            remote_handle,
-            datatype,
-            op,
-            count,
-            callback,
-            context,
-            data,
-        )
     }
 }
 
 /// Slow path: serves every atomic_fopv.
 #[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_fopv(
+unsafe extern "C" fn slow_atomic_fopv(
     module: *mut Module,
     endpoint: *mut Endpoint,
     local_address: *const c_void,

@@ -147,7 +147,7 @@ impl Transport {
         if remote.is_direct() && !local.is_device() && !result.is_device() {
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
             // completion; the local side is host memory.
-            return unsafe { self.plain(endpoint, caller, &remote.as_live(), ask) };
+            return unsafe { self.plain(endpoint, &caller, &remote.as_live(), ask) };
         }
         if let (false, Side::Device(region, _)) = (remote.is_staged(), &local)
             && let Some(descriptor) = region.descriptor
@@ -157,12 +157,7 @@ impl Transport {
             // completion; the provider reaches both sides.
             return unsafe { self.described(endpoint, caller, remote, ask, descriptor) };
         }
-        let remote = if remote.is_staged() {
-            *remote
-        } else {
-            remote.as_live()
-        };
-        self.issue_staged(endpoint, caller, remote, ask, local, result)
+        self.issue_staged(endpoint, caller, *remote, ask, local, result)
     }
 
     fn issue_staged(
@@ -238,31 +233,28 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Issues the operation as one on host memory, with a remote handle that the provider reaches.
+    /// Posts the operation to the provider, which reaches the device memory of the peer. No other way does.
     ///
     /// # Safety
     /// `endpoint` is live; the local buffers are host memory and valid until completion.
     unsafe fn plain(
         &self,
         endpoint: NonNull<Endpoint>,
-        caller: Caller,
+        caller: &Caller,
         remote: &Handle,
         ask: Ask,
     ) -> Status {
-        let Caller { completion, .. } = caller;
-        let Ask {
-            local,
-            address,
-            size,
-            ..
-        } = ask;
-        let none = ptr::null_mut();
-        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
-        // completion; no local handle is passed.
+        let target = remote.target(ask.address, ask.size as u64, self.virtual_addresses);
+        let target = match target {
+            Ok(target) => target,
+            Err(status) => return status,
+        };
+        // SAFETY: the caller guarantees that `endpoint` is live and that the local buffers are valid until
+        // completion.
         unsafe {
             match ask.action {
-                Action::Put => self.put(endpoint, local, address, none, remote, size, completion),
-                Action::Get => self.get(endpoint, local, address, none, remote, size, completion),
+                Action::Put => self.post_put(endpoint, caller, ask.size, target),
+                Action::Get => self.post_get(endpoint, caller, ask.size, target),
                 Action::Atomic {
                     datatype,
                     op,

@@ -11,7 +11,8 @@ use crate::engine::transport::Transport;
 use crate::hmem::mailbox::FRAGMENT;
 use crate::mem::handle::Handle;
 use crate::op::record::Completion;
-use crate::peer::endpoint::{Copies, Endpoint};
+use crate::peer::endpoint::Endpoint;
+use crate::peer::route::Transfers;
 
 /// In progress. Any other value of a flag is the final status.
 const PENDING: i32 = 1;
@@ -73,8 +74,8 @@ fn started(flag: &AtomicI32, status: Status) -> Start {
 /// The best length of a fragment to a peer. If the transport copies the data itself, messages cost little, and
 /// half the length uses the cache better.
 pub(super) fn best_fragment(peer: &Endpoint) -> usize {
-    match peer.copies() {
-        Copies::Provider => FRAGMENT,
+    match peer.transfers() {
+        Transfers::Fabric => FRAGMENT,
         _ => FRAGMENT / 2,
     }
 }

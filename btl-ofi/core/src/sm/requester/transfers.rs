@@ -10,7 +10,7 @@ use super::autotune::{Autotune, Way};
 use super::{Done, Operands, Requester, Room, Use, no_operation, refusal};
 use crate::base::cma::{self, Refused};
 use crate::op::record::Finished;
-use crate::peer::endpoint::Copies;
+use crate::peer::route::Transfers;
 use crate::sm::ring::Command;
 use crate::sm::segment::SLOTS;
 
@@ -172,7 +172,7 @@ impl Requester {
     fn may_revoke(&mut self, done: &mut Done) -> bool {
         // SAFETY: the endpoint outlives its ring, so the pointer is valid.
         let peer = unsafe { self.endpoint.as_ref() };
-        if peer.failure().is_some() || peer.copies() != Copies::Kernel {
+        if peer.failure().is_some() || peer.transfers() != Transfers::Kernel {
             return false;
         }
         let refused = match self.probe.map(|probe| probe.is_in(peer.pid())) {

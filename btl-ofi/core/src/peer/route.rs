@@ -1,0 +1,148 @@
+//! The route of requests to a peer: what makes its puts and gets, and what executes its atomics. Decided when the peer
+//! is connected, by one table, from facts; no other module decides it.
+//!
+//! | peer | puts and gets | atomics |
+//! | --- | --- | --- |
+//! | this transport itself | a copy in this thread | this thread, by the responder's functions |
+//! | same node, its memory is reached | ring while the peer is quick, else cross-memory attach | its ring |
+//! | any other | fabric | fabric |
+//!
+//! Two facts change a row. Atomics that the provider executes in hardware stay with the fabric, because the processor's
+//! atomics would not exclude them (`Facts::processor_atomics`). And with `btl_ofi_same_node` off, at either side, every
+//! row is the last one.
+//!
+//! **Near is what was proved**: a word of the peer's memory was read, held the random value that the peer announced,
+//! and was written (`peer::reach`). Equal names, boot ids and process ids prove nothing.
+//!
+//! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread and the software
+//! of the providers in question all change an element by one atomic instruction, so they exclude each other without a
+//! common lock.
+
+/// What makes the puts and gets to a peer. Changes only from [`Transfers::Kernel`] and [`Transfers::Doubted`]
+/// (`engine::doubt`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Transfers {
+    /// The provider.
+    Fabric = 0,
+    /// Cross-memory attach (`base::cma`), or the peer through its ring while it is quick.
+    Kernel = 1,
+    /// A copy in this thread: the peer is this transport.
+    Copy = 2,
+    /// The peer, through its claimed ring: the kernel no longer reaches its memory.
+    Ring = 3,
+    /// Undecided until the peer is examined: it was found gone while no operation was outstanding.
+    Doubted = 4,
+}
+
+/// What executes the atomics to a peer. Settled before the first atomic is posted, and the same while the peer is
+/// connected, so that atomics keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Atomics {
+    /// The provider.
+    Fabric = 0,
+    /// This thread: the peer is this transport.
+    Own = 1,
+    /// The peer, through a ring in its segment that is not yet claimed.
+    Unclaimed = 2,
+    /// The peer, through its claimed ring.
+    Ring = 3,
+}
+
+/// What is known about a peer when it is connected.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Facts {
+    /// The peer is this transport itself.
+    pub(crate) own: bool,
+    /// This process and the peer both allow the ways of one node (`btl_ofi_same_node`).
+    pub(crate) same_node: bool,
+    /// The peer's memory was read and written, and is the peer's.
+    pub(crate) reached: bool,
+    /// The peer offers a ring.
+    pub(crate) ring: bool,
+    /// The provider's atomics are executed by processors, by atomic instructions (`fabric::policy`).
+    pub(crate) processor_atomics: bool,
+    /// The provider cannot transfer to itself (`fabric::policy`).
+    pub(crate) copies_to_itself: bool,
+}
+
+/// The route of one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) transfers: Transfers,
+    pub(crate) atomics: Atomics,
+}
+
+impl Route {
+    pub(crate) fn decide(facts: Facts) -> Route {
+        let near = facts.same_node && (facts.own || facts.reached);
+        let transfers = match (facts.own, near) {
+            (true, true) => Transfers::Copy,
+            (true, false) if facts.copies_to_itself => Transfers::Copy,
+            (false, true) => Transfers::Kernel,
+            (_, false) => Transfers::Fabric,
+        };
+        let atomics = match (facts.own, facts.ring) {
+            _ if !(near && facts.processor_atomics) => Atomics::Fabric,
+            (true, _) => Atomics::Own,
+            (false, true) => Atomics::Unclaimed,
+            (false, false) => Atomics::Fabric,
+        };
+        Route { transfers, atomics }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every row of the module's table, and the two facts that change rows.
+    #[test]
+    fn the_table() {
+        let near = Facts {
+            same_node: true,
+            reached: true,
+            ring: true,
+            processor_atomics: true,
+            ..Facts::default()
+        };
+        let own = Facts { own: true, ..near };
+        let of = |facts| {
+            let Route { transfers, atomics } = Route::decide(facts);
+            (transfers, atomics)
+        };
+        assert_eq!(of(own), (Transfers::Copy, Atomics::Own));
+        assert_eq!(of(near), (Transfers::Kernel, Atomics::Unclaimed));
+        let fabric = (Transfers::Fabric, Atomics::Fabric);
+        assert_eq!(of(Facts::default()), fabric);
+        let unreached = Facts {
+            reached: false,
+            ..near
+        };
+        assert_eq!(of(unreached), fabric, "a peer that only claims to be near");
+        let without_ring = Facts {
+            ring: false,
+            ..near
+        };
+        assert_eq!(of(without_ring), (Transfers::Kernel, Atomics::Fabric));
+        for (facts, transfers) in [(own, Transfers::Copy), (near, Transfers::Kernel)] {
+            let hardware = Facts {
+                processor_atomics: false,
+                ..facts
+            };
+            assert_eq!(of(hardware), (transfers, Atomics::Fabric));
+            let off = Facts {
+                same_node: false,
+                ..facts
+            };
+            assert_eq!(of(off), fabric);
+        }
+        let off = Facts {
+            same_node: false,
+            copies_to_itself: true,
+            ..own
+        };
+        assert_eq!(of(off), (Transfers::Copy, Atomics::Fabric));
+    }
+}

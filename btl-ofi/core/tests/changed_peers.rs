@@ -20,7 +20,7 @@ use mca_params::Value;
 use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target, succeed_target};
-use common::{PATIENCE, insist, open};
+use common::{PATIENCE, insist, near, open};
 
 /// Milliseconds between two looks at the peers.
 const LOOK: u64 = 50;
@@ -84,7 +84,7 @@ unsafe extern "C" fn completed(
 
 fn opened() -> Transport {
     let look = ("btl_ofi_peer_check_interval", Value::Unsigned(LOOK));
-    open("shm", ThreadLevel::Single, &[look])
+    open(near(), ThreadLevel::Single, &[look])
 }
 
 /// Puts words to the window's beginning.
@@ -129,7 +129,7 @@ fn settle(t: &Transport, target: &Target<'_>) {
 #[test]
 fn nothing_is_written_to_the_next_program() {
     let t = opened();
-    let mut target = Target::start(&t, "shm", false);
+    let mut target = Target::start(&t, near(), false);
     settle(&t, &target);
     target.act("exec");
     let_look(&t);
@@ -148,7 +148,7 @@ fn nothing_is_written_to_the_next_program() {
 #[test]
 fn puts_alone_find_out() {
     let t = opened();
-    let mut target = Target::start(&t, "shm", false);
+    let mut target = Target::start(&t, near(), false);
     settle(&t, &target);
     target.act("exec");
     let mut words = vec![7u64; 2048];
@@ -164,7 +164,7 @@ fn puts_alone_find_out() {
 #[test]
 fn what_was_outstanding_fails() {
     let t = opened();
-    let mut target = Target::start(&t, "shm", true);
+    let mut target = Target::start(&t, near(), true);
     settle(&t, &target);
     // From now on it makes no progress.
     target.sees(0, 0);
@@ -185,7 +185,7 @@ fn what_was_outstanding_fails() {
 #[test]
 fn a_put_that_waits_is_not_made_in_the_next_program() {
     let t = opened();
-    let mut target = Target::start(&t, "shm", true);
+    let mut target = Target::start(&t, near(), true);
     settle(&t, &target);
     target.sees(0, 0);
     let (seen, mut words) = (Seen::default(), [7u64; 4]);
@@ -271,7 +271,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
 
 fn after(what: &str, settled: bool) {
     let t = opened();
-    let mut target = Target::start(&t, "shm", false);
+    let mut target = Target::start(&t, near(), false);
     if settled {
         settle(&t, &target);
     }
@@ -336,7 +336,7 @@ fn transfers_need_no_payload() {
         return;
     }
     let t = opened();
-    let mut target = Target::start(&t, "shm", false);
+    let mut target = Target::start(&t, near(), false);
     let (seen, mut out) = (Seen::default(), 0);
     insist(&t, || add(&t, &target, 0, &mut out, &seen));
     assert_eq!(t.flush(None), Status::SUCCESS);
@@ -395,7 +395,7 @@ fn deny(call: libc::c_long) {
 #[test]
 fn a_filter_may_forbid_writing() {
     let t = opened();
-    let mut target = Target::start(&t, "shm", false);
+    let mut target = Target::start(&t, near(), false);
     settle(&t, &target);
     deny(libc::SYS_process_vm_writev);
     all_work(&t, &mut target);
@@ -408,7 +408,7 @@ fn a_filter_may_forbid_writing() {
 #[test]
 fn what_the_kernel_refuses_waits_for_the_target() {
     let t = opened();
-    let mut target = Target::start(&t, "shm", false);
+    let mut target = Target::start(&t, near(), false);
     settle(&t, &target);
     deny(libc::SYS_process_vm_writev);
     let pid = target.child.id() as libc::pid_t;
@@ -446,7 +446,7 @@ fn what_the_kernel_refuses_waits_for_the_target() {
 #[test]
 fn a_filter_may_forbid_writing_from_the_start() {
     let t = opened();
-    let mut target = Target::start(&t, "shm", false);
+    let mut target = Target::start(&t, near(), false);
     // SAFETY: connected once, and not used after.
     assert_eq!(unsafe { t.disconnect(target.peer) }, Status::SUCCESS);
     deny(libc::SYS_process_vm_writev);
@@ -495,7 +495,7 @@ extern "C" fn caught(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_vo
 #[test]
 fn a_process_known_to_be_gone_is_not_reached_for() {
     let t = opened();
-    let mut target = Target::start(&t, "shm", true);
+    let mut target = Target::start(&t, near(), true);
     settle(&t, &target);
     target.sees(0, 0);
     let (seen, mut words) = (Seen::default(), vec![[7u64; 4]; 100]);
@@ -525,4 +525,10 @@ fn a_process_known_to_be_gone_is_not_reached_for() {
     assert_eq!(CALLS.load(Ordering::Relaxed), 0);
     drop(target);
     t.close().unwrap();
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

@@ -26,7 +26,7 @@ use plugin_api::{
 
 use common::attending::attended;
 use common::reference::{Numbers, after};
-use common::{insist, open, register, tell, worked};
+use common::{insist, near, open, register, tell, worked};
 
 const ALL: Access = Access::all();
 
@@ -58,8 +58,8 @@ fn add(
 
 #[test]
 fn wrong_handles_are_errors() {
-    let a = open("shm", ThreadLevel::Single, &[]);
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
+    let b = open(near(), ThreadLevel::Single, &[]);
     let (mut window, mut stale, mut read_only) = ([0u64; 4], [0u64; 4], [0u64; 4]);
     let region = register(&b, &mut window, ALL);
     let h = region.handle();
@@ -140,8 +140,8 @@ fn wrong_handles_are_errors() {
 
 #[test]
 fn a_full_ring_turns_away() {
-    let a = open("shm", ThreadLevel::Single, &[]);
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
+    let b = open(near(), ThreadLevel::Single, &[]);
     let mut window = vec![0u64; 512];
     let region = register(&b, &mut window, ALL);
     let h = region.handle();
@@ -190,14 +190,14 @@ fn a_full_ring_turns_away() {
 /// rings, and others take them.
 #[test]
 fn many_initiators() {
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let b = open(near(), ThreadLevel::Single, &[]);
     let mut window = [0u64; 1];
     let region = register(&b, &mut window, ALL);
     let h = region.handle();
     let mut sum = 0;
     for generation in 0..2 {
         let initiators: Vec<Transport> = (0..70)
-            .map(|_| open("shm", ThreadLevel::Single, &[]))
+            .map(|_| open(near(), ThreadLevel::Single, &[]))
             .collect();
         let peers: Vec<_> = initiators
             .iter()
@@ -240,7 +240,7 @@ fn many_initiators() {
 /// the target itself: all add to the same elements, and none is lost.
 #[test]
 fn both_ways_at_once() {
-    let b = open("shm", ThreadLevel::Multiple, &[]);
+    let b = open(near(), ThreadLevel::Multiple, &[]);
     let mut window = [0u64; 2];
     let region = register(&b, &mut window, ALL);
     let h = region.handle();
@@ -253,7 +253,7 @@ fn both_ways_at_once() {
         thread::scope(|s| {
             for blob in &blobs {
                 s.spawn(|| {
-                    let a = open("shm", ThreadLevel::Single, &[]);
+                    let a = open(near(), ThreadLevel::Single, &[]);
                     let peer = a.connect(blob, 0).unwrap();
                     add_both(&a, peer, &h);
                     a.close().unwrap();
@@ -295,8 +295,8 @@ fn add_both(t: &Transport, peer: NonNull<Endpoint>, h: &Handle) {
 #[test]
 fn threads() {
     const EACH: u32 = 5000;
-    let a = open("shm", ThreadLevel::Multiple, &[]);
-    let b = open("shm", ThreadLevel::Multiple, &[]);
+    let a = open(near(), ThreadLevel::Multiple, &[]);
+    let b = open(near(), ThreadLevel::Multiple, &[]);
     let mut window = [0u64; 1];
     let region = register(&b, &mut window, ALL);
     let h = region.handle();
@@ -346,8 +346,8 @@ fn threads() {
 /// A target that closes its transport, and lives on, lets nobody wait.
 #[test]
 fn a_closed_target_is_given_up() {
-    let a = open("shm", ThreadLevel::Single, &[]);
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
+    let b = open(near(), ThreadLevel::Single, &[]);
     let mut window = [0u64; 1];
     let region = register(&b, &mut window, ALL);
     let h = region.handle();
@@ -388,8 +388,8 @@ fn descriptors_of_this_process() {
             // Whatever libfabric keeps open for good is there after the first round.
             before = count();
         }
-        let a = open("shm", ThreadLevel::Single, &[]);
-        let b = open("shm", ThreadLevel::Single, &[]);
+        let a = open(near(), ThreadLevel::Single, &[]);
+        let b = open(near(), ThreadLevel::Single, &[]);
         let mut window = [0u64; 1];
         let region = register(&b, &mut window, ALL);
         let peer = a.connect(b.address(), 0).unwrap();
@@ -415,4 +415,10 @@ fn nothing_is_left_open() {
         .status()
         .unwrap();
     assert!(status.success(), "{status}");
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

@@ -23,7 +23,7 @@ use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Statu
 
 use common::pair::{Target, hex, serve_as_target, unhex};
 use common::reference::Numbers;
-use common::{PATIENCE, insist, open, worked};
+use common::{PATIENCE, insist, near, open, worked};
 
 const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
 
@@ -85,9 +85,9 @@ fn stop(child: &Child) {
 /// sent operations before, meanwhile and afterwards, which complete.
 #[test]
 fn a_dead_target_blocks_nobody() {
-    let t = open("shm", ThreadLevel::Single, &[]);
+    let t = open(near(), ThreadLevel::Single, &[]);
     let mut targets: Vec<Target<'_>> = (0..3)
-        .map(|proc| Target::start_as(proc, &t, "shm", false))
+        .map(|proc| Target::start_as(proc, &t, near(), false))
         .collect();
     let mut old = vec![0u64; 4096];
     for (target, out) in targets.iter().zip(&mut old) {
@@ -192,7 +192,7 @@ fn flooding_process() {
     // SAFETY: a handle is 32 plain bytes.
     let h = unsafe { std::mem::transmute::<[u8; 32], Handle>(handle) };
     let mut numbers = Numbers(seed.parse().unwrap());
-    let t = open("shm", ThreadLevel::Single, &[]);
+    let t = open(near(), ThreadLevel::Single, &[]);
     let peer = t.connect(&blob, 0).unwrap();
     let mut old = vec![0u64; 512];
     let ones = [1u64; 511];
@@ -218,7 +218,7 @@ fn flooding_process() {
 /// whole, and others are served all along.
 #[test]
 fn killed_initiators_leave_a_target_that_serves() {
-    let t = open("shm", ThreadLevel::Single, &[]);
+    let t = open(near(), ThreadLevel::Single, &[]);
     let mut window = vec![0u64; 512];
     let base = window.as_mut_ptr();
     // SAFETY: the window lives until the region is closed.
@@ -275,7 +275,7 @@ fn killed_initiators_leave_a_target_that_serves() {
         );
     }
     // One more, which is not killed, among the rings that the dead ones left.
-    let other = open("shm", ThreadLevel::Single, &[]);
+    let other = open(near(), ThreadLevel::Single, &[]);
     let peer = other.connect(t.address(), 0).unwrap();
     // SAFETY: as above.
     let before = unsafe { base.read_volatile() };
@@ -296,4 +296,10 @@ fn killed_initiators_leave_a_target_that_serves() {
     other.close().unwrap();
     region.close().unwrap();
     t.close().unwrap();
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

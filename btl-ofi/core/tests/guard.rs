@@ -22,7 +22,7 @@ use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use mca_params::Value;
 use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel};
 
-use common::{insist, open, tell};
+use common::{insist, near, open, tell};
 use target::{BYTES, Kind, Target};
 
 /// Sizes of puts and gets that the target is asked for: a word, half of one, what is not aligned, a page.
@@ -160,7 +160,7 @@ impl Pair<'_> {
 
 /// The whole of it, against a target with the guard or without.
 fn mistakes_are_the_origins(guarded: bool) {
-    let t = open("shm", ThreadLevel::Single, &[]);
+    let t = open(near(), ThreadLevel::Single, &[]);
     make_mistakes(&t, guarded);
     t.close().unwrap();
 }
@@ -245,7 +245,7 @@ fn mistakes_of_origins_are_theirs_without_the_guard() {
 /// Large gets, which the target makes in part while it makes progress all the time, and the kernel.
 #[test]
 fn large_gets_of_bad_windows() {
-    let t = open("shm", ThreadLevel::Single, &[]);
+    let t = open(near(), ThreadLevel::Single, &[]);
     let mut target = Target::start(&t, true);
     target.runs();
     let (peer, none) = (target.peer, ptr::null_mut());
@@ -342,7 +342,7 @@ fn reach_bad_windows_of_this_process(t: &Transport, atomics: bool) -> target::Wi
 fn a_process_and_itself() {
     for guarded in [true, false] {
         let values = [("btl_ofi_fault_guard", Value::Bool(guarded))];
-        let t = open("shm", ThreadLevel::Single, &values);
+        let t = open(near(), ThreadLevel::Single, &values);
         drop(reach_bad_windows_of_this_process(&t, true));
         t.close().unwrap();
     }
@@ -354,7 +354,7 @@ fn a_process_and_itself() {
 /// A buffer of the origin that cannot be used is the origin's mistake, and told as one.
 #[test]
 fn bad_buffers_are_the_callers() {
-    let t = open("shm", ThreadLevel::Single, &[]);
+    let t = open(near(), ThreadLevel::Single, &[]);
     let target = Target::start(&t, true);
     let good = target.handle(Kind::Good);
     let (peer, none, bad) = (target.peer, ptr::null_mut(), target::unusable());
@@ -380,4 +380,10 @@ fn bad_buffers_are_the_callers() {
     assert_eq!(put, Status::PERM);
     target.end();
     t.close().unwrap();
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

@@ -19,7 +19,7 @@ use std::time::Instant;
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
-use common::{PATIENCE, insist, open, register};
+use common::{PATIENCE, insist, near, open, register};
 
 const WORDS: usize = 1 << 20;
 /// How often a get of so many words is expected to look after others: every MiB.
@@ -90,7 +90,7 @@ unsafe extern "C" fn completed(
 /// A target that pauses leaves much of a get to the kernel: so there are gets until one is made as meant.
 #[test]
 fn a_large_get_lets_others_in() {
-    let open = || open("shm", ThreadLevel::Single, &[]);
+    let open = || open(near(), ThreadLevel::Single, &[]);
     let (a, b, c) = (open(), open(), open());
     let mut window: Vec<u64> = (0..WORDS as u64).collect();
     let (mut of_a, mut of_c) = ([0u64; 1], [0u64; 1]);
@@ -157,4 +157,10 @@ fn a_large_get_lets_others_in() {
     for t in [a, b, c] {
         t.close().unwrap();
     }
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

@@ -21,7 +21,7 @@ use plugin_api::{Access, AtomicOp, Datatype, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::pair::{hex, unhex};
-use common::{PATIENCE, insist, open, register};
+use common::{PATIENCE, insist, near, open, register};
 
 /// Blocks of a segment, their bytes, what a ring takes, and what it takes with a payload of its own for these vectors.
 const BLOCKS: usize = 64;
@@ -82,12 +82,12 @@ const INITIATORS: usize = 80;
 /// away for want of a block, all is executed once, and the memory is bounded.
 #[test]
 fn more_initiators_than_blocks() {
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let b = open(near(), ThreadLevel::Single, &[]);
     // A part for the sums, and one for the puts of each.
     let mut window = vec![0u64; WORDS + PUT * INITIATORS];
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
-    let a = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
     let all = initiators(&a, INITIATORS, b.address());
     let mut old = vec![vec![u64::MAX; WORDS]; INITIATORS];
     let ones = vec![1u64; WORDS];
@@ -129,11 +129,11 @@ fn more_initiators_than_blocks() {
 /// Initiators that use their payloads one after the other share the blocks: no ring needs one of its own.
 #[test]
 fn idle_blocks_are_handed_on() {
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let b = open(near(), ThreadLevel::Single, &[]);
     let mut window = vec![0u64; WORDS];
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
-    let a = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
     let all = initiators(&a, INITIATORS, b.address());
     let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
     for sum in 0..3 * INITIATORS {
@@ -167,7 +167,7 @@ fn doomed_process() {
     // SAFETY: a handle is 32 plain bytes.
     let h: Handle = unsafe { std::mem::transmute(handle) };
     let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
-    let a = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
     for peer in initiators(&a, DOOMED, &unhex(blob)) {
         assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
     }
@@ -179,7 +179,7 @@ fn doomed_process() {
 /// blocks again once the target needs nothing in them.
 #[test]
 fn blocks_of_the_dead_are_used_again() {
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let b = open(near(), ThreadLevel::Single, &[]);
     let mut window = vec![0u64; WORDS];
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
@@ -194,7 +194,7 @@ fn blocks_of_the_dead_are_used_again() {
     assert_eq!(died.signal(), Some(libc::SIGKILL), "{died}");
     let before = allocated(&b);
     assert!(before > BLOCKS * BLOCK, "{before} bytes");
-    let a = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
     let peer = a.connect(b.address(), 0).unwrap();
     let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
     // The target has not looked: the dead's blocks are not to be touched, and there is no other.
@@ -226,4 +226,10 @@ fn blocks_of_the_dead_are_used_again() {
     a.close().unwrap();
     region.close().unwrap();
     b.close().unwrap();
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

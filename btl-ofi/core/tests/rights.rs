@@ -25,7 +25,7 @@ use plugin_api::{
 };
 
 use common::attending::attended;
-use common::{PATIENCE, device, insist, open, register};
+use common::{PATIENCE, device, insist, near, open, register};
 use lab::{Tally, child, role, shape};
 
 /// Words of a region: more than a small transfer.
@@ -214,7 +214,7 @@ fn with_a_target_that_attends(provider: &str, ops: &[Op]) {
 /// The kernel makes every transfer, sooner or later: the target never makes progress.
 #[test]
 fn by_the_kernel() {
-    let open = || open("shm", ThreadLevel::Single, &[]);
+    let open = || open(near(), ThreadLevel::Single, &[]);
     let (a, b) = (open(), open());
     let peer = a.connect(b.address(), 0).unwrap();
     judge("shm, alone", &a, peer, host(&b), &TRANSFERS);
@@ -224,7 +224,7 @@ fn by_the_kernel() {
 
 #[test]
 fn by_a_ring() {
-    with_a_target_that_attends("shm", &every_operation());
+    with_a_target_that_attends(near(), &every_operation());
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn by_the_lab_provider() {
 /// A process's operations on its own memory.
 #[test]
 fn by_oneself() {
-    for provider in ["shm", "tcp;ofi_rxm"] {
+    for provider in [near(), "tcp;ofi_rxm"] {
         let t = open(provider, ThreadLevel::Single, &[]);
         let peer = t.connect(t.address(), 0).unwrap();
         let what = format!("{provider}, itself");
@@ -267,8 +267,8 @@ fn by_oneself() {
 #[test]
 fn by_an_agent() {
     let values = [("btl_ofi_hmem", Value::str("off"))];
-    let a = open("shm", ThreadLevel::Single, &values);
-    let b = open("shm", ThreadLevel::Multiple, &values);
+    let a = open(near(), ThreadLevel::Single, &values);
+    let b = open(near(), ThreadLevel::Multiple, &values);
     let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
     b.set_overrides(Some(&copies));
     let peer = a.connect(b.address(), 0).unwrap();
@@ -288,7 +288,7 @@ fn by_an_agent() {
 /// known. One that claims more rights than the registration gave is refused by the target.
 #[test]
 fn handles_that_were_tampered_with() {
-    let open = || open("shm", ThreadLevel::Single, &[]);
+    let open = || open(near(), ThreadLevel::Single, &[]);
     let (a, b) = (open(), open());
     let peer = a.connect(b.address(), 0).unwrap();
     let mut theirs = vec![THEIRS; WORDS];
@@ -332,9 +332,9 @@ fn handles_that_were_tampered_with() {
 #[test]
 fn large_gets_of_what_is_deregistered() {
     const SIZE: usize = 256 * 1024;
-    let a = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
     // Registered at while it makes progress.
-    let b = open("shm", ThreadLevel::Multiple, &[]);
+    let b = open(near(), ThreadLevel::Multiple, &[]);
     let peer = a.connect(b.address(), 0).unwrap();
     let mut theirs = vec![THEIRS; SIZE / 8];
     let ours: Vec<AtomicU8> = (0..SIZE).map(|_| AtomicU8::new(0)).collect();
@@ -385,4 +385,10 @@ fn large_gets_of_what_is_deregistered() {
     }
     a.close().unwrap();
     b.close().unwrap();
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

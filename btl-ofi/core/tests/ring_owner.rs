@@ -19,7 +19,7 @@ use plugin_api::{AtomicOp, Datatype, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target};
 use common::reference::Numbers;
-use common::{insist, open};
+use common::{insist, near, open};
 
 /// Words of a vector, as many as its operands may have; and vectors, which fill a ring's payload.
 const VECTOR: usize = 504;
@@ -59,8 +59,8 @@ fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, words: &[u
 /// rare; `channel/tests.rs` of the sources has it for certain.
 #[test]
 fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
-    let t = open("shm", ThreadLevel::Single, &[]);
-    let mut target = Target::start_as(0, &t, "shm", false);
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let mut target = Target::start_as(0, &t, near(), false);
     let (mut peer, h, pid) = (target.peer, target.handle, target.child.id());
     let signal = |signal| {
         // SAFETY: our own child, not yet waited for.
@@ -112,4 +112,10 @@ fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
     assert_eq!(target.sees(0, VECTOR).0, expected[0]);
     target.end();
     t.close().unwrap();
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

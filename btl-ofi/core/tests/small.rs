@@ -23,7 +23,7 @@ use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 use common::attending::{attended, attended_at_times};
 use common::pair::{Target, serve_as_target};
 use common::reference::Numbers;
-use common::{PATIENCE, insist, open, register, tell};
+use common::{PATIENCE, insist, near, open, register, tell};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -100,7 +100,7 @@ fn seen(window: &[u64]) -> u64 {
 }
 
 fn pair() -> (Transport, Transport) {
-    let open = || open("shm", ThreadLevel::Single, &[]);
+    let open = || open(near(), ThreadLevel::Single, &[]);
     (open(), open())
 }
 
@@ -193,14 +193,14 @@ fn a_full_ring_leaves_them_to_the_kernel() {
 /// A ring that is given back with revoked commands in it serves whoever has it next.
 #[test]
 fn a_ring_with_revoked_commands_is_given_back() {
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let b = open(near(), ThreadLevel::Single, &[]);
     let mut window = vec![0u64; 1];
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
     let word = 7u64;
     // Rings once round and more, without the target ever looking.
     for _ in 0..200 {
-        let a = open("shm", ThreadLevel::Single, &[]);
+        let a = open(near(), ThreadLevel::Single, &[]);
         let peer = a.connect(b.address(), 0).unwrap();
         for _ in 0..2 {
             assert_eq!(put_word(&a, peer, &h, &word), Status::SUCCESS);
@@ -210,7 +210,7 @@ fn a_ring_with_revoked_commands_is_given_back() {
         assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
         a.close().unwrap();
     }
-    let a = open("shm", ThreadLevel::Single, &[]);
+    let a = open(near(), ThreadLevel::Single, &[]);
     let peer = a.connect(b.address(), 0).unwrap();
     let mut old = vec![0u64; 300];
     attended(&b, || {
@@ -368,8 +368,8 @@ fn gets_both_ways() {
 /// once, and what a later one wrote stays.
 #[test]
 fn a_target_that_is_stopped_again_and_again() {
-    let t = open("shm", ThreadLevel::Single, &[]);
-    let mut target = Target::start_as(0, &t, "shm", false);
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let mut target = Target::start_as(0, &t, near(), false);
     let (peer, h, pid) = (target.peer, target.handle, target.child.id());
     let over = AtomicBool::new(false);
     let result = thread::scope(|s| {
@@ -399,9 +399,9 @@ fn a_target_that_is_stopped_again_and_again() {
 /// over to it, once, and nothing else.
 #[test]
 fn stopped_and_killed_targets() {
-    let t = open("shm", ThreadLevel::Single, &[]);
+    let t = open(near(), ThreadLevel::Single, &[]);
     let mut targets: Vec<Target<'_>> = (0..2)
-        .map(|proc| Target::start_as(proc, &t, "shm", false))
+        .map(|proc| Target::start_as(proc, &t, near(), false))
         .collect();
     let signal = |target: &Target<'_>, signal| {
         let pid = target.child.id() as libc::pid_t;
@@ -464,4 +464,10 @@ fn stopped_and_killed_targets() {
     targets.remove(1).end();
     drop(targets);
     t.close().unwrap();
+}
+
+/// The ways of one node are the same under a provider between nodes.
+#[test]
+fn the_same_over_rxm() {
+    common::again_over("tcp;ofi_rxm");
 }

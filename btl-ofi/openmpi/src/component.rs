@@ -132,7 +132,7 @@ extern "C" fn register() -> c_int {
             log::line(&reason);
             return Status::SUCCESS.0;
         }
-        if let Err(reason) = params::register(entries::functions(exported())) {
+        if let Err(reason) = params::register(entries::functions(exported(), false)) {
             log::line(&reason);
             return Status::ERROR.0;
         }
@@ -185,7 +185,8 @@ unsafe extern "C" fn init(
         } else {
             ThreadLevel::Serialized
         };
-        let module = match Module::open(entries::functions(exported()), options, level) {
+        let module = match Module::open(entries::functions(exported(), mpi_threads), options, level)
+        {
             Ok(module) => module,
             Err(reason) => {
                 let verbosity = if params::names_providers() { 0 } else { 1 };

@@ -3,7 +3,6 @@
 
 mod amo;
 mod hmem;
-mod quick;
 mod rma;
 mod typed_amo;
 

@@ -124,7 +124,7 @@ impl Transport {
             if !FAR {
                 let asked = Asked {
                     kind,
-                    operand: operand,
+                    operand,
                     compare: 0,
                 };
                 return self.try_ring_word(
@@ -188,7 +188,7 @@ impl Transport {
             if !FAR {
                 let asked = Asked {
                     kind,
-                    operand: operand,
+                    operand,
                     compare: 0,
                 };
                 return self.try_ring_word(

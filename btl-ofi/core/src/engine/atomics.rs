@@ -3,7 +3,6 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
@@ -13,7 +12,7 @@ use crate::engine::staging::Ask;
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
-use crate::peer::endpoint::Endpoint;
+use crate::peer::endpoint::{Endpoint, MET};
 use crate::sm::requester::Operands;
 use crate::sm::responder;
 
@@ -147,7 +146,7 @@ impl Transport {
     fn introduced(&self, endpoint: NonNull<Endpoint>, remote: &Remote) -> bool {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        if peer.met.load(Ordering::Relaxed) {
+        if peer.has(MET) {
             return true;
         }
         let caller = Caller {
@@ -167,7 +166,7 @@ impl Transport {
             })
         };
         if status.is_ok() {
-            peer.met.store(true, Ordering::Relaxed);
+            peer.mark(MET);
         }
         false
     }

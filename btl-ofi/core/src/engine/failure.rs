@@ -112,12 +112,6 @@ impl Transport {
         self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
     }
 
-    /// Whether operations to the peer may be outstanding at the provider. Device memory that the provider reaches is
-    /// reached by it alone.
-    fn may_use_fabric(&self, peer: &Endpoint) -> bool {
-        peer.uses_provider() || self.hmem_provider
-    }
-
     fn fail(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
@@ -138,14 +132,14 @@ impl Transport {
         self.degraded.store(true, Ordering::Release);
         self.last_failure.store(status.0, Ordering::Relaxed);
         let others = match cause {
-            Cause::Silent if self.may_use_fabric(peer) => self.cut_off(peer),
+            Cause::Silent if peer.uses_provider() => self.cut_off(peer),
             Cause::Lost | Cause::Silent => None,
         };
         self.report_failed(endpoint, status, why);
         match others {
             Some(others) => self.report_broken(peer.proc, &others),
             None if self.policy.dead_peer_blocks
-                && self.may_use_fabric(peer)
+                && peer.uses_provider()
                 && peer.count.outstanding() > 0 =>
             {
                 self.give_up(peer.proc);
@@ -195,7 +189,7 @@ impl Transport {
         }
         let peers = self.lock_peers();
         self.broken.store(true, Ordering::Relaxed);
-        let reached_so = peers.known.iter().filter(|p| self.may_use_fabric(p));
+        let reached_so = peers.known.iter().filter(|p| p.uses_provider());
         let others = reached_so.filter(|p| {
             p.failed
                 .compare_exchange(0, Status::FATAL.0, Ordering::Release, Ordering::Relaxed)
@@ -217,7 +211,7 @@ impl Transport {
         }
         let others: Vec<NonNull<Endpoint>> = {
             let peers = self.lock_peers();
-            let reached_so = peers.known.iter().filter(|p| self.may_use_fabric(p));
+            let reached_so = peers.known.iter().filter(|p| p.uses_provider());
             let living = reached_so.filter(|p| {
                 p.failed
                     .compare_exchange(0, Status::FATAL.0, Ordering::Release, Ordering::Relaxed)

@@ -15,7 +15,7 @@ use crate::engine::transport::Transport;
 use crate::fabric::policy;
 use crate::fabric::shm_room;
 use crate::peer::address::Blob;
-use crate::peer::endpoint::{Endpoint, LocalPeer};
+use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE};
 use crate::peer::reach::{self, Probe, Reach};
 use crate::peer::route::{Atomics, Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
@@ -189,6 +189,14 @@ impl Transport {
             Status::SUCCESS
         } else {
             flushed
+        }
+    }
+
+    /// To be called before an operation is posted to the provider although the peer's route says otherwise.
+    pub(crate) fn leave_route(&self, peer: &Endpoint) {
+        if !peer.uses_provider() {
+            peer.mark(OFF_ROUTE);
+            self.uses_fabric.store(true, Ordering::Relaxed);
         }
     }
 

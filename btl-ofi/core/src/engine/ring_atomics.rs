@@ -161,8 +161,8 @@ impl Transport {
             }
             match peer.atomics() {
                 Atomics::Fabric => return None,
-                // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid.
                 Atomics::Own => {
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid.
                     return Some(unsafe { self.perform(endpoint, state, caller, atomic) });
                 }
                 Atomics::Unclaimed => {

@@ -302,7 +302,7 @@ impl Transport {
             same_node,
             attaches,
             has_rings: descriptor.is_some(),
-            uses_fabric: AtomicBool::new(select::takes_devices(info)),
+            uses_fabric: AtomicBool::new(false),
             capabilities,
             address,
             node,

@@ -181,7 +181,7 @@ impl Transport {
                     cookie: remote.cookie(),
                     operands: Operands::Buffer(local),
                     compare: 0,
-                    result: result,
+                    result,
                 };
                 let caller = Caller {
                     completion,

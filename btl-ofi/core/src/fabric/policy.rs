@@ -39,6 +39,8 @@ pub(crate) struct Policy {
     pub(crate) processor_atomics: bool,
     /// Whether all peers of this provider are on this node.
     pub(crate) one_node: bool,
+    /// Whether the provider executes operations of peers without calls of this process (FI_PROGRESS_AUTO).
+    pub(crate) serves_itself: bool,
     /// Whether a poll that finds nothing makes system calls.
     pub(crate) polls_kernel: bool,
     /// Whether an operation without callback needs no record (untracked).
@@ -95,6 +97,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
         processor_atomics: has_processor_atomics(&info.provider()),
         one_node: is_shm(&info.provider()),
+        serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: polls_kernel(&info.provider()),
         bare: !claims_context,
         depth: if needs_single_packets(&info.provider()) {

@@ -10,6 +10,11 @@ use crate::peer::liveness::ProcessId;
 use crate::peer::outstanding::OutstandingCount;
 use crate::peer::route::{Atomics, Route, Transfers};
 
+/// Mark of a peer from which a get was made, where fetching atomics need that (`Policy::fetch_alone`).
+pub(crate) const MET: u8 = 1;
+/// Mark of a peer to which an operation was posted through the provider although its route says otherwise (device memory).
+pub(crate) const OFF_ROUTE: u8 = 2;
+
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
 /// tag bits in their context pointer. [`Endpoints`] owns the memory until the transport closes. The memory of a
 /// released endpoint is not reused while a late completion may still name it. The endpoint of a local peer is the
@@ -34,8 +39,8 @@ pub struct Endpoint {
     pid: u32,
     /// A [`Transfers`].
     transfers: AtomicU8,
-    /// Whether a get from the peer was made, where fetching atomics need that (`Policy::fetch_alone`).
-    pub(crate) met: AtomicBool,
+    /// What was done to the peer: [`MET`], [`OFF_ROUTE`].
+    marks: AtomicU8,
     /// Whether the address was removed from the provider's address vector.
     pub(crate) removed: AtomicBool,
     /// An [`Atomics`].
@@ -101,7 +106,7 @@ impl Endpoint {
             connected: AtomicU32::new(1),
             pid: 0,
             transfers: AtomicU8::new(Transfers::Fabric as u8),
-            met: AtomicBool::new(false),
+            marks: AtomicU8::new(0),
             removed: AtomicBool::new(false),
             atomics: AtomicU8::new(Atomics::Fabric as u8),
         }
@@ -161,6 +166,16 @@ impl Endpoint {
         unsafe { is::<T>(&self.transfers, wanted as u8) }
     }
 
+    /// Whether the peer has a mark.
+    pub(crate) fn has(&self, mark: u8) -> bool {
+        self.marks.load(Ordering::Relaxed) & mark != 0
+    }
+
+    /// Marks the peer.
+    pub(crate) fn mark(&self, mark: u8) {
+        self.marks.fetch_or(mark, Ordering::Relaxed);
+    }
+
     /// Changes what makes puts and gets from now on.
     pub(crate) fn set_transfers(&self, transfers: Transfers) {
         self.transfers.store(transfers as u8, Ordering::Relaxed);
@@ -201,7 +216,9 @@ impl Endpoint {
     /// Whether operations to the peer may be outstanding at the provider. Under the context's lock, `false` is final
     /// for a peer whose ring is claimed.
     pub(crate) fn uses_provider(&self) -> bool {
-        self.transfers() == Transfers::Fabric || self.atomics() == Atomics::Fabric
+        self.transfers() == Transfers::Fabric
+            || self.atomics() == Atomics::Fabric
+            || self.has(OFF_ROUTE)
     }
 
     /// Settles what executes atomics, with the value of [`link`](LocalPeer::link) that belongs to it.

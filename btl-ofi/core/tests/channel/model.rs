@@ -6,8 +6,8 @@ use super::*;
 /// values and what is left in the end. Enough of them that rings and payloads wrap many times.
 fn matches_the_model(seed: u64, rounds: usize) {
     const WORDS: usize = 256;
-    let a = open("shm", ThreadLevel::Single, &[]);
-    let b = open("shm", ThreadLevel::Single, &[]);
+    let a = open(super::common::near(), ThreadLevel::Single, &[]);
+    let b = open(super::common::near(), ThreadLevel::Single, &[]);
     let mut window = vec![0u64; WORDS];
     let region = register(&b, &mut window, ALL);
     let h = region.handle();

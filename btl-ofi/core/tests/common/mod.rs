@@ -10,6 +10,8 @@ pub(crate) mod shows;
 
 use std::convert::Infallible;
 use std::ffi::c_void;
+use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -46,15 +48,35 @@ pub(crate) fn worked() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Opens one provider, on the loopback interface. Operations go by the provider, except with shm, unless `overrides` says
-/// otherwise: most tests are about providers.
+const NEAR: &str = "BTL_OFI_TEST_NEAR";
+
+/// The provider of tests that are about the ways of one node, which are the same under every provider.
+pub(crate) fn near() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| std::env::var(NEAR).unwrap_or_else(|_| "shm".to_owned()))
+}
+
+/// Runs the other tests of this program again, over another provider.
+pub(crate) fn again_over(provider: &str) {
+    if std::env::var_os(NEAR).is_some() {
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let output = command.env(NEAR, provider).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "over {provider}: {said}\n{told}");
+}
+
+/// Opens one provider, on the loopback interface. Operations go by the provider, except with [`near`], unless `overrides`
+/// says otherwise: most tests are about providers.
 pub(crate) fn open(provider: &str, level: ThreadLevel, overrides: &[(&str, Value)]) -> Transport {
     loopback();
     let mut all = vec![(
         "btl_ofi_provider_include",
         Value::String(provider.to_owned().into()),
     )];
-    if provider != "shm" {
+    if provider != near() {
         all.push(SAME_NODE_OFF);
     }
     all.splice(..0, overrides.iter().cloned());

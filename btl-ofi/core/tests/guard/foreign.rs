@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use mca_params::Value;
 use plugin_api::ThreadLevel;
 
-use super::common::open;
+use super::common::{near, open};
 use super::target::unusable;
 
 const CASE: &str = "BTL_OFI_TEST_FOREIGN";
@@ -95,16 +95,16 @@ fn foreign_process() {
         libc::setrlimit(libc::RLIMIT_CORE, &none);
     }
     // Libraries of libfabric's providers put handlers of their own in place when they are loaded.
-    open("shm", ThreadLevel::Single, &[]).close().unwrap();
+    open(near(), ThreadLevel::Single, &[]).close().unwrap();
     arrange(handler, flags);
     let before = SIGNALS.map(disposition);
-    let t = open("shm", ThreadLevel::Single, &[]);
+    let t = open(near(), ThreadLevel::Single, &[]);
     let opened = SIGNALS.map(disposition);
     assert!(
         opened[0].0 != before[0].0 && opened[1].0 != before[1].0,
         "the guard is in force"
     );
-    let second = open("shm", ThreadLevel::Single, &[]);
+    let second = open(near(), ThreadLevel::Single, &[]);
     assert_eq!(SIGNALS.map(disposition), opened, "once for all");
     second.close().unwrap();
     assert_eq!(SIGNALS.map(disposition), opened, "as long as any needs it");
@@ -186,9 +186,9 @@ fn without_the_guard_no_disposition_changes() {
     let unguarded_process = "BTL_OFI_TEST_UNGUARDED";
     if std::env::var_os(unguarded_process).is_some() {
         let never = [("btl_ofi_fault_guard", Value::Bool(false))];
-        open("shm", ThreadLevel::Single, &never).close().unwrap();
+        open(near(), ThreadLevel::Single, &never).close().unwrap();
         let before = SIGNALS.map(disposition);
-        let t = open("shm", ThreadLevel::Single, &never);
+        let t = open(near(), ThreadLevel::Single, &never);
         assert_eq!(SIGNALS.map(disposition), before);
         t.close().unwrap();
         return;
@@ -211,14 +211,14 @@ fn without_the_guard_no_disposition_changes() {
 fn a_handler_of_others_put_on_top() {
     let on_top_process = "BTL_OFI_TEST_ON_TOP";
     if std::env::var_os(on_top_process).is_some() {
-        let t = open("shm", ThreadLevel::Single, &[]);
+        let t = open(near(), ThreadLevel::Single, &[]);
         arrange(plain as *const () as usize, 0);
         let on_top = SIGNALS.map(disposition);
         super::reach_bad_windows_of_this_process(&t, true);
         t.close().unwrap();
         assert_eq!(SIGNALS.map(disposition), on_top, "theirs stays");
         // The next transport does without, since nobody knows whom theirs calls.
-        let t = open("shm", ThreadLevel::Single, &[]);
+        let t = open(near(), ThreadLevel::Single, &[]);
         assert_eq!(SIGNALS.map(disposition), on_top);
         super::reach_bad_windows_of_this_process(&t, true);
         t.close().unwrap();

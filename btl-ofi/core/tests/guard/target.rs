@@ -12,7 +12,7 @@ use mca_params::Value;
 use plugin_api::{Access, ThreadLevel};
 
 use super::common::pair::{hex, unhex};
-use super::common::{PATIENCE, open};
+use super::common::{PATIENCE, near, open};
 
 const ROLE: &str = "BTL_OFI_TEST_GUARD";
 /// Bytes of each window.
@@ -128,7 +128,7 @@ impl Windows {
 pub(crate) fn serve_as_target() {
     let role = std::env::var(ROLE).expect("started by a test, as its target");
     let values = [("btl_ofi_fault_guard", Value::Bool(role == "guarded"))];
-    let t = open("shm", ThreadLevel::Single, &values);
+    let t = open(near(), ThreadLevel::Single, &values);
     let windows = Windows::new(&t);
     let mut lines = BufReader::new(std::io::stdin()).lines();
     let origin = unhex(&lines.next().unwrap().unwrap());

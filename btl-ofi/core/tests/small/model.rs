@@ -128,7 +128,7 @@ fn random_transfers() {
 #[test]
 fn threads() {
     const EACH: usize = 16 * 1024;
-    let open = || open("shm", ThreadLevel::Multiple, &[]);
+    let open = || open(super::common::near(), ThreadLevel::Multiple, &[]);
     let (a, b) = (open(), open());
     let mut window = vec![0u64; 1 + 3 * EACH / 8];
     let region = register(&b, &mut window, Access::all());

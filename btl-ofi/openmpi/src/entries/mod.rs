@@ -12,9 +12,10 @@ use btl_ofi::HANDLE_SIZE;
 
 use crate::bindings as ffi;
 
-/// A module structure with the functions set and every other field zero.
+/// A module structure with the functions set and every other field zero. `threaded`: whether calls may overlap.
 pub(crate) fn functions(
     component: *mut ffi::mca_btl_base_component_3_0_0_t,
+    threaded: bool,
 ) -> ffi::mca_btl_base_module_t {
     // SAFETY: the structure holds numbers, pointers and optional functions; zero is a valid value of each.
     let mut btl = unsafe { zeroed::<ffi::mca_btl_base_module_t>() };
@@ -22,11 +23,11 @@ pub(crate) fn functions(
     btl.btl_add_procs = Some(procs::add_procs);
     btl.btl_del_procs = Some(procs::del_procs);
     btl.btl_finalize = Some(life::finalize);
-    btl.btl_put = Some(rma::put);
-    btl.btl_get = Some(rma::get);
-    btl.btl_atomic_op = Some(rma::atomic_op);
-    btl.btl_atomic_fop = Some(rma::atomic_fop);
-    btl.btl_atomic_cswap = Some(rma::atomic_cswap);
+    if threaded {
+        operations::<true>(&mut btl);
+    } else {
+        operations::<false>(&mut btl);
+    }
     btl.btl_flush = Some(rma::flush);
     btl.btl_register_mem = Some(memory::register_mem);
     btl.btl_deregister_mem = Some(memory::deregister_mem);
@@ -34,4 +35,12 @@ pub(crate) fn functions(
     btl.btl_dump = Some(life::dump);
     btl.btl_registration_handle_size = HANDLE_SIZE;
     btl
+}
+
+fn operations<const T: bool>(btl: &mut ffi::mca_btl_base_module_t) {
+    btl.btl_put = Some(rma::put::<T>);
+    btl.btl_get = Some(rma::get::<T>);
+    btl.btl_atomic_op = Some(rma::atomic_op::<T>);
+    btl.btl_atomic_fop = Some(rma::atomic_fop::<T>);
+    btl.btl_atomic_cswap = Some(rma::atomic_cswap::<T>);
 }

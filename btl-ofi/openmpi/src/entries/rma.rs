@@ -21,11 +21,11 @@ use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
 
-use btl_ofi::{Completion, Endpoint, Handle};
+use btl_ofi::{Completion, Endpoint, Handle, branch, quick_entry};
 use plugin_api::{CompletionFn, OpFlags, Status};
 
 use crate::bindings as ffi;
-use crate::guard::guarded;
+use crate::guard::{guarded, use_argument};
 use crate::module::Module;
 
 type Btl = *mut ffi::mca_btl_base_module_t;
@@ -70,7 +70,7 @@ struct Call<'a> {
 impl<'a> Call<'a> {
     /// # Safety
     /// Each pointer is NULL or came from this module and is live; the handle may be a copy of a peer's handle.
-    #[inline]
+    #[inline(always)]
     unsafe fn new(btl: Btl, endpoint: BtlEndpoint, handle: BtlHandle) -> Option<Call<'a>> {
         Some(Call {
             // SAFETY: the caller guarantees that `btl` is NULL or the live module.
@@ -121,8 +121,9 @@ fn end_unless_again(what: &str, btl: Btl, status: Status) {
     }
 }
 
-/// Writes to a peer.
-pub(super) unsafe extern "C" fn put(
+quick_entry! {
+    put, near_put, slow_put,
+    (
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -130,12 +131,45 @@ pub(super) unsafe extern "C" fn put(
     local_handle: BtlHandle,
     remote_handle: BtlHandle,
     size: usize,
-    _flags: c_int,
-    _order: c_int,
+    flags: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+    ),
+    FAR, {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+        // that stay valid until completion; `T` is that of the module's table.
+        let (call, status) = unsafe {
+            let call = Call::new(btl, endpoint, remote_handle)?;
+            let status = call.module.transport().try_put::<T, FAR>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+            (call, status?)
+        };
+        Some(if status == Status::SUCCESS { 0 } else { call.settle("put", status) })
+    } -> c_int
+}
+
+/// Writes to a peer, whichever way it goes.
+#[inline(never)]
+unsafe extern "C" fn slow_put(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    local: *mut c_void,
+    remote: u64,
+    local_handle: BtlHandle,
+    remote_handle: BtlHandle,
+    size: usize,
+    flags: c_int,
+    order: c_int,
     callback: BtlCallback,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
+    use_argument((flags, order));
     operation("put", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
@@ -158,8 +192,9 @@ pub(super) unsafe extern "C" fn put(
     })
 }
 
-/// Reads from a peer.
-pub(super) unsafe extern "C" fn get(
+quick_entry! {
+    get, near_get, slow_get,
+    (
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -167,12 +202,45 @@ pub(super) unsafe extern "C" fn get(
     local_handle: BtlHandle,
     remote_handle: BtlHandle,
     size: usize,
-    _flags: c_int,
-    _order: c_int,
+    flags: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+    ),
+    FAR, {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+        // that stay valid until completion; `T` is that of the module's table.
+        let (call, status) = unsafe {
+            let call = Call::new(btl, endpoint, remote_handle)?;
+            let status = call.module.transport().try_get::<T, FAR>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+            (call, status?)
+        };
+        Some(if status == Status::SUCCESS { 0 } else { call.settle("get", status) })
+    } -> c_int
+}
+
+/// Reads from a peer, whichever way it goes.
+#[inline(never)]
+unsafe extern "C" fn slow_get(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    local: *mut c_void,
+    remote: u64,
+    local_handle: BtlHandle,
+    remote_handle: BtlHandle,
+    size: usize,
+    flags: c_int,
+    order: c_int,
     callback: BtlCallback,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
+    use_argument((flags, order));
     operation("get", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
@@ -195,8 +263,9 @@ pub(super) unsafe extern "C" fn get(
     })
 }
 
-/// Updates a word of a peer's memory.
-pub(super) unsafe extern "C" fn atomic_op(
+quick_entry! {
+    atomic_op, near_atomic_op, slow_atomic_op,
+    (
     btl: Btl,
     endpoint: BtlEndpoint,
     remote: u64,
@@ -204,11 +273,39 @@ pub(super) unsafe extern "C" fn atomic_op(
     op: ffi::mca_btl_base_atomic_op_t,
     operand: u64,
     flags: c_int,
-    _order: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+    ),
+    FAR, {
+        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+        // that stay valid until completion; `T` is that of the module's table.
+        let (call, status) = unsafe {
+            let call = Call::new(btl, endpoint, remote_handle)?;
+            let status = call.module.transport().try_atomic_op::<T, FAR>(call.endpoint, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
+            (call, status?)
+        };
+        Some(if status == Status::SUCCESS { 0 } else { call.settle("non-fetching atomic", status) })
+    } -> c_int
+}
+
+/// Updates a word of a peer's memory, whichever way it goes.
+#[inline(never)]
+unsafe extern "C" fn slow_atomic_op(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    remote: u64,
+    remote_handle: BtlHandle,
+    op: ffi::mca_btl_base_atomic_op_t,
+    operand: u64,
+    flags: c_int,
+    order: c_int,
     callback: BtlCallback,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
+    use_argument(order);
     operation("non-fetching atomic", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
@@ -234,8 +331,9 @@ pub(super) unsafe extern "C" fn atomic_op(
     })
 }
 
-/// Updates a word of a peer's memory and fetches the old value.
-pub(super) unsafe extern "C" fn atomic_fop(
+quick_entry! {
+    atomic_fop, near_atomic_fop, slow_atomic_fop,
+    (
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -245,11 +343,45 @@ pub(super) unsafe extern "C" fn atomic_fop(
     op: ffi::mca_btl_base_atomic_op_t,
     operand: u64,
     flags: c_int,
-    _order: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+    ),
+    FAR, {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+        // that stay valid until completion; `T` is that of the module's table.
+        let (call, status) = unsafe {
+            let call = Call::new(btl, endpoint, remote_handle)?;
+            let status = call.module.transport().try_atomic_fop::<T, FAR>(call.endpoint, local, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
+            (call, status?)
+        };
+        Some(if status == Status::SUCCESS { 0 } else { call.settle("fetching atomic", status) })
+    } -> c_int
+}
+
+/// Updates a word of a peer's memory and fetches the old value, whichever way it goes.
+#[inline(never)]
+unsafe extern "C" fn slow_atomic_fop(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    local: *mut c_void,
+    remote: u64,
+    local_handle: BtlHandle,
+    remote_handle: BtlHandle,
+    op: ffi::mca_btl_base_atomic_op_t,
+    operand: u64,
+    flags: c_int,
+    order: c_int,
     callback: BtlCallback,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
+    use_argument(order);
     operation("fetching atomic", btl, || {
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
         let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
@@ -277,8 +409,9 @@ pub(super) unsafe extern "C" fn atomic_fop(
     })
 }
 
-/// Writes `value` to a word of a peer's memory if the word equals `compare`, and fetches the old value.
-pub(super) unsafe extern "C" fn atomic_cswap(
+quick_entry! {
+    atomic_cswap, near_atomic_cswap, slow_atomic_cswap,
+    (
     btl: Btl,
     endpoint: BtlEndpoint,
     local: *mut c_void,
@@ -288,11 +421,45 @@ pub(super) unsafe extern "C" fn atomic_cswap(
     compare: u64,
     value: u64,
     flags: c_int,
-    _order: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+    ),
+    FAR, {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+        // that stay valid until completion; `T` is that of the module's table.
+        let (call, status) = unsafe {
+            let call = Call::new(btl, endpoint, remote_handle)?;
+            let status = call.module.transport().try_atomic_cswap::<T, FAR>(call.endpoint, local, remote, call.handle, (compare, value), flags as u32, completion(callback, context, data));
+            (call, status?)
+        };
+        Some(if status == Status::SUCCESS { 0 } else { call.settle("compare-and-swap", status) })
+    } -> c_int
+}
+
+/// Writes `value` to a word of a peer's memory if the word equals `compare`, and fetches the old value, whichever way it goes.
+#[inline(never)]
+unsafe extern "C" fn slow_atomic_cswap(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    local: *mut c_void,
+    remote: u64,
+    local_handle: BtlHandle,
+    remote_handle: BtlHandle,
+    compare: u64,
+    value: u64,
+    flags: c_int,
+    order: c_int,
     callback: BtlCallback,
     context: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
+    use_argument(order);
     operation("compare-and-swap", btl, || {
         let own;
         // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.

@@ -5,9 +5,8 @@ use std::ptr::NonNull;
 
 use plugin_api::{BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, Status};
 
-use transport::branch;
+use transport::{branch, quick_entry};
 
-use super::quick::quick_entry;
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
@@ -41,7 +40,7 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
-    }
+    } -> Status
 }
 
 /// Slow path: serves every atomic_op.
@@ -116,7 +115,7 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
-    }
+    } -> Status
 }
 
 /// Slow path: serves every atomic_fop.
@@ -202,7 +201,7 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
-    }
+    } -> Status
 }
 
 /// Slow path: serves every atomic_cswap.

@@ -4,9 +4,8 @@ use std::ffi::c_void;
 
 use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 
-use transport::branch;
+use transport::{branch, quick_entry};
 
-use super::quick::quick_entry;
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
@@ -45,7 +44,7 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
-    }
+    } -> Status
 }
 
 /// Slow path: serves every put.
@@ -121,7 +120,7 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
-    }
+    } -> Status
 }
 
 /// Slow path: serves every get.

@@ -5,9 +5,8 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, CompletionFn, Datatype, Endpoint, Handle, Module, Status};
 
-use transport::branch;
+use transport::{branch, quick_entry};
 
-use super::quick::quick_entry;
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need};
 
@@ -70,7 +69,7 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
-    }
+    } -> Status
 }
 
 /// Slow path: serves every atomic_opv.
@@ -162,7 +161,7 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
-    }
+    } -> Status
 }
 
 /// Slow path: serves every atomic_fopv.

@@ -252,6 +252,7 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live and that the local buffers are valid until
         // completion.
         unsafe {
+            self.leave_route(endpoint.as_ref());
             match ask.action {
                 Action::Put => self.post_put(endpoint, caller, ask.size, target),
                 Action::Get => self.post_get(endpoint, caller, ask.size, target),
@@ -288,7 +289,9 @@ impl Transport {
             Err(status) => return status,
         };
         // SAFETY: the caller guarantees that `endpoint` is live.
-        let address = unsafe { endpoint.as_ref() }.address;
+        let peer = unsafe { endpoint.as_ref() };
+        self.leave_route(peer);
+        let address = peer.address;
         let delivered = self.policy.delivered;
         let mut descriptor = descriptor;
         // SAFETY: the endpoint is live; the local buffer is the caller's until completion, and its registration

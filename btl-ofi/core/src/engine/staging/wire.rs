@@ -5,8 +5,10 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use plugin_api::{Module, OpFlags, Status};
+use plugin_api::{AtomicOp, Datatype, Module, OpFlags, Status};
 
+use crate::engine::post::Caller;
+use crate::engine::staging::{Ask, NOWHERE};
 use crate::engine::transport::Transport;
 use crate::hmem::mailbox::FRAGMENT;
 use crate::mem::handle::Handle;
@@ -143,6 +145,23 @@ impl Transport {
         flag: &AtomicI32,
     ) -> Start {
         start(flag, |told| {
+            if self.policy.serves_itself {
+                // A thread of the target may serve the mailbox in its owner's place, which a ring would wait for.
+                let caller = Caller {
+                    completion: Some(told),
+                    local_address: old.cast(),
+                    local_handle: ptr::null_mut(),
+                };
+                let what = (Datatype::Uint64, AtomicOp::Cswap, true, compare);
+                let to = (old.cast(), ptr::null_mut());
+                let ask = Ask::atomic(what, Some(value), NOWHERE, to, at, 1);
+                // SAFETY: the caller guarantees that `endpoint` is live and that `old` is writable until the flag
+                // is set.
+                return unsafe {
+                    self.leave_route(endpoint.as_ref());
+                    self.plain_atomic(endpoint, &caller, remote, &ask, what)
+                };
+            }
             // SAFETY: the caller guarantees that `endpoint` is live and that `old` is writable until the flag
             // is set.
             unsafe {

@@ -87,13 +87,15 @@ END
 
 # openmpi_run PROVIDER RANKS [mpirun options] PROGRAM...: runs a program over the component, bound in time.
 openmpi_run() {
-    local provider=$1 ranks=$2
+    local provider=$1 ranks=$2 same_node=${OPENMPI_SAME_NODE:-auto}
     shift 2
+    # The test provider is there to be used.
+    [ "$provider" != lab ] || same_node=off
     # Open MPI has threads before the component could set what sockets wants.
     timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca mca_base_component_path "$openmpi_component:$openmpi_system" \
         --mca osc "${OPENMPI_OSC:-rdma,sm}" --mca btl "self,${OPENMPI_BTL:-vader},$openmpi_name" --mca btl_vader_single_copy_mechanism none \
-        --mca opal_common_ofi_provider_include "$provider" "$@"
+        --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@"
 }
 
 openmpi_compile() {
@@ -138,7 +140,8 @@ END
 openmpi_run_apart() {
     local provider=$1 ranks=$2
     shift 2
-    OPENMPI_LIMIT=${OPENMPI_LIMIT:-300} OPENMPI_BTL=${OPENMPI_BTL:-vader,tcp} openmpi_run "$provider" "$ranks" --host "one:$((ranks / 2)),two:$((ranks / 2))" --mca plm_rsh_agent "$openmpi_agent" \
+    # The pretended nodes share their memory, which nodes do not.
+    OPENMPI_SAME_NODE=off OPENMPI_LIMIT=${OPENMPI_LIMIT:-300} OPENMPI_BTL=${OPENMPI_BTL:-vader,tcp} openmpi_run "$provider" "$ranks" --host "one:$((ranks / 2)),two:$((ranks / 2))" --mca plm_rsh_agent "$openmpi_agent" \
         --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo "$@"
 }
 

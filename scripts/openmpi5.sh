@@ -66,12 +66,14 @@ build() {
 
 # run5 PROVIDER RANKS [options] PROGRAM...
 run5() {
-    local provider=$1 ranks=$2
+    local provider=$1 ranks=$2 same_node=auto
     shift 2
+    # The test provider is there to be used.
+    [ "$provider" != lab ] || same_node=off
     inside timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --map-by :oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca mca_base_component_path "${OPENMPI_COMPONENT:-/opt/component}" --mca osc rdma,sm \
         --mca btl "self,sm,$openmpi_name" --mca btl_sm_single_copy_mechanism none \
-        --mca opal_common_ofi_provider_include "$provider" "$@" 2>&1
+        --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@" 2>&1
 }
 
 program5() {

@@ -159,7 +159,7 @@ openmpi_host_stub() {
 }
 
 openmpi_host_stub_apart() {
-    openmpi_host_stub "$1" --host one:2,two:2 --mca plm_rsh_agent "$openmpi_agent" --mca oob_tcp_if_include lo
+    OMPI_MCA_btl_ofi_same_node=off openmpi_host_stub "$1" --host one:2,two:2 --mca plm_rsh_agent "$openmpi_agent" --mca oob_tcp_if_include lo
 }
 
 # What a user gave by another source or name must arrive, and must be shown.

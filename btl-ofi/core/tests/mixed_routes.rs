@@ -33,7 +33,7 @@ const HALVES: u64 = 4;
 const WORDS: usize = 5;
 
 /// Operations of an origin that goes through the provider; the others go on for as long.
-const OPERATIONS: usize = 150;
+const OPERATIONS: usize = 400;
 
 /// What one origin has done.
 #[derive(Default)]

@@ -14,3 +14,4 @@ mod lock_tests;
 pub mod log;
 pub(crate) mod params;
 pub(crate) mod sync;
+pub(crate) mod ticks;

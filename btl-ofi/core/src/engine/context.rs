@@ -2,13 +2,14 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
 
 use crate::base::error::Error;
 use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
+use crate::base::ticks;
 use crate::op::record::{Finished, Pool};
 use crate::peer::outstanding::OutstandingCount;
 use crate::sm::channel::Channel;
@@ -213,6 +214,10 @@ pub(crate) struct Context {
     /// Polls of this context by its threads. Used only with several contexts.
     pub(crate) polls: AtomicU32,
     pub(crate) looks: AtomicU32,
+    /// When the provider's queue was last read, and how long a reading takes that finds nothing, in [`ticks`]. Used only
+    /// where a reading makes system calls.
+    read_at: AtomicU64,
+    read_takes: AtomicU64,
 }
 
 // SAFETY: `tx` and `cq` are used only while `state` is locked; the rest is Send.
@@ -284,7 +289,28 @@ impl Context {
             delivering: AtomicBool::new(false),
             polls: AtomicU32::new(0),
             looks: AtomicU32::new(0),
+            read_at: AtomicU64::new(0),
+            read_takes: AtomicU64::new(0),
             state: Lock::new(state, threaded),
         })
+    }
+
+    /// Whether `times` the duration of a reading of the provider's queue has passed since the last one.
+    #[inline]
+    pub(crate) fn has_paused(&self, times: u64) -> bool {
+        let passed = ticks::now().wrapping_sub(self.read_at.load(Ordering::Relaxed));
+        passed >= times * self.read_takes.load(Ordering::Relaxed)
+    }
+
+    /// Notes a reading of the provider's queue that began at `before`. One that found something does not count for the
+    /// duration, and one that was interrupted counts no longer than [`ticks::LONG`].
+    #[inline]
+    pub(crate) fn has_read(&self, before: u64, found_nothing: bool) {
+        let now = ticks::now();
+        self.read_at.store(now, Ordering::Relaxed);
+        if found_nothing {
+            let took = now.wrapping_sub(before).min(ticks::LONG);
+            self.read_takes.store(took, Ordering::Relaxed);
+        }
     }
 }

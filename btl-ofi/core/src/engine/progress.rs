@@ -11,6 +11,7 @@ use plugin_api::Status;
 use crate::base::error::{describe, peer_is_gone, status_of};
 use crate::base::lock::Guard;
 use crate::base::params::MAX_CQ_READ;
+use crate::base::ticks;
 use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
 use crate::op::record::{Finished, Pool, Record, Tag};
@@ -97,6 +98,12 @@ impl Transport {
     fn poll_channel_first(&self, context: &Context, state: Guard<'_, State>) -> usize {
         match self.poll_channel(context, state) {
             Ok(n) => n,
+            Err(state) if self.policy.polls_kernel => {
+                let before = ticks::now();
+                let n = self.read_queue(context, state);
+                context.has_read(before, n == 0);
+                n
+            }
             Err(state) => self.read_queue(context, state),
         }
     }

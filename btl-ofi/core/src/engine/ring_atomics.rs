@@ -49,11 +49,11 @@ use crate::sm::segment::Place;
 
 /// One poll in this many reads the provider's queue, even if the rings have work.
 const PROVIDER_INTERVAL: u32 = 8;
-/// The same while the rings have work, if reading the queue makes system calls, which take 20 to 50 times as long as a
-/// poll of the rings: for a process that reaches peers through the provider, and for one that does not, but may be
-/// reached through it.
-const COSTLY_INTERVAL: u32 = 32;
-const COSTLY_INTERVAL_UNUSED: u32 = 256;
+/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. While the rings have
+/// work, it is then read when this many times its duration has passed since it was read: by a process that reaches peers
+/// through the provider, and by one that does not, but may be reached through it.
+const COSTLY_PAUSE: u64 = 1;
+const COSTLY_PAUSE_UNUSED: u64 = 8;
 
 /// An atomic for a ring, checked against the supported operations and against its handle.
 #[derive(Clone, Copy)]
@@ -355,12 +355,14 @@ impl Transport {
         channel.attend(self.registrar.table());
         let used = self.uses_fabric.load(Ordering::Relaxed);
         let costly = self.policy.polls_kernel && !channel.is_quiet();
-        let interval = match (costly, used) {
-            (false, _) => PROVIDER_INTERVAL,
-            (true, true) => COSTLY_INTERVAL,
-            (true, false) => COSTLY_INTERVAL_UNUSED,
+        let due = match costly {
+            false => channel.polls().is_multiple_of(PROVIDER_INTERVAL),
+            true => context.has_paused(match used {
+                true => COSTLY_PAUSE,
+                false => COSTLY_PAUSE_UNUSED,
+            }),
         };
-        if channel.polls().is_multiple_of(interval) {
+        if due {
             return Err(state);
         }
         let only_rings = costly || !used;

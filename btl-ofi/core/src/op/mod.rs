@@ -1,4 +1,5 @@
-//! Operations: the operation record of an operation until it completes, and the arithmetic of atomics.
+//! Operations: the request of one, its record until it completes, and the arithmetic of atomics.
 
 pub(crate) mod element;
 pub(crate) mod record;
+pub(crate) mod request;

@@ -1,0 +1,211 @@
+//! One description of a request: made by a door, and handed on by reference to whatever executes it.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
+
+use crate::mem::handle::Handle;
+use crate::op::record::Completion;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug)]
+pub enum Action {
+    /// Writes to the peer.
+    Put,
+    /// Reads from the peer.
+    Get,
+    /// Changes elements of the peer's memory, each atomically.
+    Atomic {
+        /// Update, fetch or compare.
+        kind: AtomicKind,
+        /// Type of the elements.
+        datatype: Datatype,
+        /// What is done to each element.
+        op: AtomicOp,
+        /// The value to compare with, in the low bytes.
+        compare: u64,
+    },
+}
+
+/// A buffer of this process, with its handle if the buffer was registered; NULL for no handle.
+pub type Buffer = (*mut c_void, *mut plugin_api::Handle);
+
+/// No buffer.
+pub const NOWHERE: Buffer = (ptr::null_mut(), ptr::null_mut());
+
+/// A request of one operation. [`Transport::submit`](crate::Transport::submit) executes it.
+#[derive(Clone, Copy)]
+pub struct Op<'a> {
+    pub(crate) action: Action,
+    /// The peer's region, and the address in it, in the peer's address space.
+    pub(crate) remote: &'a Handle,
+    pub(crate) address: u64,
+    /// Bytes of the transfer, or of the elements.
+    pub(crate) size: usize,
+    /// Source of a put, destination of a get, operands of an atomic; NULL if the operand is a value.
+    pub(crate) local: *mut c_void,
+    pub(crate) local_handle: *mut plugin_api::Handle,
+    /// The operand, if the caller passes it by value.
+    pub(crate) value: Option<u64>,
+    /// Destination of the old values of an atomic.
+    pub(crate) result: *mut c_void,
+    pub(crate) result_handle: *mut plugin_api::Handle,
+    pub(crate) completion: Option<Completion>,
+}
+
+impl<'a> Op<'a> {
+    /// A put of `size` bytes from `local`, which is readable until completion.
+    pub fn put(remote: &'a Handle, address: u64, local: Buffer, size: usize) -> Op<'a> {
+        Op::new(Action::Put, (remote, address), size, local, NOWHERE)
+    }
+
+    /// A get of `size` bytes to `local`, which is writable until completion.
+    pub fn get(remote: &'a Handle, address: u64, local: Buffer, size: usize) -> Op<'a> {
+        Op::new(Action::Get, (remote, address), size, local, NOWHERE)
+    }
+
+    /// An atomic on `count` elements at `address`. `operands` is readable, and `results` writable, until completion;
+    /// an update has no results, and a read no operands.
+    pub fn atomic(
+        (kind, datatype, op): (AtomicKind, Datatype, AtomicOp),
+        (remote, address): (&'a Handle, u64),
+        count: usize,
+        operands: Buffer,
+        results: Buffer,
+    ) -> Op<'a> {
+        let action = Action::Atomic {
+            kind,
+            datatype,
+            op,
+            compare: 0,
+        };
+        let size = count.saturating_mul(datatype.size());
+        Op::new(action, (remote, address), size, operands, results)
+    }
+
+    /// A compare-and-swap of one element: writes `value` if it equals `compare`. Both are in the low bytes, and are
+    /// copied.
+    pub fn swap(
+        datatype: Datatype,
+        (remote, address): (&'a Handle, u64),
+        (compare, value): (u64, u64),
+        result: Buffer,
+    ) -> Op<'a> {
+        let action = Action::Atomic {
+            kind: AtomicKind::Compare,
+            datatype,
+            op: AtomicOp::Cswap,
+            compare,
+        };
+        Op::new(
+            action,
+            (remote, address),
+            datatype.size(),
+            NOWHERE,
+            result,
+        )
+        .with_value(value)
+    }
+
+    /// The BTL's atomic on one word: an update, or with a `result` a fetch. The operand is copied.
+    pub fn word(
+        (op, flags): (BtlAtomicOp, OpFlags),
+        target: (&'a Handle, u64),
+        operand: u64,
+        result: Option<Buffer>,
+    ) -> Op<'a> {
+        let (datatype, op) = typed(op, flags);
+        let kind = match result {
+            Some(_) => AtomicKind::Fetch,
+            None => AtomicKind::Update,
+        };
+        let result = result.unwrap_or(NOWHERE);
+        Op::atomic((kind, datatype, op), target, 1, NOWHERE, result).with_value(operand)
+    }
+
+    /// The BTL's compare-and-swap of one word.
+    pub fn swap_word(
+        flags: OpFlags,
+        target: (&'a Handle, u64),
+        values: (u64, u64),
+        result: Buffer,
+    ) -> Op<'a> {
+        Op::swap(swapped(flags), target, values, result)
+    }
+
+    /// The same request, whose completion is told by a callback; `None` for none.
+    #[must_use]
+    pub fn with_completion(self, completion: Option<Completion>) -> Op<'a> {
+        Op { completion, ..self }
+    }
+
+    fn with_value(self, value: u64) -> Op<'a> {
+        Op {
+            value: Some(value),
+            ..self
+        }
+    }
+
+    fn new(
+        action: Action,
+        (remote, address): (&'a Handle, u64),
+        size: usize,
+        (local, local_handle): Buffer,
+        (result, result_handle): Buffer,
+    ) -> Op<'a> {
+        Op {
+            action,
+            remote,
+            address,
+            size,
+            local,
+            local_handle,
+            value: None,
+            result,
+            result_handle,
+            completion: None,
+        }
+    }
+}
+
+/// The type and operation of a BTL atomic. The BTL passes no signedness; osc/rdma means signed minimum and maximum.
+#[inline]
+pub(crate) fn typed(op: BtlAtomicOp, flags: OpFlags) -> (Datatype, AtomicOp) {
+    let typed = match op {
+        BtlAtomicOp::Add => AtomicOp::Sum,
+        BtlAtomicOp::And => AtomicOp::Band,
+        BtlAtomicOp::Or => AtomicOp::Bor,
+        BtlAtomicOp::Xor => AtomicOp::Bxor,
+        BtlAtomicOp::Land => AtomicOp::Land,
+        BtlAtomicOp::Lor => AtomicOp::Lor,
+        BtlAtomicOp::Lxor => AtomicOp::Lxor,
+        BtlAtomicOp::Swap => AtomicOp::Write,
+        BtlAtomicOp::Min => AtomicOp::Min,
+        BtlAtomicOp::Max => AtomicOp::Max,
+    };
+    let signed = matches!(op, BtlAtomicOp::Min | BtlAtomicOp::Max);
+    let (narrow, float) = (
+        flags.contains(OpFlags::WORD_32),
+        flags.contains(OpFlags::FLOAT),
+    );
+    let datatype = match (float, narrow, signed) {
+        (true, true, _) => Datatype::Float,
+        (true, false, _) => Datatype::Double,
+        (false, true, true) => Datatype::Int32,
+        (false, true, false) => Datatype::Uint32,
+        (false, false, true) => Datatype::Int64,
+        (false, false, false) => Datatype::Uint64,
+    };
+    (datatype, typed)
+}
+
+/// The type of a BTL compare-and-swap.
+#[inline]
+pub(crate) fn swapped(flags: OpFlags) -> Datatype {
+    if flags.contains(OpFlags::WORD_32) {
+        Datatype::Uint32
+    } else {
+        Datatype::Uint64
+    }
+}

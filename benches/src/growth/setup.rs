@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, Endpoint, Options, Region, Transport};
+use btl_ofi::{Completion, Endpoint, Op, Options, Region, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Handle, Module, Status, ThreadLevel};
 
@@ -104,9 +104,8 @@ impl Local {
         loop {
             // SAFETY: a connected peer; the source is static and the window is never freed.
             let status = unsafe {
-                let none = ptr::null_mut();
-                self.transport
-                    .put(peer, local, remote, none, &handle, 8, completion)
+                let op = Op::put(&handle, remote, (local, ptr::null_mut()), 8);
+                self.transport.submit(peer, &op.with_completion(completion))
             };
             if status == Status::SUCCESS {
                 return Ok(());

@@ -10,10 +10,10 @@
 //! | --- | --- |
 //! | `base` | errors, log, parameters, locks, system calls (`cma`, `environment`), fault-safe accesses (`guard`) |
 //! | `mem` | handles and rights, regions, copy functions of device memory |
-//! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, access to a peer's memory (`reach`) |
-//! | `op` | operation records, arithmetic of atomics |
+//! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, access to a peer's memory (`reach`), routes |
+//! | `op` | requests (`Op`) and their records, arithmetic of atomics |
 //! | `fabric` | provider selection, completion policy, libfabric's objects, registration |
-//! | `sm` | segment, ring, payload pool, requester and responder of one node |
+//! | `sm` | the ways of one node: segment, ring, payload pool, requester and responder |
 //! | `hmem` | staged device memory: mailbox and bounce buffers, and the target's agent |
 //! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |
 
@@ -41,4 +41,5 @@ pub use fabric::registration::Region;
 pub use fabric::select::{Candidate, survey};
 pub use mem::handle::{HANDLE_SIZE, Handle};
 pub use op::record::Completion;
+pub use op::request::{Buffer, NOWHERE, Op};
 pub use peer::endpoint::Endpoint;

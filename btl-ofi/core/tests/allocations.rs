@@ -16,6 +16,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use common::Calls as _;
 use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel};
 
 use common::{insist, open};

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Transport};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 

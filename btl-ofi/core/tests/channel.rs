@@ -20,6 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use common::Calls as _;
 use plugin_api::{
     Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel,
 };

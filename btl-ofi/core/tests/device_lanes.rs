@@ -19,6 +19,7 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use btl_ofi::{Completion, Handle, Transport};
+use common::Calls as _;
 use plugin_api::{Access, Module, OverrideOps, Status, ThreadLevel, hmem_iface};
 
 use common::pair::{hex, unhex};

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use common::Calls as _;
 use plugin_api::{
     Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, OverrideOps, Status, ThreadLevel,
     hmem_iface,

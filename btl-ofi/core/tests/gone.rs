@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, ErrorReport};
+use common::Calls as _;
 use plugin_api::{Access, BtlAtomicOp, Handle, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};

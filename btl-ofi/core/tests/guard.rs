@@ -19,6 +19,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel};
 

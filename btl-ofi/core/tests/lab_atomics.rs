@@ -14,6 +14,7 @@ use std::ptr;
 use std::time::Duration;
 
 use btl_ofi::Transport;
+use common::Calls as _;
 use plugin_api::{
     Access, AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel,
 };

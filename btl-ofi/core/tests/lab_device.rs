@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use plugin_api::{HmemInfo, IoVec, OverrideOps, ThreadLevel, hmem_iface};
 
+use common::Calls as _;
 use common::pair::{DeviceWay, Target, serve_as_target};
 use common::shows::shows;
 use common::{device, insist, open};

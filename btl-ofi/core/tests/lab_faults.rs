@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use btl_ofi::{Completion, Region, Transport};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 

@@ -15,6 +15,7 @@ use std::ptr;
 use std::time::Duration;
 
 use btl_ofi::{Options, Region, Transport, survey};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 

@@ -16,6 +16,7 @@ use std::ptr;
 use std::time::Duration;
 
 use btl_ofi::Transport;
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel};
 

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Transport};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 

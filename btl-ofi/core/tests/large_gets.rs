@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use common::Calls as _;
 use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::{PATIENCE, insist, near, open, register};

@@ -15,6 +15,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use btl_ofi::{Completion, Endpoint, Transport};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{
     Access, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Handle, Module, OpFlags, Status,

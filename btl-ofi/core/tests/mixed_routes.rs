@@ -18,6 +18,7 @@ use std::thread;
 use std::time::Instant;
 
 use btl_ofi::{Endpoint, Handle, Transport};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel};
 

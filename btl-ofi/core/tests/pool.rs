@@ -17,6 +17,7 @@ use std::ptr::{self, NonNull};
 use std::time::Instant;
 
 use btl_ofi::{Endpoint, Handle, Transport};
+use common::Calls as _;
 use plugin_api::{Access, AtomicOp, Datatype, Status, ThreadLevel};
 
 use common::attending::attended;

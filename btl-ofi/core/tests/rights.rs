@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use std::{mem, thread};
 
 use btl_ofi::{Endpoint, Handle, Region, Transport};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{
     Access, AtomicOp, BtlAtomicOp, Datatype, OpFlags, OverrideOps, Status, ThreadLevel, hmem_iface,

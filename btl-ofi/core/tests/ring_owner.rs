@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use btl_ofi::{Endpoint, Handle, Transport};
+use common::Calls as _;
 use plugin_api::{AtomicOp, Datatype, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target};

@@ -17,6 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::ptr;
 
 use btl_ofi::{Handle, Transport, survey};
+use common::Calls as _;
 use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::attending::attended;

@@ -18,6 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use common::Calls as _;
 use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::attending::{attended, attended_at_times};

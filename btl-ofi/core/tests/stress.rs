@@ -18,6 +18,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 

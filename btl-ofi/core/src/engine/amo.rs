@@ -8,15 +8,13 @@ use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 use crate::base::hints::branch;
 use crate::engine::post::Caller;
 use crate::engine::ring_atomics::RingAtomic;
-use crate::engine::rma::check_local;
-use crate::engine::staging::{Ask, NOWHERE};
 use crate::engine::transport::Transport;
-use crate::fabric::atomic_table::{self, AtomicTable};
+use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
+use crate::op::request;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::route::Atomics;
 use crate::sm::requester::Operands;
 use crate::sm::responder;
 
@@ -70,12 +68,12 @@ impl Words {
         for flags in 0..4 {
             let known = OpFlags::from_bits_truncate(flags);
             for &op in BtlAtomicOp::ALL {
-                let (datatype, typed) = typed(op, known);
+                let (datatype, typed) = request::typed(op, known);
                 let kinds = served(AtomicKind::Update, datatype, typed)
                     | served(AtomicKind::Fetch, datatype, typed);
                 words.0[op as usize % CODES][flags as usize] = word(datatype, typed, kinds);
             }
-            let (datatype, op) = (swapped(known), AtomicOp::Cswap);
+            let (datatype, op) = (request::swapped(known), AtomicOp::Cswap);
             let kinds = served(AtomicKind::Compare, datatype, op);
             words.0[SWAP as usize][flags as usize] = word(datatype, op, kinds);
         }
@@ -98,12 +96,12 @@ struct Asked {
 }
 
 impl Transport {
-    /// Fast path of [`atomic_op`](Self::atomic_op). `None`, before side effects, for anything unusual,
-    /// including unknown codes; the caller then calls `atomic_op`. `T` is [`is_threaded`](Self::is_threaded), with
+    /// Quick path of an update of one word. `None`, before side effects, for anything unusual,
+    /// including unknown codes; the caller then calls [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded), with
     /// `FAR` it serves peers whose atomics the provider executes, without it those with a ring.
     ///
     /// # Safety
-    /// As for [`atomic_op`](Self::atomic_op); the constants have the values named in
+    /// As for [`submit`](Self::submit); the constants have the values named in
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     pub unsafe fn try_atomic_op<const T: bool, const FAR: bool>(
@@ -157,11 +155,11 @@ impl Transport {
         }
     }
 
-    /// Fast path of [`atomic_fop`](Self::atomic_fop), for callers without local handle. `None`, before side
+    /// Quick path of a fetch of one word, for callers without local handle. `None`, before side
     /// effects, for anything unusual, including unknown codes.
     ///
     /// # Safety
-    /// As for [`atomic_fop`](Self::atomic_fop); the constants have the values named in
+    /// As for [`submit`](Self::submit); the constants have the values named in
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
@@ -227,11 +225,11 @@ impl Transport {
         }
     }
 
-    /// Fast path of [`atomic_cswap`](Self::atomic_cswap), for callers without local handle. `None`, before side
+    /// Quick path of a compare-and-swap of one word, for callers without local handle. `None`, before side
     /// effects, for anything unusual, including unknown flags.
     ///
     /// # Safety
-    /// As for [`atomic_cswap`](Self::atomic_cswap); the constants have the values named in
+    /// As for [`submit`](Self::submit); the constants have the values named in
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
@@ -361,185 +359,5 @@ impl Transport {
         };
         // SAFETY: the caller guarantees that `endpoint` is live and that `result` is valid until completion.
         unsafe { self.try_command(endpoint, &caller, &atomic) }
-    }
-
-    /// Executes an AMO, whichever way it goes.
-    ///
-    /// # Safety
-    /// `endpoint` is live; for a fetching AMO the local buffer is writable until completion; the local handle
-    /// is NULL or readable.
-    #[inline(always)]
-    unsafe fn on_word(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        handle: &Handle,
-        remote_address: u64,
-        (datatype, op): (Datatype, AtomicOp),
-        asked: &Asked,
-    ) -> Status {
-        let fetches = asked.kind != AtomicKind::Update;
-        let local = caller.local_address;
-        if fetches && local.is_null() {
-            return Status::BAD_PARAM;
-        }
-        let remote = self
-            .remote(asked.kind, handle, remote_address, datatype, op, 1)
-            .and_then(|remote| {
-                // SAFETY: the caller guarantees that the handle is NULL or readable; an update has none.
-                unsafe { check_local(caller.local_handle, local, datatype.size()) }?;
-                Ok(remote)
-            });
-        let remote = match remote {
-            Ok(remote) => remote,
-            Err(status) => {
-                // A side that is not host memory may be device memory.
-                let to = match fetches {
-                    true => (local, caller.local_handle),
-                    false => NOWHERE,
-                };
-                let what = (datatype, op, fetches, asked.compare);
-                let ask = Ask::atomic(what, Some(asked.operand), NOWHERE, to, remote_address, 1);
-                // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is writable until
-                // completion, and the local handle is NULL or readable.
-                return unsafe { self.elsewhere(endpoint, *caller, status, handle, ask) };
-            }
-        };
-        let operand = Operands::Value(asked.operand);
-        // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is writable until
-        // completion.
-        unsafe {
-            if endpoint.as_ref().atomics() != Atomics::Fabric {
-                let (kind, compare) = (asked.kind, asked.compare);
-                let around = self.around(endpoint, caller, kind, &remote, operand, compare, local);
-                if let Some(status) = around {
-                    return status;
-                }
-            }
-            match asked.kind {
-                AtomicKind::Update => self.update(endpoint, caller, &remote, operand),
-                AtomicKind::Fetch => self.fetch(endpoint, caller, &remote, operand, local),
-                AtomicKind::Compare => {
-                    let (compare, value) = (asked.compare, asked.operand);
-                    self.compare(endpoint, caller, &remote, compare, value, local)
-                }
-            }
-        }
-    }
-
-    /// Updates one word. The operand is copied.
-    ///
-    /// # Safety
-    /// `endpoint` came from [`connect`](Self::connect).
-    #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_op")]
-    pub unsafe fn atomic_op(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        remote_address: u64,
-        remote: &Handle,
-        op: BtlAtomicOp,
-        operand: u64,
-        flags: OpFlags,
-        completion: Option<Completion>,
-    ) -> Status {
-        let caller = Caller {
-            completion,
-            local_address: ptr::null_mut(),
-            local_handle: ptr::null_mut(),
-        };
-        let asked = Asked {
-            kind: AtomicKind::Update,
-            operand,
-            compare: 0,
-        };
-        let what = typed(op, flags);
-        // SAFETY: the caller guarantees that `endpoint` is live; an update has no local buffer.
-        unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
-    }
-
-    /// Updates one word and writes its old value to `local`. The operand is copied.
-    ///
-    /// # Safety
-    /// As for [`get`](Self::get).
-    #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
-    pub unsafe fn atomic_fop(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        local: *mut c_void,
-        remote_address: u64,
-        local_handle: *mut plugin_api::Handle,
-        remote: &Handle,
-        op: BtlAtomicOp,
-        operand: u64,
-        flags: OpFlags,
-        completion: Option<Completion>,
-    ) -> Status {
-        let caller = Caller {
-            completion,
-            local_address: local,
-            local_handle,
-        };
-        let asked = Asked {
-            kind: AtomicKind::Fetch,
-            operand,
-            compare: 0,
-        };
-        let what = typed(op, flags);
-        // SAFETY: the caller guarantees that `endpoint` is live, `local` is writable until completion, and
-        // `local_handle` is NULL or readable.
-        unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
-    }
-
-    /// Writes `value` if the word equals `compare`; writes the word's old value to `local`.
-    ///
-    /// # Safety
-    /// As for [`get`](Self::get).
-    #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
-    pub unsafe fn atomic_cswap(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        local: *mut c_void,
-        remote_address: u64,
-        local_handle: *mut plugin_api::Handle,
-        remote: &Handle,
-        compare: u64,
-        value: u64,
-        flags: OpFlags,
-        completion: Option<Completion>,
-    ) -> Status {
-        let caller = Caller {
-            completion,
-            local_address: local,
-            local_handle,
-        };
-        let asked = Asked {
-            kind: AtomicKind::Compare,
-            operand: value,
-            compare,
-        };
-        let what = (swapped(flags), AtomicOp::Cswap);
-        // SAFETY: the caller guarantees that `endpoint` is live, `local` is writable until completion, and
-        // `local_handle` is NULL or readable.
-        unsafe { self.on_word(endpoint, &caller, remote, remote_address, what, &asked) }
-    }
-}
-
-fn typed(op: BtlAtomicOp, flags: OpFlags) -> (Datatype, AtomicOp) {
-    atomic_table::btl(
-        op,
-        flags.contains(OpFlags::WORD_32),
-        flags.contains(OpFlags::FLOAT),
-    )
-}
-
-/// The type of a compare-and-swap.
-fn swapped(flags: OpFlags) -> Datatype {
-    if flags.contains(OpFlags::WORD_32) {
-        Datatype::Uint32
-    } else {
-        Datatype::Uint64
     }
 }

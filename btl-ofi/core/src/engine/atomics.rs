@@ -1,5 +1,5 @@
-//! Checking and posting of atomics, through the provider or through the ring (`channel`). The entry points are
-//! in `amo` (AMOs on one word) and `typed_amo`.
+//! Atomics: checking, and the general path by rings or by the provider. The quick paths are in `amo` (one word) and
+//! `typed_amo`.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -8,11 +8,13 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::engine::post::{Caller, Needs};
 use crate::engine::ring_atomics::RingAtomic;
-use crate::engine::staging::Ask;
+use crate::engine::transfers::check_local;
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
+use crate::op::request::Op;
 use crate::peer::endpoint::{Endpoint, MET};
+use crate::peer::route::Atomics;
 use crate::sm::requester::Operands;
 use crate::sm::responder;
 
@@ -20,9 +22,6 @@ use crate::sm::responder;
 #[derive(Clone, Copy)]
 pub(crate) struct Remote {
     pub(crate) target: Target,
-    /// The address in the peer's memory, which a ring takes whatever the provider takes.
-    pub(crate) address: u64,
-    pub(crate) cookie: u64,
     pub(crate) datatype: Datatype,
     pub(crate) op: AtomicOp,
     pub(crate) count: usize,
@@ -58,44 +57,135 @@ impl Transport {
         }
         Ok(Remote {
             target,
-            address,
-            cookie: handle.cookie(),
             datatype,
             op,
             count,
         })
     }
 
-    /// Posts an atomic without the provider (`channel`). `None` if the peer's atomics go through the provider.
+    /// Executes the atomic `op`, whichever way it goes.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    pub(crate) unsafe fn atomic(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        op: &Op<'_>,
+        (kind, datatype, code, compare): (AtomicKind, Datatype, AtomicOp, u64),
+    ) -> Status {
+        let size = datatype.size();
+        let count = op.size / size;
+        let checked = self
+            .remote(kind, op.remote, op.address, datatype, code, count)
+            .and_then(|remote| {
+                // SAFETY: the caller guarantees that the handles are NULL or readable.
+                unsafe {
+                    check_local(op.local_handle, op.local, op.size)?;
+                    check_local(op.result_handle, op.result, op.size)?;
+                }
+                Ok(remote)
+            });
+        let remote = match checked {
+            Ok(remote) => remote,
+            // A side that is not host memory may be device memory.
+            // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the
+            // handles are NULL or readable.
+            Err(status) => return unsafe { self.elsewhere(endpoint, status, op) },
+        };
+        let caller = Caller::of(op);
+        if count == 0 {
+            return self.nothing(endpoint, caller);
+        }
+        let has_operands = op.value.is_some() || !op.local.is_null() || code == AtomicOp::Read;
+        let has_results = kind == AtomicKind::Update || !op.result.is_null();
+        if !has_operands || !has_results {
+            return Status::BAD_PARAM;
+        }
+        let operands = operands(op);
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+        unsafe {
+            if endpoint.as_ref().atomics() != Atomics::Fabric {
+                let atomic = RingAtomic {
+                    what: responder::what(kind, datatype as u32, code as u32),
+                    count,
+                    size: op.size,
+                    address: op.address,
+                    key: remote.target.key,
+                    cookie: op.remote.cookie(),
+                    operands,
+                    compare,
+                    result: op.result,
+                };
+                if let Some(status) = self.command(endpoint, &caller, &atomic) {
+                    return status;
+                }
+            }
+            self.post_atomic(
+                endpoint,
+                &caller,
+                &remote,
+                (kind, compare),
+                operands,
+                op.result,
+            )
+        }
+    }
+
+    /// Posts an atomic to the provider, whatever the route is: on device memory that the provider reaches.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit); `op` is an atomic from host memory, and `remote` the handle of its target as
+    /// host memory.
+    pub(crate) unsafe fn atomic_by_fabric(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        op: &Op<'_>,
+        remote: &Handle,
+        (kind, datatype, code, compare): (AtomicKind, Datatype, AtomicOp, u64),
+    ) -> Status {
+        let count = op.size / datatype.size();
+        let remote = match self.remote(kind, remote, op.address, datatype, code, count) {
+            Ok(remote) => remote,
+            Err(status) => return status,
+        };
+        let (caller, operands) = (Caller::of(op), operands(op));
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+        unsafe {
+            self.leave_route(endpoint.as_ref());
+            self.post_atomic(
+                endpoint,
+                &caller,
+                &remote,
+                (kind, compare),
+                operands,
+                op.result,
+            )
+        }
+    }
+
+    /// Posts an atomic to the provider.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers are valid until completion.
-    #[inline(never)]
-    #[allow(clippy::too_many_arguments, reason = "the parameters of an atomic")]
-    pub(crate) unsafe fn around(
+    unsafe fn post_atomic(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        kind: AtomicKind,
         remote: &Remote,
+        (kind, compare): (AtomicKind, u64),
         operands: Operands,
-        compare: u64,
         result: *mut c_void,
-    ) -> Option<Status> {
-        let atomic = RingAtomic {
-            what: responder::what(kind, remote.datatype as u32, remote.op as u32),
-            count: remote.count,
-            size: remote.count * remote.datatype.size(),
-            address: remote.address,
-            key: remote.target.key,
-            cookie: remote.cookie,
-            operands,
-            compare,
-            result,
-        };
-        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
-        // completion.
-        unsafe { self.command(endpoint, caller, &atomic) }
+    ) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+        unsafe {
+            match (kind, operands) {
+                (AtomicKind::Compare, Operands::Value(value)) => {
+                    self.compare(endpoint, caller, remote, compare, value, result)
+                }
+                (AtomicKind::Update, operands) => self.update(endpoint, caller, remote, operands),
+                (_, operands) => self.fetch(endpoint, caller, remote, operands, result),
+            }
+        }
     }
 
     /// Posts an update to the provider.
@@ -268,39 +358,11 @@ impl Transport {
             })
         }
     }
+}
 
-    /// Posts an atomic on device memory that the provider reaches, from host memory, to the provider.
-    ///
-    /// # Safety
-    /// `endpoint` is live; the buffers are host memory and valid until completion.
-    pub(crate) unsafe fn plain_atomic(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        handle: &Handle,
-        ask: &Ask,
-        (datatype, op, fetch, compare): (Datatype, AtomicOp, bool, u64),
-    ) -> Status {
-        let kind = rights::kind_of(op, fetch);
-        let count = ask.size / datatype.size();
-        let remote = match self.remote(kind, handle, ask.address, datatype, op, count) {
-            Ok(remote) => remote,
-            Err(status) => return status,
-        };
-        let operands = match ask.value {
-            Some(value) => Operands::Value(value),
-            None => Operands::Buffer(ask.local),
-        };
-        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
-        // completion.
-        unsafe {
-            match (kind, operands) {
-                (AtomicKind::Compare, Operands::Value(value)) => {
-                    self.compare(endpoint, caller, &remote, compare, value, ask.result)
-                }
-                (AtomicKind::Update, operands) => self.update(endpoint, caller, &remote, operands),
-                (_, operands) => self.fetch(endpoint, caller, &remote, operands, ask.result),
-            }
-        }
+fn operands(op: &Op<'_>) -> Operands {
+    match op.value {
+        Some(value) => Operands::Value(value),
+        None => Operands::Buffer(op.local),
     }
 }

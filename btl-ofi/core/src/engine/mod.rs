@@ -14,5 +14,7 @@ pub(crate) mod ring_atomics;
 pub(crate) mod ring_transfers;
 pub(crate) mod rma;
 pub(crate) mod staging;
+mod submit;
+mod transfers;
 pub(crate) mod transport;
 pub(crate) mod typed_amo;

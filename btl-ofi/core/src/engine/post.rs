@@ -18,6 +18,7 @@ use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
 use crate::op::record::{Completion, Finished, Record, Tag};
+use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 
 /// Refused posts between two checks whether the peer still runs.
@@ -50,6 +51,19 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// The caller's part of a request: completions are told with the buffer that receives data, or with the local one.
+    pub(crate) fn of(op: &Op<'_>) -> Caller {
+        let (local_address, local_handle) = match op.result.is_null() {
+            true => (op.local, op.local_handle),
+            false => (op.result, op.result_handle),
+        };
+        Caller {
+            completion: op.completion,
+            local_address,
+            local_handle,
+        }
+    }
+
     /// The data with which the operation's completion is reported.
     #[inline]
     pub(crate) fn finished(&self, tag: Tag) -> Finished {

@@ -8,15 +8,12 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 use crate::base::hints::branch;
 use crate::engine::post::Caller;
 use crate::engine::ring_atomics::RingAtomic;
-use crate::engine::rma::check_local;
-use crate::engine::staging::{Ask, NOWHERE};
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::route::Atomics;
 use crate::sm::requester::Operands;
 use crate::sm::responder;
 
@@ -65,12 +62,12 @@ impl Vectors {
 }
 
 impl Transport {
-    /// Fast path of [`atomic_opv`](Self::atomic_opv), for callers without local handle. `None`, before side
+    /// Quick path of an update, for callers without local handle. `None`, before side
     /// effects, for anything unusual, including unknown codes. The constants are those of
     /// [`try_atomic_op`](Self::try_atomic_op).
     ///
     /// # Safety
-    /// As for [`atomic_opv`](Self::atomic_opv); the constants have the values named above.
+    /// As for [`submit`](Self::submit); the constants have the values named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
     pub unsafe fn try_atomic_opv<const T: bool, const FAR: bool>(
@@ -132,12 +129,12 @@ impl Transport {
         }
     }
 
-    /// Fast path of [`atomic_fopv`](Self::atomic_fopv), for callers without local handles. `None`, before side
+    /// Quick path of a fetch, for callers without local handles. `None`, before side
     /// effects, for anything unusual, including unknown codes. The constants are those of
     /// [`try_atomic_op`](Self::try_atomic_op).
     ///
     /// # Safety
-    /// As for [`atomic_fopv`](Self::atomic_fopv); the constants have the values named above.
+    /// As for [`submit`](Self::submit); the constants have the values named above.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
     pub unsafe fn try_atomic_fopv<const T: bool, const FAR: bool>(
@@ -237,215 +234,5 @@ impl Transport {
         let size = (count as u64) << served.shift;
         let target = handle.open_target(address, size, self.quick.virtual_addresses)?;
         Some((target, size as usize))
-    }
-
-    /// Updates `count` elements with the operands at `local`, each element atomically.
-    ///
-    /// # Safety
-    /// As for [`put`](Self::put).
-    #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
-    pub unsafe fn atomic_opv(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        local: *const c_void,
-        remote_address: u64,
-        local_handle: *mut plugin_api::Handle,
-        remote: &Handle,
-        datatype: Datatype,
-        op: AtomicOp,
-        count: usize,
-        completion: Option<Completion>,
-    ) -> Status {
-        let kind = AtomicKind::Update;
-        let caller = Caller {
-            completion,
-            local_address: local.cast_mut(),
-            local_handle,
-        };
-        let checked = self
-            .remote(kind, remote, remote_address, datatype, op, count)
-            .and_then(|remote| {
-                // SAFETY: the caller guarantees that the handle is NULL or readable.
-                unsafe { check_local(local_handle, local, count * datatype.size()) }?;
-                Ok(remote)
-            });
-        let buffer = Operands::Buffer(local);
-        // SAFETY: the caller guarantees that `endpoint` is live, the buffer is readable until completion, and
-        // the handle is NULL or readable.
-        unsafe {
-            match checked {
-                Ok(checked) if count > 0 && !local.is_null() => {
-                    if endpoint.as_ref().atomics() != Atomics::Fabric {
-                        let none = ptr::null_mut();
-                        let around =
-                            self.around(endpoint, &caller, kind, &checked, buffer, 0, none);
-                        if let Some(status) = around {
-                            return status;
-                        }
-                    }
-                    self.update(endpoint, &caller, &checked, buffer)
-                }
-                Ok(_) => self.no_elements(endpoint, &caller, count),
-                Err(status) => {
-                    let what = (datatype, op, false, 0);
-                    let from = (local.cast_mut(), local_handle);
-                    let ask = Ask::atomic(what, None, from, NOWHERE, remote_address, count);
-                    self.vector_elsewhere(endpoint, &caller, status, remote, &ask)
-                }
-            }
-        }
-    }
-
-    /// As [`atomic_opv`](Self::atomic_opv); also writes the old values to `result`.
-    ///
-    /// # Safety
-    /// As for [`put`](Self::put) with `local`, and as for [`get`](Self::get) with `result`; `local` may be NULL
-    /// for a read.
-    #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
-    pub unsafe fn atomic_fopv(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        local: *const c_void,
-        result: *mut c_void,
-        remote_address: u64,
-        local_handle: *mut plugin_api::Handle,
-        result_handle: *mut plugin_api::Handle,
-        remote: &Handle,
-        datatype: Datatype,
-        op: AtomicOp,
-        count: usize,
-        completion: Option<Completion>,
-    ) -> Status {
-        let kind = AtomicKind::Fetch;
-        let caller = Caller {
-            completion,
-            local_address: result,
-            local_handle: result_handle,
-        };
-        let checked = self
-            .remote(kind, remote, remote_address, datatype, op, count)
-            .and_then(|remote| {
-                let size = count * datatype.size();
-                // SAFETY: the caller guarantees that the handles are NULL or readable.
-                unsafe {
-                    check_local(local_handle, local, size)?;
-                    check_local(result_handle, result, size)?;
-                }
-                Ok(remote)
-            });
-        let buffer = Operands::Buffer(local);
-        let has_operands = !local.is_null() || op == AtomicOp::Read;
-        // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and
-        // the handles are NULL or readable.
-        unsafe {
-            match checked {
-                Ok(checked) if count > 0 && !result.is_null() && has_operands => {
-                    if endpoint.as_ref().atomics() != Atomics::Fabric {
-                        let around =
-                            self.around(endpoint, &caller, kind, &checked, buffer, 0, result);
-                        if let Some(status) = around {
-                            return status;
-                        }
-                    }
-                    self.fetch(endpoint, &caller, &checked, buffer, result)
-                }
-                Ok(_) => self.no_elements(endpoint, &caller, count),
-                Err(status) => {
-                    let what = (datatype, op, true, 0);
-                    let from = (local.cast_mut(), local_handle);
-                    let to = (result, result_handle);
-                    let ask = Ask::atomic(what, None, from, to, remote_address, count);
-                    self.vector_elsewhere(endpoint, &caller, status, remote, &ask)
-                }
-            }
-        }
-    }
-
-    /// Compares one element with `compare`, writes `value` if they are equal, and writes the old value to
-    /// `result`. `value` and `compare` are in the low bytes.
-    ///
-    /// # Safety
-    /// As for [`get`](Self::get).
-    #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_cswapv")]
-    pub unsafe fn atomic_cswapv(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        value: u64,
-        compare: u64,
-        result: *mut c_void,
-        remote_address: u64,
-        result_handle: *mut plugin_api::Handle,
-        remote: &Handle,
-        datatype: Datatype,
-        completion: Option<Completion>,
-    ) -> Status {
-        let (kind, op) = (AtomicKind::Compare, AtomicOp::Cswap);
-        let caller = Caller {
-            completion,
-            local_address: result,
-            local_handle: result_handle,
-        };
-        let checked = self
-            .remote(kind, remote, remote_address, datatype, op, 1)
-            .and_then(|remote| {
-                // SAFETY: the caller guarantees that the handle is NULL or readable.
-                unsafe { check_local(result_handle, result, datatype.size()) }?;
-                Ok(remote)
-            });
-        // SAFETY: the caller guarantees that `endpoint` is live, `result` is writable until completion, and its
-        // handle is NULL or readable.
-        unsafe {
-            match checked {
-                Ok(checked) => {
-                    if endpoint.as_ref().atomics() != Atomics::Fabric {
-                        let operand = Operands::Value(value);
-                        let around = self
-                            .around(endpoint, &caller, kind, &checked, operand, compare, result);
-                        if let Some(status) = around {
-                            return status;
-                        }
-                    }
-                    self.compare(endpoint, &caller, &checked, compare, value, result)
-                }
-                Err(status) => {
-                    let what = (datatype, op, true, compare);
-                    let to = (result, result_handle);
-                    let ask = Ask::atomic(what, Some(value), NOWHERE, to, remote_address, 1);
-                    self.vector_elsewhere(endpoint, &caller, status, remote, &ask)
-                }
-            }
-        }
-    }
-
-    /// A typed AMO that was refused for host memory and may be on device memory.
-    ///
-    /// # Safety
-    /// As for the typed AMO.
-    #[cold]
-    #[inline(never)]
-    unsafe fn vector_elsewhere(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        status: Status,
-        handle: &Handle,
-        ask: &Ask,
-    ) -> Status {
-        // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and
-        // the handles are NULL or readable.
-        unsafe { self.elsewhere(endpoint, *caller, status, handle, *ask) }
-    }
-
-    /// A typed AMO of no elements, or without a required buffer.
-    #[cold]
-    #[inline(never)]
-    fn no_elements(&self, endpoint: NonNull<Endpoint>, caller: &Caller, count: usize) -> Status {
-        if count == 0 {
-            self.nothing(endpoint, *caller)
-        } else {
-            Status::BAD_PARAM
-        }
     }
 }

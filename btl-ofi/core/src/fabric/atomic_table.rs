@@ -1,10 +1,11 @@
 //! The atomics that the provider serves, from `fi_query_atomic`, which is asked once.
 
 use libfabric_sys as ffi;
-use plugin_api::{AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype};
+use plugin_api::{AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
 
 use crate::fabric::device::Device;
 use crate::op::element;
+use crate::op::request;
 
 const _: () = {
     // The ABI's codes are libfabric's.
@@ -131,7 +132,10 @@ impl AtomicTable {
         let mut flags = AtomicFlags::empty();
         let mut words_32 = true;
         let both = |op, width_32, float| {
-            let (datatype, op) = btl(op, width_32, float);
+            let mut flags = OpFlags::empty();
+            flags.set(OpFlags::WORD_32, width_32);
+            flags.set(OpFlags::FLOAT, float);
+            let (datatype, op) = request::typed(op, flags);
             self.count(AtomicKind::Update, datatype, op) > 0
                 && self.count(AtomicKind::Fetch, datatype, op) > 0
         };
@@ -171,31 +175,3 @@ const FLAGS: &[(BtlAtomicOp, AtomicFlags)] = &[
     (BtlAtomicOp::Min, AtomicFlags::MIN),
     (BtlAtomicOp::Max, AtomicFlags::MAX),
 ];
-
-/// The datatype and operation of a BTL operation. The BTL passes no signedness; osc/rdma means signed minimum and
-/// maximum.
-#[inline]
-pub(crate) fn btl(op: BtlAtomicOp, width_32: bool, float: bool) -> (Datatype, AtomicOp) {
-    let typed = match op {
-        BtlAtomicOp::Add => AtomicOp::Sum,
-        BtlAtomicOp::And => AtomicOp::Band,
-        BtlAtomicOp::Or => AtomicOp::Bor,
-        BtlAtomicOp::Xor => AtomicOp::Bxor,
-        BtlAtomicOp::Land => AtomicOp::Land,
-        BtlAtomicOp::Lor => AtomicOp::Lor,
-        BtlAtomicOp::Lxor => AtomicOp::Lxor,
-        BtlAtomicOp::Swap => AtomicOp::Write,
-        BtlAtomicOp::Min => AtomicOp::Min,
-        BtlAtomicOp::Max => AtomicOp::Max,
-    };
-    let signed = matches!(op, BtlAtomicOp::Min | BtlAtomicOp::Max);
-    let datatype = match (float, width_32, signed) {
-        (true, true, _) => Datatype::Float,
-        (true, false, _) => Datatype::Double,
-        (false, true, true) => Datatype::Int32,
-        (false, true, false) => Datatype::Uint32,
-        (false, false, true) => Datatype::Int64,
-        (false, false, false) => Datatype::Uint64,
-    };
-    (datatype, typed)
-}

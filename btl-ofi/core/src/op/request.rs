@@ -10,7 +10,7 @@ use crate::op::record::Completion;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// Writes to the peer.
     Put,
     /// Reads from the peer.
@@ -26,6 +26,13 @@ pub enum Action {
         /// The value to compare with, in the low bytes.
         compare: u64,
     },
+}
+
+impl Action {
+    /// Whether an atomic returns the old values.
+    pub(crate) fn fetches(self) -> bool {
+        matches!(self, Action::Atomic { kind, .. } if kind != AtomicKind::Update)
+    }
 }
 
 /// A buffer of this process, with its handle if the buffer was registered; NULL for no handle.
@@ -98,14 +105,7 @@ impl<'a> Op<'a> {
             op: AtomicOp::Cswap,
             compare,
         };
-        Op::new(
-            action,
-            (remote, address),
-            datatype.size(),
-            NOWHERE,
-            result,
-        )
-        .with_value(value)
+        Op::new(action, (remote, address), datatype.size(), NOWHERE, result).with_value(value)
     }
 
     /// The BTL's atomic on one word: an update, or with a `result` a fetch. The operand is copied.

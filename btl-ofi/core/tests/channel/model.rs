@@ -1,5 +1,6 @@
 //! Atomics of every kind and type through a ring, beside a model of one word after the other.
 
+use super::common::Calls as _;
 use super::*;
 
 /// Random operations of every kind and type on one window, in order as a model has them: fetched

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod attending;
+mod calls;
+pub(crate) use calls::Calls;
 pub(crate) mod device;
 pub(crate) mod pair;
 pub(crate) mod reference;

@@ -1,6 +1,7 @@
 //! "Complete" means visible at the target: operations of every kind, each looked at there without
 //! further progress once it is complete here.
 
+use super::Calls as _;
 use std::ffi::c_void;
 use std::ptr;
 

@@ -5,6 +5,7 @@
 //! leads to the same end. An operation that is reported as failed may have happened or not; one that
 //! is not must have.
 
+use crate::common::Calls as _;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};

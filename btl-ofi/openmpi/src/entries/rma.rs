@@ -21,7 +21,7 @@ use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
 
-use btl_ofi::{Completion, Endpoint, Handle, branch, quick_entry};
+use btl_ofi::{Completion, Endpoint, Handle, Op, branch, quick_entry};
 use plugin_api::{CompletionFn, OpFlags, Status};
 
 use crate::bindings as ffi;
@@ -79,6 +79,13 @@ impl<'a> Call<'a> {
             // SAFETY: the caller guarantees NULL or a readable handle; a handle needs no alignment.
             handle: unsafe { handle.cast::<Handle>().as_ref() }?,
         })
+    }
+
+    /// # Safety
+    /// As for [`submit`](btl_ofi::Transport::submit).
+    unsafe fn submit(&self, op: &Op<'_>) -> Status {
+        // SAFETY: the endpoint is live; the caller guarantees the rest.
+        unsafe { self.module.transport().submit(self.endpoint, op) }
     }
 
     /// The return value for osc/rdma; see the module's rules. The transport does not return COMPLETED: only
@@ -178,15 +185,8 @@ unsafe extern "C" fn slow_put(
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps `size` bytes at `local` readable and unchanged until completion.
         let status = unsafe {
-            call.module.transport().put(
-                call.endpoint,
-                local,
-                remote,
-                local_handle.cast(),
-                call.handle,
-                size,
-                done,
-            )
+            let op = Op::put(call.handle, remote, (local, local_handle.cast()), size);
+            call.submit(&op.with_completion(done))
         };
         call.settle("put", status)
     })
@@ -249,15 +249,8 @@ unsafe extern "C" fn slow_get(
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps `size` bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {
-            call.module.transport().get(
-                call.endpoint,
-                local,
-                remote,
-                local_handle.cast(),
-                call.handle,
-                size,
-                done,
-            )
+            let op = Op::get(call.handle, remote, (local, local_handle.cast()), size);
+            call.submit(&op.with_completion(done))
         };
         call.settle("get", status)
     })
@@ -317,15 +310,8 @@ unsafe extern "C" fn slow_atomic_op(
         let done = completion(callback, context, data);
         // SAFETY: the endpoint is live, and the operation uses no local memory.
         let status = unsafe {
-            call.module.transport().atomic_op(
-                call.endpoint,
-                remote,
-                call.handle,
-                op,
-                operand,
-                flags,
-                done,
-            )
+            let op = Op::word((op, flags), (call.handle, remote), operand, None);
+            call.submit(&op.with_completion(done))
         };
         call.settle("non-fetching atomic", status)
     })
@@ -393,17 +379,9 @@ unsafe extern "C" fn slow_atomic_fop(
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {
-            call.module.transport().atomic_fop(
-                call.endpoint,
-                local,
-                remote,
-                local_handle.cast(),
-                call.handle,
-                op,
-                operand,
-                flags,
-                done,
-            )
+            let result = Some((local, local_handle.cast()));
+            let op = Op::word((op, flags), (call.handle, remote), operand, result);
+            call.submit(&op.with_completion(done))
         };
         call.settle("fetching atomic", status)
     })
@@ -489,17 +467,9 @@ unsafe extern "C" fn slow_atomic_cswap(
         let done = completion(callback, context, data);
         // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
         let status = unsafe {
-            call.module.transport().atomic_cswap(
-                call.endpoint,
-                local,
-                remote,
-                local_handle.cast(),
-                call.handle,
-                compare,
-                value,
-                flags,
-                done,
-            )
+            let (target, result) = ((call.handle, remote), (local, local_handle.cast()));
+            let op = Op::swap_word(flags, target, (compare, value), result);
+            call.submit(&op.with_completion(done))
         };
         call.settle("compare-and-swap", status)
     })

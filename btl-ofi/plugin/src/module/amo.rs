@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use plugin_api::{BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, Status};
 
-use transport::{branch, quick_entry};
+use transport::{Op, branch, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
@@ -71,9 +71,10 @@ unsafe extern "C" fn slow_atomic_op(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live until completion.
         unsafe {
+            let op = Op::word((op, flags), (remote, remote_address), operand, None);
             module
                 .transport
-                .atomic_op(peer, remote_address, remote, op, operand, flags, completion)
+                .submit(peer, &op.with_completion(completion))
         }
     })
 }
@@ -149,17 +150,11 @@ unsafe extern "C" fn slow_atomic_fop(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live and the result writable until completion.
         unsafe {
-            module.transport.atomic_fop(
-                peer,
-                local.as_ptr(),
-                remote_address,
-                local_handle,
-                remote,
-                op,
-                operand,
-                flags,
-                completion,
-            )
+            let result = Some((local.as_ptr(), local_handle));
+            let op = Op::word((op, flags), (remote, remote_address), operand, result);
+            module
+                .transport
+                .submit(peer, &op.with_completion(completion))
         }
     })
 }
@@ -234,17 +229,11 @@ unsafe extern "C" fn slow_atomic_cswap(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live and the result writable until completion.
         unsafe {
-            module.transport.atomic_cswap(
-                peer,
-                local.as_ptr(),
-                remote_address,
-                local_handle,
-                remote,
-                compare,
-                value,
-                flags,
-                completion,
-            )
+            let (target, result) = ((remote, remote_address), (local.as_ptr(), local_handle));
+            let op = Op::swap_word(flags, target, (compare, value), result);
+            module
+                .transport
+                .submit(peer, &op.with_completion(completion))
         }
     })
 }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 
-use transport::{branch, quick_entry};
+use transport::{Op, branch, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
@@ -72,15 +72,10 @@ unsafe extern "C" fn slow_put(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live and the buffer readable until completion.
         unsafe {
-            module.transport.put(
-                peer,
-                local_address,
-                remote_address,
-                local_handle,
-                remote,
-                size,
-                completion,
-            )
+            let op = Op::put(remote, remote_address, (local_address, local_handle), size);
+            module
+                .transport
+                .submit(peer, &op.with_completion(completion))
         }
     })
 }
@@ -148,15 +143,10 @@ unsafe extern "C" fn slow_get(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live and the buffer writable until completion.
         unsafe {
-            module.transport.get(
-                peer,
-                local_address,
-                remote_address,
-                local_handle,
-                remote,
-                size,
-                completion,
-            )
+            let op = Op::get(remote, remote_address, (local_address, local_handle), size);
+            module
+                .transport
+                .submit(peer, &op.with_completion(completion))
         }
     })
 }

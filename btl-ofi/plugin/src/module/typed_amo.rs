@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, CompletionFn, Datatype, Endpoint, Handle, Module, Status};
 
-use transport::{branch, quick_entry};
+use transport::{NOWHERE, Op, branch, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need};
@@ -103,17 +103,12 @@ unsafe extern "C" fn slow_atomic_opv(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live and the operands readable until completion.
         unsafe {
-            module.transport.atomic_opv(
-                peer,
-                local_address,
-                remote_address,
-                local_handle,
-                remote,
-                datatype,
-                op,
-                count,
-                completion,
-            )
+            let (what, target) = ((AtomicKind::Update, datatype, op), (remote, remote_address));
+            let operands = (local_address.cast_mut(), local_handle);
+            let op = Op::atomic(what, target, count, operands, NOWHERE);
+            module
+                .transport
+                .submit(peer, &op.with_completion(completion))
         }
     })
 }
@@ -197,19 +192,13 @@ unsafe extern "C" fn slow_atomic_fopv(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live, the operands readable and the result writable until completion.
         unsafe {
-            module.transport.atomic_fopv(
-                peer,
-                local_address,
-                result_address,
-                remote_address,
-                local_handle,
-                result_handle,
-                remote,
-                datatype,
-                op,
-                count,
-                completion,
-            )
+            let (what, target) = ((AtomicKind::Fetch, datatype, op), (remote, remote_address));
+            let operands = (local_address.cast_mut(), local_handle);
+            let results = (result_address, result_handle);
+            let op = Op::atomic(what, target, count, operands, results);
+            module
+                .transport
+                .submit(peer, &op.with_completion(completion))
         }
     })
 }
@@ -250,17 +239,11 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
         let completion = completion(callback, context, data);
         // SAFETY: the host keeps the endpoint live and the result writable until completion.
         unsafe {
-            module.transport.atomic_cswapv(
-                peer,
-                value,
-                compare,
-                result.as_ptr(),
-                remote_address,
-                result_handle,
-                remote,
-                datatype,
-                completion,
-            )
+            let (target, result) = ((remote, remote_address), (result.as_ptr(), result_handle));
+            let op = Op::swap(datatype, target, (compare, value), result);
+            module
+                .transport
+                .submit(peer, &op.with_completion(completion))
         }
     })
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicI32;
 use plugin_api::Status;
 
 use self::jobs::Job;
-use super::staged::Ops;
+use super::staged::StagedOps;
 use super::wire::{Stand, Start, best_fragment, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::Pool;
@@ -146,7 +146,7 @@ impl Channel {
     pub(super) fn advance(
         &mut self,
         t: &Transport,
-        ops: &mut Ops,
+        ops: &mut StagedOps,
         pool: &mut Pool,
         over: &mut Vec<usize>,
     ) -> usize {
@@ -295,7 +295,7 @@ impl Channel {
     fn give_up(
         &mut self,
         status: Status,
-        ops: &mut Ops,
+        ops: &mut StagedOps,
         pool: &mut Pool,
         over: &mut Vec<usize>,
     ) -> usize {

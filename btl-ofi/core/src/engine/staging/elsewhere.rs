@@ -6,13 +6,14 @@ use std::ptr::{self, NonNull};
 use libfabric_sys as ffi;
 use plugin_api::{AtomicOp, Status};
 
-use super::staged::{Action, Ask, Op, Side};
+use super::staged::{Side, Staged};
 use crate::engine::post::{Caller, Needs};
 use crate::engine::transport::Transport;
 use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 use crate::mem::rights;
 use crate::op::record::{Record, Tag};
+use crate::op::request::{Action, Op};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
@@ -26,18 +27,14 @@ impl Transport {
     pub(crate) unsafe fn elsewhere(
         &self,
         endpoint: NonNull<Endpoint>,
-        caller: Caller,
         refusal: Status,
-        remote: &Handle,
-        ask: Ask,
+        op: &Op<'_>,
     ) -> Status {
         // SAFETY: the caller guarantees that the handles are NULL or readable.
-        match unsafe { self.sides(remote, &ask) } {
+        match unsafe { self.sides(op) } {
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
             // completion.
-            Ok(Some((local, result))) => unsafe {
-                self.staged(endpoint, caller, remote, ask, local, result)
-            },
+            Ok(Some((local, result))) => unsafe { self.staged(endpoint, op, local, result) },
             Ok(None) => refusal,
             Err(status) => status,
         }
@@ -47,25 +44,25 @@ impl Transport {
     ///
     /// # Safety
     /// The handles are NULL or readable.
-    unsafe fn sides(&self, remote: &Handle, ask: &Ask) -> Result<Option<(Side, Side)>, Status> {
-        let size = ask.size as u64;
+    unsafe fn sides(&self, op: &Op<'_>) -> Result<Option<(Side, Side)>, Status> {
+        let size = op.size as u64;
         // SAFETY: the caller guarantees that the handles are NULL or readable.
         let any = unsafe {
-            remote.is_device() || is_device(ask.local_handle) || is_device(ask.result_handle)
+            op.remote.is_device() || is_device(op.local_handle) || is_device(op.result_handle)
         };
         if !any {
             return Ok(None);
         }
-        if !remote.is_staged() {
-            remote.as_host()?.target(ask.address, size, true)?;
+        if !op.remote.is_staged() {
+            op.remote.as_host()?.target(op.address, size, true)?;
         }
         // SAFETY: the caller guarantees that the handles are NULL or readable.
         let (local, result) = unsafe {
-            let local = match ask.value {
+            let local = match op.value {
                 Some(value) => Side::Value(value),
-                None => self.side(ask.local, ask.local_handle, size)?,
+                None => self.side(op.local, op.local_handle, size)?,
             };
-            (local, self.side(ask.result, ask.result_handle, size)?)
+            (local, self.side(op.result, op.result_handle, size)?)
         };
         Ok(Some((local, result)))
     }
@@ -109,69 +106,66 @@ impl Transport {
     unsafe fn staged(
         &self,
         endpoint: NonNull<Endpoint>,
-        caller: Caller,
-        remote: &Handle,
-        ask: Ask,
+        op: &Op<'_>,
         local: Side,
         result: Side,
     ) -> Status {
+        let (remote, caller) = (op.remote, Caller::of(op));
         let access = remote.access();
-        let allowed = match ask.action {
+        let allowed = match op.action {
             Action::Put => rights::allow_transfer(access, true),
             Action::Get => rights::allow_transfer(access, false),
-            Action::Atomic { op, fetch, .. } => {
-                rights::allow_atomic(access, rights::kind_of(op, fetch), op)
-            }
+            Action::Atomic { kind, op, .. } => rights::allow_atomic(access, kind, op),
         };
         if !allowed {
             return Status::PERM;
         }
-        let limit = match ask.action {
+        let limit = match op.action {
             Action::Put => self.put_limit,
             Action::Get => self.get_limit,
-            Action::Atomic { datatype, op, .. } => {
-                if !ask.address.is_multiple_of(datatype.size() as u64)
-                    || (op != AtomicOp::Read && matches!(local, Side::Nowhere) && ask.size > 0)
+            Action::Atomic {
+                datatype, op: code, ..
+            } => {
+                if !op.address.is_multiple_of(datatype.size() as u64)
+                    || (code != AtomicOp::Read && matches!(local, Side::Nowhere) && op.size > 0)
                 {
                     return Status::BAD_PARAM;
                 }
                 usize::MAX
             }
         };
-        if ask.size > limit {
+        if op.size > limit {
             return Status::VALUE_OUT_OF_BOUNDS;
         }
-        if ask.size == 0 {
+        if op.size == 0 {
             return self.nothing(endpoint, caller);
         }
         if remote.is_direct() && !local.is_device() && !result.is_device() {
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
             // completion; the local side is host memory.
-            return unsafe { self.plain(endpoint, &caller, &remote.as_live(), ask) };
+            return unsafe { self.plain(endpoint, op) };
         }
         if let (false, Side::Device(region, _)) = (remote.is_staged(), &local)
             && let Some(descriptor) = region.descriptor
-            && !matches!(ask.action, Action::Atomic { .. })
+            && !matches!(op.action, Action::Atomic { .. })
         {
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
             // completion; the provider reaches both sides.
-            return unsafe { self.described(endpoint, caller, remote, ask, descriptor) };
+            return unsafe { self.described(endpoint, op, descriptor) };
         }
-        self.issue_staged(endpoint, caller, *remote, ask, local, result)
+        self.issue_staged(endpoint, op, local, result)
     }
 
     fn issue_staged(
         &self,
         endpoint: NonNull<Endpoint>,
-        caller: Caller,
-        remote: Handle,
-        ask: Ask,
+        op: &Op<'_>,
         local: Side,
         result: Side,
     ) -> Status {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        let context = self.context();
+        let (context, caller) = (self.context(), Caller::of(op));
         let record = {
             let mut state = context.state.lock();
             if let Some(status) = peer.failure() {
@@ -198,28 +192,28 @@ impl Transport {
             state.posted += 1;
             record
         };
-        let op = Box::new(Op {
+        let staged = Box::new(Staged {
             record,
             context: self.own_index(),
             endpoint,
-            action: ask.action,
+            action: op.action,
             local,
             result,
-            remote,
-            address: ask.address,
-            size: ask.size,
+            remote: *op.remote,
+            address: op.address,
+            size: op.size,
             next: 0,
             live: 0,
             status: Status::SUCCESS,
             what: String::new(),
         });
-        if let Err(op) = self.hmem.issue(op) {
+        if let Err(staged) = self.hmem.issue(staged) {
             let finished = {
                 let mut state = context.state.lock();
                 state.posted -= 1;
                 // SAFETY: the record was taken from this pool above, and `issue` returned the only operation
                 // that refers to it.
-                unsafe { state.pool.give_back(op.record) }
+                unsafe { state.pool.give_back(staged.record) }
             };
             self.lower(context, finished.tag, 1);
             return Status::OUT_OF_RESOURCE;
@@ -237,14 +231,9 @@ impl Transport {
     ///
     /// # Safety
     /// `endpoint` is live; the local buffers are host memory and valid until completion.
-    unsafe fn plain(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        caller: &Caller,
-        remote: &Handle,
-        ask: Ask,
-    ) -> Status {
-        let target = remote.target(ask.address, ask.size as u64, self.virtual_addresses);
+    unsafe fn plain(&self, endpoint: NonNull<Endpoint>, op: &Op<'_>) -> Status {
+        let remote = &op.remote.as_live();
+        let target = remote.target(op.address, op.size as u64, self.virtual_addresses);
         let target = match target {
             Ok(target) => target,
             Err(status) => return status,
@@ -252,18 +241,23 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live and that the local buffers are valid until
         // completion.
         unsafe {
-            self.leave_route(endpoint.as_ref());
-            match ask.action {
-                Action::Put => self.post_put(endpoint, caller, ask.size, target),
-                Action::Get => self.post_get(endpoint, caller, ask.size, target),
+            match op.action {
+                Action::Put => {
+                    self.leave_route(endpoint.as_ref());
+                    self.post_put(endpoint, &Caller::of(op), op.size, target)
+                }
+                Action::Get => {
+                    self.leave_route(endpoint.as_ref());
+                    self.post_get(endpoint, &Caller::of(op), op.size, target)
+                }
                 Action::Atomic {
+                    kind,
                     datatype,
-                    op,
-                    fetch,
+                    op: code,
                     compare,
                 } => {
-                    let what = (datatype, op, fetch, compare);
-                    self.plain_atomic(endpoint, caller, remote, &ask, what)
+                    let what = (kind, datatype, code, compare);
+                    self.atomic_by_fabric(endpoint, op, remote, what)
                 }
             }
         }
@@ -276,14 +270,13 @@ impl Transport {
     unsafe fn described(
         &self,
         endpoint: NonNull<Endpoint>,
-        caller: Caller,
-        remote: &Handle,
-        ask: Ask,
+        op: &Op<'_>,
         Descriptor(descriptor): Descriptor,
     ) -> Status {
-        let target = remote
+        let target = op
+            .remote
             .as_live()
-            .target(ask.address, ask.size as u64, self.virtual_addresses);
+            .target(op.address, op.size as u64, self.virtual_addresses);
         let target = match target {
             Ok(target) => target,
             Err(status) => return status,
@@ -297,13 +290,13 @@ impl Transport {
         // SAFETY: the endpoint is live; the local buffer is the caller's until completion, and its registration
         // stays open.
         unsafe {
-            self.post(endpoint, &caller, Needs::default(), |posting| {
+            self.post(endpoint, &Caller::of(op), Needs::default(), |posting| {
                 let (context, pointer) = (posting.context, posting.pointer);
-                if matches!(ask.action, Action::Get) {
+                if matches!(op.action, Action::Get) {
                     return (context.calls.read)(
                         context.tx,
-                        ask.local,
-                        ask.size,
+                        op.local,
+                        op.size,
                         descriptor,
                         address,
                         target.address,
@@ -312,12 +305,12 @@ impl Transport {
                     );
                 }
                 let iov = ffi::iovec {
-                    iov_base: ask.local,
-                    iov_len: ask.size,
+                    iov_base: op.local,
+                    iov_len: op.size,
                 };
                 let rma = ffi::fi_rma_iov {
                     addr: target.address,
-                    len: ask.size,
+                    len: op.size,
                     key: target.key,
                 };
                 let message = ffi::fi_msg_rma {

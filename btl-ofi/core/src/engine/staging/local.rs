@@ -5,11 +5,12 @@ use std::ptr;
 
 use plugin_api::{AtomicOp, Status};
 
-use super::staged::{Action, Op, Ops};
+use super::staged::{Staged, StagedOps};
 use super::wire::{self, Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::FRAGMENT;
+use crate::op::request::{Action, Op};
 
 /// Most fragments of one operation in progress: one is on the wire while the next is copied. With more, the
 /// copied data leaves the core's cache before it is sent (measured over tcp).
@@ -60,7 +61,7 @@ impl Local {
     }
 
     /// Advances the operation as far as possible now; returns the number of steps.
-    pub(super) fn advance(&mut self, t: &Transport, ops: &mut Ops, pool: &mut Pool) -> usize {
+    pub(super) fn advance(&mut self, t: &Transport, ops: &mut StagedOps, pool: &mut Pool) -> usize {
         let Some(op) = ops.at(self.op) else { return 0 };
         // SAFETY: endpoints live as long as operations to them.
         if let Some(status) = unsafe { op.endpoint.as_ref() }.failure() {
@@ -81,7 +82,7 @@ impl Local {
         steps + self.begin(t, op, pool)
     }
 
-    fn begin(&mut self, t: &Transport, op: &mut Op, pool: &mut Pool) -> usize {
+    fn begin(&mut self, t: &Transport, op: &mut Staged, pool: &mut Pool) -> usize {
         // SAFETY: endpoints live as long as operations to them.
         let best = wire::best_fragment(unsafe { op.endpoint.as_ref() });
         let most = match op.action {
@@ -133,10 +134,10 @@ impl Local {
     }
 }
 
-fn lend(op: &Op, len: usize, pool: &mut Pool) -> Option<Fragment> {
+fn lend(op: &Staged, len: usize, pool: &mut Pool) -> Option<Fragment> {
     let bounce = pool.lend()?;
     let result = match op.action {
-        Action::Atomic { fetch: true, .. } => match pool.lend() {
+        action if action.fetches() => match pool.lend() {
             None => {
                 pool.give_back(bounce);
                 return None;
@@ -154,7 +155,7 @@ fn lend(op: &Op, len: usize, pool: &mut Pool) -> Option<Fragment> {
     })
 }
 
-fn step(t: &Transport, op: &mut Op, fragment: &mut Fragment) -> Step {
+fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
     if !fragment.posted {
         if !op.status.is_ok() {
             return Step::Over;
@@ -189,7 +190,7 @@ fn step(t: &Transport, op: &mut Op, fragment: &mut Fragment) -> Step {
             let written = unsafe {
                 match op.action {
                     Action::Get => op.local.write(fragment.offset, buffer, fragment.len),
-                    Action::Atomic { fetch: true, .. } => op.result.write(0, buffer, fragment.len),
+                    action if action.fetches() => op.result.write(0, buffer, fragment.len),
                     _ => Ok(()),
                 }
             };
@@ -205,7 +206,7 @@ fn step(t: &Transport, op: &mut Op, fragment: &mut Fragment) -> Step {
 ///
 /// # Safety
 /// The fragment's buffers live until its flag is no longer pending.
-unsafe fn post(t: &Transport, op: &Op, fragment: &Fragment) -> Start {
+unsafe fn post(t: &Transport, op: &Staged, fragment: &Fragment) -> Start {
     let (buffer, flag) = (fragment.bounce.pointer(), fragment.bounce.flag());
     let at = op.address.wrapping_add(fragment.offset as u64);
     let none = ptr::null_mut();
@@ -216,58 +217,25 @@ unsafe fn post(t: &Transport, op: &Op, fragment: &Fragment) -> Start {
             Action::Put => t.wire_put(op.endpoint, buffer, at, &op.remote, fragment.len, flag),
             Action::Get => t.wire_get(op.endpoint, buffer, at, &op.remote, fragment.len, flag),
             Action::Atomic {
+                kind,
                 datatype,
                 op: code,
-                fetch,
                 compare,
             } => wire::start(flag, |told| {
-                let count = fragment.len / datatype.size();
-                let result = fragment
-                    .result
-                    .as_ref()
-                    .map_or(none, |r| r.pointer().cast());
-                let operands = buffer.cast();
-                if code == AtomicOp::Cswap {
+                let target = (&op.remote, at);
+                let result = fragment.result.as_ref();
+                let result = result.map_or(none, |r| r.pointer().cast());
+                let results = (result, ptr::null_mut());
+                let request = if code == AtomicOp::Cswap {
                     let mut value = 0u64;
                     ptr::copy_nonoverlapping(buffer, (&raw mut value).cast(), fragment.len.min(8));
-                    t.atomic_cswapv(
-                        op.endpoint,
-                        value,
-                        compare,
-                        result,
-                        at,
-                        none.cast(),
-                        &op.remote,
-                        datatype,
-                        Some(told),
-                    )
-                } else if fetch {
-                    t.atomic_fopv(
-                        op.endpoint,
-                        operands,
-                        result,
-                        at,
-                        none.cast(),
-                        none.cast(),
-                        &op.remote,
-                        datatype,
-                        code,
-                        count,
-                        Some(told),
-                    )
+                    Op::swap(datatype, target, (compare, value), results)
                 } else {
-                    t.atomic_opv(
-                        op.endpoint,
-                        operands,
-                        at,
-                        none.cast(),
-                        &op.remote,
-                        datatype,
-                        code,
-                        count,
-                        Some(told),
-                    )
-                }
+                    let count = fragment.len / datatype.size();
+                    let operands = (buffer.cast(), ptr::null_mut());
+                    Op::atomic((kind, datatype, code), target, count, operands, results)
+                };
+                t.submit(op.endpoint, &request.with_completion(Some(told)))
             }),
         }
     }

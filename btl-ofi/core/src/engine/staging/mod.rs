@@ -18,5 +18,4 @@ mod staged;
 mod state;
 mod wire;
 
-pub(crate) use staged::{Action, Ask, NOWHERE};
 pub(crate) use state::Hmem;

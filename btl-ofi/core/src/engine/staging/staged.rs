@@ -1,80 +1,16 @@
 //! Operations on device memory that need copies: the request, its local buffers, and its progress.
 
-use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use plugin_api::{AtomicOp, Datatype, Status};
+use plugin_api::{AtomicOp, Status};
 
 use crate::mem::copy::CopyError;
 use crate::mem::device_regions::DeviceRegion;
 use crate::mem::handle::Handle;
 use crate::op::record::Record;
+use crate::op::request::Action;
 use crate::peer::endpoint::Endpoint;
-
-/// Kind of an operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Action {
-    Put,
-    Get,
-    Atomic {
-        datatype: Datatype,
-        op: AtomicOp,
-        fetch: bool,
-        compare: u64,
-    },
-}
-
-/// An operation as the caller requested it, before its memory is examined.
-#[derive(Clone, Copy)]
-pub(crate) struct Ask {
-    pub(crate) action: Action,
-    /// Source of a put, destination of a get, operands of an atomic.
-    pub(crate) local: *mut c_void,
-    pub(crate) local_handle: *mut plugin_api::Handle,
-    /// The operand, if the caller passed it by value.
-    pub(crate) value: Option<u64>,
-    /// Destination of a fetch.
-    pub(crate) result: *mut c_void,
-    pub(crate) result_handle: *mut plugin_api::Handle,
-    pub(crate) address: u64,
-    pub(crate) size: usize,
-}
-
-/// A buffer and its handle.
-pub(crate) type Buffer = (*mut c_void, *mut plugin_api::Handle);
-
-/// No buffer.
-pub(crate) const NOWHERE: Buffer = (std::ptr::null_mut(), std::ptr::null_mut());
-
-impl Ask {
-    /// An atomic on `count` elements at `address`, given as: type, operation, whether it fetches, and the value
-    /// to compare with; the operand by value; the operand buffer; the result buffer.
-    pub(crate) fn atomic(
-        (datatype, op, fetch, compare): (Datatype, AtomicOp, bool, u64),
-        value: Option<u64>,
-        (local, local_handle): Buffer,
-        (result, result_handle): Buffer,
-        address: u64,
-        count: usize,
-    ) -> Ask {
-        Ask {
-            action: Action::Atomic {
-                datatype,
-                op,
-                fetch,
-                compare,
-            },
-            local,
-            local_handle,
-            value,
-            result,
-            result_handle,
-            address,
-            size: count.saturating_mul(datatype.size()),
-        }
-    }
-}
 
 /// Location of a local buffer.
 #[derive(Clone)]
@@ -154,7 +90,7 @@ impl Side {
 }
 
 /// An operation in progress.
-pub(super) struct Op {
+pub(super) struct Staged {
     /// The operation record, with the caller's completion, in the pool of `context`. `fail_peer` reports it
     /// from there.
     pub(super) record: NonNull<Record>,
@@ -178,9 +114,9 @@ pub(super) struct Op {
 
 // SAFETY: the caller leaves its buffers to the operation until completion; only the thread that holds the
 // driver's lock uses the pointers.
-unsafe impl Send for Op {}
+unsafe impl Send for Staged {}
 
-impl Op {
+impl Staged {
     /// Records the first failure. No further fragment begins after it.
     pub(super) fn fail(&mut self, status: Status, what: impl FnOnce() -> String) {
         if self.status.is_ok() {
@@ -206,13 +142,13 @@ impl Op {
 
 /// The operations in progress, by index.
 #[derive(Default)]
-pub(super) struct Ops {
-    all: Vec<Option<Box<Op>>>,
+pub(super) struct StagedOps {
+    all: Vec<Option<Box<Staged>>>,
     free: Vec<usize>,
 }
 
-impl Ops {
-    pub(super) fn insert(&mut self, op: Box<Op>) -> usize {
+impl StagedOps {
+    pub(super) fn insert(&mut self, op: Box<Staged>) -> usize {
         match self.free.pop() {
             Some(index) => {
                 self.all[index] = Some(op);
@@ -225,12 +161,12 @@ impl Ops {
         }
     }
 
-    pub(super) fn at(&mut self, index: usize) -> Option<&mut Op> {
+    pub(super) fn at(&mut self, index: usize) -> Option<&mut Staged> {
         self.all.get_mut(index)?.as_deref_mut()
     }
 
     /// Removes an operation if it is complete.
-    pub(super) fn take_over(&mut self, index: usize) -> Option<Box<Op>> {
+    pub(super) fn take_over(&mut self, index: usize) -> Option<Box<Staged>> {
         let slot = self.all.get_mut(index)?;
         if !slot.as_ref()?.is_over() {
             return None;
@@ -240,7 +176,7 @@ impl Ops {
     }
 }
 
-impl Op {
+impl Staged {
     /// The operation's name in log messages.
     pub(super) fn name(&self) -> &'static str {
         match self.action {
@@ -250,7 +186,7 @@ impl Op {
                 op: AtomicOp::Cswap,
                 ..
             } => "a compare-and-swap",
-            Action::Atomic { fetch: true, .. } => "a fetching atomic",
+            action if action.fetches() => "a fetching atomic",
             Action::Atomic { .. } => "an atomic",
         }
     }

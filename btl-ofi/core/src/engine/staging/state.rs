@@ -11,7 +11,7 @@ use plugin_api::Status;
 
 use super::channel::Channel;
 use super::local::Local;
-use super::staged::{Op, Ops};
+use super::staged::{Staged, StagedOps};
 use crate::engine::transport::Transport;
 use crate::fabric::registration::Region;
 use crate::hmem::agent::Agent;
@@ -31,7 +31,7 @@ pub(crate) struct Hmem {
     /// Operations in the outstanding count that are not at the provider.
     held: AtomicU32,
     /// Operations that the driver did not accept yet.
-    incoming: Mutex<VecDeque<Box<Op>>>,
+    incoming: Mutex<VecDeque<Box<Staged>>>,
     driver: Mutex<Driver>,
     pub(super) copier: Mutex<Copier>,
     serving: Mutex<Option<Serving>>,
@@ -50,7 +50,7 @@ struct Serving {
 
 #[derive(Default)]
 struct Driver {
-    ops: Ops,
+    ops: StagedOps,
     channels: Vec<Channel>,
     locals: Vec<Local>,
     pool: Pool,
@@ -141,7 +141,7 @@ impl Hmem {
         }
     }
 
-    pub(super) fn issue(&self, op: Box<Op>) -> Result<(), Box<Op>> {
+    pub(super) fn issue(&self, op: Box<Staged>) -> Result<(), Box<Staged>> {
         let mut incoming = lock(&self.incoming);
         if incoming.try_reserve(1).is_err() {
             return Err(op);
@@ -155,7 +155,7 @@ impl Hmem {
 
 impl Driver {
     /// Gives an operation to its channel, or to the local ones.
-    fn accept(&mut self, op: Box<Op>, own: Holder) {
+    fn accept(&mut self, op: Box<Staged>, own: Holder) {
         let (endpoint, remote) = (op.endpoint, op.remote);
         let index = self.ops.insert(op);
         if !remote.is_staged() {
@@ -246,7 +246,7 @@ impl Transport {
         }
         steps += driver.advance(self);
         let Driver { over, ops, .. } = &mut *driver;
-        let finished: Vec<Box<Op>> = over.drain(..).filter_map(|i| ops.take_over(i)).collect();
+        let finished: Vec<Box<Staged>> = over.drain(..).filter_map(|i| ops.take_over(i)).collect();
         drop(driver);
         if !nested {
             context.delivering.store(false, Ordering::Relaxed);
@@ -285,7 +285,7 @@ impl Transport {
     }
 
     /// Reports a completed operation.
-    fn finish(&self, op: &Op) {
+    fn finish(&self, op: &Staged) {
         let context = &self.contexts[op.context];
         let finished = {
             let mut state = context.state.lock();

@@ -5,14 +5,13 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use plugin_api::{AtomicOp, Datatype, Module, OpFlags, Status};
+use plugin_api::{AtomicKind, AtomicOp, Datatype, Module, OpFlags, Status};
 
-use crate::engine::post::Caller;
-use crate::engine::staging::{Ask, NOWHERE};
 use crate::engine::transport::Transport;
 use crate::hmem::mailbox::FRAGMENT;
 use crate::mem::handle::Handle;
 use crate::op::record::Completion;
+use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Transfers;
 
@@ -86,7 +85,7 @@ impl Transport {
     /// Starts a put.
     ///
     /// # Safety
-    /// As for [`put`](Self::put); the flag lives until it is no longer pending.
+    /// As for [`submit`](Self::submit); the flag lives until it is no longer pending.
     pub(super) unsafe fn wire_put(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -100,14 +99,19 @@ impl Transport {
         start(flag, |told| {
             // SAFETY: the caller guarantees that `endpoint` is live and that `from` is readable until the flag
             // is set.
-            unsafe { self.put(endpoint, from, to, none, remote, size, Some(told)) }
+            unsafe {
+                self.submit(
+                    endpoint,
+                    &Op::put(remote, to, (from, none), size).with_completion(Some(told)),
+                )
+            }
         })
     }
 
     /// Starts a get.
     ///
     /// # Safety
-    /// As for [`get`](Self::get); the flag lives until it is no longer pending.
+    /// As for [`submit`](Self::submit); the flag lives until it is no longer pending.
     pub(super) unsafe fn wire_get(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -121,7 +125,12 @@ impl Transport {
         start(flag, |told| {
             // SAFETY: the caller guarantees that `endpoint` is live and that `into` is writable until the flag
             // is set.
-            unsafe { self.get(endpoint, into, from, none, remote, size, Some(told)) }
+            unsafe {
+                self.submit(
+                    endpoint,
+                    &Op::get(remote, from, (into, none), size).with_completion(Some(told)),
+                )
+            }
         })
     }
 
@@ -129,7 +138,7 @@ impl Transport {
     /// `old`.
     ///
     /// # Safety
-    /// As for [`atomic_cswap`](Self::atomic_cswap); the flag lives until it is no longer pending.
+    /// As for [`submit`](Self::submit); the flag lives until it is no longer pending.
     #[allow(
         clippy::too_many_arguments,
         reason = "the parameters of a compare-and-swap"
@@ -145,37 +154,23 @@ impl Transport {
         flag: &AtomicI32,
     ) -> Start {
         start(flag, |told| {
-            if self.policy.serves_itself {
-                // A thread of the target may serve the mailbox in its owner's place, which a ring would wait for.
-                let caller = Caller {
-                    completion: Some(told),
-                    local_address: old.cast(),
-                    local_handle: ptr::null_mut(),
-                };
-                let what = (Datatype::Uint64, AtomicOp::Cswap, true, compare);
-                let to = (old.cast(), ptr::null_mut());
-                let ask = Ask::atomic(what, Some(value), NOWHERE, to, at, 1);
-                // SAFETY: the caller guarantees that `endpoint` is live and that `old` is writable until the flag
-                // is set.
-                return unsafe {
-                    self.leave_route(endpoint.as_ref());
-                    self.plain_atomic(endpoint, &caller, remote, &ask, what)
-                };
-            }
-            // SAFETY: the caller guarantees that `endpoint` is live and that `old` is writable until the flag
-            // is set.
+            let result = (old.cast(), ptr::null_mut());
+            let op = Op::swap_word(OpFlags::empty(), (remote, at), (compare, value), result)
+                .with_completion(Some(told));
+            let what = (
+                AtomicKind::Compare,
+                Datatype::Uint64,
+                AtomicOp::Cswap,
+                compare,
+            );
+            // SAFETY: the caller guarantees that `endpoint` is live and that `old` is writable until the flag is set.
             unsafe {
-                self.atomic_cswap(
-                    endpoint,
-                    old.cast(),
-                    at,
-                    ptr::null_mut(),
-                    remote,
-                    compare,
-                    value,
-                    OpFlags::empty(),
-                    Some(told),
-                )
+                if self.policy.serves_itself {
+                    // A thread of the target may serve the mailbox in its owner's place, which a ring would wait for.
+                    self.atomic_by_fabric(endpoint, &op, remote, what)
+                } else {
+                    self.submit(endpoint, &op)
+                }
             }
         })
     }

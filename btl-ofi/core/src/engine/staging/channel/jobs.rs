@@ -7,11 +7,12 @@
 use plugin_api::{AtomicOp, Status};
 
 use super::{Channel, State};
-use crate::engine::staging::staged::{Action, Op, Ops, Side};
+use crate::engine::staging::staged::{Side, Staged, StagedOps};
 use crate::engine::staging::wire::{Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{FRAGMENT, HEAD, INLINE, Request, SLOTS, Task, after};
+use crate::op::request::Action;
 
 /// Most bytes of fragments in progress in one lane.
 const UNDER_WAY: usize = 4 * FRAGMENT;
@@ -45,7 +46,7 @@ impl Channel {
     pub(super) fn work(
         &mut self,
         t: &Transport,
-        ops: &mut Ops,
+        ops: &mut StagedOps,
         pool: &mut Pool,
         over: &mut Vec<usize>,
     ) -> usize {
@@ -100,7 +101,7 @@ impl Channel {
     fn begin(
         &mut self,
         t: &Transport,
-        ops: &mut Ops,
+        ops: &mut StagedOps,
         pool: &mut Pool,
         over: &mut Vec<usize>,
     ) -> usize {
@@ -152,19 +153,16 @@ impl Channel {
 
     /// Copies a fragment to host memory for sending, and writes its request. `None` if no buffer is free, or if
     /// the copy failed; the operation then has the failure.
-    fn prepare(&self, op: &mut Op, index: usize, slot: usize, pool: &mut Pool) -> Option<Job> {
+    fn prepare(&self, op: &mut Staged, index: usize, slot: usize, pool: &mut Pool) -> Option<Job> {
         let task = match op.action {
             Action::Put => Task::Put,
             Action::Get => Task::Get,
             Action::Atomic {
-                datatype,
-                op,
-                fetch,
-                ..
+                datatype, op: code, ..
             } => Task::Atomic {
                 datatype,
-                op,
-                fetch,
+                op: code,
+                fetch: op.action.fetches(),
             },
         };
         let compare = match op.action {
@@ -204,7 +202,7 @@ impl Channel {
         }
         let fetched = match op.action {
             Action::Get => Some(&op.local),
-            Action::Atomic { fetch: true, .. } => Some(&op.result),
+            action if action.fetches() => Some(&op.result),
             _ => None,
         };
         if len > 8 && bounce.is_none() && fetched.is_some_and(|side| side.host(0).is_none()) {
@@ -236,7 +234,13 @@ impl Channel {
     }
 
     /// Advances a job as far as possible; returns whether it is complete. An error fails the channel.
-    fn step(&self, t: &Transport, op: &mut Op, job: &mut Job, slot: usize) -> Result<bool, Status> {
+    fn step(
+        &self,
+        t: &Transport,
+        op: &mut Staged,
+        job: &mut Job,
+        slot: usize,
+    ) -> Result<bool, Status> {
         let flag = self.slot_flag(slot);
         loop {
             let posted = match job.stage {
@@ -301,7 +305,7 @@ impl Channel {
     /// transfer failed.
     fn give_up_data(
         &self,
-        op: &mut Op,
+        op: &mut Staged,
         job: &mut Job,
         slot: usize,
         status: Status,
@@ -341,7 +345,7 @@ impl Channel {
     }
 
     /// Posts the transfer of the job's stage.
-    fn post(&self, t: &Transport, op: &Op, job: &Job, slot: usize) -> Start {
+    fn post(&self, t: &Transport, op: &Staged, job: &Job, slot: usize) -> Start {
         let flag = self.slot_flag(slot);
         let data = self.at(self.plan.data(self.lane, slot));
         let bounce = job.bounce.as_ref().map(Bounce::pointer);
@@ -377,14 +381,14 @@ impl Channel {
     }
 
     /// Whether another fragment would only evict fragments in progress from the cache.
-    fn is_full(&self, op: &Op) -> bool {
+    fn is_full(&self, op: &Staged) -> bool {
         let under_way: usize = self.jobs.iter().flatten().map(|job| job.len).sum();
         under_way > 0 && under_way + op.fragment(self.fragment) > UNDER_WAY
     }
 }
 
 /// The destination of an operation's result.
-pub(super) fn fetched(op: &Op) -> &Side {
+pub(super) fn fetched(op: &Staged) -> &Side {
     match op.action {
         Action::Atomic { .. } => &op.result,
         _ => &op.local,

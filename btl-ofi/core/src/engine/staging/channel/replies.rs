@@ -4,10 +4,11 @@ use plugin_api::Status;
 
 use super::jobs::{Job, Stage, fetched};
 use super::{Channel, State};
-use crate::engine::staging::staged::{Action, Op};
+use crate::engine::staging::staged::Staged;
 use crate::engine::staging::wire::{Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::mailbox::{REPLY, SLOTS, open_reply};
+use crate::op::request::Action;
 
 impl Channel {
     /// Whether to read the replies, which costs the target as much as a small request: if no fragment can begin
@@ -21,7 +22,7 @@ impl Channel {
     }
 
     /// Checks a job's reply. `None` without reply; otherwise whether the job is complete.
-    pub(super) fn replied(&self, op: &mut Op, job: &mut Job, slot: usize) -> Option<bool> {
+    pub(super) fn replied(&self, op: &mut Staged, job: &mut Job, slot: usize) -> Option<bool> {
         if self.polling {
             // The provider is writing the replies.
             return None;
@@ -39,8 +40,7 @@ impl Channel {
             // The operation failed meanwhile, and the request may have had no effect.
             return Some(true);
         }
-        let fetches = matches!(op.action, Action::Get | Action::Atomic { fetch: true, .. });
-        if !fetches {
+        if !matches!(op.action, Action::Get) && !op.action.fetches() {
             return Some(true);
         }
         if job.len > 8 {

@@ -1,0 +1,40 @@
+//! The one general entry of operations.
+
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use crate::engine::transport::Transport;
+use crate::op::request::{Action, Op};
+use crate::peer::endpoint::Endpoint;
+
+impl Transport {
+    /// Executes a request: posts it, completes it, or refuses it. Callers with the common case at hand try the quick
+    /// paths first ([`try_put`](Self::try_put) and its like), which do the same faster or nothing at all.
+    ///
+    /// Returns [`Status::SUCCESS`] for a posted operation, whose completion is told by its callback or by
+    /// [`flush`](Self::flush); [`Status::COMPLETED`], if the transport
+    /// [answers at once](Self::answer_at_once), for one that is complete, whose callback does not run; a status that
+    /// [says "again"](Status::is_again) for one that was not posted for lack of room; any other status for one that
+    /// was refused.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect). The buffers are readable, or writable where the request writes
+    /// to them, until the operation completes; its handles are NULL or handles of this transport.
+    pub unsafe fn submit(&self, endpoint: NonNull<Endpoint>, op: &Op<'_>) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the handles
+        // are NULL or readable.
+        unsafe {
+            match op.action {
+                Action::Put => self.transfer(endpoint, op, true),
+                Action::Get => self.transfer(endpoint, op, false),
+                Action::Atomic {
+                    kind,
+                    datatype,
+                    op: code,
+                    compare,
+                } => self.atomic(endpoint, op, (kind, datatype, code, compare)),
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Puts and gets: the general path, whichever way they go. The quick paths are in `rma`.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use plugin_api::Status;
+
+use crate::base::cma::{self, Refused};
+use crate::base::guard;
+use crate::engine::post::{Caller, Needs};
+use crate::engine::ring_transfers::{HOLD, MOST, Small};
+use crate::engine::transport::Transport;
+use crate::mem::handle::{Handle, Target};
+use crate::mem::rights;
+use crate::op::request::Op;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::route::Transfers;
+use crate::sm::requester::Direction;
+use crate::sm::segment::PAYLOAD;
+
+impl Transport {
+    /// Makes a put or get, whichever way it goes.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    pub(crate) unsafe fn transfer(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        op: &Op<'_>,
+        put: bool,
+    ) -> Status {
+        if op.local.is_null() && op.size > 0 {
+            return Status::BAD_PARAM;
+        }
+        let checked = op
+            .remote
+            .target(op.address, op.size as u64, self.virtual_addresses)
+            .and_then(|target| {
+                if !rights::allow_transfer(op.remote.access(), put) {
+                    return Err(Status::PERM);
+                }
+                // SAFETY: the caller guarantees that the handle is NULL or readable.
+                unsafe { check_local(op.local_handle, op.local, op.size) }?;
+                Ok(target)
+            });
+        let target = match checked {
+            Ok(target) => target,
+            // A side that is not host memory may be device memory.
+            // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is valid until completion, and the
+            // local handle is NULL or readable.
+            Err(status) => return unsafe { self.elsewhere(endpoint, status, op) },
+        };
+        let caller = Caller::of(op);
+        if op.size == 0 {
+            return self.nothing(endpoint, caller);
+        }
+        if op.size > if put { self.put_limit } else { self.get_limit } {
+            return Status::VALUE_OUT_OF_BOUNDS;
+        }
+        let (caller, remote, address, size) = (&caller, op.remote, op.address, op.size);
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        loop {
+            // SAFETY, for each way: the caller guarantees that `endpoint` is live and that the local buffer is valid until
+            // completion; the bounds were checked against the handle.
+            match peer.transfers() {
+                Transfers::Fabric if put => {
+                    // SAFETY: see above.
+                    return unsafe { self.post_put(endpoint, caller, size, target) };
+                }
+                Transfers::Fabric => {
+                    // SAFETY: see above.
+                    return unsafe { self.post_get(endpoint, caller, size, target) };
+                }
+                Transfers::Copy => {
+                    // SAFETY: see above.
+                    return unsafe { self.copy(endpoint, caller, remote, address, size, put) };
+                }
+                Transfers::Kernel => {
+                    // SAFETY: see above.
+                    let made = unsafe {
+                        self.copy_by_kernel(endpoint, caller, remote, address, size, put)
+                    };
+                    if let Some(status) = made {
+                        return status;
+                    }
+                }
+                Transfers::Ring => {
+                    let direction = if put { Direction::Put } else { Direction::Get };
+                    let transfer = Small::new(direction, op.local, remote, address, size);
+                    // SAFETY: see above; the route is `Transfers::Ring`.
+                    return unsafe { self.leave_to_target(endpoint, caller, &transfer) };
+                }
+                Transfers::Doubted => {
+                    if let Some(status) = self.examine_doubted(endpoint) {
+                        return status;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Posts a put to the provider.
+    ///
+    /// # Safety
+    /// `endpoint` is live; the local buffer is readable for `size` bytes until completion, and the provider reaches it.
+    #[inline(always)]
+    pub(crate) unsafe fn post_put(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        size: usize,
+        Target { address, key }: Target,
+    ) -> Status {
+        // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
+        // completion; the message is used only while the context is locked.
+        unsafe {
+            self.post(endpoint, caller, Needs::default(), |posting| {
+                let context = posting.context;
+                let message = posting.state.message.put(
+                    (caller.local_address, size),
+                    (endpoint.as_ref().address, address, key),
+                    posting.pointer,
+                );
+                (context.calls.writemsg)(context.tx, message, self.quick.delivered)
+            })
+        }
+    }
+
+    /// Posts a get to the provider.
+    ///
+    /// # Safety
+    /// As for [`post_put`](Self::post_put), with the local buffer writable.
+    #[inline(always)]
+    pub(crate) unsafe fn post_get(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        size: usize,
+        Target { address, key }: Target,
+    ) -> Status {
+        // SAFETY: the endpoint is live, and the local buffer is the caller's until completion.
+        unsafe {
+            self.post(endpoint, caller, Needs::default(), |posting| {
+                let (context, none) = (posting.context, ptr::null_mut());
+                let (peer, pointer) = (endpoint.as_ref().address, posting.pointer);
+                let local = caller.local_address;
+                (context.calls.read)(context.tx, local, size, none, peer, address, key, pointer)
+            })
+        }
+    }
+
+    /// Makes a transfer by CMA, or through the ring while the target is quick. `None` if the caller must try
+    /// another way.
+    ///
+    /// # Safety
+    /// As for [`transfer`](Self::transfer), after its checks of the handles and bounds.
+    #[inline(always)]
+    unsafe fn copy_by_kernel(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+        put: bool,
+    ) -> Option<Status> {
+        let local = caller.local_address;
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return Some(status);
+        }
+        if size <= MOST {
+            let direction = if put { Direction::Put } else { Direction::Get };
+            let small = Small::new(direction, local, remote, remote_address, size);
+            let Caller {
+                completion,
+                local_handle,
+                ..
+            } = *caller;
+            // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
+            // completion.
+            let handed = unsafe { self.hand_over(endpoint, completion, local_handle, &small) };
+            if handed.is_some() {
+                return handed;
+            }
+        }
+        // SAFETY: the caller guarantees that the local buffer is valid for `size` bytes and that the target's
+        // region was checked.
+        let copied = unsafe {
+            if put {
+                cma::write(peer.pid(), local, remote_address, size)
+            } else {
+                self.read(endpoint, local, remote, remote_address, size)
+            }
+        };
+        if let Err(refused) = copied {
+            return self.examine(endpoint, refused);
+        }
+        self.count_copy(self.context(), self.threaded);
+        if self.answers_at_once && caller.completion.is_some() {
+            return Some(Status::COMPLETED);
+        }
+        Some(self.nothing(endpoint, *caller))
+    }
+
+    /// Gets from a peer by CMA, with the target's help where that is faster.
+    ///
+    /// # Safety
+    /// `endpoint` is live; `local` is writable for `size` bytes.
+    #[inline(always)]
+    pub(super) unsafe fn read(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        local: *mut c_void,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+    ) -> Result<(), Refused> {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let pid = unsafe { endpoint.as_ref() }.pid();
+        let (mut got, mut timed) = (0, None);
+        while size - got > MOST {
+            let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+            let rest = Small::new(Direction::Get, to, remote, from, size - got);
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is writable; `rest`
+            // lies inside it.
+            let begun = unsafe { self.get_beginning(endpoint, &rest, got > 0) };
+            if let Some(status) = begun.refused {
+                return Err(Refused::by_target(status));
+            }
+            timed = timed.or(begun.timed);
+            got += begun.got;
+            if begun.got == 0 || got == size {
+                break;
+            }
+            let waited_for = self.let_others_in();
+            let share = if begun.got < HOLD {
+                // The target pauses, perhaps briefly. Do not wait for the bytes that it may have begun.
+                PAYLOAD
+            } else if waited_for {
+                HOLD
+            } else {
+                continue;
+            };
+            let share = share.min(size - got);
+            let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+            // SAFETY: the caller guarantees `size` writable bytes; `got + share` is at most `size`.
+            unsafe { cma::read(pid, to, from, share) }?;
+            got += share;
+        }
+        let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
+        // SAFETY: the caller guarantees `size` writable bytes, of which `got` are filled.
+        unsafe { cma::read(pid, to, from, size - got) }?;
+        if let Some(timed) = timed {
+            self.took(endpoint, size, timed);
+        }
+        Ok(())
+    }
+
+    /// Makes a put or get to this transport itself, by a copy in this thread.
+    ///
+    /// # Safety
+    /// The local buffer is valid for `size` bytes; `remote_address` lies in the handle's bounds.
+    #[cold]
+    unsafe fn copy(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        remote: &Handle,
+        remote_address: u64,
+        size: usize,
+        put: bool,
+    ) -> Status {
+        let local: *mut u8 = caller.local_address.cast();
+        let window: *mut u8 = ptr::with_exposed_provenance_mut(remote_address as usize);
+        // The lock on the regions keeps the window registered; it is released between two parts.
+        for start in (0..size).step_by(HOLD) {
+            let part = HOLD.min(size - start);
+            let (local, window) = (local.wrapping_add(start), window.wrapping_add(start));
+            let (from, to) = if put {
+                (local, window)
+            } else {
+                (window, local)
+            };
+            let regions = self.registrar.regions();
+            if !regions.holds(remote) {
+                return Status::PERM;
+            }
+            // SAFETY: the caller guarantees that the local side is valid; the other side lies in a live region.
+            if let Err(status) = unsafe { regions.reach().copy(from, to, part) } {
+                return match (guard::probe(local, part, !put), status) {
+                    (Err(guard::Fault), _) => Status::BAD_PARAM,
+                    // The kernel takes the side that it reads for the caller's own; here that may be the window.
+                    (Ok(()), Status::BAD_PARAM) => Status::PERM,
+                    (Ok(()), status) => status,
+                };
+            }
+        }
+        self.count_copy(self.context(), self.threaded);
+        if self.answers_at_once && caller.completion.is_some() {
+            return Status::COMPLETED;
+        }
+        self.nothing(endpoint, *caller)
+    }
+}
+
+/// Refuses a local handle that was deregistered or does not cover the buffer. NULL is allowed: no supported
+/// provider needs local registration.
+///
+/// # Safety
+/// `handle` is NULL or readable for the size of a handle.
+#[inline(always)]
+pub(crate) unsafe fn check_local(
+    handle: *mut plugin_api::Handle,
+    address: *const c_void,
+    size: usize,
+) -> Result<(), Status> {
+    // SAFETY: the caller guarantees that the handle is NULL or readable; `Handle` has no alignment requirement.
+    match unsafe { handle.cast::<Handle>().as_ref() } {
+        None => Ok(()),
+        Some(handle) => handle.covers(address as u64, size as u64),
+    }
+}

@@ -1,0 +1,155 @@
+//! Operations in the words of the BTL and of the ABI, each a request that is submitted.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use btl_ofi::{Completion, Endpoint, Handle, NOWHERE, Op, Transport};
+use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
+
+type Local = *mut plugin_api::Handle;
+type Done = Option<Completion>;
+
+/// Every function is unsafe as [`Transport::submit`] is.
+#[allow(clippy::too_many_arguments, reason = "the parameters of the BTL")]
+pub(crate) trait Calls {
+    unsafe fn submitted(&self, peer: NonNull<Endpoint>, op: Op<'_>, done: Done) -> Status;
+
+    unsafe fn put(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *mut c_void,
+        at: u64,
+        handle: Local,
+        h: &Handle,
+        size: usize,
+        done: Done,
+    ) -> Status {
+        // SAFETY: the caller's.
+        unsafe { self.submitted(peer, Op::put(h, at, (local, handle), size), done) }
+    }
+
+    unsafe fn get(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *mut c_void,
+        at: u64,
+        handle: Local,
+        h: &Handle,
+        size: usize,
+        done: Done,
+    ) -> Status {
+        // SAFETY: the caller's.
+        unsafe { self.submitted(peer, Op::get(h, at, (local, handle), size), done) }
+    }
+
+    unsafe fn atomic_op(
+        &self,
+        peer: NonNull<Endpoint>,
+        at: u64,
+        h: &Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        flags: OpFlags,
+        done: Done,
+    ) -> Status {
+        let op = Op::word((op, flags), (h, at), operand, None);
+        // SAFETY: the caller's.
+        unsafe { self.submitted(peer, op, done) }
+    }
+
+    unsafe fn atomic_fop(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *mut c_void,
+        at: u64,
+        handle: Local,
+        h: &Handle,
+        op: BtlAtomicOp,
+        operand: u64,
+        flags: OpFlags,
+        done: Done,
+    ) -> Status {
+        let op = Op::word((op, flags), (h, at), operand, Some((local, handle)));
+        // SAFETY: the caller's.
+        unsafe { self.submitted(peer, op, done) }
+    }
+
+    unsafe fn atomic_cswap(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *mut c_void,
+        at: u64,
+        handle: Local,
+        h: &Handle,
+        compare: u64,
+        value: u64,
+        flags: OpFlags,
+        done: Done,
+    ) -> Status {
+        let op = Op::swap_word(flags, (h, at), (compare, value), (local, handle));
+        // SAFETY: the caller's.
+        unsafe { self.submitted(peer, op, done) }
+    }
+
+    unsafe fn atomic_opv(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *const c_void,
+        at: u64,
+        handle: Local,
+        h: &Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        done: Done,
+    ) -> Status {
+        let what = (AtomicKind::Update, datatype, op);
+        let op = Op::atomic(what, (h, at), count, (local.cast_mut(), handle), NOWHERE);
+        // SAFETY: the caller's.
+        unsafe { self.submitted(peer, op, done) }
+    }
+
+    unsafe fn atomic_fopv(
+        &self,
+        peer: NonNull<Endpoint>,
+        local: *const c_void,
+        result: *mut c_void,
+        at: u64,
+        handle: Local,
+        result_handle: Local,
+        h: &Handle,
+        datatype: Datatype,
+        op: AtomicOp,
+        count: usize,
+        done: Done,
+    ) -> Status {
+        let what = (AtomicKind::Fetch, datatype, op);
+        let (from, into) = ((local.cast_mut(), handle), (result, result_handle));
+        // SAFETY: the caller's.
+        unsafe { self.submitted(peer, Op::atomic(what, (h, at), count, from, into), done) }
+    }
+
+    unsafe fn atomic_cswapv(
+        &self,
+        peer: NonNull<Endpoint>,
+        value: u64,
+        compare: u64,
+        result: *mut c_void,
+        at: u64,
+        handle: Local,
+        h: &Handle,
+        datatype: Datatype,
+        done: Done,
+    ) -> Status {
+        let op = Op::swap(datatype, (h, at), (compare, value), (result, handle));
+        // SAFETY: the caller's.
+        unsafe { self.submitted(peer, op, done) }
+    }
+}
+
+impl Calls for Transport {
+    unsafe fn submitted(&self, peer: NonNull<Endpoint>, op: Op<'_>, done: Done) -> Status {
+        // SAFETY: the caller's.
+        unsafe { self.submit(peer, &op.with_completion(done)) }
+    }
+}

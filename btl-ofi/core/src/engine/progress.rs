@@ -11,7 +11,6 @@ use plugin_api::Status;
 use crate::base::error::{describe, peer_is_gone, status_of};
 use crate::base::lock::Guard;
 use crate::base::params::MAX_CQ_READ;
-use crate::base::ticks;
 use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
 use crate::op::record::{Finished, Pool, Record, Tag};
@@ -96,20 +95,14 @@ impl Transport {
 
     #[inline(never)]
     fn poll_channel_first(&self, context: &Context, state: Guard<'_, State>) -> usize {
-        match self.poll_channel(context, state) {
-            Ok(n) => n,
-            Err(state) if self.policy.polls_kernel => {
-                let before = ticks::now();
-                let n = self.read_queue(context, state);
-                context.has_read(before, n == 0);
-                n
-            }
-            Err(state) => self.read_queue(context, state),
+        if self.policy.polls_kernel {
+            return self.poll_rings_and_kernel(context, state);
         }
+        self.poll_rings_and_queue(context, state)
     }
 
     #[inline(always)]
-    fn read_queue(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+    pub(crate) fn read_queue(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         let (read, entries) = (state.read, state.entries.as_mut_ptr());
         // SAFETY: `entries` has room for MAX_CQ_READ entries, and num_cq_read is at most that; the queue was
         // opened with this entry format and is read only under the lock.

@@ -34,6 +34,7 @@ use libfabric_sys as ffi;
 use plugin_api::Status;
 
 use crate::base::lock::Guard;
+use crate::base::ticks;
 use crate::engine::context::{Context, State};
 use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
@@ -49,11 +50,13 @@ use crate::sm::segment::Place;
 
 /// One poll in this many reads the provider's queue, even if the rings have work.
 const PROVIDER_INTERVAL: u32 = 8;
-/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. While the rings have
-/// work, it is then read when this many times its duration has passed since it was read: by a process that reaches peers
-/// through the provider, and by one that does not, but may be reached through it.
+/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. It is then read when
+/// this many times its duration has passed since it was read: by a process that reaches peers through the provider, and
+/// by one that does not, but may be reached through it, and by one whose provider serves peers itself, where the queue
+/// holds nothing. A count of polls would not do: a host may poll seldom.
 const COSTLY_PAUSE: u64 = 1;
 const COSTLY_PAUSE_UNUSED: u64 = 8;
+const COSTLY_PAUSE_IDLE: u64 = 64;
 
 /// An atomic for a ring, checked against the supported operations and against its handle.
 #[derive(Clone, Copy)]
@@ -340,32 +343,64 @@ impl Transport {
         Ok(())
     }
 
-    /// Executes the commands that arrived, reads answers and delivers them. Returns the guard when the caller
-    /// must read the provider's queue: at intervals, and whenever nothing completes here. If no peer is reached
-    /// through the provider, or reading the queue is costly and the rings have work, it is read at intervals only.
-    #[inline]
-    pub(crate) fn poll_channel<'a>(
+    /// Polls the rings, and the provider's queue where reading it makes system calls.
+    #[inline(never)]
+    pub(crate) fn poll_rings_and_kernel(
+        &self,
+        context: &Context,
+        state: Guard<'_, State>,
+    ) -> usize {
+        let pause = match (
+            self.uses_fabric.load(Ordering::Relaxed),
+            self.policy.serves_itself,
+        ) {
+            (true, _) => COSTLY_PAUSE,
+            (false, false) => COSTLY_PAUSE_UNUSED,
+            (false, true) => COSTLY_PAUSE_IDLE,
+        };
+        let due = context.has_paused(pause);
+        let (n, state) = match self.poll_channel(context, state, false) {
+            Ok(n) if due => (n, context.state.try_lock()),
+            Ok(n) => return n,
+            Err(state) => (0, Some(state)),
+        };
+        let Some(state) = state else {
+            return n;
+        };
+        let before = ticks::now();
+        let found = self.read_queue(context, state);
+        context.has_read(before, found == 0);
+        n + found
+    }
+
+    /// Polls the rings, and at intervals, or if nothing completes there and a peer is reached through the provider, the
+    /// provider's queue.
+    #[inline(always)]
+    pub(crate) fn poll_rings_and_queue(&self, context: &Context, state: Guard<'_, State>) -> usize {
+        match self.poll_channel(context, state, true) {
+            Ok(n) => n,
+            Err(state) => self.read_queue(context, state),
+        }
+    }
+
+    /// Executes the commands that arrived, reads answers and delivers them. Returns the guard if this context has no
+    /// rings, and if `with_queue` when the caller must read the provider's queue: at intervals, and when nothing
+    /// completes here and a peer is reached through the provider.
+    #[inline(always)]
+    fn poll_channel<'a>(
         &self,
         context: &Context,
         mut state: Guard<'a, State>,
+        with_queue: bool,
     ) -> Result<usize, Guard<'a, State>> {
         let Some(channel) = &mut state.channel else {
             return Err(state);
         };
         channel.attend(self.registrar.table());
-        let used = self.uses_fabric.load(Ordering::Relaxed);
-        let costly = self.policy.polls_kernel && !channel.is_quiet();
-        let due = match costly {
-            false => channel.polls().is_multiple_of(PROVIDER_INTERVAL),
-            true => context.has_paused(match used {
-                true => COSTLY_PAUSE,
-                false => COSTLY_PAUSE_UNUSED,
-            }),
-        };
-        if due {
+        if with_queue && channel.polls().is_multiple_of(PROVIDER_INTERVAL) {
             return Err(state);
         }
-        let only_rings = costly || !used;
+        let only_rings = !(with_queue && self.uses_fabric.load(Ordering::Relaxed));
         if !channel.is_active() {
             return self.nothing_in_rings(context, state, only_rings);
         }
@@ -381,7 +416,6 @@ impl Transport {
             }
             return self.nothing_in_rings(context, state, only_rings);
         }
-        channel.has_worked();
         state.completed += done.finished().len() as u64;
         state.failed += u64::from(done.refused.is_some());
         let ready = state.take_ready();

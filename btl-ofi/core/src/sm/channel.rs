@@ -17,9 +17,6 @@ use crate::sm::segment::Segment;
 
 /// Most rings whose answers are read in one poll.
 const RINGS_PER_POLL: usize = 16;
-/// Polls without work after which the rings count as quiet.
-const QUIET: u32 = 1024;
-
 /// One process's side of all rings: its own segment, and its rings at other processes. Guarded by the lock of
 /// the transport's only context.
 pub(crate) struct Channel {
@@ -30,8 +27,6 @@ pub(crate) struct Channel {
     active: Vec<NonNull<Requester>>,
     cursor: usize,
     polls: u32,
-    /// The last poll in which a command was executed or an answer taken.
-    worked: u32,
 }
 
 // SAFETY: the pointers are to boxes that the channel owns.
@@ -45,7 +40,6 @@ impl Channel {
             active: Vec::new(),
             cursor: 0,
             polls: 0,
-            worked: 0,
         }
     }
 
@@ -153,25 +147,11 @@ impl Channel {
         self.polls
     }
 
-    /// Whether the rings had no work for a while.
-    #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.polls.wrapping_sub(self.worked) > QUIET
-    }
-
-    /// Notes that a ring had an answer.
-    #[inline]
-    pub(crate) fn has_worked(&mut self) {
-        self.worked = self.polls;
-    }
-
     /// Executes the commands that arrived. Counts as a poll.
     #[inline]
     pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
         self.polls = self.polls.wrapping_add(1);
-        if self.responder.attend(regions) {
-            self.worked = self.polls;
-        }
+        self.responder.attend(regions);
     }
 
     /// Makes progress read the answers of a ring, after a post to it.

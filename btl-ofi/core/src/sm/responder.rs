@@ -81,11 +81,10 @@ impl Responder {
         }
     }
 
-    /// Executes commands that have arrived; returns whether there was one. Without commands it reads one word per 64
-    /// requesters and one per watched ring.
+    /// Executes commands that have arrived. Without commands it reads one word per 64 requesters and one per watched
+    /// ring.
     #[inline]
-    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) -> bool {
-        let mut served = false;
+    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
         self.polls = self.polls.wrapping_add(1);
         for slot in 0..self.watching {
             let index = self.watched[slot].ring;
@@ -93,17 +92,14 @@ impl Responder {
             if self.segment.ring(index).slot(next).is_published(next) {
                 self.watched[slot].seen = self.polls;
                 self.serve(index, regions);
-                served = true;
             }
         }
         for word in 0..self.segment.bells().used() {
             let rung = self.segment.bells().take(word);
             if rung != 0 {
                 self.serve_rung(word, rung, regions);
-                served = true;
             }
         }
-        served
     }
 
     #[inline(never)]

@@ -308,7 +308,7 @@ impl Transport {
         address: u64,
     ) -> Option<(Target, &Word)> {
         branch();
-        let word = self.words.get(op, flags)?;
+        let word = self.atomics.words.get(op, flags)?;
         branch();
         if word.kinds & bit == 0 {
             return None;

@@ -39,7 +39,7 @@ impl Transport {
         op: AtomicOp,
         count: usize,
     ) -> Result<Remote, Status> {
-        let most = self.atomics.count(kind, datatype, op) as usize;
+        let most = self.atomics.table.count(kind, datatype, op) as usize;
         if most == 0 {
             return Err(Status::NOT_SUPPORTED);
         }

@@ -79,7 +79,7 @@ impl Transport {
             Atomics::Ring => (Transfers::Ring, "the target executes them through its ring"),
             Atomics::Own => (Transfers::Copy, "this process copies them"),
             Atomics::Fabric | Atomics::Unclaimed => {
-                self.uses_fabric.store(true, Ordering::Relaxed);
+                self.node.uses_fabric.store(true, Ordering::Relaxed);
                 (Transfers::Fabric, "they go through the provider")
             }
         };

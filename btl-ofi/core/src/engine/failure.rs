@@ -36,7 +36,7 @@ struct Telling<'a>(&'a Transport);
 impl<'a> Telling<'a> {
     fn begin(transport: &'a Transport) -> Telling<'a> {
         TELLING.set(TELLING.get() + 1);
-        transport.telling.fetch_add(1, Ordering::Relaxed);
+        transport.failures.telling.fetch_add(1, Ordering::Relaxed);
         Telling(transport)
     }
 }
@@ -46,7 +46,7 @@ impl Drop for Telling<'_> {
         TELLING.set(TELLING.get() - 1);
         // Release pairs with the Acquire in `wait_until_told`: a flush that returns sees the effects of the
         // callbacks.
-        self.0.telling.fetch_sub(1, Ordering::Release);
+        self.0.failures.telling.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -61,7 +61,7 @@ impl Transport {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
         peer.lost.fetch_add(n, Ordering::Relaxed);
-        self.lost.fetch_add(n, Ordering::Relaxed);
+        self.failures.lost.fetch_add(n, Ordering::Relaxed);
         self.report(
             ErrorFlags::NONFATAL,
             Some(peer),
@@ -77,7 +77,11 @@ impl Transport {
 
     fn report(&self, flags: ErrorFlags, peer: Option<&Endpoint>, status: Status, what: &str) {
         tracing::warn!("{what} [{status}]");
-        let report = *self.report.read().unwrap_or_else(PoisonError::into_inner);
+        let report = *self
+            .failures
+            .report
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         let Some(report) = report else { return };
         let text = CString::new(what.replace('\0', " ")).unwrap_or_default();
         let endpoint = peer.map_or(std::ptr::null_mut(), |p| std::ptr::from_ref(p).cast_mut());
@@ -85,7 +89,7 @@ impl Transport {
         // progress; no lock is held.
         unsafe {
             (report.function)(
-                self.owner.load(Ordering::Relaxed),
+                self.setup.owner.load(Ordering::Relaxed),
                 flags.bits(),
                 endpoint.cast(),
                 peer.map_or(u64::MAX, |p| p.proc),
@@ -127,10 +131,12 @@ impl Transport {
         }
         if let Some(process) = peer.process() {
             // Under mpirun no launcher of this project removes the orphaned segments.
-            shm_orphans::remove(self.node, process);
+            shm_orphans::remove(self.node.id, process);
         }
-        self.degraded.store(true, Ordering::Release);
-        self.last_failure.store(status.0, Ordering::Relaxed);
+        self.failures.degraded.store(true, Ordering::Release);
+        self.failures
+            .last_failure
+            .store(status.0, Ordering::Relaxed);
         let others = match cause {
             Cause::Silent if peer.uses_provider() => self.cut_off(peer),
             Cause::Lost | Cause::Silent => None,
@@ -166,7 +172,7 @@ impl Transport {
                 self.call_only(&f, status);
             }
         }
-        if self.has_rings {
+        if self.node.has_rings {
             self.abandon_commands(endpoint, status, why);
         }
         self.report(
@@ -184,11 +190,11 @@ impl Transport {
     fn cut_off(&self, peer: &Endpoint) -> Option<Vec<NonNull<Endpoint>>> {
         // Every post holds one of these locks and checks for the failure after taking it.
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-        if peer.count.outstanding() == 0 || self.broken.load(Ordering::Relaxed) {
+        if peer.count.outstanding() == 0 || self.failures.broken.load(Ordering::Relaxed) {
             return None;
         }
         let peers = self.lock_peers();
-        self.broken.store(true, Ordering::Relaxed);
+        self.failures.broken.store(true, Ordering::Relaxed);
         let reached_so = peers.known.iter().filter(|p| p.uses_provider());
         let others = reached_so.filter(|p| {
             p.failed
@@ -206,7 +212,7 @@ impl Transport {
     /// Gives up every peer reached through the provider, which completes nothing more.
     #[cold]
     fn give_up(&self, dead: u64) {
-        if self.broken.swap(true, Ordering::Relaxed) {
+        if self.failures.broken.swap(true, Ordering::Relaxed) {
             return;
         }
         let others: Vec<NonNull<Endpoint>> = {
@@ -231,7 +237,9 @@ impl Transport {
         for endpoint in others {
             self.report_failed(*endpoint, Status::FATAL, &what);
         }
-        self.last_failure.store(Status::FATAL.0, Ordering::Relaxed);
+        self.failures
+            .last_failure
+            .store(Status::FATAL.0, Ordering::Relaxed);
         self.report_module(Status::FATAL, &what);
     }
 
@@ -242,7 +250,7 @@ impl Transport {
     #[cold]
     pub(crate) fn wait_until_told(&self) {
         fence(Ordering::Acquire);
-        while self.telling.load(Ordering::Acquire) > 0 && TELLING.get() == 0 {
+        while self.failures.telling.load(Ordering::Acquire) > 0 && TELLING.get() == 0 {
             std::thread::yield_now();
         }
     }
@@ -254,7 +262,7 @@ impl Transport {
             // on any thread that makes progress.
             unsafe {
                 function(
-                    self.owner.load(Ordering::Relaxed),
+                    self.setup.owner.load(Ordering::Relaxed),
                     f.tag.endpoint().cast(),
                     f.local_address,
                     f.local_handle,
@@ -307,7 +315,7 @@ impl Transport {
                         })
                         .count() as u32;
                     let n = peer.count.in_slot(phase).saturating_sub(recorded);
-                    peer.count.lower(phase, n, self.threaded);
+                    peer.count.lower(phase, n, self.setup.threaded);
                     bare += n;
                 }
                 if bare > 0 {
@@ -322,7 +330,7 @@ impl Transport {
                     .filter(|(i, f)| *i == index && f.tag.context_phase() == phase)
                     .count() as u32;
                 let n = context.count.in_slot(phase).saturating_sub(recorded);
-                context.count.lower(phase, n, self.threaded);
+                context.count.lower(phase, n, self.setup.threaded);
             }
         }
         drop(guards);

@@ -41,7 +41,7 @@ impl Transport {
             // A flush of all peers in another thread may already have taken them from the total.
             let rest = |sum: u32| Some(sum.saturating_sub(lost));
             let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-            let _ = self.lost.fetch_update(set, fetch, rest);
+            let _ = self.failures.lost.fetch_update(set, fetch, rest);
             // The peer's failure, if the operations failed with it.
             let why = peer.failure().unwrap_or(Status::ERROR);
             return status.ok().map_or(status, |_| why);
@@ -49,7 +49,8 @@ impl Transport {
         let mut status = Status::SUCCESS;
         for context in &self.contexts {
             let degraded = || {
-                self.degraded
+                self.failures
+                    .degraded
                     .load(Ordering::Relaxed)
                     .then_some(Status::UNREACH)
             };
@@ -62,11 +63,13 @@ impl Transport {
                 _ => {}
             }
         }
-        if status.is_ok() && self.degraded.load(Ordering::Relaxed) {
+        if status.is_ok() && self.failures.degraded.load(Ordering::Relaxed) {
             // A failed peer may have left nothing outstanding.
-            status = Status(self.last_failure.swap(0, Ordering::Relaxed));
+            status = Status(self.failures.last_failure.swap(0, Ordering::Relaxed));
         }
-        if self.lost.load(Ordering::Relaxed) > 0 && self.lost.swap(0, Ordering::Relaxed) > 0 {
+        if self.failures.lost.load(Ordering::Relaxed) > 0
+            && self.failures.lost.swap(0, Ordering::Relaxed) > 0
+        {
             self.forget_losses();
             return status.ok().map_or(status, |_| Status::ERROR);
         }
@@ -100,8 +103,8 @@ impl Transport {
             }
         }
         self.wait_until_told();
-        match self.last_failure.swap(0, Ordering::Relaxed) {
-            0 if self.broken.load(Ordering::Relaxed) => Status::FATAL,
+        match self.failures.last_failure.swap(0, Ordering::Relaxed) {
+            0 if self.failures.broken.load(Ordering::Relaxed) => Status::FATAL,
             0 => settled,
             code => Status(code),
         }

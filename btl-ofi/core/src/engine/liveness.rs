@@ -58,19 +58,20 @@ impl Transport {
     /// process exits before all others made their last call; elsewhere a peer that exits normally would count
     /// as dead.
     pub fn watch_idle_peers(&self) {
-        self.watch_idle.store(true, Ordering::Relaxed);
+        self.detector.watch_idle.store(true, Ordering::Relaxed);
     }
 
     /// Checks the peers, at most once per interval.
     #[cold]
     pub(crate) fn check_peers_now_and_then(&self) {
-        let now = self.opened.elapsed().as_millis() as u64;
-        let last = self.last_check.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) < self.look_ms {
+        let now = self.detector.opened.elapsed().as_millis() as u64;
+        let last = self.detector.last_check.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) < self.setup.look_ms {
             return;
         }
         // Only one of several threads checks.
         let mine = self
+            .detector
             .last_check
             .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok();
@@ -86,8 +87,9 @@ impl Transport {
     }
 
     fn run_check(&self, reason: Reason) {
-        let now = self.opened.elapsed().as_millis() as u64;
-        let idle_too = reason == Reason::Suspicion || self.watch_idle.load(Ordering::Relaxed);
+        let now = self.detector.opened.elapsed().as_millis() as u64;
+        let idle_too =
+            reason == Reason::Suspicion || self.detector.watch_idle.load(Ordering::Relaxed);
         let mut gone: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
@@ -95,11 +97,13 @@ impl Transport {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
             // This process spent more than one interval elsewhere.
-            let passed = now.saturating_sub(peers.watches.last).min(self.look_ms);
+            let passed = now
+                .saturating_sub(peers.watches.last)
+                .min(self.setup.look_ms);
             peers.watches.last = now;
             // Without a peer timeout there is nothing to check for remote peers, of which there may be a
             // million.
-            let (near, all) = match self.peer_timeout_ms {
+            let (near, all) = match self.setup.peer_timeout_ms {
                 0 => (Some(peers.known.iter_local()), None),
                 _ => (None, Some(peers.known.iter())),
             };
@@ -108,7 +112,7 @@ impl Transport {
                     continue;
                 }
                 // This process itself runs, but the provider may still not complete the operations to itself.
-                let others = peer.process().filter(|process| *process != self.own);
+                let others = peer.process().filter(|process| *process != self.node.own);
                 let probe = peers.reached.get(&peer.proc).map(|reach| reach.probe);
                 let found = others.map(|process| (process, reach::standing(process, probe)));
                 let state = found.map(|(_, standing)| standing.state());
@@ -131,7 +135,7 @@ impl Transport {
                 {
                     closed.push((NonNull::from(peer), refused));
                 }
-                if self.peer_timeout_ms == 0 {
+                if self.setup.peer_timeout_ms == 0 {
                     continue;
                 }
                 let Some(watched) = peers.watches.peers.get_mut(&peer.proc) else {
@@ -145,7 +149,7 @@ impl Transport {
                     continue;
                 };
                 watched.update(peer, state, passed);
-                if let Some(why) = watched.failure_reason(self.peer_timeout_ms) {
+                if let Some(why) = watched.failure_reason(self.setup.peer_timeout_ms) {
                     silent.push((NonNull::from(peer), why));
                 }
             }
@@ -156,7 +160,7 @@ impl Transport {
         for (endpoint, why) in gone {
             self.fail_peer(endpoint, Status::UNREACH, &why);
         }
-        if self.has_rings {
+        if self.node.has_rings {
             for endpoint in self.closed_peers() {
                 self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
             }

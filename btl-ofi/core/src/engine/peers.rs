@@ -62,31 +62,7 @@ impl Transport {
             return Ok(known);
         }
         let modex = |reason| Error::Modex { proc, reason };
-        if self.broken.load(Ordering::Relaxed) {
-            return Err(modex(String::from(
-                "the module can no longer be used, because a peer failed",
-            )));
-        }
-        let blob = Blob::decode(blob).map_err(modex)?;
-        let own = self.capabilities.provider.to_string_lossy();
-        if blob.provider != own {
-            return Err(modex(format!(
-                "it uses provider {}, this process {own}",
-                blob.provider
-            )));
-        }
-        if blob.virtual_addresses != self.virtual_addresses {
-            return Err(modex(String::from(
-                "one side addresses memory by virtual address, the other by offset",
-            )));
-        }
-        let format = self.device.info().raw().addr_format;
-        if blob.format != format {
-            return Err(modex(format!(
-                "address format {}, this process has {format}",
-                blob.format
-            )));
-        }
+        let blob = self.decode(blob).map_err(modex)?;
         blob.check_form(&self.device.name()?).map_err(modex)?;
         if !peers.known.reserve() || peers.reached.try_reserve(1).is_err() {
             return Err(Error::OutOfMemory("another peer"));
@@ -106,7 +82,7 @@ impl Transport {
         if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
             return Err(modex(String::from("the provider did not accept it")));
         }
-        let here = self.node != 0 && blob.node == self.node
+        let here = self.node.id != 0 && blob.node == self.node.id
             // A number that is no process id would name a process group to kill(2).
             && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0);
         let (placed, reached) = match here {
@@ -134,12 +110,42 @@ impl Transport {
         if let Some(reach) = reached {
             peers.reached.insert(proc, reach);
         }
-        self.impatient.store(false, Ordering::Relaxed);
+        self.detector.impatient.store(false, Ordering::Relaxed);
         // SAFETY: the endpoint was just inserted, and the lock keeps it in the table.
         if unsafe { endpoint.as_ref() }.uses_provider() {
-            self.uses_fabric.store(true, Ordering::Relaxed);
+            self.node.uses_fabric.store(true, Ordering::Relaxed);
         }
         Ok(endpoint)
+    }
+
+    /// Decodes what a peer published; refuses a peer that this transport cannot reach.
+    fn decode(&self, blob: &[u8]) -> Result<Blob, String> {
+        if self.failures.broken.load(Ordering::Relaxed) {
+            return Err(String::from(
+                "the module can no longer be used, because a peer failed",
+            ));
+        }
+        let blob = Blob::decode(blob)?;
+        let own = self.capabilities.provider.to_string_lossy();
+        if blob.provider != own {
+            return Err(format!(
+                "it uses provider {}, this process {own}",
+                blob.provider
+            ));
+        }
+        if blob.virtual_addresses != self.setup.virtual_addresses {
+            return Err(String::from(
+                "one side addresses memory by virtual address, the other by offset",
+            ));
+        }
+        let format = self.device.info().raw().addr_format;
+        if blob.format != format {
+            return Err(format!(
+                "address format {}, this process has {format}",
+                blob.format
+            ));
+        }
+        Ok(blob)
     }
 
     /// Undoes one [`connect`](Self::connect). The last release waits a bounded time for outstanding operations,
@@ -181,7 +187,7 @@ impl Transport {
                 peer.proc
             );
             // The counts over all peers may never reach zero again.
-            self.degraded.store(true, Ordering::Relaxed);
+            self.failures.degraded.store(true, Ordering::Relaxed);
         }
         // A late completion may still name the endpoint.
         peers.known.remove(peer.proc, outstanding > 0);
@@ -196,7 +202,7 @@ impl Transport {
     pub(crate) fn leave_route(&self, peer: &Endpoint) {
         if !peer.uses_provider() {
             peer.mark(OFF_ROUTE);
-            self.uses_fabric.store(true, Ordering::Relaxed);
+            self.node.uses_fabric.store(true, Ordering::Relaxed);
         }
     }
 
@@ -251,14 +257,14 @@ impl Transport {
         blob: &Blob,
     ) -> (Placed, Option<Reach>) {
         let (pid, probe) = (blob.process.pid, blob.probe());
-        let own = blob.process == self.own && self.is_own_probe(blob);
-        let same_node = self.same_node && blob.same_node;
-        let tried = (same_node && self.attaches && !own).then(|| probe.reach(pid));
+        let own = blob.process == self.node.own && self.is_own_probe(blob);
+        let same_node = self.node.same_node && blob.same_node;
+        let tried = (same_node && self.node.attaches && !own).then(|| probe.reach(pid));
         let facts = Facts {
             own,
             same_node,
             reached: tried == Some(Ok(true)),
-            ring: self.has_rings && blob.segment.is_some(),
+            ring: self.node.has_rings && blob.segment.is_some(),
             processor_atomics: self.policy.processor_atomics,
             copies_to_itself: self.policy.self_by_copy,
         };

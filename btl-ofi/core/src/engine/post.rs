@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
 
-use crate::base::error::status_of;
 use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
@@ -20,9 +19,6 @@ use crate::engine::transport::Transport;
 use crate::op::record::{Completion, Finished, Record, Tag};
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
-
-/// Refused posts between two checks whether the peer still runs.
-const AGAIN_CHECK: u64 = 4096;
 
 /// Constants that every operation reads.
 #[repr(C)]
@@ -140,7 +136,7 @@ impl Transport {
     /// This thread's context, for callers that do not know `T`.
     #[inline]
     pub(crate) fn context(&self) -> &Context {
-        if self.threaded {
+        if self.setup.threaded {
             self.context_as::<true>()
         } else {
             self.context_as::<false>()
@@ -263,8 +259,8 @@ impl Transport {
         }
         let tag = Tag::new(
             endpoint,
-            context.count.raise(self.threaded),
-            peer.count.raise(self.threaded),
+            context.count.raise(self.setup.threaded),
+            peer.count.raise(self.setup.threaded),
         );
         let pointer = if needs.record || caller.completion.is_some() || self.quick.records {
             let Some(taken) = state.pool.take() else {
@@ -316,7 +312,7 @@ impl Transport {
             // Staged operations are counted, but do not occupy the provider.
             outstanding >= most && outstanding.saturating_sub(self.hmem.held()) >= most
         };
-        let many = context.count.outstanding() >= self.progress_threshold;
+        let many = context.count.outstanding() >= self.setup.progress_threshold;
         if (many || is_full()) && !context.delivering.load(Ordering::Relaxed) {
             drop(state);
             self.poll(context);
@@ -371,7 +367,7 @@ impl Transport {
     /// Makes progress if many operations are outstanding.
     #[inline]
     pub(crate) fn poll_if_many(&self, context: &Context) {
-        if context.count.outstanding() > self.progress_threshold
+        if context.count.outstanding() > self.setup.progress_threshold
             && !context.delivering.load(Ordering::Relaxed)
         {
             self.poll(context);
@@ -385,92 +381,10 @@ impl Transport {
     pub(crate) fn lower(&self, context: &Context, tag: Tag, n: u32) {
         // SAFETY: endpoints outlive the operations whose tags name them.
         let peer = unsafe { &*tag.endpoint() };
-        peer.count.lower(tag.endpoint_phase(), n, self.threaded);
-        context.count.lower(tag.context_phase(), n, self.threaded);
-    }
-
-    /// Maps a refused post to a status. shm refuses for ever once a peer died with its command queue full, so
-    /// the peer is checked after every `AGAIN_CHECK` refusals.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn refused(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        context: &Context,
-        rc: isize,
-        count: u64,
-    ) -> Status {
-        let status = i32::try_from(-rc).map_or(Status::ERROR, status_of);
-        if status == Status::TEMP_OUT_OF_RESOURCE {
-            if count.is_multiple_of(AGAIN_CHECK) {
-                self.check_peers();
-                // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-                if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
-                    return gone;
-                }
-                if self.takes_nothing(context) {
-                    let why = "the provider has accepted no operation for btl_ofi_peer_timeout";
-                    self.abandon_peer(endpoint, why);
-                    return Status::UNREACH;
-                }
-            }
-            // Completions free room in the provider. While this context's callbacks run, polling would nest.
-            if !context.delivering.load(Ordering::Relaxed) {
-                self.poll(context);
-            }
-        } else if status == Status::UNREACH {
-            self.fail_peer(endpoint, status, "the provider refuses to send to it");
-        } else {
-            // Some providers report a lost connection as an unspecific error.
-            self.check_peers();
-            // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-            if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
-                return gone;
-            }
-        }
-        status
-    }
-
-    /// Whether the provider took no operation on this context for as long as the peer timeout. Detects a
-    /// blocked provider even if nothing is outstanding, when no peer counts as silent.
-    fn takes_nothing(&self, context: &Context) -> bool {
-        if self.peer_timeout_ms == 0 {
-            return false;
-        }
-        let now = self.opened.elapsed().as_millis() as u64;
-        let mut state = context.state.lock();
-        match state.refusing {
-            Some((posted, since)) if posted == state.posted => now - since >= self.peer_timeout_ms,
-            _ => {
-                state.refusing = Some((state.posted, now));
-                false
-            }
-        }
-    }
-
-    /// Completes an operation that needs no provider: immediately without callback, otherwise on the next
-    /// progress call.
-    #[cold]
-    pub(crate) fn nothing(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
-        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
-        if let Some(status) = peer.failure() {
-            return status;
-        }
-        if caller.completion.is_none() {
-            return Status::SUCCESS;
-        }
-        let context = self.context();
-        let mut state = context.state.lock();
-        if state.ready.try_reserve(1).is_err() {
-            return Status::OUT_OF_RESOURCE;
-        }
-        let tag = Tag::new(
-            endpoint,
-            context.count.raise(self.threaded),
-            peer.count.raise(self.threaded),
-        );
-        state.ready.push(caller.finished(tag));
-        Status::SUCCESS
+        peer.count
+            .lower(tag.endpoint_phase(), n, self.setup.threaded);
+        context
+            .count
+            .lower(tag.context_phase(), n, self.setup.threaded);
     }
 }

@@ -69,7 +69,7 @@ impl Transport {
             .looks
             .store(looks.wrapping_add(1), Ordering::Relaxed);
         // Any context except its own; every second time the first, which has the rings.
-        let other = match self.has_rings && own != 0 && looks.is_multiple_of(2) {
+        let other = match self.node.has_rings && own != 0 && looks.is_multiple_of(2) {
             true => 0,
             false => (own + 1 + (looks / 2) as usize % (n - 1)) % n,
         };
@@ -106,7 +106,7 @@ impl Transport {
         let (read, entries) = (state.read, state.entries.as_mut_ptr());
         // SAFETY: `entries` has room for MAX_CQ_READ entries, and num_cq_read is at most that; the queue was
         // opened with this entry format and is read only under the lock.
-        let n = unsafe { read(context.cq, entries.cast(), self.num_cq_read) };
+        let n = unsafe { read(context.cq, entries.cast(), self.setup.num_cq_read) };
         if n == -(ffi::FI_EAGAIN as isize) || n == 0 {
             return self.without_entry(context, state);
         }
@@ -240,7 +240,7 @@ impl Transport {
             // on any thread that makes progress.
             unsafe {
                 function(
-                    self.owner.load(Ordering::Relaxed),
+                    self.setup.owner.load(Ordering::Relaxed),
                     f.tag.endpoint().cast(),
                     f.local_address,
                     f.local_handle,
@@ -360,14 +360,27 @@ impl Transport {
             describe(code),
             entry.prov_errno
         );
+        self.report_error(context, (tag, finished), (code, status), &what);
+        1
+    }
+
+    /// Reports the operation of an error completion, and its peer if the error says that it is gone.
+    #[cold]
+    fn report_error(
+        &self,
+        context: &Context,
+        (tag, finished): (Option<Tag>, Option<Finished>),
+        (code, status): (c_int, Status),
+        what: &str,
+    ) {
         match (tag, finished) {
             (Some(tag), _) => {
-                self.lose(tag, 1, status, &what);
+                self.lose(tag, 1, status, what);
                 self.lower(context, tag, 1);
             }
             (None, Some(f)) => {
                 if f.function.is_none() {
-                    self.lose(f.tag, 1, status, &what);
+                    self.lose(f.tag, 1, status, what);
                 }
                 self.deliver(context, &[f], status);
             }
@@ -377,11 +390,10 @@ impl Transport {
             && let Some(tag) = tag.or(finished.map(|f| f.tag))
             && let Some(endpoint) = NonNull::new(tag.endpoint())
         {
-            self.fail_peer(endpoint, status, &what);
+            self.fail_peer(endpoint, status, what);
         } else {
             // Some providers report a lost peer as an unspecific error.
             self.check_peers();
         }
-        1
     }
 }

@@ -280,8 +280,8 @@ impl Transport {
         };
         let tag = Tag::new(
             endpoint,
-            context.count.raise(self.threaded),
-            peer.count.raise(self.threaded),
+            context.count.raise(self.setup.threaded),
+            peer.count.raise(self.setup.threaded),
         );
         let caller = Caller {
             completion,
@@ -348,8 +348,8 @@ impl Transport {
         }
         let tag = Tag::new(
             endpoint,
-            context.count.raise(self.threaded),
-            peer.count.raise(self.threaded),
+            context.count.raise(self.setup.threaded),
+            peer.count.raise(self.setup.threaded),
         );
         let finished = caller.finished(tag);
         let local = (transfer.local, transfer.size);

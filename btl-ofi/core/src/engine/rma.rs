@@ -43,7 +43,7 @@ impl Transport {
         if !here {
             return None;
         }
-        let target = self.place(local, remote, remote_address, size, self.put_limit)?;
+        let target = self.place(local, remote, remote_address, size, self.setup.put_limit)?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows writes; the message is used only
         // while the context is locked.
@@ -93,7 +93,7 @@ impl Transport {
         if !here {
             return None;
         }
-        let target = self.place(local, remote, remote_address, size, self.get_limit)?;
+        let target = self.place(local, remote, remote_address, size, self.setup.get_limit)?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows reads. A read completes when its
         // data has arrived, so it needs no delivery flags.
@@ -162,7 +162,7 @@ impl Transport {
         completion: Option<Completion>,
     ) -> Option<()> {
         branch();
-        if completion.is_some() && !self.answers_at_once {
+        if completion.is_some() && !self.setup.answers_at_once {
             return None;
         }
         branch();
@@ -217,7 +217,7 @@ impl Transport {
     #[inline]
     pub(crate) fn count_direct(&self) {
         let count = &self.context().direct;
-        if self.threaded {
+        if self.setup.threaded {
             count.fetch_add(1, Ordering::Relaxed);
         } else {
             count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -34,7 +34,7 @@ impl Transport {
         }
         let checked = op
             .remote
-            .target(op.address, op.size as u64, self.virtual_addresses)
+            .target(op.address, op.size as u64, self.setup.virtual_addresses)
             .and_then(|target| {
                 if !rights::allow_transfer(op.remote.access(), put) {
                     return Err(Status::PERM);
@@ -54,7 +54,13 @@ impl Transport {
         if op.size == 0 {
             return self.nothing(endpoint, caller);
         }
-        if op.size > if put { self.put_limit } else { self.get_limit } {
+        if op.size
+            > if put {
+                self.setup.put_limit
+            } else {
+                self.setup.get_limit
+            }
+        {
             return Status::VALUE_OUT_OF_BOUNDS;
         }
         let (caller, remote, address, size) = (&caller, op.remote, op.address, op.size);
@@ -198,8 +204,8 @@ impl Transport {
         if let Err(refused) = copied {
             return self.examine(endpoint, refused);
         }
-        self.count_copy(self.context(), self.threaded);
-        if self.answers_at_once && caller.completion.is_some() {
+        self.count_copy(self.context(), self.setup.threaded);
+        if self.setup.answers_at_once && caller.completion.is_some() {
             return Some(Status::COMPLETED);
         }
         Some(self.nothing(endpoint, *caller))
@@ -298,8 +304,8 @@ impl Transport {
                 };
             }
         }
-        self.count_copy(self.context(), self.threaded);
-        if self.answers_at_once && caller.completion.is_some() {
+        self.count_copy(self.context(), self.setup.threaded);
+        if self.setup.answers_at_once && caller.completion.is_some() {
             return Status::COMPLETED;
         }
         self.nothing(endpoint, *caller)

@@ -218,7 +218,7 @@ impl Transport {
         address: u64,
     ) -> Option<(Target, usize)> {
         branch();
-        let row = self.vectors.0.get(datatype as usize)?;
+        let row = self.atomics.vectors.0.get(datatype as usize)?;
         branch();
         let served = row.get(op as usize)?;
         branch();

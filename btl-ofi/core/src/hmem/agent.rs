@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{AtomicOp, Datatype, Status};
 
-use super::arithmetic::combine;
 use super::mailbox::{
     HEAD, Holder, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Task, after, seal_reply,
 };
@@ -18,6 +17,7 @@ use crate::mem::copy::CopyError;
 use crate::mem::cuda;
 use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
 use crate::mem::rights;
+use crate::op::element::{self, Elements};
 use crate::peer::liveness::State;
 
 /// Time without a request after which the agent's thread sleeps between two polls.
@@ -65,7 +65,8 @@ struct Serving {
     lanes: Vec<Lane>,
     /// Old and new values of the target of an atomic.
     old: Vec<u8>,
-    new: Vec<u8>,
+    /// In words, so that elements of every type are aligned.
+    elements: Vec<u64>,
 }
 
 /// A mailbox and its service.
@@ -95,7 +96,7 @@ impl Agent {
             serving: Mutex::new(Serving {
                 lanes: vec![Lane::default(); plan.lanes],
                 old: vec![0; plan.fragment],
-                new: vec![0; plan.fragment],
+                elements: vec![0; plan.fragment.div_ceil(8)],
             }),
             stop: AtomicBool::new(false),
         };
@@ -240,10 +241,6 @@ impl Agent {
         } else {
             data.cast_const()
         };
-        let failed = |error: CopyError| {
-            tracing::warn!("a peer's request for device memory failed: {error}");
-            error.status()
-        };
         let DeviceRegion { iface, copier, .. } = *region;
         match request.task {
             Task::Put => {
@@ -271,37 +268,10 @@ impl Agent {
                 op,
                 fetch,
             } => {
-                let whole = size.is_multiple_of(datatype.size())
-                    && request.address.is_multiple_of(datatype.size() as u64)
-                    && (op != AtomicOp::Cswap || size == datatype.size());
-                if !whole {
-                    return Err(Status::BAD_PARAM);
-                }
-                let (old, new) = (&mut serving.old[..size], &mut serving.new[..size]);
-                // SAFETY: `old` has `size` bytes. The device range lies in `region`, which stays registered while
-                // `_working` is held.
-                unsafe { copier.read(iface, request.address, old.as_mut_ptr(), size) }
-                    .map_err(failed)?;
-                new.copy_from_slice(old);
-                // SAFETY: the operands are `size` bytes of the slot's data or of the request. The requester does not
-                // write them before the reply.
-                let operands = unsafe { std::slice::from_raw_parts(source, size) };
-                apply(datatype, op, request.compare, old, new, operands);
-                if op != AtomicOp::Read && new != old {
-                    // SAFETY: `new` has `size` bytes. The device range lies in `region`, which stays registered while
-                    // `_working` is held.
-                    unsafe { copier.write(iface, request.address, new.as_ptr(), size) }
-                        .map_err(failed)?;
-                }
-                let mut word = [0; 8];
-                if fetch && size <= 8 {
-                    word[..size].copy_from_slice(old);
-                } else if fetch {
-                    // SAFETY: the slot's data holds a fragment, `size` is not larger, and the operands in it are no
-                    // longer needed.
-                    unsafe { std::ptr::copy_nonoverlapping(old.as_ptr(), data, size) };
-                }
-                Ok(u64::from_ne_bytes(word))
+                let what = (datatype, op, fetch);
+                // SAFETY: `source` is `size` bytes of the slot's data or of the request, and `data` has room for a fragment.
+                // The region stays registered while `_working` is held.
+                unsafe { execute_atomic(serving, &region, request, what, (source, data, size)) }
             }
         }
     }
@@ -331,23 +301,62 @@ impl Agent {
     }
 }
 
-/// Computes the new values of an atomic; `new` holds the old ones on entry.
-fn apply(
-    datatype: Datatype,
-    op: AtomicOp,
-    compare: u64,
-    old: &[u8],
-    new: &mut [u8],
-    operands: &[u8],
-) {
-    if op == AtomicOp::Cswap {
-        // Compares bits, for every datatype.
-        if old == &compare.to_ne_bytes()[..old.len()] {
-            new.copy_from_slice(operands);
-        }
-    } else {
-        combine(datatype, op, new, operands);
+/// Executes an atomic on device memory: copies the elements, changes the copies, and copies them back.
+///
+/// # Safety
+/// `source` is readable for `size` bytes, and `data` writable for a fragment, of which `size` is not more; the operands in
+/// it are no longer needed when the results are copied there. The region stays registered.
+unsafe fn execute_atomic(
+    serving: &mut Serving,
+    region: &DeviceRegion,
+    request: &Request,
+    (datatype, op, fetch): (Datatype, AtomicOp, bool),
+    (source, data, size): (*const u8, *mut u8, usize),
+) -> Result<u64, Status> {
+    let whole = size.is_multiple_of(datatype.size())
+        && request.address.is_multiple_of(datatype.size() as u64)
+        && (op != AtomicOp::Cswap || size == datatype.size());
+    if !whole || !element::serves(rights::kind_of(op, fetch), datatype, op) {
+        return Err(Status::BAD_PARAM);
     }
+    let at: *mut u8 = serving.elements.as_mut_ptr().cast();
+    let elements = Elements {
+        datatype,
+        op,
+        count: size / datatype.size(),
+        at,
+        operands: source,
+        compare: request.compare,
+        results: serving.old.as_mut_ptr(),
+    };
+    // SAFETY: `elements` and `old` have room for a fragment; the caller guarantees the rest.
+    unsafe {
+        region
+            .copier
+            .read(region.iface, request.address, at, size)
+            .map_err(failed)?;
+        element::apply(&elements)?;
+        let new = std::slice::from_raw_parts(at.cast_const(), size);
+        if new != &serving.old[..size] {
+            region
+                .copier
+                .write(region.iface, request.address, at, size)
+                .map_err(failed)?;
+        }
+        let mut word = [0; 8];
+        if fetch && size <= 8 {
+            std::ptr::copy_nonoverlapping(serving.old.as_ptr(), word.as_mut_ptr(), size);
+        } else if fetch {
+            std::ptr::copy_nonoverlapping(serving.old.as_ptr(), data, size);
+        }
+        Ok(u64::from_ne_bytes(word))
+    }
+}
+
+/// Logs a failed copy.
+fn failed(error: CopyError) -> Status {
+    tracing::warn!("a peer's request for device memory failed: {error}");
+    error.status()
 }
 
 /// Whether the region's access rights allow this task.

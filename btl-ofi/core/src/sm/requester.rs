@@ -33,12 +33,11 @@ mod fragments;
 mod transfers;
 
 use area::Area;
-use autotune::Autotune;
 pub(crate) use autotune::Way as GetWay;
 pub(crate) use done::Done;
 use fragments::Queued;
 pub(crate) use transfers::Direction;
-use transfers::{Backoff, Wait};
+use transfers::{Pace, Wait};
 
 /// Alignment of the parts of the payload: a cache line.
 const LINE: usize = 64;
@@ -159,11 +158,7 @@ pub(crate) struct Requester {
     held: u32,
     /// The responder's process, once the peer was released while a slot was [held](Use::Held).
     pub(crate) leaving: Option<ProcessId>,
-    /// Backoff of small transfers and of large gets, and the wait for the oldest small transfer.
-    small: Backoff,
-    large: Backoff,
-    autotunes: [Autotune; 3],
-    wait: Wait,
+    pace: Pace,
     pending: Box<[MaybeUninit<Pending>]>,
     /// Transfers that only the responder can make. At least one of them has slots in use, or there is no room for
     /// any.
@@ -200,10 +195,7 @@ impl Requester {
             spent,
             held: 0,
             leaving: None,
-            small: Backoff::default(),
-            large: Backoff::default(),
-            autotunes: [Autotune::default(); 3],
-            wait: Wait::default(),
+            pace: Pace::default(),
             pending,
             queued: VecDeque::new(),
         }
@@ -358,7 +350,7 @@ impl Requester {
                 continue;
             }
             if pending.used == Use::Atomic {
-                self.wait = Wait::default();
+                self.pace.wait = Wait::default();
             } else {
                 self.answered_in_time();
             }

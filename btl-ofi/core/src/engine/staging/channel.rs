@@ -224,7 +224,7 @@ impl Channel {
         }
         // SAFETY: the get is complete, so the provider no longer writes the header.
         let header = unsafe { (*self.buffers.as_ptr()).header };
-        let limit = t.put_limit.min(t.get_limit);
+        let limit = t.setup.put_limit.min(t.setup.get_limit);
         match Plan::read(&header) {
             Some(plan) if limit >= REQUEST * 8 && plan.bytes() as u64 <= self.mailbox.length() => {
                 // SAFETY: endpoints live as long as operations to them.

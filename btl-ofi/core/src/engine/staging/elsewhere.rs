@@ -121,8 +121,8 @@ impl Transport {
             return Status::PERM;
         }
         let limit = match op.action {
-            Action::Put => self.put_limit,
-            Action::Get => self.get_limit,
+            Action::Put => self.setup.put_limit,
+            Action::Get => self.setup.get_limit,
             Action::Atomic {
                 datatype, op: code, ..
             } => {
@@ -176,8 +176,8 @@ impl Transport {
             };
             let tag = Tag::new(
                 endpoint,
-                context.count.raise(self.threaded),
-                peer.count.raise(self.threaded),
+                context.count.raise(self.setup.threaded),
+                peer.count.raise(self.setup.threaded),
             );
             // SAFETY: the record was just taken from the pool, so nothing else uses it.
             unsafe {
@@ -233,7 +233,7 @@ impl Transport {
     /// `endpoint` is live; the local buffers are host memory and valid until completion.
     unsafe fn plain(&self, endpoint: NonNull<Endpoint>, op: &Op<'_>) -> Status {
         let remote = &op.remote.as_live();
-        let target = remote.target(op.address, op.size as u64, self.virtual_addresses);
+        let target = remote.target(op.address, op.size as u64, self.setup.virtual_addresses);
         let target = match target {
             Ok(target) => target,
             Err(status) => return status,
@@ -273,10 +273,10 @@ impl Transport {
         op: &Op<'_>,
         Descriptor(descriptor): Descriptor,
     ) -> Status {
-        let target = op
-            .remote
-            .as_live()
-            .target(op.address, op.size as u64, self.virtual_addresses);
+        let target =
+            op.remote
+                .as_live()
+                .target(op.address, op.size as u64, self.setup.virtual_addresses);
         let target = match target {
             Ok(target) => target,
             Err(status) => return status,

@@ -81,7 +81,7 @@ impl Transport {
             true => cuda::device_of(base as u64).unwrap_or(device),
             false => device,
         };
-        if self.hmem_provider && length > 0 {
+        if self.setup.hmem_provider && length > 0 {
             match self
                 .registrar
                 .register_direct(base, length, access, iface, device, copier)
@@ -117,12 +117,12 @@ impl Transport {
     }
 
     fn mailbox(&self) -> Result<Handle, Error> {
-        let limit = self.put_limit.min(self.get_limit);
+        let limit = self.setup.put_limit.min(self.setup.get_limit);
         self.hmem.mailbox(
             || {
                 let regions = self.registrar.device_regions();
-                let interval = Duration::from_millis(self.look_ms);
-                let thread = self.hmem_thread.then_some((self.node, interval));
+                let interval = Duration::from_millis(self.setup.look_ms);
+                let thread = self.setup.hmem_thread.then_some((self.node.id, interval));
                 // Always the maximum number of lanes, because peers may connect later.
                 Some((Agent::new(LANES, limit, regions)?, thread))
             },
@@ -140,6 +140,7 @@ impl Transport {
     #[cold]
     fn fall_back(&self, iface: u32, error: &Error) {
         if self
+            .hmem
             .said_fall_back
             .swap(true, std::sync::atomic::Ordering::Relaxed)
         {
@@ -160,7 +161,7 @@ impl Transport {
     /// How the transport handles memory of interface `iface`.
     pub fn hmem_info(&self, iface: u32) -> HmemInfo {
         let mut info = HmemInfo::new();
-        info.provider = u32::from(self.hmem_provider);
+        info.provider = u32::from(self.setup.hmem_provider);
         info.overrides = match (self.hmem.copier().is_overridden(), self.is_offered()) {
             (false, _) => HmemInfo::NONE,
             (true, false) => HmemInfo::TRANSPORT,

@@ -89,7 +89,7 @@ impl Local {
             Action::Atomic { .. } => FRAGMENT,
             _ => best,
         };
-        let most = most.min(t.put_limit).min(t.get_limit);
+        let most = most.min(t.setup.put_limit).min(t.setup.get_limit);
         let mut steps = 0;
         while op.next < op.size && self.fragments.len() < DEPTH {
             let len = op.fragment(most);

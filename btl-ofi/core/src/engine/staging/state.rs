@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub(crate) struct Hmem {
     incoming: Mutex<VecDeque<Box<Staged>>>,
     driver: Mutex<Driver>,
     pub(super) copier: Mutex<Copier>,
+    /// Set once the fallback after a refused device registration was logged.
+    pub(super) said_fall_back: AtomicBool,
     serving: Mutex<Option<Serving>>,
     /// Times that the agent had nothing to do.
     idle: AtomicU32,
@@ -236,8 +238,8 @@ impl Transport {
         let context = self.context();
         let nested = context.delivering.swap(true, Ordering::Relaxed);
         let own = Holder {
-            node: self.node,
-            process: self.own,
+            node: self.node.id,
+            process: self.node.own,
         };
         loop {
             let op = lock(&self.hmem.incoming).pop_front();
@@ -265,18 +267,18 @@ impl Transport {
     /// Releases lanes of dead processes; checks at most once per interval.
     #[cold]
     fn look_after_lanes(&self, agent: &Agent) {
-        let now = self.opened.elapsed().as_millis() as u64;
+        let now = self.detector.opened.elapsed().as_millis() as u64;
         let last = self.hmem.looked.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) < self.look_ms {
+        if now.wrapping_sub(last) < self.setup.look_ms {
             return;
         }
         self.hmem.looked.store(now, Ordering::Relaxed);
-        agent.release_lost(self.node, |has| {
+        agent.release_lost(self.node.id, |has| {
             let peers = self.lock_peers();
             let mut near = peers.known.iter_local();
             near.any(|peer| {
                 peer.process().is_some_and(|process| {
-                    let node = self.node;
+                    let node = self.node.id;
                     let failed = || peer.failure().is_some() || process.state() == State::Gone;
                     has(Holder { node, process }) && failed()
                 })

@@ -34,7 +34,7 @@ const LARGE_BACKOFF: (u32, u32) = (2, 64);
 
 /// Backoff of the ring after the responder was too slow.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Backoff {
+struct Backoff {
     /// Transfers left to the kernel before the next try of the ring.
     skips: u32,
     /// The last backoff.
@@ -76,6 +76,18 @@ impl Wait {
     }
 }
 
+/// How quick the responder has been with transfers.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// Backoff of small transfers and of large gets.
+    small: Backoff,
+    large: Backoff,
+    /// Measurements of large gets of short, middle and long size.
+    autotunes: [Autotune; 3],
+    /// The wait for the oldest small transfer.
+    pub(super) wait: Wait,
+}
+
 /// Outcome of a revoked transfer.
 enum Outcome {
     /// The transfer is over.
@@ -93,12 +105,12 @@ impl Requester {
     /// Whether to try the ring for a small transfer. Otherwise the kernel makes it.
     #[inline]
     pub(crate) fn tries_small(&mut self) -> bool {
-        self.small.tries()
+        self.pace.small.tries()
     }
 
     /// Whether to try the ring for a larger get. Requires that all slots in use are spent.
     pub(crate) fn tries_fragments(&mut self) -> bool {
-        self.outstanding() == 0 && self.area.may_have_block() && self.large.tries()
+        self.outstanding() == 0 && self.area.may_have_block() && self.pace.large.tries()
     }
 
     /// The way for a larger get of `size` bytes, and whether to time it.
@@ -108,7 +120,7 @@ impl Requester {
 
     /// Measurements for gets of about `size` bytes.
     fn autotune(&mut self, size: usize) -> &mut Autotune {
-        let [short, middle, long] = &mut self.autotunes;
+        let [short, middle, long] = &mut self.pace.autotunes;
         if size <= 32 << 10 {
             short
         } else if size <= 256 << 10 {
@@ -126,7 +138,7 @@ impl Requester {
     /// Ends the backoff and the wait: the responder answered a small transfer in time.
     #[inline]
     pub(super) fn answered_in_time(&mut self) {
-        (self.small, self.wait) = (Backoff::default(), Wait::default());
+        (self.pace.small, self.pace.wait) = (Backoff::default(), Wait::default());
     }
 
     /// Posts a put from `local`, or a get to it, in `room`, which [`reserve`](Self::reserve) returned just now.
@@ -160,7 +172,7 @@ impl Requester {
         if !self.queued.is_empty() {
             self.post_fragments();
         }
-        if self.wait.is_over(SMALL_POLLS, SMALL_TIMEOUT) && self.may_revoke(done) {
+        if self.pace.wait.is_over(SMALL_POLLS, SMALL_TIMEOUT) && self.may_revoke(done) {
             self.revoke(done);
         }
     }
@@ -181,7 +193,7 @@ impl Requester {
             Some(Ok(false)) | None => Refused(libc::EFAULT),
         };
         done.doubted = Some((self.endpoint, refused));
-        self.wait = Wait::default();
+        self.pace.wait = Wait::default();
         false
     }
 
@@ -189,7 +201,7 @@ impl Requester {
     #[cold]
     #[inline(never)]
     fn revoke(&mut self, done: &mut Done) {
-        self.small.back_off(SMALL_BACKOFF);
+        self.pace.small.back_off(SMALL_BACKOFF);
         let mut position = self.head;
         while position != self.tail && done.has_room() {
             match self.make_by_kernel(position) {
@@ -201,7 +213,7 @@ impl Requester {
                 // The kernel refuses access: the responder makes this transfer and the later ones.
                 Some(Outcome::Queued(refused)) => {
                     done.doubted = Some((self.endpoint, refused));
-                    self.wait = Wait::default();
+                    self.pace.wait = Wait::default();
                     return;
                 }
             }
@@ -209,7 +221,7 @@ impl Requester {
         }
         // Transfers that did not fit in `done` follow at the next call.
         if position == self.tail {
-            self.wait = Wait::default();
+            self.pace.wait = Wait::default();
         }
     }
 
@@ -291,30 +303,7 @@ impl Requester {
         let (mut asked, mut got, mut refused) = (0, 0, None);
         let mut wait = Wait::default();
         while got < size {
-            while asked < size {
-                let fragment = FRAGMENT.min(size - asked);
-                let Ok(room) = self.reserve(fragment, false) else {
-                    break;
-                };
-                let command = Command {
-                    address: command.address + asked as u64,
-                    count: fragment as u32,
-                    ..command
-                };
-                let (none, record) = (Operands::Buffer(ptr::null()), no_operation(self.endpoint));
-                // SAFETY: operands and result are NULL, so no buffer is accessed; the data is copied below.
-                unsafe {
-                    self.post_as(
-                        Use::GetFragment,
-                        command,
-                        none,
-                        room,
-                        ptr::null_mut(),
-                        record,
-                    )
-                };
-                asked += fragment;
-            }
+            asked = self.ask_fragments(command, asked, size);
             if self.is_empty() {
                 // The area has no room, and no slot in use will free any.
                 break;
@@ -346,7 +335,7 @@ impl Requester {
                     meanwhile();
                     if wait.is_over(FRAGMENT_POLLS, FRAGMENT_TIMEOUT) {
                         if got == 0 {
-                            self.large.back_off(LARGE_BACKOFF);
+                            self.pace.large.back_off(LARGE_BACKOFF);
                         }
                         break;
                     }
@@ -354,7 +343,7 @@ impl Requester {
             }
         }
         if got > 0 {
-            self.large = Backoff::default();
+            self.pace.large = Backoff::default();
         }
         self.give_up_fragments();
         self.area.settle(&self.claim);
@@ -362,6 +351,35 @@ impl Requester {
             Some(status) => Err(status),
             None => Ok(got),
         }
+    }
+
+    /// Posts fragments of the bytes from `asked` on, while there is room. Returns where they end.
+    fn ask_fragments(&mut self, command: Command, mut asked: usize, size: usize) -> usize {
+        while asked < size {
+            let fragment = FRAGMENT.min(size - asked);
+            let Ok(room) = self.reserve(fragment, false) else {
+                break;
+            };
+            let command = Command {
+                address: command.address + asked as u64,
+                count: fragment as u32,
+                ..command
+            };
+            let (none, record) = (Operands::Buffer(ptr::null()), no_operation(self.endpoint));
+            // SAFETY: operands and result are NULL, so no buffer is accessed; the data is copied below.
+            unsafe {
+                self.post_as(
+                    Use::GetFragment,
+                    command,
+                    none,
+                    room,
+                    ptr::null_mut(),
+                    record,
+                )
+            };
+            asked += fragment;
+        }
+        asked
     }
 
     /// Gives up the fragments without answer. The responder may still write to the payload of those that it has

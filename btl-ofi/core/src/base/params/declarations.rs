@@ -1,0 +1,271 @@
+//! The declarations of all parameters.
+
+use std::borrow::Cow;
+
+use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
+use plugin_api::ModuleFlags;
+
+use super::{DEFAULT_EXCLUDE, MAX_CQ_READ};
+
+const fn declare(
+    name: &'static str,
+    kind: Kind,
+    default: Value,
+    allowed: Allowed,
+    level: Level,
+    help: &'static str,
+) -> Declaration {
+    Declaration::new(name, kind, default)
+        .allowed(allowed)
+        .level(level)
+        .scope(Scope::ReadOnly)
+        .help(help)
+}
+
+static FLAG_NAMES: [Named; 8] = [
+    Named::new(ModuleFlags::PUT.bits() as i64, "put"),
+    Named::new(ModuleFlags::GET.bits() as i64, "get"),
+    Named::new(ModuleFlags::ATOMIC_OPS.bits() as i64, "atomics"),
+    Named::new(ModuleFlags::ATOMIC_FOPS.bits() as i64, "fetching-atomics"),
+    Named::new(ModuleFlags::RDMA_FLUSH.bits() as i64, "rdma-flush"),
+    Named::new(
+        ModuleFlags::RDMA_REMOTE_COMPLETION.bits() as i64,
+        "rdma-remote-completion",
+    ),
+    Named::new(
+        ModuleFlags::ATOMICS_ORDERED.bits() as i64,
+        "atomics-ordered",
+    ),
+    Named::new(
+        ModuleFlags::RDMA_PASSIVE_TARGET.bits() as i64,
+        "rdma-passive-target",
+    ),
+];
+
+static PROGRESS_MODES: [Cow<'static, str>; 3] = [
+    Cow::Borrowed("unspec"),
+    Cow::Borrowed("auto"),
+    Cow::Borrowed("manual"),
+];
+
+static SAME_NODE: [Cow<'static, str>; 2] = [Cow::Borrowed("auto"), Cow::Borrowed("off")];
+
+static HMEM: [Cow<'static, str>; 3] = [
+    Cow::Borrowed("auto"),
+    Cow::Borrowed("on"),
+    Cow::Borrowed("off"),
+];
+
+pub(super) static DECLARATIONS: [Declaration; 22] = [
+    declare(
+        "btl_ofi_hmem",
+        Kind::String,
+        Value::str("auto"),
+        Allowed::OneOf(Cow::Borrowed(&HMEM)),
+        Level::TUNER_ALL,
+        "Whether the transport asks the provider to reach device memory itself (FI_HMEM): on, off, or \
+         auto, which asks if this machine has a device that the transport knows. Copies reach device \
+         memory that the provider does not take.",
+    ),
+    declare(
+        "btl_ofi_hmem_thread",
+        Kind::Bool,
+        Value::Bool(false),
+        Allowed::Any,
+        Level::TUNER_ALL,
+        "Whether a dedicated thread, instead of progress, executes the requests of peers for device \
+         memory that copies reach.",
+    ),
+    declare(
+        "btl_ofi_mode",
+        Kind::Int,
+        Value::Int(0),
+        Allowed::Range { min: 0, max: 2 },
+        Level::TUNER_DETAIL,
+        "What the transport offers: 0 one-sided, 1 two-sided, 2 both. This transport is one-sided \
+         and refuses to open with 1 or 2.",
+    ),
+    declare(
+        "btl_ofi_num_cq_read",
+        Kind::Int,
+        Value::Int(64),
+        Allowed::Range {
+            min: 1,
+            max: MAX_CQ_READ as i64,
+        },
+        Level::TUNER_DETAIL,
+        "Number of completions to read from a completion queue at once.",
+    ),
+    declare(
+        "btl_ofi_progress_mode",
+        Kind::String,
+        Value::str("unspec"),
+        Allowed::OneOf(Cow::Borrowed(&PROGRESS_MODES)),
+        Level::TUNER_DETAIL,
+        "Progress mode asked of the provider: unspec, auto or manual.",
+    ),
+    declare(
+        "btl_ofi_num_contexts_per_module",
+        Kind::Int,
+        Value::Int(1),
+        Allowed::Range { min: 1, max: 256 },
+        Level::TUNER_DETAIL,
+        "Number of transmit contexts. More let threads send without waiting for each other; it \
+         should not exceed the number of cores. Needs a provider with scalable endpoints.",
+    ),
+    declare(
+        "btl_ofi_disable_sep",
+        Kind::Bool,
+        Value::Bool(false),
+        Allowed::Any,
+        Level::TUNER_DETAIL,
+        "Never use a scalable endpoint.",
+    ),
+    declare(
+        "btl_ofi_progress_threshold",
+        Kind::Int,
+        Value::Int(64),
+        Allowed::Range {
+            min: 1,
+            max: i32::MAX as i64,
+        },
+        Level::TUNER_DETAIL,
+        "Number of outstanding operations of a context at which each new operation also reads \
+         completions.",
+    ),
+    declare(
+        "btl_ofi_rd_num",
+        Kind::Int,
+        Value::Int(10),
+        Allowed::Range {
+            min: 1,
+            max: i32::MAX as i64,
+        },
+        Level::TUNER_DETAIL,
+        "Number of receive buffers per context in the two-sided modes. It has no effect in one-sided \
+         mode, where the transport warns if it is set.",
+    ),
+    declare(
+        "btl_ofi_provider_include",
+        Kind::String,
+        Value::str(""),
+        Allowed::Any,
+        Level::USER_BASIC,
+        "Comma-separated providers to consider, by the beginning of their names as fi_info \
+             prints them; empty for all. When set, provider_exclude has no effect.",
+    )
+    .synonyms(&[Cow::Borrowed("opal_common_ofi_provider_include")]),
+    declare(
+        "btl_ofi_provider_exclude",
+        Kind::String,
+        Value::str(DEFAULT_EXCLUDE),
+        Allowed::Any,
+        Level::USER_BASIC,
+        "Comma-separated providers not to consider, by the beginning of their names.",
+    )
+    .synonyms(&[Cow::Borrowed("opal_common_ofi_provider_exclude")]),
+    declare(
+        "btl_ofi_verbose",
+        Kind::Int,
+        Value::Int(0),
+        Allowed::Range { min: 0, max: 100 },
+        Level::USER_ALL,
+        "How much the transport logs: 0 errors and warnings, 1 what was chosen and why, \
+             10 and above everything.",
+    )
+    .synonyms(&[Cow::Borrowed("opal_common_ofi_verbose")]),
+    declare(
+        "btl_ofi_exclusivity",
+        Kind::UnsignedInt,
+        Value::Unsigned(64 * 1024 - 50),
+        Allowed::Any,
+        Level::DEV_BASIC,
+        "Preference among transports to one peer; the highest wins.",
+    ),
+    declare(
+        "btl_ofi_flags",
+        Kind::UnsignedInt,
+        Value::Unsigned(ModuleFlags::all().bits() as u64),
+        Allowed::Flags(Cow::Borrowed(&FLAG_NAMES)),
+        Level::TUNER_DETAIL,
+        "Abilities that may be advertised, as a mask over what the provider offers.",
+    ),
+    declare(
+        "btl_ofi_put_limit",
+        Kind::SizeT,
+        Value::Unsigned(0),
+        Allowed::Any,
+        Level::TUNER_BASIC,
+        "Largest put in bytes; 0 for the provider's own limit.",
+    ),
+    declare(
+        "btl_ofi_get_limit",
+        Kind::SizeT,
+        Value::Unsigned(0),
+        Allowed::Any,
+        Level::TUNER_BASIC,
+        "Largest get in bytes; 0 for the provider's own limit.",
+    ),
+    declare(
+        "btl_ofi_latency",
+        Kind::UnsignedInt,
+        Value::Unsigned(1),
+        Allowed::Any,
+        Level::TUNER_DETAIL,
+        "Approximate latency in microseconds, for hosts that choose among transports.",
+    ),
+    declare(
+        "btl_ofi_bandwidth",
+        Kind::UnsignedInt,
+        Value::Unsigned(0),
+        Allowed::Any,
+        Level::TUNER_DETAIL,
+        "Approximate bandwidth in Mbit/s; 0 for the bandwidth of the link that the provider reports.",
+    ),
+    declare(
+        "btl_ofi_peer_check_interval",
+        Kind::UnsignedInt,
+        Value::Unsigned(250),
+        Allowed::Range {
+            min: 1,
+            max: 3_600_000,
+        },
+        Level::TUNER_ALL,
+        "Milliseconds without any completion after which the transport checks whether the local peers \
+         that have operations outstanding still run.",
+    ),
+    declare(
+        "btl_ofi_peer_timeout",
+        Kind::UnsignedInt,
+        Value::Unsigned(0),
+        Allowed::Range {
+            min: 0,
+            max: 86_400_000,
+        },
+        Level::TUNER_ALL,
+        "Milliseconds of silence after which a peer is given up: operations to it are outstanding \
+         and none completes, or its process on this node is stopped. 0 to wait for ever. Choose a \
+         longer time than any peer computes without communicating.",
+    ),
+    declare(
+        "btl_ofi_same_node",
+        Kind::String,
+        Value::str("auto"),
+        Allowed::OneOf(Cow::Borrowed(&SAME_NODE)),
+        Level::USER_DETAIL,
+        "How processes of one node reach each other: auto, by memory where the kernel allows that (shared \
+         memory and cross-memory attach), whatever the provider is; or off, by the provider. Both \
+         processes must have auto.",
+    ),
+    declare(
+        "btl_ofi_fault_guard",
+        Kind::Bool,
+        Value::Bool(true),
+        Allowed::Any,
+        Level::TUNER_ALL,
+        "Whether a handler of SIGSEGV and SIGBUS turns faults in windows into errors of operations. \
+         Such a fault occurs when a local peer accesses memory that is not mapped as it was \
+         registered. Other signals go to the handlers that were installed before. When false, no \
+         handler is installed, and the kernel makes or checks these accesses, which is slower.",
+    ),
+];

@@ -1,0 +1,308 @@
+//! Opening a transport.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use plugin_api::{AtomicKind, AtomicOp, Datatype, Module, ModuleFlags, ThreadLevel};
+
+use crate::base::capabilities::Capabilities;
+use crate::base::error::Error;
+use crate::base::guard::Installed;
+use crate::base::params::Options;
+use crate::engine::amo::Words;
+use crate::engine::context::Context;
+use crate::engine::peers::Peers;
+use crate::engine::post::Quick;
+use crate::engine::staging::Hmem;
+use crate::engine::transport::{
+    Atomics, Detector, Failures, Node, Scratch, Setup, Transport, known_by,
+};
+use crate::engine::typed_amo::Vectors;
+use crate::fabric::atomic_table::AtomicTable;
+use crate::fabric::device::Device;
+use crate::fabric::fids::InfoRef;
+use crate::fabric::policy::{self, Policy};
+use crate::fabric::registration::Registrar;
+use crate::fabric::select::{self, Calling};
+use crate::peer::address::Blob;
+use crate::peer::liveness::{self, ProcessId};
+use crate::peer::reach;
+use crate::sm::channel::Channel;
+use crate::sm::segment::{self, Segment};
+
+impl Transport {
+    /// Opens the first usable provider.
+    ///
+    /// # Errors
+    /// [`Error::NoProvider`] lists every provider with the reason for its refusal; other errors name the
+    /// libfabric call.
+    pub fn open(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
+        let threaded = level == ThreadLevel::Multiple;
+        let mut chosen = select::choose(options, Calling::at(level))?;
+        let device = Arc::new(chosen.device);
+        let info = device.info();
+        let mut policy = policy::decide(info);
+        let scratch = make_scratch(&policy, &mut chosen.atomics);
+        let (mut node, segment) = join_node(info, options, &mut policy);
+        if node.same_node && policy.processor_atomics {
+            chosen.atomics.limit_to_ring(segment::LARGEST);
+        }
+        let guard = (node.same_node && options.fault_guard)
+            .then(Installed::new)
+            .flatten();
+        let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
+        node.address = address(&device, &registrar, &node, segment.as_ref())?;
+        let contexts = make_contexts(&device, threaded, segment)?;
+        let capabilities = describe(
+            info,
+            options,
+            (&policy, &chosen.atomics),
+            node.attaches,
+            contexts.len(),
+            chosen.passed_over,
+        );
+        announce(options, &device, &capabilities);
+        Ok(Transport {
+            module: Module {
+                vtable: std::ptr::null(),
+                attributes: std::ptr::null(),
+            },
+            quick: Quick {
+                first: contexts.as_ptr(),
+                several: contexts.len() > 1,
+                delivered: policy.delivered,
+                crowd: policy.depth.min(options.progress_threshold),
+                records: !policy.bare,
+                virtual_addresses: registrar.virtual_addresses,
+            },
+            scratch,
+            atomics: Atomics {
+                words: Words::new(&chosen.atomics, &policy),
+                vectors: Vectors::new(&chosen.atomics, &policy),
+                table: chosen.atomics,
+            },
+            setup: Setup {
+                answers_at_once: false,
+                threaded,
+                virtual_addresses: registrar.virtual_addresses,
+                put_limit: capabilities.put_limit,
+                get_limit: capabilities.get_limit,
+                progress_threshold: options.progress_threshold,
+                num_cq_read: options.num_cq_read,
+                look_ms: look_interval(options),
+                peer_timeout_ms: u64::from(options.peer_timeout_ms),
+                hmem_provider: select::takes_devices(info),
+                hmem_thread: options.hmem_thread,
+                owner: AtomicPtr::new(std::ptr::null_mut()),
+            },
+            node,
+            failures: Failures::default(),
+            detector: Detector {
+                opened: Instant::now(),
+                last_check: AtomicU64::new(0),
+                impatient: AtomicBool::new(false),
+                watch_idle: AtomicBool::new(false),
+            },
+            peers: Mutex::new(Peers::default()),
+            hmem: Hmem::default(),
+            capabilities,
+            policy,
+            contexts,
+            registrar,
+            device,
+        })
+    }
+}
+
+/// Memory for results that no caller uses: as large as the largest update, where updates are posted as fetches.
+fn make_scratch(policy: &Policy, atomics: &mut AtomicTable) -> Scratch {
+    let mut words = vec![0u64; 1];
+    if policy.updates_fetch {
+        atomics.update_by_fetch();
+        words.resize(atomics.largest_update().div_ceil(8).max(1), 0);
+    }
+    Scratch(Box::into_raw(words.into_boxed_slice()))
+}
+
+/// Finds out how this process and its neighbours can reach each other; creates the segment in which they leave atomics
+/// and small transfers for it. Without a segment their atomics go through the provider, and their transfers use CMA.
+fn join_node(info: InfoRef<'_>, options: &Options, policy: &mut Policy) -> (Node, Option<Segment>) {
+    let probe = Box::new(AtomicU64::new(probe_value()));
+    let known_by = known_by(&probe);
+    let apart = policy::keeps_apart(info, options).map(String::from);
+    let same_node = apart.is_none();
+    let obstacle = apart.or_else(|| reach::prepare(known_by));
+    policy.describe(obstacle.as_deref().map_or(Ok(()), Err));
+    let attaches = obstacle.is_none();
+    let segment = attaches.then(|| Segment::make(known_by.value));
+    let segment = segment.and_then(|made| {
+        made.inspect_err(|e| {
+            tracing::info!("no segment for atomics; they go through the provider: {e}")
+        })
+        .ok()
+    });
+    let node = Node {
+        id: liveness::node(),
+        own: ProcessId::own(),
+        probe,
+        same_node,
+        attaches,
+        has_rings: segment.is_some(),
+        uses_fabric: AtomicBool::new(false),
+        address: Vec::new(),
+    };
+    (node, segment)
+}
+
+/// The address blob of this process.
+fn address(
+    device: &Device,
+    registrar: &Registrar,
+    node: &Node,
+    segment: Option<&Segment>,
+) -> Result<Vec<u8>, Error> {
+    let (info, probe) = (device.info(), known_by(&node.probe));
+    let blob = Blob {
+        virtual_addresses: registrar.virtual_addresses,
+        same_node: node.same_node,
+        node: node.id,
+        process: node.own,
+        probe_address: probe.address,
+        probe_value: probe.value,
+        segment: segment.map(Segment::descriptor),
+        provider: info.provider(),
+        format: info.raw().addr_format,
+        address: device.name()?,
+    };
+    Ok(blob.encode())
+}
+
+/// The transmit contexts, of which the first has the rings.
+fn make_contexts(
+    device: &Device,
+    threaded: bool,
+    segment: Option<Segment>,
+) -> Result<Box<[Context]>, Error> {
+    let info = device.info();
+    let (provider, claimed) = (info.provider(), info.claims_contexts());
+    let mut contexts = Vec::new();
+    for (tx, cq) in device.lanes() {
+        // SAFETY: the transport holds the device, which keeps the endpoints and queues live.
+        contexts.push(unsafe { Context::new(tx, cq, &provider, threaded, claimed)? });
+    }
+    if let (Some(segment), Some(context)) = (segment, contexts.first()) {
+        context.state.lock().channel = Some(Box::new(Channel::new(segment)));
+    }
+    Ok(contexts.into_boxed_slice())
+}
+
+fn describe(
+    info: InfoRef<'_>,
+    options: &Options,
+    (policy, atomics): (&Policy, &AtomicTable),
+    attaches: bool,
+    contexts: usize,
+    passed_over: Vec<(String, String)>,
+) -> Capabilities {
+    let (put_limit, get_limit) = policy::limits(info, options);
+    let needed_pages = libfabric_sys::FI_MR_BASIC | libfabric_sys::FI_MR_ALLOCATED;
+    Capabilities {
+        flags: flags(policy, attaches, atomics) & ModuleFlags::from_bits_retain(options.flags),
+        atomic_flags: atomics.flags(),
+        put_limit,
+        get_limit,
+        exclusivity: options.exclusivity,
+        latency: options.latency,
+        bandwidth: match options.bandwidth {
+            0 => link_speed(info),
+            n => n,
+        },
+        contexts,
+        registers_pages: info.domain_attr().mr_mode as u32 & needed_pages != 0,
+        provider: c_string(&info.provider()),
+        domain: c_string(&info.domain()),
+        completion: c_string(&policy.text),
+        passed_over,
+    }
+}
+
+/// Logs what was chosen, and what was asked for and is not had.
+fn announce(options: &Options, device: &Device, capabilities: &Capabilities) {
+    let (contexts, provider) = (capabilities.contexts, device.info().provider());
+    if options.rd_num_set {
+        tracing::warn!(
+            "btl_ofi_rd_num is set, but this transport is one-sided and posts no receive buffers"
+        );
+    }
+    if options.contexts > contexts {
+        let why = if options.disable_sep {
+            String::from(": btl_ofi_disable_sep is set")
+        } else if device.is_scalable() {
+            format!(": provider {provider} has no more")
+        } else {
+            format!(": provider {provider} has no scalable endpoint")
+        };
+        tracing::warn!(
+            "{} contexts were asked for, {contexts} are used{why}",
+            options.contexts
+        );
+    }
+    for (name, why) in &capabilities.passed_over {
+        tracing::info!("passed over {name}: {why}");
+    }
+    tracing::info!(
+        "using provider {provider}, domain {}, {contexts} context(s): {}",
+        device.info().domain(),
+        capabilities.completion.to_string_lossy()
+    );
+}
+
+fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable) -> ModuleFlags {
+    let mut flags = ModuleFlags::PUT
+        | ModuleFlags::GET
+        | ModuleFlags::RDMA_FLUSH
+        | ModuleFlags::RDMA_REMOTE_COMPLETION
+        | ModuleFlags::ATOMIC_FOPS;
+    if atomics.count(AtomicKind::Update, Datatype::Uint64, AtomicOp::Sum) > 0 {
+        flags |= ModuleFlags::ATOMIC_OPS;
+    }
+    if policy.atomics_ordered {
+        flags |= ModuleFlags::ATOMICS_ORDERED;
+    }
+    // Flags hold for all peers.
+    if policy.one_node && attaches {
+        flags |= ModuleFlags::RDMA_PASSIVE_TARGET;
+    }
+    flags
+}
+
+/// Milliseconds between two liveness checks: at most a quarter of the peer timeout, so that it is exceeded by a
+/// quarter at most.
+fn look_interval(options: &Options) -> u64 {
+    let interval = u64::from(options.peer_check_ms);
+    match options.peer_timeout_ms {
+        0 => interval,
+        limit => interval.min(u64::from(limit).div_ceil(4)),
+    }
+}
+
+/// The link's speed in Mbit/s, or 0 if the provider does not report it.
+fn link_speed(info: InfoRef<'_>) -> u32 {
+    // SAFETY: libfabric sets these pointers or leaves them NULL.
+    let speed = unsafe { info.raw().nic.as_ref().and_then(|n| n.link_attr.as_ref()) };
+    speed.map_or(0, |link| {
+        u32::try_from(link.speed / 1_000_000).unwrap_or(u32::MAX)
+    })
+}
+
+/// A random value that other memory is unlikely to hold. Not a secret.
+fn probe_value() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).unwrap_or_default()
+}

@@ -1,0 +1,105 @@
+//! Posts that the provider refused, and operations that need no provider.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::Status;
+
+use crate::base::error::status_of;
+use crate::engine::context::Context;
+use crate::engine::post::Caller;
+use crate::engine::transport::Transport;
+use crate::op::record::Tag;
+use crate::peer::endpoint::Endpoint;
+
+/// Refused posts between two checks whether the peer still runs.
+const AGAIN_CHECK: u64 = 4096;
+
+impl Transport {
+    /// Maps a refused post to a status. shm refuses for ever once a peer died with its command queue full, so
+    /// the peer is checked after every `AGAIN_CHECK` refusals.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refused(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        context: &Context,
+        rc: isize,
+        count: u64,
+    ) -> Status {
+        let status = i32::try_from(-rc).map_or(Status::ERROR, status_of);
+        if status == Status::TEMP_OUT_OF_RESOURCE {
+            if count.is_multiple_of(AGAIN_CHECK) {
+                self.check_peers();
+                // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+                if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
+                    return gone;
+                }
+                if self.takes_nothing(context) {
+                    let why = "the provider has accepted no operation for btl_ofi_peer_timeout";
+                    self.abandon_peer(endpoint, why);
+                    return Status::UNREACH;
+                }
+            }
+            // Completions free room in the provider. While this context's callbacks run, polling would nest.
+            if !context.delivering.load(Ordering::Relaxed) {
+                self.poll(context);
+            }
+        } else if status == Status::UNREACH {
+            self.fail_peer(endpoint, status, "the provider refuses to send to it");
+        } else {
+            // Some providers report a lost connection as an unspecific error.
+            self.check_peers();
+            // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+            if let Some(gone) = unsafe { endpoint.as_ref() }.failure() {
+                return gone;
+            }
+        }
+        status
+    }
+
+    /// Whether the provider took no operation on this context for as long as the peer timeout. Detects a
+    /// blocked provider even if nothing is outstanding, when no peer counts as silent.
+    fn takes_nothing(&self, context: &Context) -> bool {
+        if self.setup.peer_timeout_ms == 0 {
+            return false;
+        }
+        let now = self.detector.opened.elapsed().as_millis() as u64;
+        let mut state = context.state.lock();
+        match state.refusing {
+            Some((posted, since)) if posted == state.posted => {
+                now - since >= self.setup.peer_timeout_ms
+            }
+            _ => {
+                state.refusing = Some((state.posted, now));
+                false
+            }
+        }
+    }
+
+    /// Completes an operation that needs no provider: immediately without callback, otherwise on the next
+    /// progress call.
+    #[cold]
+    pub(crate) fn nothing(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        if caller.completion.is_none() {
+            return Status::SUCCESS;
+        }
+        let context = self.context();
+        let mut state = context.state.lock();
+        if state.ready.try_reserve(1).is_err() {
+            return Status::OUT_OF_RESOURCE;
+        }
+        let tag = Tag::new(
+            endpoint,
+            context.count.raise(self.setup.threaded),
+            peer.count.raise(self.setup.threaded),
+        );
+        state.ready.push(caller.finished(tag));
+        Status::SUCCESS
+    }
+}

@@ -124,9 +124,9 @@ impl Transport {
                         gone.push((NonNull::from(peer), why));
                         continue;
                     }
-                    // Nothing is outstanding, so the failure is not reported; but CMA must not write to that
-                    // process id any more.
-                    if peer.transfers() == Transfers::Kernel {
+                    // Nothing is outstanding, so the failure is not reported. But CMA must not write to that process
+                    // id any more, and a ring of the old program is answered by nobody.
+                    if matches!(peer.transfers(), Transfers::Kernel | Transfers::Ring) {
                         peer.set_transfers(Transfers::Doubted);
                     }
                 }

@@ -18,8 +18,8 @@
 //! of the providers in question all change an element by one atomic instruction, so they exclude each other without a
 //! common lock.
 
-/// What makes the puts and gets to a peer. Changes only from [`Transfers::Kernel`] and [`Transfers::Doubted`]
-/// (`engine::doubt`).
+/// What makes the puts and gets to a peer. Once the peer is connected, only `engine::doubt` and `engine::liveness` change
+/// it, when the kernel no longer reaches the peer's memory or the peer seems to be gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Transfers {

@@ -4,6 +4,43 @@
 //! [`Transport`], publishes its [`address`](Transport::address), connects peers from their addresses, registers
 //! memory, then issues operations.
 //!
+//! # Example
+//!
+//! A process puts a word into a window of its own; a peer's window is used in the same way, once its address and its
+//! handle came by the host's own means. The tests (`tests/loopback.rs`, `tests/common`) use every public name.
+//!
+//! ```no_run
+//! use btl_ofi::{Op, Options, Transport};
+//! use plugin_api::{Access, ThreadLevel};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Every parameter has its default, except that the provider is named.
+//! let options = Options::resolve(|declaration| {
+//!     Ok::<_, std::convert::Infallible>(match declaration.name.as_ref() {
+//!         "btl_ofi_provider_include" => mca_params::Value::str("tcp;ofi_rxm"),
+//!         _ => declaration.default.clone(),
+//!     })
+//! })?;
+//! let transport = Transport::open(&options, ThreadLevel::Single)?;
+//! let peer = transport.connect(transport.address(), 0)?;
+//! let mut window = [0u64; 8];
+//! let word = 7u64;
+//! // SAFETY: the window outlives its region, and the word the flush.
+//! unsafe {
+//!     let base = window.as_mut_ptr().cast();
+//!     let region = transport.register(base, size_of_val(&window), Access::all())?;
+//!     let handle = region.handle();
+//!     let local = ((&raw const word).cast_mut().cast(), std::ptr::null_mut());
+//!     let status = transport.submit(peer, &Op::put(&handle, handle.base(), local, 8));
+//!     assert!(status.is_ok());
+//!     assert!(transport.flush(None).is_ok());
+//!     region.close()?;
+//! }
+//! transport.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! The folders are layers: each uses only those above it in this table. `fabric` and `sm` do not use each other.
 //!
 //! | folder | holds |

@@ -48,6 +48,29 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
+    /// Notes what a peer has done in the `passed` milliseconds since the last check. Returns why it counts as silent if it
+    /// does so for `limit` milliseconds.
+    fn observe(
+        &mut self,
+        peer: &Endpoint,
+        state: Option<State>,
+        passed: u64,
+        limit: u64,
+    ) -> Option<String> {
+        let Some(watched) = self.peers.get_mut(&peer.proc) else {
+            let watched = Watched {
+                mark: peer.count.mark(),
+                backlog: peer.count.backlog(),
+                silent: 0,
+                away: is_away(state).then_some(0),
+            };
+            self.peers.insert(peer.proc, watched);
+            return None;
+        };
+        watched.update(peer, state, passed);
+        watched.failure_reason(limit)
+    }
+
     pub(crate) fn forget(&mut self, proc: u64) {
         self.peers.remove(&proc);
     }
@@ -138,18 +161,8 @@ impl Transport {
                 if self.setup.peer_timeout_ms == 0 {
                     continue;
                 }
-                let Some(watched) = peers.watches.peers.get_mut(&peer.proc) else {
-                    let watched = Watched {
-                        mark: peer.count.mark(),
-                        backlog: peer.count.backlog(),
-                        silent: 0,
-                        away: is_away(state).then_some(0),
-                    };
-                    peers.watches.peers.insert(peer.proc, watched);
-                    continue;
-                };
-                watched.update(peer, state, passed);
-                if let Some(why) = watched.failure_reason(self.setup.peer_timeout_ms) {
+                let limit = self.setup.peer_timeout_ms;
+                if let Some(why) = peers.watches.observe(peer, state, passed, limit) {
                     silent.push((NonNull::from(peer), why));
                 }
             }

@@ -32,17 +32,8 @@ impl Transport {
         if op.local.is_null() && op.size > 0 {
             return Status::BAD_PARAM;
         }
-        let checked = op
-            .remote
-            .target(op.address, op.size as u64, self.setup.virtual_addresses)
-            .and_then(|target| {
-                if !rights::allow_transfer(op.remote.access(), put) {
-                    return Err(Status::PERM);
-                }
-                // SAFETY: the caller guarantees that the handle is NULL or readable.
-                unsafe { check_local(op.local_handle, op.local, op.size) }?;
-                Ok(target)
-            });
+        // SAFETY: the caller guarantees that the local handle is NULL or readable.
+        let checked = unsafe { self.check_transfer(op, put) };
         let target = match checked {
             Ok(target) => target,
             // A side that is not host memory may be device memory.
@@ -104,6 +95,24 @@ impl Transport {
                 }
             }
         }
+    }
+
+    /// Checks the bounds, the rights and the local handle of a transfer; returns its target for the provider.
+    ///
+    /// # Safety
+    /// The local handle is NULL or readable.
+    #[inline(always)]
+    unsafe fn check_transfer(&self, op: &Op<'_>, put: bool) -> Result<Target, Status> {
+        op.remote
+            .target(op.address, op.size as u64, self.setup.virtual_addresses)
+            .and_then(|target| {
+                if !rights::allow_transfer(op.remote.access(), put) {
+                    return Err(Status::PERM);
+                }
+                // SAFETY: the caller guarantees that the handle is NULL or readable.
+                unsafe { check_local(op.local_handle, op.local, op.size) }?;
+                Ok(target)
+            })
     }
 
     /// Posts a put to the provider.

@@ -5,3 +5,4 @@
 pub(crate) mod agent;
 pub(crate) mod bounce;
 pub(crate) mod mailbox;
+mod pages;

@@ -1,0 +1,154 @@
+//! What is asked of libfabric: hints, and the offers of providers for them.
+
+use std::ffi::CString;
+
+use libfabric_sys as ffi;
+use plugin_api::ThreadLevel;
+
+use crate::base::error::{CallError, Doing, Error};
+use crate::base::params::{Options, ProgressMode};
+use crate::fabric::fids::{Hints, HintsMut, Info, InfoList};
+
+/// Oldest supported API version; BTL/OFI requires 1.5.
+pub(super) const OLDEST_API: u32 = ffi::version(1, 5);
+
+/// Newest API version for which this code was written.
+pub(super) const NEWEST_API: u32 = ffi::version(1, 17);
+
+/// Registration modes that the transport supports, in any combination.
+pub(super) const SUPPORTED_MR: u32 = ffi::FI_MR_VIRT_ADDR
+    | ffi::FI_MR_ALLOCATED
+    | ffi::FI_MR_PROV_KEY
+    | ffi::FI_MR_ENDPOINT
+    // Concerns buffers of collective operations, which this transport does not use.
+    | ffi::FI_MR_COLLECTIVE;
+
+/// How the host calls the transport.
+#[derive(Clone, Copy)]
+pub(crate) struct Calling {
+    pub(crate) threaded: bool,
+}
+
+impl Calling {
+    pub(crate) fn at(level: ThreadLevel) -> Calling {
+        Calling {
+            threaded: level == ThreadLevel::Multiple,
+        }
+    }
+}
+
+/// The API version to request.
+pub(super) fn api() -> Result<u32, String> {
+    // SAFETY: fi_version takes no argument and only returns a number.
+    let installed = unsafe { ffi::fi_version() };
+    if installed < OLDEST_API {
+        return Err(format!(
+            "libfabric {}.{} is installed; 1.5 or newer is needed",
+            installed >> 16,
+            installed & 0xffff
+        ));
+    }
+    Ok(installed.min(NEWEST_API))
+}
+
+/// Entries that libfabric offers for our hints, in its order: first with the present mode bits, then with the two old
+/// modes for providers that support only those.
+pub(super) fn offers(
+    options: &Options,
+    calling: Calling,
+    provider: Option<&str>,
+) -> Result<Vec<Info>, Error> {
+    let api = api().map_err(|reason| Error::Invalid {
+        what: "libfabric",
+        reason,
+    })?;
+    let mut found: Vec<Info> = Vec::new();
+    let modes = [SUPPORTED_MR, ffi::FI_MR_BASIC, ffi::FI_MR_SCALABLE];
+    for mr_mode in modes {
+        // Request delivery-complete where the provider has it. A provider through which CMA writes the target's
+        // memory may lack it.
+        for op_flags in [u64::from(ffi::FI_DELIVERY_COMPLETE), 0] {
+            let list = query(api, provider, |h| {
+                write_hints(h, options, calling, mr_mode, op_flags)
+            })?;
+            for info in list.iter() {
+                let name = info.provider();
+                let again = found.iter().any(|f| {
+                    f.get().provider() == name && {
+                        // Keep a provider only with the attributes under which it occurred first.
+                        f.get().domain_attr().mr_mode != info.domain_attr().mr_mode
+                            || f.get().tx_attr().op_flags != info.tx_attr().op_flags
+                    }
+                });
+                if !again {
+                    found.push(
+                        info.duplicate()
+                            .doing(|| format!("copying the entry of {name}"))?,
+                    );
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn query(
+    api: u32,
+    provider: Option<&str>,
+    fill: impl FnOnce(&mut HintsMut<'_>),
+) -> Result<InfoList, Error> {
+    let ask = || -> Result<InfoList, CallError> {
+        let mut hints = Hints::new()?.with(fill);
+        if let Some(name) = provider.and_then(|p| CString::new(p).ok()) {
+            hints = hints.provider(&name);
+        }
+        InfoList::query(api, &hints)
+    };
+    ask().doing(|| String::from("asking libfabric for providers"))
+}
+
+/// Writes the transport's hints.
+pub(super) fn write_hints(
+    h: &mut HintsMut<'_>,
+    options: &Options,
+    calling: Calling,
+    mr_mode: u32,
+    op_flags: u64,
+) {
+    *h.caps = u64::from(ffi::FI_RMA | ffi::FI_ATOMIC);
+    *h.mode = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
+    h.ep.type_ = ffi::FI_EP_RDM;
+    h.domain.mr_mode = mr_mode as i32;
+    // One thread at a time uses each context (endpoint and queue); this is the weakest sufficient model. A host that
+    // never calls from two threads at once needs no locks.
+    h.domain.threading = if calling.threaded {
+        ffi::FI_THREAD_COMPLETION
+    } else {
+        ffi::FI_THREAD_DOMAIN
+    };
+    h.domain.resource_mgmt = ffi::FI_RM_ENABLED;
+    let progress = match options.progress_mode {
+        ProgressMode::Unspecified => ffi::FI_PROGRESS_UNSPEC,
+        ProgressMode::Auto => ffi::FI_PROGRESS_AUTO,
+        ProgressMode::Manual => ffi::FI_PROGRESS_MANUAL,
+    };
+    h.domain.control_progress = progress;
+    h.domain.data_progress = progress;
+    h.tx.iov_limit = 1;
+    h.tx.rma_iov_limit = 1;
+    h.rx.iov_limit = 1;
+    h.tx.op_flags = op_flags;
+}
+
+/// All entries of libfabric, without requirements.
+pub(super) fn all_entries() -> Result<InfoList, Error> {
+    let api = api().map_err(|reason| Error::Invalid {
+        what: "libfabric",
+        reason,
+    })?;
+    query(api, None, |h| {
+        *h.mode = u64::MAX;
+        h.domain.mode = u64::MAX;
+        h.domain.mr_mode = !(ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) as i32;
+    })
+}

@@ -54,7 +54,28 @@ openmpi_valgrind() {
     [ -z "$errors" ] || { printf '%s\n' "$errors"; return 1; }
 }
 
-# That the function before would notice: bytes that nobody wrote are put into a window.
+# openmpi_counts CALL KIND: the instructions of a put or get inside the component, over the test provider, are at most 20
+# more than those of the plugin's KIND, as benches/instructions.json has them.
+openmpi_counts() {
+    local call=$1 kind=$2 files=$openmpi_dir/counted out limit each
+    rm -rf "$files"
+    mkdir -p "$files"
+    out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab
+        OPENMPI_LIMIT=300 openmpi_run lab 2 -x FI_PROVIDER_PATH valgrind --quiet --tool=callgrind --collect-atstart=no \
+            --callgrind-out-file="$files/%p" "--toggle-collect=*entries::rma::$call*" "$openmpi_dir/bin/counted" 2>&1) ||
+        { printf '%s\n' "$out"; return 1; }
+    limit=$(sed -n '/"lab"/,/}/s/^ *"'"$kind"'": \([0-9]*\).*/\1/p' benches/instructions.json)
+    # Lines of cost follow the object that they are of; the line after `calls=` is what was called.
+    each=$(awk '/^ob=/ { sub(/^ob=/, ""); split($0, part, " "); if (part[2]) name[part[1]] = part[2]; object = name[part[1]] }
+        /^cob=/ { sub(/^cob=/, ""); split($0, part, " "); if (part[2]) name[part[1]] = part[2] }
+        /^calls=/ { called = 1; next }
+        /^[-+*0-9]/ { if (called) { called = 0; next } if (object ~ /mca_btl_ofi/) sum += $2 }
+        END { print int(sum / 400) }' "$files"/*)
+    printf '%s: %d instructions, %d through the vtable\n' "$call" "$each" "$limit"
+    [ "$each" -gt 0 ] && [ "$each" -le $((limit + 20)) ]
+}
+
+# That openmpi_valgrind would notice: bytes that nobody wrote are put into a window.
 openmpi_valgrind_notices() {
     local out
     if out=$(openmpi_valgrind shm unwritten); then
@@ -378,7 +399,7 @@ openmpi_nwchem() {
 
 openmpi_compile_tests() {
     local program
-    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten freed_early; do
+    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten freed_early counted; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -456,6 +477,8 @@ openmpi_test() {
     openmpi_programs sockets 2 hello_window transfers atomics freed_early
     openmpi_programs shm 2 passive_target
     openmpi_test_valgrind
+    openmpi_check "instructions of a put" openmpi_counts put put
+    openmpi_check "instructions of a get" openmpi_counts get 'get with callback'
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py's skipped tests would be noticed" openmpi_mpi4py_notices
     for provider in shm 'tcp;ofi_rxm'; do

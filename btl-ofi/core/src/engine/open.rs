@@ -43,10 +43,10 @@ impl Transport {
         let threaded = level == ThreadLevel::Multiple;
         let mut chosen = select::choose(options, Calling::at(level))?;
         let device = Arc::new(chosen.device);
-        let info = device.info();
+        let (info, name) = (device.info(), device.name()?);
         let mut policy = policy::decide(info);
         let scratch = make_scratch(&policy, &mut chosen.atomics);
-        let (mut node, segment) = join_node(info, options, &mut policy);
+        let (mut node, segment) = join_node(info, &name, options, &mut policy);
         if node.same_node && policy.processor_atomics {
             chosen.atomics.limit_to_ring(segment::LARGEST);
         }
@@ -54,7 +54,7 @@ impl Transport {
             .then(Installed::new)
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
-        node.address = address(&device, &registrar, &node, segment.as_ref())?;
+        node.address = address((info, name), &registrar, &node, segment.as_ref());
         let contexts = make_contexts(&device, threaded, segment)?;
         let capabilities = describe(
             info,
@@ -129,8 +129,13 @@ fn make_scratch(policy: &Policy, atomics: &mut AtomicTable) -> Scratch {
 
 /// Finds out how this process and its neighbours can reach each other; creates the segment in which they leave atomics
 /// and small transfers for it. Without a segment their atomics go through the provider, and their transfers use CMA.
-fn join_node(info: InfoRef<'_>, options: &Options, policy: &mut Policy) -> (Node, Option<Segment>) {
-    let probe = Box::new(AtomicU64::new(probe_value()));
+fn join_node(
+    info: InfoRef<'_>,
+    name: &[u8],
+    options: &Options,
+    policy: &mut Policy,
+) -> (Node, Option<Segment>) {
+    let probe = Box::new(AtomicU64::new(probe_value(name)));
     let known_by = known_by(&probe);
     let apart = policy::keeps_apart(info, options).map(String::from);
     let same_node = apart.is_none();
@@ -159,12 +164,12 @@ fn join_node(info: InfoRef<'_>, options: &Options, policy: &mut Policy) -> (Node
 
 /// The address blob of this process.
 fn address(
-    device: &Device,
+    (info, name): (InfoRef<'_>, Vec<u8>),
     registrar: &Registrar,
     node: &Node,
     segment: Option<&Segment>,
-) -> Result<Vec<u8>, Error> {
-    let (info, probe) = (device.info(), known_by(&node.probe));
+) -> Vec<u8> {
+    let probe = known_by(&node.probe);
     let blob = Blob {
         virtual_addresses: registrar.virtual_addresses,
         same_node: node.same_node,
@@ -175,9 +180,9 @@ fn address(
         segment: segment.map(Segment::descriptor),
         provider: info.provider(),
         format: info.raw().addr_format,
-        address: device.name()?,
+        address: name,
     };
-    Ok(blob.encode())
+    blob.encode()
 }
 
 /// The transmit contexts, of which the first has the rings.
@@ -298,10 +303,11 @@ fn link_speed(info: InfoRef<'_>) -> u32 {
     })
 }
 
-/// A random value that other memory is unlikely to hold. Not a secret.
-fn probe_value() -> u64 {
+/// A random value that other memory is unlikely to hold. Not a secret. The name of the endpoint tells processes of cloned
+/// virtual machines apart, which may be equal in all else, random numbers included.
+fn probe_value(endpoint: &[u8]) -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id())
+    RandomState::new().hash_one((std::process::id(), endpoint))
 }
 
 fn c_string(text: &str) -> CString {

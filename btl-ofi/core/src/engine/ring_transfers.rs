@@ -1,4 +1,4 @@
-//! Ring puts and ring gets over shm: transfers that the target executes, unless it is slow.
+//! Ring puts and ring gets between processes of one node: transfers that the target executes, unless it is slow.
 //!
 //! A CMA put or get costs a system call, most of it independent of the size: 0.5 to 1.3 us for a word. A target
 //! that makes progress executes the same transfer in a fraction of that time, once it finds the command in its
@@ -169,7 +169,7 @@ impl Transport {
         let Some(channel) = &mut state.channel else {
             return begun;
         };
-        // SAFETY: the way is `Ring`, so the peer has a requester, and the lock is held.
+        // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         if !requester.tries_fragments() {
             return begun;
@@ -226,7 +226,7 @@ impl Transport {
     ) {
         let time = since.elapsed();
         if let Some(_state) = self.ring_to(endpoint) {
-            // SAFETY: the callers guarantee that `endpoint` is live; the way is `Ring`, so the peer has a
+            // SAFETY: the callers guarantee that `endpoint` is live; the peer's atomics go by a ring, so it has a
             // requester, and the lock is held.
             let requester = unsafe { &mut *Requester::of(endpoint.as_ref()) };
             requester.took(way, size, time);
@@ -249,7 +249,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = self.ring_to(endpoint)?;
-        // SAFETY: the way is `Ring`, so the peer has a requester, and the lock is held.
+        // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let mut requester = unsafe { &mut *Requester::of(peer) };
         if !requester.tries_small() {
             return None;
@@ -264,7 +264,7 @@ impl Transport {
                     Status::SUCCESS
                 });
                 state = self.ring_to(endpoint)?;
-                // SAFETY: the way is `Ring`, so the peer has a requester, and the lock is held again.
+                // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held again.
                 requester = unsafe { &mut *Requester::of(peer) };
                 requester.reserve(small.size, false).ok()?
             }
@@ -334,7 +334,7 @@ impl Transport {
         else {
             return Status::ERROR;
         };
-        // SAFETY: with `Transfers::Ring` the way is `Ring`, so the peer has a requester, and the lock is held.
+        // SAFETY: with `Transfers::Ring` the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         if let Err(status) = requester.reserve_queue() {
             *again += 1;

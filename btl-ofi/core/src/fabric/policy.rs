@@ -248,7 +248,7 @@ fn reports_for_others(provider: &str) -> bool {
 }
 
 /// rxd crashes when a process sends more than one packet to itself (1.17). Its progress is manual, so accesses of
-/// peers to this process's memory happen under the context's lock, and so do the local copies.
+/// peers to this process's memory happen in its own calls; transfers to itself are copies.
 fn crashes_on_transfers_to_itself(provider: &str) -> bool {
     provider.ends_with("ofi_rxd")
 }

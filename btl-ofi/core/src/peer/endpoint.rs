@@ -235,7 +235,7 @@ impl Endpoint {
             .map_or(0, |local| local.link.load(Ordering::Relaxed))
     }
 
-    /// The value that identifies the peer's segment, while the way is [`Atomics::Unclaimed`].
+    /// The value that identifies the peer's segment, for [`Atomics::Unclaimed`].
     pub(crate) fn nonce(&self) -> u64 {
         self.link()
     }

@@ -17,8 +17,9 @@ use crate::sm::segment::Segment;
 
 /// Most rings whose answers are read in one poll.
 const RINGS_PER_POLL: usize = 16;
+
 /// One process's side of all rings: its own segment, and its rings at other processes. Guarded by the lock of
-/// the transport's only context.
+/// the transport's first context.
 pub(crate) struct Channel {
     responder: Responder,
     requesters: Vec<NonNull<Requester>>,

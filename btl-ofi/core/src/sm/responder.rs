@@ -1,7 +1,8 @@
 //! The responder: finds commands of direct atomics and small transfers in this process's segment and executes them.
 //!
-//! Runs under the lock of the context that also holds the provider: one thread executes at a time, and no provider
-//! call runs at the same time. The responder trusts no field of a command. A command names its region by the key and
+//! Runs under the lock of the transport's first context: one thread executes at a time. The provider may execute atomics of
+//! other peers at the same time, with other contexts or threads of its own (`peer::route` says why that is sound). The
+//! responder trusts no field of a command. A command names its region by the key and
 //! cookie of its handle. It is refused unless that region is registered here, contains all elements, and allows the
 //! operation. The region table is locked during execution, so memory of a deregistered region is not accessed. An
 //! access to unmapped memory of a region is an error (`base::guard`).

@@ -9,7 +9,7 @@ use crate::log;
 /// Runs `body`. If it panics, logs the panic and returns `otherwise`.
 ///
 /// Unwind safety: a panic may leave state half changed, but the function then fails, and a failed operation ends the
-/// job (see `entries::rma`).
+/// job (see `entries::call`).
 #[inline]
 pub(crate) fn guarded<T>(function: &str, otherwise: T, body: impl FnOnce() -> T) -> T {
     match catch_unwind(AssertUnwindSafe(body)) {

@@ -1,6 +1,8 @@
 //! The functions that Open MPI calls through a module. Each converts its arguments, calls the module or the transport,
 //! and converts the result.
 
+mod amo;
+mod call;
 mod life;
 mod memory;
 mod procs;
@@ -40,7 +42,7 @@ pub(crate) fn functions(
 fn operations<const T: bool>(btl: &mut ffi::mca_btl_base_module_t) {
     btl.btl_put = Some(rma::put::<T>);
     btl.btl_get = Some(rma::get::<T>);
-    btl.btl_atomic_op = Some(rma::atomic_op::<T>);
-    btl.btl_atomic_fop = Some(rma::atomic_fop::<T>);
-    btl.btl_atomic_cswap = Some(rma::atomic_cswap::<T>);
+    btl.btl_atomic_op = Some(amo::atomic_op::<T>);
+    btl.btl_atomic_fop = Some(amo::atomic_fop::<T>);
+    btl.btl_atomic_cswap = Some(amo::atomic_cswap::<T>);
 }

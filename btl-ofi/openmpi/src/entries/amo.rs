@@ -1,0 +1,230 @@
+//! Atomics on one word.
+
+use std::ffi::{c_int, c_void};
+
+use btl_ofi::{Op, branch, quick_entry};
+use plugin_api::{OpFlags, Status};
+
+use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};
+use crate::bindings as ffi;
+use crate::guard::use_argument;
+use crate::module::Module;
+
+quick_entry! {
+    atomic_op, near_atomic_op, slow_atomic_op,
+    (
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    remote: u64,
+    remote_handle: BtlHandle,
+    op: ffi::mca_btl_base_atomic_op_t,
+    operand: u64,
+    flags: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+    ),
+    FAR, {
+        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+        // that stay valid until completion; `T` is that of the module's table.
+        let (call, status) = unsafe {
+            let call = Call::new(btl, endpoint, remote_handle)?;
+            let status = call.module.transport().try_atomic_op::<T, FAR>(call.endpoint, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
+            (call, status?)
+        };
+        Some(if status == Status::SUCCESS { 0 } else { call.settle("non-fetching atomic", status) })
+    } -> c_int
+}
+
+/// Updates a word of a peer's memory, whichever way it goes.
+#[inline(never)]
+unsafe extern "C" fn slow_atomic_op(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    remote: u64,
+    remote_handle: BtlHandle,
+    op: ffi::mca_btl_base_atomic_op_t,
+    operand: u64,
+    flags: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    use_argument(order);
+    operation("non-fetching atomic", btl, || {
+        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
+        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
+            return Status::NOT_SUPPORTED.0;
+        };
+        let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
+            return Status::NOT_SUPPORTED.0;
+        };
+        let done = completion(callback, context, data);
+        // SAFETY: the endpoint is live, and the operation uses no local memory.
+        let status = unsafe {
+            let op = Op::word((op, flags), (call.handle, remote), operand, None);
+            call.submit(&op.with_completion(done))
+        };
+        call.settle("non-fetching atomic", status)
+    })
+}
+
+quick_entry! {
+    atomic_fop, near_atomic_fop, slow_atomic_fop,
+    (
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    local: *mut c_void,
+    remote: u64,
+    local_handle: BtlHandle,
+    remote_handle: BtlHandle,
+    op: ffi::mca_btl_base_atomic_op_t,
+    operand: u64,
+    flags: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+    ),
+    FAR, {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+        // that stay valid until completion; `T` is that of the module's table.
+        let (call, status) = unsafe {
+            let call = Call::new(btl, endpoint, remote_handle)?;
+            let status = call.module.transport().try_atomic_fop::<T, FAR>(call.endpoint, local, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
+            (call, status?)
+        };
+        Some(if status == Status::SUCCESS { 0 } else { call.settle("fetching atomic", status) })
+    } -> c_int
+}
+
+/// Updates a word of a peer's memory and fetches the old value, whichever way it goes.
+#[inline(never)]
+unsafe extern "C" fn slow_atomic_fop(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    local: *mut c_void,
+    remote: u64,
+    local_handle: BtlHandle,
+    remote_handle: BtlHandle,
+    op: ffi::mca_btl_base_atomic_op_t,
+    operand: u64,
+    flags: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    use_argument(order);
+    operation("fetching atomic", btl, || {
+        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
+        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
+            return Status::NOT_SUPPORTED.0;
+        };
+        let (Ok(op), Some(flags)) = (op.try_into(), OpFlags::from_bits(flags as u32)) else {
+            return Status::NOT_SUPPORTED.0;
+        };
+        let done = completion(callback, context, data);
+        // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
+        let status = unsafe {
+            let result = Some((local, local_handle.cast()));
+            let op = Op::word((op, flags), (call.handle, remote), operand, result);
+            call.submit(&op.with_completion(done))
+        };
+        call.settle("fetching atomic", status)
+    })
+}
+
+quick_entry! {
+    atomic_cswap, near_atomic_cswap, slow_atomic_cswap,
+    (
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    local: *mut c_void,
+    remote: u64,
+    local_handle: BtlHandle,
+    remote_handle: BtlHandle,
+    compare: u64,
+    value: u64,
+    flags: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+    ),
+    FAR, {
+        branch();
+        if !local_handle.is_null() {
+            return None;
+        }
+        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+        // that stay valid until completion; `T` is that of the module's table.
+        let (call, status) = unsafe {
+            let call = Call::new(btl, endpoint, remote_handle)?;
+            let status = call.module.transport().try_atomic_cswap::<T, FAR>(call.endpoint, local, remote, call.handle, (compare, value), flags as u32, completion(callback, context, data));
+            (call, status?)
+        };
+        Some(if status == Status::SUCCESS { 0 } else { call.settle("compare-and-swap", status) })
+    } -> c_int
+}
+
+/// Writes `value` to a word of a peer's memory if the word equals `compare`, and fetches the old value, whichever way it goes.
+#[inline(never)]
+unsafe extern "C" fn slow_atomic_cswap(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    local: *mut c_void,
+    remote: u64,
+    local_handle: BtlHandle,
+    remote_handle: BtlHandle,
+    compare: u64,
+    value: u64,
+    flags: c_int,
+    order: c_int,
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    use_argument(order);
+    operation("compare-and-swap", btl, || {
+        let own;
+        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
+        let call = match unsafe { Call::new(btl, endpoint, remote_handle) } {
+            Some(call) => call,
+            None if !remote_handle.is_null() => return Status::NOT_SUPPORTED.0,
+            None => {
+                // SAFETY: Open MPI passes NULL or the live module.
+                let module = unsafe { Module::of(btl) };
+                match module.and_then(|m| m.own_word(endpoint.cast(), remote)) {
+                    Some((module, endpoint, handle)) => {
+                        own = handle;
+                        let handle = &own;
+                        Call {
+                            module,
+                            endpoint,
+                            handle,
+                        }
+                    }
+                    None => return Status::NOT_SUPPORTED.0,
+                }
+            }
+        };
+        let Some(flags) = OpFlags::from_bits(flags as u32) else {
+            return Status::NOT_SUPPORTED.0;
+        };
+        let done = completion(callback, context, data);
+        // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
+        let status = unsafe {
+            let (target, result) = ((call.handle, remote), (local, local_handle.cast()));
+            let op = Op::swap_word(flags, target, (compare, value), result);
+            call.submit(&op.with_completion(done))
+        };
+        call.settle("compare-and-swap", status)
+    })
+}

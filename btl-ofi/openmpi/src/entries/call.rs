@@ -1,0 +1,133 @@
+//! What the functions of operations share: their arguments, and what osc/rdma may be told.
+//!
+//! osc/rdma relies on these rules:
+//! - It takes every return value of put and get except 0 as a failure and tries again, even for 1.
+//!   [`settle`](Call::settle) never returns 1.
+//! - "Out of resource" means "make progress and try again". On every other error it loops for ever. So
+//!   [`settle`](Call::settle) first passes such an error to the error callback, which ends the job with a message.
+//! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. It never checks
+//!   the flags of single operations before the call. The transport returns this status.
+//! - 4.1.4 passes no handle for a compare-and-swap on the own window, and after NOT_SUPPORTED does it by plain loads and
+//!   stores under its lock. Peers' compare-and-swaps go through the provider without that lock, so one of the two would be
+//!   lost. Such a call takes the handle of the own region, and is executed like those of the peers.
+//! - A put with no request, handle or fragment has a NULL callback. A local handle may be NULL where the registration
+//!   thresholds allow it, which is always: the transport refuses providers that need local handles.
+//! - It calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
+//!   requests that osc/rdma frees afterwards. The transport's flush does both.
+//! - Callbacks may call atomics and progress: this module holds no lock around a call, and the transport none around a
+//!   callback.
+
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::ptr::{NonNull, null_mut};
+
+use btl_ofi::{Completion, Endpoint, Handle, Op};
+use plugin_api::{CompletionFn, Status};
+
+use crate::bindings as ffi;
+use crate::guard::guarded;
+use crate::module::Module;
+
+pub(super) type Btl = *mut ffi::mca_btl_base_module_t;
+pub(super) type BtlEndpoint = *mut ffi::mca_btl_base_endpoint_t;
+pub(super) type BtlHandle = *mut ffi::mca_btl_base_registration_handle_t;
+pub(super) type BtlCallback = ffi::mca_btl_base_rdma_completion_fn_t;
+
+/// Converts Open MPI's callback to the transport's. The transport passes the module and endpoint pointers that Open MPI
+/// knows.
+pub(super) fn completion(
+    callback: BtlCallback,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Option<Completion> {
+    let callback = callback?;
+    type Callback = unsafe extern "C" fn(
+        Btl,
+        BtlEndpoint,
+        *mut c_void,
+        BtlHandle,
+        *mut c_void,
+        *mut c_void,
+        c_int,
+    );
+    // SAFETY: both types are C functions with the same seven parameters: six pointers and an int. Only the names of the
+    // pointed-to types differ.
+    let function = unsafe { transmute::<Callback, CompletionFn>(callback) };
+    Some(Completion {
+        function,
+        context,
+        data,
+    })
+}
+
+/// The arguments that every operation has.
+pub(super) struct Call<'a> {
+    pub(super) module: &'a Module,
+    pub(super) endpoint: NonNull<Endpoint>,
+    pub(super) handle: &'a Handle,
+}
+
+impl<'a> Call<'a> {
+    /// # Safety
+    /// Each pointer is NULL or came from this module and is live; the handle may be a copy of a peer's handle.
+    #[inline(always)]
+    pub(super) unsafe fn new(
+        btl: Btl,
+        endpoint: BtlEndpoint,
+        handle: BtlHandle,
+    ) -> Option<Call<'a>> {
+        Some(Call {
+            // SAFETY: the caller guarantees that `btl` is NULL or the live module.
+            module: unsafe { Module::of(btl) }?,
+            endpoint: NonNull::new(endpoint.cast())?,
+            // SAFETY: the caller guarantees NULL or a readable handle; a handle needs no alignment.
+            handle: unsafe { handle.cast::<Handle>().as_ref() }?,
+        })
+    }
+
+    /// # Safety
+    /// As for [`submit`](btl_ofi::Transport::submit).
+    pub(super) unsafe fn submit(&self, op: &Op<'_>) -> Status {
+        // SAFETY: the endpoint is live; the caller guarantees the rest.
+        unsafe { self.module.transport().submit(self.endpoint, op) }
+    }
+
+    /// The return value for osc/rdma; see the module's rules. The transport does not return COMPLETED: only
+    /// `Transport::answer_at_once`, which this component does not call, enables inline completions.
+    #[inline]
+    pub(super) fn settle(&self, what: &str, status: Status) -> c_int {
+        if status == Status::SUCCESS || status.is_again() || status == Status::NOT_SUPPORTED {
+            return status.0;
+        }
+        // SAFETY: `add_procs` returned the endpoint, and it is live until `del_procs`.
+        let process = unsafe { self.endpoint.as_ref() }.proc();
+        self.module.fail(
+            self.endpoint.as_ptr(),
+            &format!("a {what} to process {process} was refused: {status}"),
+        );
+        status.0
+    }
+}
+
+/// Runs an operation. A panic or a NULL argument ends the job like a failure of the transport; see the module's rules.
+#[inline]
+pub(super) fn operation(what: &str, btl: Btl, body: impl FnOnce() -> c_int) -> c_int {
+    let code = guarded(what, Status::ERROR.0, body);
+    if code != Status::SUCCESS.0 {
+        end_unless_again(what, btl, Status(code));
+    }
+    code
+}
+
+#[cold]
+#[inline(never)]
+fn end_unless_again(what: &str, btl: Btl, status: Status) {
+    if status.is_again() || status == Status::NOT_SUPPORTED {
+        return;
+    }
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    if let Some(module) = unsafe { Module::of(btl) } {
+        // If `settle` has reported the failure, this call does nothing: only the first report counts.
+        module.fail(null_mut(), &format!("a {what} was refused: {status}"));
+    }
+}

@@ -14,9 +14,9 @@ use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
 use crate::op::request;
+use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Operands;
-use crate::sm::responder;
 
 /// Rows of the table: the codes of the BTL's operations are below this.
 const CODES: usize = 0x40;

@@ -13,10 +13,10 @@ use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
 use crate::op::request::Op;
+use crate::op::responder;
 use crate::peer::endpoint::{Endpoint, MET};
 use crate::peer::route::Atomics;
 use crate::sm::requester::Operands;
-use crate::sm::responder;
 
 /// The target's part of an atomic, checked.
 #[derive(Clone, Copy)]

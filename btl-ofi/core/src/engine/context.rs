@@ -11,6 +11,7 @@ use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
 use crate::base::ticks;
 use crate::op::record::{Finished, Pool};
+use crate::op::responder::Responder;
 use crate::peer::outstanding::OutstandingCount;
 use crate::sm::channel::Channel;
 
@@ -170,6 +171,8 @@ pub(crate) struct State {
     pub(crate) spare: Vec<Finished>,
     /// Rings for atomics and small transfers with local peers, if the provider is bypassed.
     pub(crate) channel: Option<Box<Channel>>,
+    /// Executes the commands of peers. Only the first context's is used.
+    pub(crate) responder: Responder,
     /// Error completions that named no operation (see `failure`).
     pub(crate) unattributed: u32,
     /// Polls without a completion.
@@ -271,6 +274,7 @@ impl Context {
             ready: Vec::new(),
             spare: Vec::new(),
             channel: None,
+            responder: Responder::default(),
             unattributed: 0,
             idle: 0,
             posted: 0,

@@ -2,7 +2,7 @@
 //! (`ring_transfers`).
 //!
 //! The requester (`sm::requester`) writes a command into the target's segment (`sm::ring`, `sm::segment`). The target's
-//! progress (`sm::responder`) executes it with atomic instructions and writes the answer to the same slot. The
+//! progress (`sm::server`, `op::responder`) executes it with atomic instructions and writes the answer to the same slot. The
 //! requester's progress reads the answer (`ring_progress`). This takes half a microsecond under every provider; shm's own
 //! atomics take about 1 us, wait behind those outstanding at a dead process, and crash as updates (`fabric::policy`).
 //!
@@ -36,11 +36,11 @@ use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::op::element::Elements;
 use crate::op::record::Tag;
+use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::route::Atomics;
 use crate::sm::requester::{Operands, Requester};
-use crate::sm::responder;
 use crate::sm::ring::Command;
 use crate::sm::segment::Place;
 

@@ -75,10 +75,15 @@ impl Transport {
         mut state: Guard<'a, State>,
         with_queue: bool,
     ) -> Result<usize, Guard<'a, State>> {
-        let Some(channel) = &mut state.channel else {
+        let State {
+            channel: Some(channel),
+            responder,
+            ..
+        } = &mut *state
+        else {
             return Err(state);
         };
-        channel.attend(self.registrar.table());
+        channel.attend(responder, self.registrar.table());
         if with_queue && channel.polls().is_multiple_of(PROVIDER_INTERVAL) {
             return Err(state);
         }

@@ -40,10 +40,10 @@ use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::mem::handle::Handle;
 use crate::op::record::{Completion, Tag};
+use crate::op::responder::{GET, PUT};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
 use crate::sm::requester::{Direction, GetWay, Requester};
-use crate::sm::responder::{GET, PUT};
 use crate::sm::ring::Command;
 
 /// Most bytes of a ring put or ring get: above this, copying twice costs as much as the system call.
@@ -166,7 +166,12 @@ impl Transport {
         let Some(mut state) = ring else {
             return begun;
         };
-        let Some(channel) = &mut state.channel else {
+        let State {
+            channel: Some(channel),
+            responder,
+            ..
+        } = &mut *state
+        else {
             return begun;
         };
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
@@ -182,7 +187,7 @@ impl Transport {
             }
         }
         // Serves own requests meanwhile: two processes may get from each other.
-        let meanwhile = || channel.attend(self.registrar.table());
+        let meanwhile = || channel.attend(responder, self.registrar.table());
         let most = get.size.min(HOLD);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
         match unsafe { requester.get_fragments(get.command(), get.local, most, meanwhile) } {
@@ -205,10 +210,14 @@ impl Transport {
             if !context.delivering.load(Ordering::Relaxed) {
                 self.poll(context);
             } else if let Some(mut state) = context.state.try_lock()
-                && let Some(channel) = &mut state.channel
+                && let State {
+                    channel: Some(channel),
+                    responder,
+                    ..
+                } = &mut *state
             {
                 // Callbacks run, perhaps the caller of this get: do not nest them.
-                channel.attend(self.registrar.table());
+                channel.attend(responder, self.registrar.table());
             }
             Status::SUCCESS
         });

@@ -13,9 +13,9 @@ use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
+use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Operands;
-use crate::sm::responder;
 
 /// Rows and columns of the table; more than there are types and operations.
 const CODES: usize = 16;

@@ -7,7 +7,7 @@ use plugin_api::Access;
 use crate::base::guard::Reach;
 use crate::mem::handle::Handle;
 
-/// The live regions. The responder (`sm/responder.rs`) and operations of this process on itself use them under a lock
+/// The live regions. The responder (`op/responder.rs`) and operations of this process on itself use them under a lock
 /// for as long as they access the memory, so no deregistered region is accessed.
 #[derive(Default)]
 pub(crate) struct Regions {

@@ -1,5 +1,7 @@
-//! Operations: the request of one, its record until it completes, and the arithmetic of atomics.
+//! Operations: the request of one, its record until it completes, the arithmetic of atomics, and the
+//! responder that executes the commands of peers.
 
 pub(crate) mod element;
 pub(crate) mod record;
 pub(crate) mod request;
+pub(crate) mod responder;

@@ -10,10 +10,11 @@ use std::ptr::NonNull;
 use crate::base::lock::Lock;
 use crate::mem::regions::Regions;
 use crate::op::record::Finished;
+use crate::op::responder::Responder;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::{Done, Requester};
-use crate::sm::responder::Responder;
 use crate::sm::segment::Segment;
+use crate::sm::server::Server;
 
 /// Most rings whose answers are read in one poll.
 const RINGS_PER_POLL: usize = 16;
@@ -21,7 +22,7 @@ const RINGS_PER_POLL: usize = 16;
 /// One process's side of all rings: its own segment, and its rings at other processes. Guarded by the lock of
 /// the transport's first context.
 pub(crate) struct Channel {
-    responder: Responder,
+    server: Server,
     requesters: Vec<NonNull<Requester>>,
     /// Requesters with outstanding operations or held slots. Its capacity covers all requesters, so it never
     /// grows on the data path.
@@ -36,7 +37,7 @@ unsafe impl Send for Channel {}
 impl Channel {
     pub(crate) fn new(segment: Segment) -> Channel {
         Channel {
-            responder: Responder::new(segment),
+            server: Server::new(segment),
             requesters: Vec::new(),
             active: Vec::new(),
             cursor: 0,
@@ -150,9 +151,9 @@ impl Channel {
 
     /// Executes the commands that arrived. Counts as a poll.
     #[inline]
-    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
+    pub(crate) fn attend(&mut self, responder: &mut Responder, regions: &Lock<Regions>) {
         self.polls = self.polls.wrapping_add(1);
-        self.responder.attend(regions);
+        self.server.attend(responder, regions);
     }
 
     /// Makes progress read the answers of a ring, after a post to it.

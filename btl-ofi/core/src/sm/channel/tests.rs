@@ -9,11 +9,11 @@ use plugin_api::Status;
 use super::*;
 use crate::engine::post::Caller;
 use crate::op::record::Tag;
+use crate::op::responder;
 use crate::peer::endpoint::LocalPeer;
 use crate::peer::liveness::ProcessId;
 use crate::peer::table::{Endpoints, Placed};
 use crate::sm::requester::Operands;
-use crate::sm::responder;
 use crate::sm::ring::{Answer, Command, Slot};
 use crate::sm::segment::{PAYLOAD, Place};
 

@@ -19,13 +19,13 @@ use bindgen::callbacks::{EnumVariantCustomBehavior, EnumVariantValue, ParseCallb
 
 /// Types that the code names; bindgen adds those they consist of.
 const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|cntr_attr|context|context2|cq_attr|cq_entry|datatype|ep_attr|\
-    fabric_attr|hmem_iface|info|ioc|msg_atomic|msg_rma|op|ops|ops_(atomic|cm|cntr|cq|ep|mr|rma)|provider|rma_ioc|rma_iov|\
-    rx_attr|tx_attr|threading|progress|resource_mgmt|av_type)|fid|fid_(av|cntr|cq|domain|ep|fabric|mr)";
+    fabric_attr|hmem_iface|info|ioc|msg|msg_atomic|msg_rma|op|ops|ops_(atomic|cm|cntr|cq|ep|mr|msg|rma)|provider|rma_ioc|\
+    rma_iov|rx_attr|tx_attr|threading|progress|resource_mgmt|av_type)|fid|fid_(av|cntr|cq|domain|ep|fabric|mr)";
 
 /// Left out: structures of which only the address is known (`opaque` in `src/lib.rs`), and what belongs to them.
-const OPAQUE: &str = "fid_(eq|pep|poll|stx|wait|mc|av_set)|fi_(eq|wait|poll|av_set)_attr|fi_ops_(msg|tagged|collective)|\
+const OPAQUE: &str = "fid_(eq|pep|poll|stx|wait|mc|av_set)|fi_(eq|wait|poll|av_set)_attr|fi_ops_(tagged|collective)|\
     fi_collective_.*|fi_(device|pci|bus)_attr.*|fi_bus_type|fi_ops_(wait|poll|eq)|fi_eq_err_entry|\
-    fi_msg|fi_msg_tagged|fi_param.*|ssize_t|__ssize_t";
+    fi_msg_tagged|fi_param.*|ssize_t|__ssize_t";
 /// Left out: those that `src/grown.rs` holds.
 const GROWN: &str = "fi_domain_attr|fi_mr_attr.*|fi_cq_err_entry|fi_ops_(domain|fabric|av)";
 
@@ -54,15 +54,15 @@ const CONSTANTS: &str = "\
     FI_CSWAP FI_DELIVERY_COMPLETE FI_DOUBLE FI_EACCES FI_EAGAIN FI_EAVAIL FI_EBUSY FI_ECONNABORTED FI_ECONNREFUSED \
     FI_ECONNRESET FI_EHOSTUNREACH FI_EINVAL FI_EIO FI_EKEYREJECTED FI_EMFILE FI_EMSGSIZE FI_ENABLE FI_ENETUNREACH \
     FI_ENODATA FI_ENOKEY FI_ENOMEM FI_ENOSPC FI_ENOSYS FI_ENOTCONN FI_EOPBADSTATE FI_EOPNOTSUPP FI_EOTHER FI_EPERM \
-    FI_EP_RDM FI_EP_UNSPEC FI_ESHUTDOWN FI_ETIMEDOUT FI_ETOOSMALL FI_FETCH_ATOMIC FI_FLOAT FI_FORMAT_UNSPEC FI_HMEM \
-    FI_HMEM_CUDA FI_HMEM_DEVICE_ONLY FI_HMEM_NEURON FI_HMEM_ROCR FI_HMEM_SYNAPSEAI FI_HMEM_SYSTEM FI_HMEM_ZE \
-    FI_INJECT FI_INT16 FI_INT32 FI_INT64 FI_INT8 FI_LAND FI_LOR FI_LXOR FI_MAX FI_MIN FI_MR_ALLOCATED FI_MR_BASIC \
-    FI_MR_COLLECTIVE FI_MR_ENDPOINT FI_MR_HMEM FI_MR_LOCAL FI_MR_MMU_NOTIFY FI_MR_PROV_KEY FI_MR_RAW FI_MR_RMA_EVENT \
-    FI_MR_SCALABLE FI_MR_VIRT_ADDR FI_ORDER_ATOMIC_RAW FI_ORDER_ATOMIC_WAR FI_ORDER_ATOMIC_WAW FI_PROD \
-    FI_PROGRESS_AUTO FI_PROGRESS_MANUAL FI_PROGRESS_UNSPEC FI_READ FI_RECV FI_REMOTE_READ FI_REMOTE_WRITE FI_RMA \
-    FI_RM_ENABLED FI_SELECTIVE_COMPLETION FI_SOCKADDR FI_SOCKADDR_IB FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_SUM \
-    FI_THREAD_COMPLETION FI_THREAD_DOMAIN FI_THREAD_SAFE FI_THREAD_UNSPEC FI_TRANSMIT FI_UINT16 FI_UINT32 FI_UINT64 \
-    FI_UINT8 FI_WAIT_NONE FI_WRITE";
+    FI_EP_RDM FI_EP_UNSPEC FI_ESHUTDOWN FI_ETIMEDOUT FI_ETOOSMALL FI_ETRUNC FI_FETCH_ATOMIC FI_FLOAT \
+    FI_FORMAT_UNSPEC FI_HMEM FI_HMEM_CUDA FI_HMEM_DEVICE_ONLY FI_HMEM_NEURON FI_HMEM_ROCR FI_HMEM_SYNAPSEAI \
+    FI_HMEM_SYSTEM FI_HMEM_ZE FI_INJECT FI_INT16 FI_INT32 FI_INT64 FI_INT8 FI_LAND FI_LOR FI_LXOR FI_MAX FI_MIN \
+    FI_MR_ALLOCATED FI_MR_BASIC FI_MR_COLLECTIVE FI_MR_ENDPOINT FI_MR_HMEM FI_MR_LOCAL FI_MR_MMU_NOTIFY \
+    FI_MR_PROV_KEY FI_MR_RAW FI_MR_RMA_EVENT FI_MR_SCALABLE FI_MR_VIRT_ADDR FI_MSG FI_ORDER_ATOMIC_RAW \
+    FI_ORDER_ATOMIC_WAR FI_ORDER_ATOMIC_WAW FI_ORDER_SAS FI_PROD FI_PROGRESS_AUTO FI_PROGRESS_MANUAL \
+    FI_PROGRESS_UNSPEC FI_READ FI_RECV FI_REMOTE_READ FI_REMOTE_WRITE FI_RMA FI_RM_ENABLED FI_SELECTIVE_COMPLETION \
+    FI_SEND FI_SOCKADDR FI_SOCKADDR_IB FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_SUM FI_THREAD_COMPLETION FI_THREAD_DOMAIN \
+    FI_THREAD_SAFE FI_THREAD_UNSPEC FI_TRANSMIT FI_UINT16 FI_UINT32 FI_UINT64 FI_UINT8 FI_WAIT_NONE FI_WRITE";
 
 /// Leaves out the values of enumerations that `CONSTANTS` does not name.
 #[derive(Debug)]

@@ -348,6 +348,16 @@ pub struct fid_domain {
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub struct fi_msg {
+    pub msg_iov: *const iovec,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub context: *mut c_void,
+    pub data: u64,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub struct fi_ops_ep {
     pub size: usize,
     pub cancel: Option<unsafe extern "C" fn(fid: fid_t, context: *mut c_void) -> isize>,
@@ -389,6 +399,83 @@ pub struct fi_ops_ep {
     >,
     pub rx_size_left: Option<unsafe extern "C" fn(ep: *mut fid_ep) -> isize>,
     pub tx_size_left: Option<unsafe extern "C" fn(ep: *mut fid_ep) -> isize>,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct fi_ops_msg {
+    pub size: usize,
+    pub recv: Option<
+        unsafe extern "C" fn(
+            ep: *mut fid_ep,
+            buf: *mut c_void,
+            len: usize,
+            desc: *mut c_void,
+            src_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> isize,
+    >,
+    pub recvv: Option<
+        unsafe extern "C" fn(
+            ep: *mut fid_ep,
+            iov: *const iovec,
+            desc: *mut *mut c_void,
+            count: usize,
+            src_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> isize,
+    >,
+    pub recvmsg:
+        Option<unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize>,
+    pub send: Option<
+        unsafe extern "C" fn(
+            ep: *mut fid_ep,
+            buf: *const c_void,
+            len: usize,
+            desc: *mut c_void,
+            dest_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> isize,
+    >,
+    pub sendv: Option<
+        unsafe extern "C" fn(
+            ep: *mut fid_ep,
+            iov: *const iovec,
+            desc: *mut *mut c_void,
+            count: usize,
+            dest_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> isize,
+    >,
+    pub sendmsg:
+        Option<unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize>,
+    pub inject: Option<
+        unsafe extern "C" fn(
+            ep: *mut fid_ep,
+            buf: *const c_void,
+            len: usize,
+            dest_addr: fi_addr_t,
+        ) -> isize,
+    >,
+    pub senddata: Option<
+        unsafe extern "C" fn(
+            ep: *mut fid_ep,
+            buf: *const c_void,
+            len: usize,
+            desc: *mut c_void,
+            data: u64,
+            dest_addr: fi_addr_t,
+            context: *mut c_void,
+        ) -> isize,
+    >,
+    pub injectdata: Option<
+        unsafe extern "C" fn(
+            ep: *mut fid_ep,
+            buf: *const c_void,
+            len: usize,
+            data: u64,
+            dest_addr: fi_addr_t,
+        ) -> isize,
+    >,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -795,11 +882,13 @@ pub const FI_ETIMEDOUT: u32 = 110;
 pub const FI_ECONNREFUSED: u32 = 111;
 pub const FI_EHOSTUNREACH: u32 = 113;
 pub const FI_EKEYREJECTED: u32 = 129;
+pub const FI_MSG: u32 = 2;
 pub const FI_RMA: u32 = 4;
 pub const FI_ATOMIC: u32 = 16;
 pub const FI_READ: u32 = 256;
 pub const FI_WRITE: u32 = 512;
 pub const FI_RECV: u32 = 1024;
+pub const FI_SEND: u32 = 2048;
 pub const FI_TRANSMIT: u32 = 2048;
 pub const FI_REMOTE_READ: u32 = 4096;
 pub const FI_REMOTE_WRITE: u32 = 8192;
@@ -818,6 +907,7 @@ pub const FI_MR_RMA_EVENT: u32 = 256;
 pub const FI_MR_ENDPOINT: u32 = 512;
 pub const FI_MR_HMEM: u32 = 1024;
 pub const FI_MR_COLLECTIVE: u32 = 2048;
+pub const FI_ORDER_SAS: u32 = 256;
 pub const FI_ORDER_ATOMIC_RAW: u64 = 137438953472;
 pub const FI_ORDER_ATOMIC_WAR: u64 = 274877906944;
 pub const FI_ORDER_ATOMIC_WAW: u64 = 549755813888;
@@ -836,6 +926,7 @@ pub const FI_EOTHER: _bindgen_ty_1 = 256;
 pub const FI_ETOOSMALL: _bindgen_ty_1 = 257;
 pub const FI_EOPBADSTATE: _bindgen_ty_1 = 258;
 pub const FI_EAVAIL: _bindgen_ty_1 = 259;
+pub const FI_ETRUNC: _bindgen_ty_1 = 265;
 pub const FI_ENOKEY: _bindgen_ty_1 = 266;
 const _: () = {
     ["Size of fi_ioc"][size_of::<fi_ioc>() - 16usize];
@@ -1139,6 +1230,16 @@ const _: () = {
     ["Offset of field: fid_domain::mr"][offset_of!(fid_domain, mr) - 32usize];
 };
 const _: () = {
+    ["Size of fi_msg"][size_of::<fi_msg>() - 48usize];
+    ["Alignment of fi_msg"][align_of::<fi_msg>() - 8usize];
+    ["Offset of field: fi_msg::msg_iov"][offset_of!(fi_msg, msg_iov) - 0usize];
+    ["Offset of field: fi_msg::desc"][offset_of!(fi_msg, desc) - 8usize];
+    ["Offset of field: fi_msg::iov_count"][offset_of!(fi_msg, iov_count) - 16usize];
+    ["Offset of field: fi_msg::addr"][offset_of!(fi_msg, addr) - 24usize];
+    ["Offset of field: fi_msg::context"][offset_of!(fi_msg, context) - 32usize];
+    ["Offset of field: fi_msg::data"][offset_of!(fi_msg, data) - 40usize];
+};
+const _: () = {
     ["Size of fi_ops_ep"][size_of::<fi_ops_ep>() - 64usize];
     ["Alignment of fi_ops_ep"][align_of::<fi_ops_ep>() - 8usize];
     ["Offset of field: fi_ops_ep::size"][offset_of!(fi_ops_ep, size) - 0usize];
@@ -1149,6 +1250,20 @@ const _: () = {
     ["Offset of field: fi_ops_ep::rx_ctx"][offset_of!(fi_ops_ep, rx_ctx) - 40usize];
     ["Offset of field: fi_ops_ep::rx_size_left"][offset_of!(fi_ops_ep, rx_size_left) - 48usize];
     ["Offset of field: fi_ops_ep::tx_size_left"][offset_of!(fi_ops_ep, tx_size_left) - 56usize];
+};
+const _: () = {
+    ["Size of fi_ops_msg"][size_of::<fi_ops_msg>() - 80usize];
+    ["Alignment of fi_ops_msg"][align_of::<fi_ops_msg>() - 8usize];
+    ["Offset of field: fi_ops_msg::size"][offset_of!(fi_ops_msg, size) - 0usize];
+    ["Offset of field: fi_ops_msg::recv"][offset_of!(fi_ops_msg, recv) - 8usize];
+    ["Offset of field: fi_ops_msg::recvv"][offset_of!(fi_ops_msg, recvv) - 16usize];
+    ["Offset of field: fi_ops_msg::recvmsg"][offset_of!(fi_ops_msg, recvmsg) - 24usize];
+    ["Offset of field: fi_ops_msg::send"][offset_of!(fi_ops_msg, send) - 32usize];
+    ["Offset of field: fi_ops_msg::sendv"][offset_of!(fi_ops_msg, sendv) - 40usize];
+    ["Offset of field: fi_ops_msg::sendmsg"][offset_of!(fi_ops_msg, sendmsg) - 48usize];
+    ["Offset of field: fi_ops_msg::inject"][offset_of!(fi_ops_msg, inject) - 56usize];
+    ["Offset of field: fi_ops_msg::senddata"][offset_of!(fi_ops_msg, senddata) - 64usize];
+    ["Offset of field: fi_ops_msg::injectdata"][offset_of!(fi_ops_msg, injectdata) - 72usize];
 };
 const _: () = {
     ["Size of fid_ep"][size_of::<fid_ep>() - 80usize];

@@ -76,7 +76,7 @@ mod opaque {
     opaque! {
         fid_eq fid_pep fid_poll fid_stx fid_wait fid_av_set fid_mc
         fi_device_attr fi_bus_attr fi_eq_attr fi_wait_attr fi_poll_attr fi_av_set_attr fi_collective_attr
-        fi_ops_msg fi_ops_tagged fi_ops_collective
+        fi_ops_tagged fi_ops_collective
     }
 }
 

@@ -5,10 +5,11 @@ use std::ffi::c_void;
 use libfabric_sys as ffi;
 
 use crate::arithmetic;
-use crate::endpoint::{EndpointObject, post};
+use crate::endpoint::EndpointObject;
 use crate::missing::Missing;
 use crate::object::Object;
 use crate::operation::{Operation, Work};
+use crate::post::post;
 use crate::report::violation;
 use crate::rma::local;
 

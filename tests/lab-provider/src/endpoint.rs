@@ -11,7 +11,6 @@ use crate::counter::CounterObject;
 use crate::domain::{self, DomainObject};
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
-use crate::operation::{Operation, Work};
 use crate::queue::QueueObject;
 use crate::report::violation;
 use crate::{atomics, rma};
@@ -27,17 +26,18 @@ pub(crate) struct Endpoint {
 }
 
 #[derive(Default)]
-struct Bound {
+pub(crate) struct Bound {
     vector: Option<&'static VectorObject>,
-    queue: Option<&'static QueueObject>,
+    /// Where operations that the endpoint initiates complete.
+    pub(crate) queue: Option<&'static QueueObject>,
     /// Counts writes and atomics that only update.
-    writes: Option<&'static CounterObject>,
+    pub(crate) writes: Option<&'static CounterObject>,
     /// Counts reads and atomics that fetch.
-    reads: Option<&'static CounterObject>,
+    pub(crate) reads: Option<&'static CounterObject>,
     /// Queues bound in any role.
     queues: Vec<&'static QueueObject>,
-    selective: bool,
-    enabled: bool,
+    pub(crate) selective: bool,
+    pub(crate) enabled: bool,
 }
 
 // SAFETY: objects are never freed, and guard their own state.
@@ -287,8 +287,8 @@ unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_vo
         return -(ffi::FI_ENOSYS as c_int);
     }
     or_return!(domain::step(ep.inner.domain, "enable"));
+    let vector = ep.inner.vector().is_some();
     let mut bound = ep.inner.lock();
-    let vector = bound.vector.is_some() || ep.inner.parent.is_some_and(|p| p.inner.has_vector());
     let queue = bound.queue.is_some()
         || [ffi::FI_CLASS_SEP, ffi::FI_CLASS_RX_CTX].contains(&ep.inner.class);
     if !vector || !queue {
@@ -313,71 +313,17 @@ unsafe extern "C" fn getname(fid: *mut ffi::fid, out: *mut c_void, length: *mut 
 }
 
 impl Endpoint {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Bound> {
+    pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Bound> {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has_vector(&self) -> bool {
-        self.lock().vector.is_some()
+    fn vector(&self) -> Option<&'static VectorObject> {
+        let own = self.lock().vector;
+        own.or_else(|| self.parent.and_then(|p| p.inner.lock().vector))
     }
-}
 
-/// Checks the endpoint and the peer, and hands an operation to the queue. `fill` makes the operation
-/// for the peer.
-///
-/// # Safety
-/// `ep` is an endpoint of ours; the buffers are the provider's, as the call's man page says.
-pub(crate) unsafe fn post(
-    ep: *mut ffi::fid_ep,
-    call: &str,
-    peer: ffi::fi_addr_t,
-    flags: u64,
-    fill: impl FnOnce(Name) -> Operation,
-) -> isize {
-    // SAFETY: the caller vouches for the endpoint.
-    let object: &EndpointObject = match unsafe { Object::of(ep, call) } {
-        Ok(object) => object,
-        Err(code) => return code as isize,
-    };
-    let endpoint = &object.inner;
-    let bound = endpoint.lock();
-    let (Some(queue), true) = (bound.queue, bound.enabled) else {
-        violation(&format!("{call} on an endpoint that is not enabled"));
-        return -(ffi::FI_EOPBADSTATE as isize);
-    };
-    let selective = bound.selective;
-    let (vector, writes, reads) = (bound.vector, bound.writes, bound.reads);
-    drop(bound);
-    let vector = vector.or_else(|| endpoint.parent.and_then(|p| p.inner.lock().vector));
-    let Some(name) = vector.and_then(|v| v.inner.name(peer)) else {
-        violation(&format!(
-            "{call} to position {peer}, which holds no address"
-        ));
-        return -(ffi::FI_EINVAL as isize);
-    };
-    let mut operation = fill(name);
-    let config = endpoint.domain.inner.config;
-    if operation.length > config.max_message {
-        violation(&format!("{call} of {} bytes", operation.length));
-        return -(ffi::FI_EMSGSIZE as isize);
+    /// The peer at a position of the endpoint's address vector.
+    pub(crate) fn peer(&self, position: ffi::fi_addr_t) -> Option<Name> {
+        self.vector()?.inner.name(position)
     }
-    if flags & u64::from(ffi::FI_INJECT) != 0 {
-        operation.injected = true;
-        if operation.length > config.inject {
-            violation(&format!("{call} injects {} bytes", operation.length));
-            return -(ffi::FI_EINVAL as isize);
-        }
-    }
-    operation.delivered |= flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0;
-    if selective && flags & u64::from(ffi::FI_COMPLETION) == 0 {
-        operation.completes = false;
-    }
-    operation.endpoint = ep as usize;
-    operation.position = peer;
-    operation.counter = match operation.work {
-        Work::Write | Work::Atomic { kind: 0, .. } => writes,
-        Work::Read | Work::Atomic { .. } => reads,
-    };
-    // SAFETY: the caller vouches for the buffers.
-    unsafe { queue.inner.post(operation) }
 }

@@ -33,12 +33,14 @@ mod object;
 mod operation;
 mod pages;
 mod pending;
+mod post;
 mod queue;
 mod random;
 mod region;
 mod regions;
 mod report;
 mod rma;
+mod traps;
 
 use std::sync::OnceLock;
 

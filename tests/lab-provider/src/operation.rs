@@ -1,5 +1,4 @@
-//! One operation: what it does, and the traps laid for a user that touches what is the provider's
-//! until completion.
+//! One operation: what it does, and how the target's side of it is done.
 
 use libfabric_sys as ffi;
 
@@ -12,9 +11,7 @@ use crate::inbox::{self, Request};
 use crate::memory::{self, Exclusive};
 use crate::regions::{self, Place};
 use crate::report::violation;
-
-/// What a destination holds until its data comes.
-const SPOILT: u8 = 0xa5;
+use crate::traps::Traps;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,18 +29,6 @@ pub(crate) enum Work {
 pub(crate) struct Local {
     pub(crate) address: u64,
     pub(crate) descriptor: u64,
-}
-
-/// What an operation remembers, to do its work and to notice what its user does meanwhile.
-#[derive(Default)]
-pub(crate) struct Traps {
-    /// Operands and values to compare with, as they were at the post.
-    source: Vec<u8>,
-    compared: Vec<u8>,
-    /// What the destination must hold; nothing where peers may write it.
-    landed: Option<Vec<u8>>,
-    /// Where its request lies in the peer's inbox.
-    asked: Option<usize>,
 }
 
 /// An operation, accepted and not yet completed.
@@ -109,131 +94,6 @@ impl Operation {
     pub(crate) fn count(&self, done: &Result<(), i32>) {
         if let Some(counter) = self.counter {
             counter.inner.count(done);
-        }
-    }
-
-    fn reads_local(&self) -> bool {
-        match self.work {
-            Work::Write => true,
-            Work::Read => false,
-            Work::Atomic { op, .. } => op != ffi::FI_ATOMIC_READ,
-        }
-    }
-
-    /// Where the result goes; address 0 for nowhere.
-    fn destination(&self) -> Local {
-        match self.work {
-            Work::Read => self.local,
-            Work::Atomic { .. } => self.result,
-            Work::Write => Local::default(),
-        }
-    }
-
-    fn pattern(&self) -> u64 {
-        self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
-    }
-
-    /// Whether device memory comes with its descriptor, and descriptors with what they describe.
-    fn check_descriptor(&self, config: &Config, local: Local) -> Result<(), i32> {
-        let refuse = |what: &str| {
-            violation(&format!("{:?}: {what}", self.work));
-            Err(ffi::FI_EINVAL as i32)
-        };
-        if local.address == 0 || self.length == 0 {
-            return Ok(());
-        }
-        if local.descriptor != 0 {
-            let slot = local.descriptor as usize - 1;
-            if !regions::covers(slot, local.address, self.length as u64) {
-                return refuse("a descriptor that does not describe the buffer");
-            }
-        } else if config.described_devices() && device::at(local.address).is_some() {
-            return refuse("device memory without the descriptor that FI_MR_HMEM asks for");
-        } else if config.described_buffers() && !self.injected {
-            return refuse("a buffer without the descriptor that FI_MR_LOCAL asks for");
-        }
-        if self.injected && config.described_devices() && device::at(local.address).is_some() {
-            return refuse("device memory is not injected under FI_MR_HMEM");
-        }
-        Ok(())
-    }
-
-    /// Lays the traps: remembers the source, spoils the destination, writes the context. Fails when
-    /// a buffer is not what it must be.
-    ///
-    /// # Safety
-    /// The context is the provider's, as the calls' man pages say.
-    pub(crate) unsafe fn arm(&mut self, config: &Config) -> Result<(), i32> {
-        for local in [self.local, self.compare, self.result] {
-            self.check_descriptor(config, local)?;
-        }
-        let unmapped = |work: Work, code: i32| {
-            violation(&format!("{work:?}: a buffer is not mapped"));
-            code
-        };
-        let work = self.work;
-        if self.reads_local() {
-            self.traps.source = device::read_local(self.local.address, self.length)
-                .map_err(|code| unmapped(work, code))?;
-        }
-        if self.compare.address != 0 {
-            self.traps.compared = device::read_local(self.compare.address, self.length)
-                .map_err(|code| unmapped(work, code))?;
-        }
-        let destination = self.destination().address;
-        let own = self.reads_local() && destination == self.local.address;
-        if destination != 0 && !own && !regions::overlaps(destination, self.length as u64) {
-            let spoilt = vec![SPOILT; self.length];
-            device::write_local(destination, &spoilt).map_err(|code| unmapped(work, code))?;
-            self.traps.landed = Some(spoilt);
-        }
-        for word in 0..config.context_bytes() / 8 {
-            if self.context != 0 {
-                // SAFETY: the caller vouches for the context.
-                unsafe { (self.context as *mut u64).add(word).write(self.pattern()) };
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks at the traps.
-    ///
-    /// # Safety
-    /// As for [`arm`](Self::arm), which was called before.
-    pub(crate) unsafe fn inspect(&self, config: &Config) {
-        // What peers may write is not this user's doing.
-        let changed = |local: Local, then: &[u8]| {
-            let length = then.len() as u64;
-            device::read_local(local.address, then.len()).is_ok_and(|now| now != then)
-                && !regions::overlaps(local.address, length)
-        };
-        let report = |what: &str| {
-            violation(&format!(
-                "{:?}: its {what} changed before it completed",
-                self.work
-            ));
-        };
-        if self.reads_local() && !self.injected && changed(self.local, &self.traps.source) {
-            report("source");
-        }
-        if !self.traps.compared.is_empty() && changed(self.compare, &self.traps.compared) {
-            report("value to compare with");
-        }
-        if self
-            .traps
-            .landed
-            .as_ref()
-            .is_some_and(|landed| changed(self.destination(), landed))
-        {
-            report("destination");
-        }
-        for word in 0..config.context_bytes() / 8 {
-            let at = (self.context as *const u64).wrapping_add(word);
-            // SAFETY: the caller vouches for the context.
-            if self.context != 0 && unsafe { at.read() } != self.pattern() {
-                report("context");
-                break;
-            }
         }
     }
 

@@ -4,9 +4,9 @@ use std::ffi::c_void;
 
 use libfabric_sys as ffi;
 
-use crate::endpoint::post;
 use crate::missing::Missing;
 use crate::operation::{Local, Operation, Work};
+use crate::post::post;
 use crate::report::violation;
 
 pub(crate) static OPS: ffi::fi_ops_rma = ffi::fi_ops_rma {

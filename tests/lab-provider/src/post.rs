@@ -1,0 +1,68 @@
+//! Posts: what is checked of every operation before its queue takes it.
+
+use libfabric_sys as ffi;
+
+use crate::address::Name;
+use crate::endpoint::EndpointObject;
+use crate::object::Object;
+use crate::operation::{Operation, Work};
+use crate::report::violation;
+
+/// Checks the endpoint and the peer, and hands an operation to the queue. `fill` makes the operation
+/// for the peer.
+///
+/// # Safety
+/// `ep` is an endpoint of ours; the buffers are the provider's, as the call's man page says.
+pub(crate) unsafe fn post(
+    ep: *mut ffi::fid_ep,
+    call: &str,
+    peer: ffi::fi_addr_t,
+    flags: u64,
+    fill: impl FnOnce(Name) -> Operation,
+) -> isize {
+    // SAFETY: the caller vouches for the endpoint.
+    let object: &EndpointObject = match unsafe { Object::of(ep, call) } {
+        Ok(object) => object,
+        Err(code) => return code as isize,
+    };
+    let endpoint = &object.inner;
+    let bound = endpoint.lock();
+    let (Some(queue), true) = (bound.queue, bound.enabled) else {
+        violation(&format!("{call} on an endpoint that is not enabled"));
+        return -(ffi::FI_EOPBADSTATE as isize);
+    };
+    let selective = bound.selective;
+    let (writes, reads) = (bound.writes, bound.reads);
+    drop(bound);
+    let Some(name) = endpoint.peer(peer) else {
+        violation(&format!(
+            "{call} to position {peer}, which holds no address"
+        ));
+        return -(ffi::FI_EINVAL as isize);
+    };
+    let mut operation = fill(name);
+    let config = endpoint.domain.inner.config;
+    if operation.length > config.max_message {
+        violation(&format!("{call} of {} bytes", operation.length));
+        return -(ffi::FI_EMSGSIZE as isize);
+    }
+    if flags & u64::from(ffi::FI_INJECT) != 0 {
+        operation.injected = true;
+        if operation.length > config.inject {
+            violation(&format!("{call} injects {} bytes", operation.length));
+            return -(ffi::FI_EINVAL as isize);
+        }
+    }
+    operation.delivered |= flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0;
+    if selective && flags & u64::from(ffi::FI_COMPLETION) == 0 {
+        operation.completes = false;
+    }
+    operation.endpoint = ep as usize;
+    operation.position = peer;
+    operation.counter = match operation.work {
+        Work::Write | Work::Atomic { kind: 0, .. } => writes,
+        Work::Read | Work::Atomic { .. } => reads,
+    };
+    // SAFETY: the caller vouches for the buffers.
+    unsafe { queue.inner.post(operation) }
+}

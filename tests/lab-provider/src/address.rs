@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use libfabric_sys as ffi;
 
 use crate::domain::{self, DomainObject};
+use crate::mailbox::Mailbox;
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
 use crate::report::violation;
@@ -26,16 +27,22 @@ pub(crate) struct Name {
     pub(crate) domain: u64,
     /// Address of the inbox of that process.
     pub(crate) inbox: u64,
+    /// Address of the endpoint's mailbox, or 0.
+    pub(crate) mailbox: u64,
+    /// The number that the mailbox has while it is the endpoint's.
+    pub(crate) endpoint: u64,
 }
 
 impl Name {
-    pub(crate) fn own(domain: u64) -> Name {
+    pub(crate) fn own(domain: u64, mailbox: Option<&Mailbox>) -> Name {
         Name {
             magic: MAGIC,
             pid: u64::from(std::process::id()),
             regions: crate::regions::place(),
             domain,
             inbox: crate::inbox::place(),
+            mailbox: mailbox.map_or(0, Mailbox::place),
+            endpoint: mailbox.map_or(0, Mailbox::owner),
         }
     }
 }

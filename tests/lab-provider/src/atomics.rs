@@ -14,15 +14,25 @@ use crate::report::violation;
 use crate::rma::local;
 
 pub(crate) static OPS: ffi::fi_ops_atomic = ffi::fi_ops_atomic {
+    writemsg: Some(writemsg),
+    readwrite: Some(readwrite),
+    compwrite: Some(compwrite),
+    ..NONE
+};
+
+/// The table of an endpoint without atomics.
+pub(crate) static MISSING: ffi::fi_ops_atomic = NONE;
+
+const NONE: ffi::fi_ops_atomic = ffi::fi_ops_atomic {
     size: size_of::<ffi::fi_ops_atomic>(),
     write: Missing::MISSING,
     writev: Missing::MISSING,
-    writemsg: Some(writemsg),
+    writemsg: Missing::MISSING,
     inject: Missing::MISSING,
-    readwrite: Some(readwrite),
+    readwrite: Missing::MISSING,
     readwritev: Missing::MISSING,
     readwritemsg: Missing::MISSING,
-    compwrite: Some(compwrite),
+    compwrite: Missing::MISSING,
     compwritev: Missing::MISSING,
     compwritemsg: Missing::MISSING,
     writevalid: Missing::MISSING,

@@ -12,6 +12,10 @@
 //! | `LAB_MAX_MSG` | largest message, bytes | 1 MiB |
 //! | `LAB_INJECT` | inject size, bytes | 64 |
 //! | `LAB_TX_SIZE` | operations that an endpoint takes at a time | 256 |
+//! | `LAB_RX_SIZE` | receives that an endpoint takes at a time | 256 |
+//! | `LAB_MESSAGES` | 0: no messages (FI_MSG) | 1 |
+//! | `LAB_SEND_ORDER` | 0: messages come in any order, and FI_ORDER_SAS is not offered | 1 |
+//! | `LAB_ATOMICS` | 0: no atomics (FI_ATOMIC) | 1 |
 //! | `LAB_ATOMIC_BYTES` | most bytes of one atomic, which is also a message | 512 |
 //! | `LAB_WITHOUT` | atomics not served: `kind:datatype:op` by libfabric's numbers, `*` for any | none |
 //! | `LAB_ORDER` | 1: atomics are ordered for who asks | 0 |
@@ -72,6 +76,10 @@ pub(crate) struct Config {
     pub(crate) max_message: usize,
     pub(crate) inject: usize,
     pub(crate) tx_size: usize,
+    pub(crate) rx_size: usize,
+    pub(crate) messages: bool,
+    pub(crate) send_order: bool,
+    pub(crate) atomics: bool,
     pub(crate) atomic_bytes: usize,
     pub(crate) without: Vec<[Option<u32>; 3]>,
     pub(crate) ordered: bool,
@@ -91,21 +99,27 @@ pub(crate) struct Config {
 pub(crate) struct Faults {
     /// `seed`.
     pub(crate) seed: u64,
-    /// `again`: a post is turned away with FI_EAGAIN ...
+    /// `again`: a post is turned away with FI_EAGAIN (a send too, a receive not) ...
     pub(crate) again: u64,
     /// `burst`: ... and up to so many after it.
     pub(crate) burst: u64,
-    /// `error`: an operation fails ...
+    /// `sendagain`: every n-th post of a send of a queue is turned away.
+    pub(crate) send_again: u64,
+    /// `recvagain`: every n-th post of a receive of an endpoint is turned away.
+    pub(crate) recv_again: u64,
+    /// `error`: an operation fails (a send too, a receive not) ...
     pub(crate) error: u64,
     /// `errno`: ... with this libfabric error (default FI_EIO).
     pub(crate) errno: i32,
-    /// `nth`: the n-th operation of a queue fails, whatever `error` says.
+    /// `nth`: the n-th operation of a queue fails, whatever `error` says. Receives are not counted.
     pub(crate) nth: u64,
     /// `nameless`: an error completion carries no context.
     pub(crate) nameless: u64,
-    /// `delay`: operations take up to so many reads of the queue.
+    /// `delay`: operations take up to so many reads of the queue, and a message that came goes to a
+    /// receive up to so many reads later.
     pub(crate) delay: u64,
-    /// `reorder`: completions come in any order when not 0.
+    /// `reorder`: completions come in any order when not 0, those of receives in one that the order of
+    /// sends allows.
     pub(crate) reorder: bool,
     /// `againfrom`: from the n-th post of a queue on, every one is turned away.
     pub(crate) again_from: u64,
@@ -201,6 +215,10 @@ impl Config {
             max_message: number("LAB_MAX_MSG", 1 << 20),
             inject: number("LAB_INJECT", 64),
             tx_size: number("LAB_TX_SIZE", 256),
+            rx_size: number("LAB_RX_SIZE", 256),
+            messages: number("LAB_MESSAGES", 1) != 0,
+            send_order: number("LAB_SEND_ORDER", 1) != 0,
+            atomics: number("LAB_ATOMICS", 1) != 0,
             // An atomic is no longer than a message.
             atomic_bytes: number("LAB_ATOMIC_BYTES", 512).min(number("LAB_MAX_MSG", 1 << 20)),
             without: without.collect(),
@@ -289,6 +307,8 @@ impl Faults {
             seed: get("seed"),
             again: get("again"),
             burst: get("burst"),
+            send_again: get("sendagain"),
+            recv_again: get("recvagain"),
             error: get("error"),
             errno: code("errno", ffi::FI_EIO),
             nth: get("nth"),

@@ -141,6 +141,9 @@ unsafe extern "C" fn query_atomic(
         _ => return -(ffi::FI_EINVAL as c_int),
     };
     let config = domain.inner.config;
+    if !config.atomics {
+        return -(ffi::FI_ENOSYS as c_int);
+    }
     let Some(size) = arithmetic::size(datatype) else {
         return -(ffi::FI_EOPNOTSUPP as c_int);
     };

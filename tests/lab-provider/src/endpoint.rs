@@ -9,11 +9,12 @@ use libfabric_sys as ffi;
 use crate::address::{Name, VectorObject, give};
 use crate::counter::CounterObject;
 use crate::domain::{self, DomainObject};
+use crate::mailbox::{self, Mailbox};
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
 use crate::queue::QueueObject;
 use crate::report::violation;
-use crate::{atomics, rma};
+use crate::{atomics, message, rma};
 
 pub(crate) struct Endpoint {
     pub(crate) domain: &'static DomainObject,
@@ -22,6 +23,9 @@ pub(crate) struct Endpoint {
     parent: Option<&'static EndpointObject>,
     /// Transmit contexts that a scalable endpoint was opened with.
     contexts: usize,
+    /// What it receives from, if it was opened with FI_MSG; that of a scalable endpoint is also that of
+    /// its receive context.
+    mailbox: Option<&'static Mailbox>,
     bound: Mutex<Bound>,
 }
 
@@ -30,6 +34,8 @@ pub(crate) struct Bound {
     vector: Option<&'static VectorObject>,
     /// Where operations that the endpoint initiates complete.
     pub(crate) queue: Option<&'static QueueObject>,
+    /// Where receives complete.
+    pub(crate) received: Option<&'static QueueObject>,
     /// Counts writes and atomics that only update.
     pub(crate) writes: Option<&'static CounterObject>,
     /// Counts reads and atomics that fetch.
@@ -37,6 +43,7 @@ pub(crate) struct Bound {
     /// Queues bound in any role.
     queues: Vec<&'static QueueObject>,
     pub(crate) selective: bool,
+    pub(crate) selective_receives: bool,
     pub(crate) enabled: bool,
 }
 
@@ -90,6 +97,7 @@ fn place(
     class: u32,
     parent: Option<&'static EndpointObject>,
     contexts: usize,
+    messages: bool,
 ) -> *mut ffi::fid_ep {
     let kind = match class {
         ffi::FI_CLASS_SEP => "scalable endpoint",
@@ -101,16 +109,30 @@ fn place(
         Some(parent) => parent.depend(),
         None => domain.depend(),
     }
+    let messages_ops = if messages {
+        &message::OPS
+    } else {
+        &message::MISSING
+    };
+    let atomic_ops = if domain.inner.config.atomics {
+        &atomics::OPS
+    } else {
+        &atomics::MISSING
+    };
+    let mailbox = match parent {
+        Some(parent) => parent.inner.mailbox,
+        None => messages.then(mailbox::open),
+    };
     let object: &EndpointObject = Object::place(
         kind,
         ffi::fid_ep {
             fid: fid(class, &FID),
             ops: ptr::from_ref(&OPS).cast_mut(),
             cm: ptr::from_ref(&CM).cast_mut(),
-            msg: ptr::null_mut(),
+            msg: ptr::from_ref(messages_ops).cast_mut(),
             rma: ptr::from_ref(&rma::OPS).cast_mut(),
             tagged: ptr::null_mut(),
-            atomic: ptr::from_ref(&atomics::OPS).cast_mut(),
+            atomic: ptr::from_ref(atomic_ops).cast_mut(),
             collective: ptr::null_mut(),
         },
         Endpoint {
@@ -118,23 +140,31 @@ fn place(
             class,
             parent,
             contexts,
+            mailbox,
             bound: Mutex::new(Bound::default()),
         },
     );
     object.pointer()
 }
 
+/// Whether an endpoint is opened with messages.
+fn has_messages(domain: &DomainObject, info: &ffi::fi_info) -> bool {
+    domain.inner.config.messages && info.caps & u64::from(ffi::FI_MSG) != 0
+}
+
 pub(crate) unsafe extern "C" fn open(
     domain: *mut ffi::fid_domain,
-    _info: *mut ffi::fi_info,
+    info: *mut ffi::fi_info,
     ep: *mut *mut ffi::fid_ep,
     _context: *mut c_void,
 ) -> c_int {
     // SAFETY: libfabric's contract: a domain of ours.
     let domain: &DomainObject = or_return!(unsafe { Object::of(domain, "fi_endpoint") });
     or_return!(domain::step(domain, "ep"));
+    // SAFETY: the caller passes an info.
+    let messages = has_messages(domain, unsafe { &*info });
     // SAFETY: the caller passes where to put the pointer.
-    unsafe { *ep = place(domain, ffi::FI_CLASS_EP, None, 0) };
+    unsafe { *ep = place(domain, ffi::FI_CLASS_EP, None, 0, messages) };
     0
 }
 
@@ -156,8 +186,10 @@ pub(crate) unsafe extern "C" fn open_scalable(
         ));
         return -(ffi::FI_EINVAL as c_int);
     }
+    // SAFETY: the caller passes an info.
+    let messages = has_messages(domain, unsafe { &*info });
     // SAFETY: the caller passes where to put the pointer.
-    unsafe { *ep = place(domain, ffi::FI_CLASS_SEP, None, contexts) };
+    unsafe { *ep = place(domain, ffi::FI_CLASS_SEP, None, contexts, messages) };
     0
 }
 
@@ -180,7 +212,7 @@ unsafe extern "C" fn open_transmit(
         return -(ffi::FI_EINVAL as c_int);
     }
     // SAFETY: the caller passes where to put the pointer.
-    unsafe { *ep = place(sep.inner.domain, ffi::FI_CLASS_TX_CTX, Some(sep), 0) };
+    unsafe { *ep = sep.inner.context(ffi::FI_CLASS_TX_CTX, sep) };
     0
 }
 
@@ -199,7 +231,7 @@ unsafe extern "C" fn open_receive(
         return -(ffi::FI_EINVAL as c_int);
     }
     // SAFETY: the caller passes where to put the pointer.
-    unsafe { *ep = place(sep.inner.domain, ffi::FI_CLASS_RX_CTX, Some(sep), 0) };
+    unsafe { *ep = sep.inner.context(ffi::FI_CLASS_RX_CTX, sep) };
     0
 }
 
@@ -223,7 +255,12 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
     }
     match ep.inner.parent {
         Some(parent) => parent.release(),
-        None => ep.inner.domain.release(),
+        None => {
+            if let Some(mailbox) = ep.inner.mailbox {
+                mailbox.close();
+            }
+            ep.inner.domain.release();
+        }
     }
     0
 }
@@ -255,6 +292,10 @@ unsafe extern "C" fn bind(fid: *mut ffi::fid, to: *mut ffi::fid, flags: u64) -> 
             if flags & u64::from(ffi::FI_TRANSMIT) != 0 {
                 bound.queue = Some(queue);
                 bound.selective = flags & ffi::FI_SELECTIVE_COMPLETION != 0;
+            }
+            if flags & u64::from(ffi::FI_RECV) != 0 {
+                bound.received = Some(queue);
+                bound.selective_receives = flags & ffi::FI_SELECTIVE_COMPLETION != 0;
             }
             0
         }
@@ -296,6 +337,10 @@ unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_vo
         return -(ffi::FI_EOPBADSTATE as c_int);
     }
     bound.enabled = true;
+    let receives = [ffi::FI_CLASS_EP, ffi::FI_CLASS_RX_CTX].contains(&ep.inner.class);
+    if let (Some(queue), Some(mailbox), true) = (bound.received, ep.inner.mailbox, receives) {
+        queue.inner.receive(ep.pointer() as usize, mailbox);
+    }
     if let Some(queue) = bound.queue {
         for counter in bound.counters() {
             counter.inner.follow(queue);
@@ -309,12 +354,23 @@ unsafe extern "C" fn getname(fid: *mut ffi::fid, out: *mut c_void, length: *mut 
     let ep: &EndpointObject = or_return!(unsafe { Object::of(fid, "fi_getname") });
     or_return!(domain::step(ep.inner.domain, "getname"));
     // SAFETY: the caller passes a buffer with its length.
-    unsafe { give(Name::own(ep.inner.domain.inner.number), out, length) }
+    unsafe {
+        give(
+            Name::own(ep.inner.domain.inner.number, ep.inner.mailbox),
+            out,
+            length,
+        )
+    }
 }
 
 impl Endpoint {
     pub(crate) fn lock(&self) -> std::sync::MutexGuard<'_, Bound> {
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A context of this scalable endpoint.
+    fn context(&self, class: u32, object: &'static EndpointObject) -> *mut ffi::fid_ep {
+        place(self.domain, class, Some(object), 0, self.mailbox.is_some())
     }
 
     fn vector(&self) -> Option<&'static VectorObject> {

@@ -8,12 +8,10 @@ use libfabric_sys as ffi;
 
 use crate::config::Config;
 
-const CAPS: u64 = (ffi::FI_RMA
-    | ffi::FI_ATOMIC
-    | ffi::FI_READ
-    | ffi::FI_WRITE
-    | ffi::FI_REMOTE_READ
-    | ffi::FI_REMOTE_WRITE) as u64;
+const CAPS: u64 =
+    (ffi::FI_RMA | ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE)
+        as u64;
+const MESSAGE_SIDES: u64 = (ffi::FI_SEND | ffi::FI_RECV) as u64;
 const OP_FLAGS: u64 = (ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION | ffi::FI_INJECT) as u64;
 const ATOMIC_ORDER: u64 =
     ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
@@ -50,10 +48,18 @@ pub(crate) unsafe extern "C" fn getinfo(
 
 /// Abilities under a shape.
 fn caps(config: &Config) -> u64 {
-    if config.hmem {
-        CAPS | u64::from(ffi::FI_HMEM)
+    let when = |offered: bool, caps: u64| if offered { caps } else { 0 };
+    CAPS | when(config.atomics, u64::from(ffi::FI_ATOMIC))
+        | when(config.messages, u64::from(ffi::FI_MSG) | MESSAGE_SIDES)
+        | when(config.hmem, u64::from(ffi::FI_HMEM))
+}
+
+/// The order of sends under a shape.
+fn send_order(config: &Config) -> u64 {
+    if config.messages && config.send_order {
+        u64::from(ffi::FI_ORDER_SAS)
     } else {
-        CAPS
+        0
     }
 }
 
@@ -74,7 +80,7 @@ unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
             hints.rx_attr.as_ref(),
         )
     };
-    let orders = if config.ordered { ATOMIC_ORDER } else { 0 };
+    let orders = if config.ordered { ATOMIC_ORDER } else { 0 } | send_order(config);
     let domain_suits = domain.is_none_or(|d| {
         let automatic = [d.control_progress, d.data_progress].contains(&ffi::FI_PROGRESS_AUTO);
         serves_mode(config.mr_mode, d.mr_mode as u32) && (config.auto_progress || !automatic)
@@ -91,7 +97,8 @@ unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
             && t.iov_limit <= 1
             && t.rma_iov_limit <= 1
     });
-    let rx_suits = rx.is_none_or(|r| r.msg_order & !orders == 0);
+    let rx_suits = rx
+        .is_none_or(|r| r.msg_order & !orders == 0 && r.size <= config.rx_size && r.iov_limit <= 1);
     domain_suits && ep_suits && tx_suits && rx_suits
 }
 
@@ -102,6 +109,19 @@ fn serves_mode(required: u32, allowed: u32) -> bool {
         return required == allowed;
     }
     required & !allowed == 0
+}
+
+/// The capabilities of an offer.
+fn granted(hints: Option<&ffi::fi_info>, config: &Config) -> u64 {
+    let asked = hints.map_or(0, |h| h.caps);
+    if asked == 0 {
+        caps(config)
+    } else if asked & u64::from(ffi::FI_MSG) != 0 && asked & MESSAGE_SIDES == 0 {
+        // Neither side named means both.
+        asked | MESSAGE_SIDES
+    } else {
+        asked
+    }
 }
 
 unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &Config) {
@@ -115,10 +135,8 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
             &mut *entry.rx_attr,
         )
     };
-    entry.caps = hints.map_or(0, |h| h.caps);
-    if entry.caps == 0 {
-        entry.caps = caps(config);
-    }
+    entry.caps = granted(hints, config);
+    let messages = entry.caps & u64::from(ffi::FI_MSG) != 0;
     entry.mode = config.mode;
     // A form that no other provider has; libfabric has no number for those.
     entry.addr_format = ffi::FI_FORMAT_UNSPEC;
@@ -167,8 +185,11 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     tx.caps = entry.caps;
     tx.mode = config.mode;
     tx.op_flags = asked_tx.map_or(0, |t| t.op_flags);
-    // Nobody is given an order that was not asked for; `suits` saw that it can be given.
+    // Atomics have no order that was not asked for; `suits` saw that it can be given.
     tx.msg_order = asked_tx.map_or(0, |t| t.msg_order);
+    if messages {
+        tx.msg_order |= send_order(config);
+    }
     tx.inject_size = config.inject;
     tx.size = config.tx_size;
     tx.iov_limit = 1;
@@ -176,6 +197,6 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     rx.caps = entry.caps;
     rx.mode = config.mode;
     rx.msg_order = tx.msg_order;
-    rx.size = config.tx_size;
+    rx.size = config.rx_size;
     rx.iov_limit = 1;
 }

@@ -4,11 +4,12 @@
 //! libfabric loads it from a directory in `FI_PROVIDER_PATH` under the name `liblab-fi.so`. It moves
 //! bytes between processes of one node with `process_vm_readv` and `process_vm_writev`, so targets
 //! need no progress of their own; everything happens when the initiator reads its completion queue.
-//! Memory of devices (`LAB_HMEM`) is the exception: its owner copies it, when it reads a queue.
+//! Memory of devices (`LAB_HMEM`) is the exception: its owner copies it, when it reads a queue. A message
+//! waits in its receiver's mailbox until the receiver reads its queue.
 //! `config` lists the environment that shapes it. Only what a one-sided transport calls is served.
 //!
 //! Layers, lowest first: `report` and `config`; `regions` (what a process exposes), `memory` (reaching
-//! it), `device` and `inbox` (reaching what only its owner can); `object` (the frame of every fid); one
+//! it), `device` and `inbox` (reaching what only its owner can), `mailbox` (messages); `object` (the frame of every fid); one
 //! file per kind of fid.
 
 #![allow(
@@ -27,7 +28,9 @@ mod endpoint;
 mod fabric;
 mod inbox;
 mod info;
+mod mailbox;
 mod memory;
+mod message;
 mod missing;
 mod object;
 mod operation;
@@ -36,6 +39,7 @@ mod pending;
 mod post;
 mod queue;
 mod random;
+mod receiver;
 mod region;
 mod regions;
 mod report;

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::counter::CounterObject;
 use crate::device;
 use crate::inbox::{self, Request};
+use crate::mailbox;
 use crate::memory::{self, Exclusive};
 use crate::regions::{self, Place};
 use crate::report::violation;
@@ -22,6 +23,10 @@ pub(crate) enum Work {
     Read,
     /// An atomic: number of its kind (0 update, 1 fetch, 2 compare), type and operation.
     Atomic { kind: u32, datatype: u32, op: u32 },
+    /// A message to the peer's mailbox.
+    Send,
+    /// A message of any peer to a local buffer.
+    Receive,
 }
 
 /// A local buffer, with the descriptor that its user gave.
@@ -40,7 +45,7 @@ pub(crate) struct Operation {
     pub(crate) address: u64,
     pub(crate) key: u64,
     pub(crate) length: usize,
-    /// Source of a write, destination of a read, operands of an atomic.
+    /// Source of a write or a send, destination of a read or a receive, operands of an atomic.
     pub(crate) local: Local,
     pub(crate) compare: Local,
     pub(crate) result: Local,
@@ -58,6 +63,8 @@ pub(crate) struct Operation {
     pub(crate) fails: Option<i32>,
     pub(crate) nameless: bool,
     pub(crate) done: Option<Result<(), i32>>,
+    /// The read of the queue at which the peer's mailbox was full.
+    pub(crate) held: Option<u64>,
     pub(crate) traps: Traps,
     /// Where its end is counted.
     pub(crate) counter: Option<&'static CounterObject>,
@@ -85,9 +92,17 @@ impl Operation {
             fails: None,
             nameless: false,
             done: None,
+            held: None,
             traps: Traps::default(),
             counter: None,
         }
+    }
+
+    /// Whether both are sends of one endpoint to one peer.
+    pub(crate) fn goes_with(&self, other: &Operation) -> bool {
+        (self.work, other.work) == (Work::Send, Work::Send)
+            && self.endpoint == other.endpoint
+            && self.peer == other.peer
     }
 
     /// Counts its end where it is to be counted.
@@ -120,6 +135,13 @@ impl Operation {
             Work::Read => read,
             Work::Atomic { op, .. } if op == ffi::FI_ATOMIC_READ => read,
             Work::Atomic { .. } => read | write,
+            Work::Send => {
+                let bytes = &self.traps.source;
+                let taken = mailbox::deposit(&self.peer, self.endpoint as u64, bytes)?;
+                return Ok(taken.then_some(Ok(())));
+            }
+            // `receiver` brings the message.
+            Work::Receive => return Ok(None),
         };
         let access = regions::Access {
             address: self.address,
@@ -158,6 +180,8 @@ impl Operation {
         }
         let (pid, remote) = (self.peer.pid, place.address);
         match self.work {
+            // No region is in it.
+            Work::Send | Work::Receive => Ok(None),
             Work::Write => {
                 memory::put(pid, remote, self.traps.source.as_ptr() as u64, self.length)?;
                 Ok(Some(Vec::new()))
@@ -200,6 +224,8 @@ impl Operation {
             Work::Write => (0, 0, 0),
             Work::Read => (1, 0, 0),
             Work::Atomic { datatype, op, .. } => (2, datatype, op),
+            // No region is in it.
+            Work::Send | Work::Receive => return Ok(None),
         };
         let request = Request {
             domain: self.peer.domain,
@@ -220,7 +246,7 @@ impl Operation {
     }
 
     /// Puts what was read where it goes.
-    fn land(&mut self, read: &[u8]) -> Result<(), i32> {
+    pub(crate) fn land(&mut self, read: &[u8]) -> Result<(), i32> {
         let destination = self.destination();
         if destination.address == 0 {
             return Ok(());

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::inbox;
 use crate::operation::{Operation, Work};
 use crate::random::Random;
+use crate::receiver::Receiver;
 use crate::report::{self, COUNTS, count};
 
 /// Reads of the queue after which a write that nobody asked to be delivered happens.
@@ -23,6 +24,15 @@ pub(crate) enum Ready {
     Stray,
 }
 
+/// A peer that went silent.
+pub(crate) struct Silent {
+    /// In the address vector.
+    position: u64,
+    pid: u64,
+    /// The read of the queue at which it comes back.
+    until: u64,
+}
+
 /// What a queue holds.
 pub(crate) struct State {
     pub(crate) pending: VecDeque<Operation>,
@@ -30,6 +40,8 @@ pub(crate) struct State {
     /// Completed, not delivered, and not asked to be.
     pub(crate) late: Vec<Operation>,
     pub(crate) errors: VecDeque<ffi::fi_cq_err_entry>,
+    /// Endpoints whose receives complete here.
+    pub(crate) receivers: Vec<Receiver>,
     pub(crate) random: Random,
     pub(crate) reads: u64,
     pub(crate) posted: u64,
@@ -37,8 +49,9 @@ pub(crate) struct State {
     pub(crate) tries: u64,
     /// Posts still to turn away.
     pub(crate) burst: u64,
-    /// The peer that went silent, by its position, and the read at which it comes back.
-    pub(crate) silent: Option<(u64, u64)>,
+    /// Posts of sends, taken or not.
+    pub(crate) sends: u64,
+    pub(crate) silent: Option<Silent>,
 }
 
 // SAFETY: the pointers in error entries are the user's contexts, which are not followed.
@@ -51,19 +64,35 @@ impl State {
             ready: VecDeque::new(),
             late: Vec::new(),
             errors: VecDeque::new(),
+            receivers: Vec::new(),
             random: Random::new(seed),
             reads: 0,
             posted: 0,
             tries: 0,
             burst: 0,
+            sends: 0,
             silent: None,
         }
     }
 }
 
 impl State {
-    /// Performs a pending operation; where atomics are ordered, those before it first. One that the
-    /// script fails has no effect or its whole effect.
+    /// Operations that are accepted and not completed.
+    pub(crate) fn outstanding(&self) -> usize {
+        let receives: usize = self.receivers.iter().map(|r| r.posted.len()).sum();
+        self.pending.len() + receives
+    }
+
+    /// Whether one of them has this context.
+    pub(crate) fn uses(&self, context: u64) -> bool {
+        let posted = self.receivers.iter().flat_map(|r| &r.posted);
+        self.pending
+            .iter()
+            .chain(posted)
+            .any(|o| o.context == context)
+    }
+
+    /// Performs a pending operation; where atomics or sends are ordered, those before it first.
     pub(crate) fn perform(&mut self, index: usize, config: &Config) -> Option<Result<(), i32>> {
         let atomic = |o: &Operation| matches!(o.work, Work::Atomic { .. });
         if config.ordered && atomic(&self.pending[index]) {
@@ -73,40 +102,88 @@ impl State {
                 }
             }
         }
+        let send = self.pending[index].work == Work::Send;
+        if send && config.send_order && !self.send_earlier(index, config) {
+            return None;
+        }
+        self.perform_alone(index, config)
+    }
+
+    /// Sends what was posted before to the same peer; false while its mailbox is full.
+    fn send_earlier(&mut self, index: usize, config: &Config) -> bool {
+        (0..index).all(|earlier| {
+            !self.pending[earlier].goes_with(&self.pending[index])
+                || self.perform_alone(earlier, config).is_some()
+        })
+    }
+
+    /// Holds up what goes with a send for the rest of this read.
+    fn hold_up(&mut self, index: usize) {
+        let same = |o: &Operation| o.goes_with(&self.pending[index]);
+        let held: Vec<usize> = (0..self.pending.len())
+            .filter(|i| same(&self.pending[*i]))
+            .collect();
+        for index in held {
+            self.pending[index].held = Some(self.reads);
+        }
+    }
+
+    /// Performs one operation. One that the script fails has no effect or its whole effect.
+    fn perform_alone(&mut self, index: usize, config: &Config) -> Option<Result<(), i32>> {
         let operation = &mut self.pending[index];
+        if operation.held == Some(self.reads) {
+            return None;
+        }
         if let Some(code) = operation.fails {
             let whole =
                 operation.is_asked() || (operation.done.is_none() && self.random.below(2) == 0);
             // A peer that was asked is waited for: it would keep the request otherwise.
             if whole && operation.perform(config).is_none() {
+                self.hold_up(index);
                 return None;
             }
             operation.done = Some(Err(code));
             return operation.done;
         }
-        operation.perform(config)
+        let done = operation.perform(config);
+        if done.is_none() {
+            self.hold_up(index);
+        }
+        done
     }
 
-    pub(crate) fn fall_silent(&mut self, position: u64, back: u64) {
+    pub(crate) fn fall_silent(&mut self, position: u64, pid: u64, back: u64) {
         count(&COUNTS.faults);
         let until = if back == 0 {
             u64::MAX
         } else {
             self.reads + back
         };
-        self.silent = Some((position, until));
+        self.silent = Some(Silent {
+            position,
+            pid,
+            until,
+        });
     }
 
     pub(crate) fn is_silent(&self, position: u64) -> bool {
-        self.silent
-            .is_some_and(|(silent, until)| silent == position && self.reads < until)
+        let silent = self.silent.as_ref();
+        silent.is_some_and(|s| s.position == position && self.reads < s.until)
+    }
+
+    /// The process that is silent now.
+    pub(crate) fn silent_process(&self) -> Option<u64> {
+        let silent = self.silent.as_ref().filter(|s| self.reads < s.until);
+        silent.map(|s| s.pid)
     }
 
     /// The next operation to complete.
     pub(crate) fn choose(&mut self, reorder: bool) -> Option<usize> {
         let reads = self.reads;
         let audible = self.pending.iter().enumerate();
-        let mut audible = audible.filter(|(_, o)| !self.is_silent(o.position));
+        // A full mailbox holds up the sends to it, and nothing else.
+        let mut audible =
+            audible.filter(|(_, o)| !self.is_silent(o.position) && o.held != Some(self.reads));
         if !reorder {
             return audible
                 .next()
@@ -147,6 +224,18 @@ impl State {
                 }
             }
         }
+        self.collect(config);
+        // In turn, so that neither side starves where there is little room.
+        if self.reads.is_multiple_of(2) {
+            self.receive(config, room);
+            self.complete_pending(config, room);
+        } else {
+            self.complete_pending(config, room);
+            self.receive(config, room);
+        }
+    }
+
+    fn complete_pending(&mut self, config: &Config, room: usize) {
         while self.ready.len() < room && self.errors.is_empty() {
             let Some(index) = self.choose(config.faults.reorder) else {
                 break;
@@ -158,6 +247,9 @@ impl State {
                 Some(Ok(()))
             };
             let Some(done) = performed else {
+                if self.pending[index].held == Some(self.reads) {
+                    continue;
+                }
                 // The peer has still to answer; the others are looked at next time.
                 self.pending[index].due = self.reads + 1;
                 break;
@@ -172,20 +264,7 @@ impl State {
                 self.fail(&operation, code);
                 break;
             }
-            if operation.completes {
-                let lost = self.random.per_mille(config.faults.null_ok);
-                if lost {
-                    count(&COUNTS.faults);
-                }
-                let context = if lost { 0 } else { operation.context };
-                self.ready.push_back(Ready::Operation(context));
-                if self.random.per_mille(config.faults.stray) {
-                    count(&COUNTS.faults);
-                    self.ready.push_back(Ready::Stray);
-                }
-            } else {
-                count(&COUNTS.completed);
-            }
+            self.succeed(&operation, config);
             if !promised {
                 operation.due = self.reads;
                 self.late.push(operation);

@@ -1,11 +1,13 @@
 //! Posts: what is checked of every operation before its queue takes it.
 
+use std::ffi::c_void;
+
 use libfabric_sys as ffi;
 
 use crate::address::Name;
 use crate::endpoint::EndpointObject;
 use crate::object::Object;
-use crate::operation::{Operation, Work};
+use crate::operation::{Local, Operation, Work};
 use crate::report::violation;
 
 /// Checks the endpoint and the peer, and hands an operation to the queue. `fill` makes the operation
@@ -62,7 +64,46 @@ pub(crate) unsafe fn post(
     operation.counter = match operation.work {
         Work::Write | Work::Atomic { kind: 0, .. } => writes,
         Work::Read | Work::Atomic { .. } => reads,
+        Work::Send | Work::Receive => None,
     };
     // SAFETY: the caller vouches for the buffers.
     unsafe { queue.inner.post(operation) }
+}
+
+/// Checks the endpoint, and hands a receive to its queue.
+///
+/// # Safety
+/// `ep` is an endpoint of ours; the buffer is the provider's, as the call's man page says.
+pub(crate) unsafe fn post_receive(
+    ep: *mut ffi::fid_ep,
+    call: &str,
+    local: Local,
+    length: usize,
+    context: *mut c_void,
+    flags: u64,
+) -> isize {
+    // SAFETY: the caller vouches for the endpoint.
+    let object: &EndpointObject = match unsafe { Object::of(ep, call) } {
+        Ok(object) => object,
+        Err(code) => return code as isize,
+    };
+    let bound = object.inner.lock();
+    let (Some(queue), true) = (bound.received, bound.enabled) else {
+        violation(&format!(
+            "{call} on an endpoint that is not enabled, or without a queue for receives"
+        ));
+        return -(ffi::FI_EOPBADSTATE as isize);
+    };
+    let completes = !bound.selective_receives || flags & u64::from(ffi::FI_COMPLETION) != 0;
+    drop(bound);
+    let own = Name::own(object.inner.domain.inner.number, None);
+    let receive = Operation {
+        local,
+        context: context as u64,
+        completes,
+        endpoint: ep as usize,
+        ..Operation::new(Work::Receive, own, 0, 0, length)
+    };
+    // SAFETY: the caller vouches for the buffer.
+    unsafe { queue.inner.post_receive(receive) }
 }

@@ -8,11 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use libfabric_sys as ffi;
 
+use crate::config::Config;
 use crate::domain::{self, DomainObject};
+use crate::mailbox::Mailbox;
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
-use crate::operation::Operation;
+use crate::operation::{Operation, Work};
 use crate::pending::{Ready, State};
+use crate::receiver::Receiver;
 use crate::report::{COUNTS, count, violation};
 
 pub(crate) struct Queue {
@@ -113,34 +116,15 @@ impl Queue {
         let faults = &config.faults;
         let again = -(ffi::FI_EAGAIN as isize);
         let mut state = self.enter();
-        state.tries += 1;
-        if faults.again_from != 0 && state.tries >= faults.again_from {
-            count(&COUNTS.faults);
-            return again;
-        }
-        if state.burst > 0 {
-            state.burst -= 1;
-            count(&COUNTS.faults);
-            return again;
-        }
-        if state.random.per_mille(faults.again) {
-            state.burst = state.random.below(faults.burst + 1);
+        if turned_away(&mut state, &operation, config) {
             count(&COUNTS.faults);
             return again;
         }
         if state.pending.len() >= config.tx_size {
             return again;
         }
-        if config.context_bytes() > 0 && operation.completes {
-            if operation.context == 0 {
-                violation("an operation without the context that the provider requires");
-                return -(ffi::FI_EINVAL as isize);
-            }
-            let same = |o: &Operation| o.context == operation.context;
-            if state.pending.iter().any(same) {
-                violation("a context is used by two outstanding operations");
-                return -(ffi::FI_EINVAL as isize);
-            }
+        if let Err(code) = check_context(&state, &operation, config) {
+            return code;
         }
         state.posted += 1;
         operation.number = state.posted;
@@ -155,7 +139,7 @@ impl Queue {
             return -(code as isize);
         }
         if faults.silent != 0 && state.posted == faults.silent {
-            state.fall_silent(operation.position, faults.back);
+            state.fall_silent(operation.position, operation.peer.pid, faults.back);
         }
         // Some effects come long before their completion; under automatic progress all do.
         let early = config.auto_progress || (faults.delay > 0 && state.random.below(3) == 0);
@@ -170,6 +154,40 @@ impl Queue {
         0
     }
 
+    /// Takes a receive, or says why not with a negative error.
+    ///
+    /// # Safety
+    /// The buffer of the receive is the provider's, as its call's man page says.
+    pub(crate) unsafe fn post_receive(&self, mut receive: Operation) -> isize {
+        let config = self.domain.inner.config;
+        let mut state = self.enter();
+        let of = |r: &Receiver| r.endpoint == receive.endpoint;
+        let Some(index) = state.receivers.iter().position(of) else {
+            violation("a receive on an endpoint that does not receive");
+            return -(ffi::FI_EOPBADSTATE as isize);
+        };
+        let Some(number) = state.receivers[index].admit(config) else {
+            return -(ffi::FI_EAGAIN as isize);
+        };
+        receive.number = number;
+        if let Err(code) = check_context(&state, &receive, config) {
+            return code;
+        }
+        // SAFETY: the caller vouches for the context.
+        if let Err(code) = unsafe { receive.arm(config) } {
+            return -(code as isize);
+        }
+        state.receivers[index].posted.push_back(receive);
+        count(&COUNTS.posted);
+        0
+    }
+
+    /// Completes the receives of an endpoint from now on.
+    pub(crate) fn receive(&self, endpoint: usize, mailbox: &'static Mailbox) {
+        let receiver = Receiver::new(endpoint, mailbox);
+        self.enter().receivers.push(receiver);
+    }
+
     pub(crate) fn bind(&self) {
         self.bound.fetch_add(1, Ordering::Relaxed);
     }
@@ -178,12 +196,51 @@ impl Queue {
     pub(crate) fn unbind(&self, endpoint: usize) {
         self.bound.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.enter();
-        let before = state.pending.len();
+        let before = state.outstanding();
         state.pending.retain(|o| o.endpoint != endpoint);
-        let gone = (before - state.pending.len()) as u64;
+        state.receivers.retain(|r| r.endpoint != endpoint);
+        let gone = (before - state.outstanding()) as u64;
         COUNTS.discarded.fetch_add(gone, Ordering::Relaxed);
         state.late.clear();
     }
+}
+
+/// Whether the script turns a post away.
+fn turned_away(state: &mut State, operation: &Operation, config: &Config) -> bool {
+    let faults = &config.faults;
+    state.tries += 1;
+    if faults.again_from != 0 && state.tries >= faults.again_from {
+        return true;
+    }
+    if state.burst > 0 {
+        state.burst -= 1;
+        return true;
+    }
+    if state.random.per_mille(faults.again) {
+        state.burst = state.random.below(faults.burst + 1);
+        return true;
+    }
+    if operation.work != Work::Send {
+        return false;
+    }
+    state.sends += 1;
+    faults.send_again != 0 && state.sends.is_multiple_of(faults.send_again)
+}
+
+/// Whether a new operation has a context, and one of its own, where the provider requires it.
+fn check_context(state: &State, operation: &Operation, config: &Config) -> Result<(), isize> {
+    if config.context_bytes() == 0 || !operation.completes {
+        return Ok(());
+    }
+    let wrong = if operation.context == 0 {
+        "an operation without the context that the provider requires"
+    } else if state.uses(operation.context) {
+        "a context is used by two outstanding operations"
+    } else {
+        return Ok(());
+    };
+    violation(wrong);
+    Err(-(ffi::FI_EINVAL as isize))
 }
 
 impl Queue {

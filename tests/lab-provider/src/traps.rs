@@ -26,8 +26,8 @@ pub(crate) struct Traps {
 impl Operation {
     fn reads_local(&self) -> bool {
         match self.work {
-            Work::Write => true,
-            Work::Read => false,
+            Work::Write | Work::Send => true,
+            Work::Read | Work::Receive => false,
             Work::Atomic { op, .. } => op != ffi::FI_ATOMIC_READ,
         }
     }
@@ -35,9 +35,9 @@ impl Operation {
     /// Where the result goes; address 0 for nowhere.
     pub(crate) fn destination(&self) -> Local {
         match self.work {
-            Work::Read => self.local,
+            Work::Read | Work::Receive => self.local,
             Work::Atomic { .. } => self.result,
-            Work::Write => Local::default(),
+            Work::Write | Work::Send => Local::default(),
         }
     }
 

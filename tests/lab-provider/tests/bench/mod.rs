@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod messages;
+
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::process::Command;

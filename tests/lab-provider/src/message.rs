@@ -1,4 +1,7 @@
 //! Messages: sends, and the receives that they meet.
+//!
+//! A send is complete when its message is in the peer's mailbox, whichever completion level is asked for.
+//! So it fails where its peer is gone, and writes that were posted before it may land after its message.
 
 use std::ffi::c_void;
 
@@ -68,7 +71,7 @@ unsafe extern "C" fn send(
         post(ep, "fi_send", peer, 0, |name| Operation {
             local: local(buffer as u64, desc),
             context: context as u64,
-            // A send is complete when the message is in the peer's mailbox.
+            // Done before it completes.
             delivered: true,
             ..Operation::new(Work::Send, name, 0, 0, length)
         })

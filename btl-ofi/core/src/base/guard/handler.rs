@@ -118,7 +118,6 @@ fn is_removable(signal: c_int) -> bool {
 /// stays, since that handler may call ours.
 fn install(users: &mut Users) -> io::Result<()> {
     let installed_before = users.installed;
-    users.installed = true;
     for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
         let found = now(signal)?;
         let unhandled = [libc::SIG_DFL, libc::SIG_IGN].contains(&found.sa_sigaction);
@@ -138,6 +137,7 @@ fn install(users: &mut Users) -> io::Result<()> {
         // Release pairs with the Acquire in `pass_on` and `remove`: they see the flags that belong to the handler.
         before.handler.store(found.sa_sigaction, Ordering::Release);
         set(signal, &action)?;
+        users.installed = true;
     }
     Ok(())
 }

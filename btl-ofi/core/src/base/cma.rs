@@ -7,11 +7,10 @@
 
 use std::ffi::c_void;
 
-use libc::{iovec, pid_t};
 use plugin_api::Status;
 
-use crate::base::error::status_of;
-use crate::base::guard;
+use crate::base::error::{CallError, status_of};
+use crate::base::{guard, sys};
 
 /// Why a copy failed: an `errno` (positive), or a status with which the target refused (negative).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +46,6 @@ impl Refused {
 /// The caller's own buffer cannot be used. The error equals that of a range that the kernel rejects at once.
 const OWN_BUFFER: i32 = libc::EINVAL;
 
-type Call = unsafe extern "C" fn(
-    pid_t,
-    *const iovec,
-    libc::c_ulong,
-    *const iovec,
-    libc::c_ulong,
-    libc::c_ulong,
-) -> isize;
-
 /// Copies `size` bytes at `local` to `remote` in process `pid`.
 ///
 /// # Safety
@@ -68,7 +58,7 @@ pub(crate) unsafe fn write(
     size: usize,
 ) -> Result<(), Refused> {
     // SAFETY: the caller guarantees that `local` is readable and that the process permits the write.
-    unsafe { copy(libc::process_vm_writev, false, pid, local, remote, size) }
+    unsafe { copy::<false>(pid, local, remote, size) }
 }
 
 /// Copies `size` bytes at `remote` in process `pid` to `local`.
@@ -83,18 +73,16 @@ pub(crate) unsafe fn read(
     size: usize,
 ) -> Result<(), Refused> {
     // SAFETY: the caller guarantees that `local` is writable for `size` bytes.
-    unsafe { copy(libc::process_vm_readv, true, pid, local, remote, size) }
+    unsafe { copy::<true>(pid, local, remote, size) }
 }
 
-/// Repeats `call` until `size` bytes are copied. `writes`: whether `call` writes to `local`.
+/// Copies until `size` bytes are copied: to `local` if `WRITES`, else from it.
 ///
 /// # Safety
-/// `local` is readable for `size` bytes, and writable too if `writes`. If `call` writes to the process, the process
-/// permits writes to its `size` bytes at `remote`.
+/// `local` is readable for `size` bytes, and writable too if `WRITES`. If not, process `pid` permits writes to its
+/// `size` bytes at `remote`.
 #[inline]
-unsafe fn copy(
-    call: Call,
-    writes: bool,
+unsafe fn copy<const WRITES: bool>(
     pid: u32,
     local: *mut c_void,
     remote: u64,
@@ -102,44 +90,40 @@ unsafe fn copy(
 ) -> Result<(), Refused> {
     let mut done = 0;
     while done < size {
-        // The kernel moves at most 2 GiB per call and returns the number of bytes moved.
-        let local_iov = iovec {
-            iov_base: local.wrapping_byte_add(done),
-            iov_len: size - done,
+        let at = local.wrapping_byte_add(done);
+        let (there, left) = (remote.wrapping_add(done as u64), size - done);
+        // SAFETY: the caller guarantees the bytes at `local`, and that the process permits a write.
+        let copied = unsafe {
+            if WRITES {
+                sys::process_vm_readv(pid, at, there, left)
+            } else {
+                sys::process_vm_writev(pid, at, there, left)
+            }
         };
-        let remote_iov = iovec {
-            iov_base: std::ptr::without_provenance_mut((remote as usize).wrapping_add(done)),
-            iov_len: size - done,
-        };
-        // SAFETY: both vectors live through the call and have one element. The caller guarantees the bytes at
-        // `local`; the kernel checks those at `remote`.
-        let n = unsafe { call(pid as pid_t, &local_iov, 1, &remote_iov, 1, 0) };
-        if n <= 0 {
-            return Err(refusal(n, local_iov.iov_base, writes));
+        match copied {
+            Ok(bytes) => done += bytes.get(),
+            Err(error) => return Err(refusal(error, at, WRITES)),
         }
-        done += n as usize;
     }
     Ok(())
 }
 
-/// The error of a call that returned `n`, when the next byte to copy was at `local`.
+/// The refusal for a call that failed when the next byte to copy was at `local`.
 #[cold]
-fn refusal(n: isize, local: *mut c_void, writes: bool) -> Refused {
-    let errno = std::io::Error::last_os_error().raw_os_error();
-    let errno = match n {
-        0 => libc::EFAULT,
-        _ => errno.unwrap_or(libc::EIO),
-    };
+fn refusal(error: CallError, local: *mut c_void, writes: bool) -> Refused {
     // The kernel copies as far as both sides are usable. If the fault is in our buffer, it is at this byte.
-    if errno == libc::EFAULT && guard::probe(local.cast(), 1, writes).is_err() {
+    if error.code == libc::EFAULT && guard::probe(local.cast(), 1, writes).is_err() {
         return Refused(OWN_BUFFER);
     }
-    Refused(errno)
+    Refused(error.code)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
+    use crate::base::sys::script::Script;
 
     #[test]
     fn there_and_back_in_this_process() {
@@ -183,5 +167,55 @@ mod tests {
         };
         assert_eq!(from_nowhere, Err(Refused(OWN_BUFFER)));
         assert_eq!(to_nowhere.unwrap_err().status(), Status::BAD_PARAM);
+    }
+
+    #[test]
+    fn the_rest_of_a_partial_copy_follows() {
+        let pid = std::process::id();
+        let mut from = [1u8, 2, 3, 4, 5];
+        let mut to = [0u8; 5];
+        let target = to.as_mut_ptr() as u64;
+        let some = NonZeroUsize::new(3).unwrap();
+        let script = Script::new().answers("process_vm_writev", some);
+        // SAFETY: both are arrays of five bytes.
+        unsafe { write(pid, from.as_mut_ptr().cast(), target, 5) }.unwrap();
+        drop(script);
+        // The script copied nothing, so the first three bytes show where the second call began.
+        assert_eq!(to, [0, 0, 0, 4, 5]);
+        let script = Script::new().answers("process_vm_readv", some);
+        // SAFETY: both are arrays of five bytes.
+        unsafe { read(pid, from.as_mut_ptr().cast(), target, 5) }.unwrap();
+        drop(script);
+        assert_eq!(from, [1, 2, 3, 4, 5]);
+        let script = Script::new()
+            .answers("process_vm_writev", some)
+            .fails("process_vm_writev", libc::EFAULT);
+        // SAFETY: both are arrays of five bytes.
+        let stopped = unsafe { write(pid, from.as_mut_ptr().cast(), target, 5) };
+        drop(script);
+        assert_eq!(stopped, Err(Refused(libc::EFAULT)), "the target's page");
+        assert_eq!(stopped.unwrap_err().status(), Status::PERM);
+    }
+
+    #[test]
+    fn a_forbidden_copy_stays_forbidden() {
+        let mut byte = 0u8;
+        let local = (&raw mut byte).cast();
+        for (errno, lasting, status) in [
+            (libc::EPERM, true, Status::PERM),
+            (libc::EACCES, true, Status::PERM),
+            (libc::ENOSYS, true, Status::NOT_SUPPORTED),
+            (libc::ESRCH, true, Status::UNREACH),
+            (libc::ENOMEM, false, Status::OUT_OF_RESOURCE),
+        ] {
+            let _script = Script::new()
+                .fails("process_vm_writev", errno)
+                .fails("process_vm_readv", errno);
+            // SAFETY: the local side is a byte of this test, and the script copies nothing.
+            let (written, got) = unsafe { (write(1, local, 8, 1), read(1, local, 8, 1)) };
+            assert_eq!((written, got), (Err(Refused(errno)), Err(Refused(errno))));
+            let refused = Refused(errno);
+            assert_eq!((refused.is_lasting(), refused.status()), (lasting, status));
+        }
     }
 }

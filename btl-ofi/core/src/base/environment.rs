@@ -4,9 +4,8 @@
 //! memory without a lock. So this module sets a variable only in a process with one thread. In other processes it
 //! tells the user what to export. The host's launcher exports the same settings for its ranks.
 
-use std::fs;
-
 use crate::base::params::Options;
+use crate::base::sys;
 
 /// A setting that a provider needs for one-sided use.
 struct Setting {
@@ -59,5 +58,26 @@ pub(crate) fn advice(provider: &str) -> Option<String> {
 
 /// Whether this process has one thread, according to `/proc`; false where `/proc` cannot be read.
 fn has_one_thread() -> bool {
-    fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
+    sys::threads("self").is_ok_and(|threads| threads.len() == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sys::script::Script;
+
+    /// A process whose threads cannot be counted must not change its environment.
+    #[test]
+    fn one_thread_is_counted_or_denied() {
+        for (threads, alone) in [
+            (vec![Some(7u32)], true),
+            (vec![Some(7), Some(8)], false),
+            (vec![Some(7), None], false),
+        ] {
+            let _script = Script::new().answers("getdents", threads);
+            assert_eq!(has_one_thread(), alone);
+        }
+        let _script = Script::new().fails("getdents", libc::EACCES);
+        assert!(!has_one_thread(), "a hidden /proc");
+    }
 }

@@ -1,17 +1,17 @@
 //! Error types, and the mapping from libfabric's error numbers to the statuses of the host's interface.
 
 use std::ffi::{CStr, c_int};
-use std::fmt;
+use std::{fmt, io};
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
-/// A libfabric call that failed.
+/// A call of libfabric, or of the system, that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallError {
     /// C name of the call.
     pub call: &'static str,
-    /// The error number, as a positive `FI_E*`.
+    /// The error number, positive: an `errno`, or an `FI_E*`, which has the same value where both exist.
     pub code: i32,
 }
 
@@ -35,6 +35,13 @@ impl fmt::Display for CallError {
 }
 
 impl std::error::Error for CallError {}
+
+impl From<CallError> for io::Error {
+    /// Keeps kind and message; the message names the call.
+    fn from(error: CallError) -> io::Error {
+        io::Error::new(io::Error::from_raw_os_error(error.code).kind(), error)
+    }
+}
 
 /// Turns a libfabric return value into a result.
 pub(crate) fn check(call: &'static str, rc: c_int) -> Result<(), CallError> {
@@ -217,6 +224,19 @@ mod tests {
         assert_eq!(status_of(ffi::FI_ENOMEM as i32), Status::OUT_OF_RESOURCE);
         assert_eq!(status_of(libc::EPIPE), Status::UNREACH);
         assert_eq!(status_of(12345), Status::ERROR);
+    }
+
+    #[test]
+    fn a_system_call_keeps_its_name_and_kind() {
+        let e = io::Error::from(CallError {
+            call: "fallocate",
+            code: libc::ENOSPC,
+        });
+        assert_eq!(e.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(
+            e.to_string(),
+            "fallocate returned -28 (No space left on device)"
+        );
     }
 
     #[test]

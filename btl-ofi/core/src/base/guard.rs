@@ -26,6 +26,7 @@
 use plugin_api::Status;
 
 use crate::base::cma::{self, Refused};
+use crate::base::sys;
 
 #[cfg_attr(target_arch = "x86_64", path = "guard/x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "guard/aarch64.rs")]
@@ -243,9 +244,9 @@ pub(crate) fn probe(at: *mut u8, size: usize, writing: bool) -> Result<(), Fault
         // The aligned word around the address lies in the same page.
         let word = std::ptr::with_exposed_provenance_mut::<u32>(page & !3);
         let usable = if writing {
-            is_writable(word)
+            sys::is_writable(word)
         } else {
-            is_readable(word)
+            sys::is_readable(word)
         };
         if !usable {
             return Err(Fault);
@@ -253,49 +254,6 @@ pub(crate) fn probe(at: *mut u8, size: usize, writing: bool) -> Result<(), Fault
         page = (page & !(PAGE - 1)) + PAGE;
     }
     Ok(())
-}
-
-/// Makes the kernel compare an aligned word (FUTEX_WAIT) with an unlikely value. The timeout is 0, so the call does
-/// not wait if they are equal.
-fn is_readable(word: *mut u32) -> bool {
-    const UNLIKELY: u32 = 0x9e37_79b9;
-    let at_once = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the time lives through the call; the kernel checks the address of the word.
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word,
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            UNLIKELY,
-            &raw const at_once,
-        )
-    };
-    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EFAULT)
-}
-
-/// Makes the kernel OR 0 into an aligned word, atomically (FUTEX_WAKE_OP). This is the only request to the kernel
-/// that writes to memory, changes nothing that others see, and reports a fault.
-fn is_writable(word: *mut u32) -> bool {
-    // FUTEX_OP_OR with 0, and FUTEX_OP_CMP_EQ with a value that seldom matches (linux/futex.h).
-    const OR_NOTHING: u32 = 2 << 28 | 0x7ff;
-    let local = 0u32;
-    // SAFETY: the first word is a local variable on which no thread waits; the kernel checks the second. A thread
-    // that waits on the second word may wake without cause, which the futex interface allows at any time.
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            &raw const local,
-            libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG,
-            0,
-            0usize,
-            word,
-            OR_NOTHING,
-        )
-    };
-    rc >= 0
 }
 
 #[cfg(test)]

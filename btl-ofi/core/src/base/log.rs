@@ -96,3 +96,31 @@ impl Visit for Line {
         };
     }
 }
+
+/// The lines up to `Level::INFO` that `run` logs on this thread.
+#[cfg(test)]
+pub(crate) fn captured(run: impl FnOnce()) -> Vec<String> {
+    struct Lines(Arc<std::sync::Mutex<Vec<String>>>);
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= Level::INFO
+        }
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+        fn event(&self, event: &Event<'_>) {
+            let mut line = Line(String::new());
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+        fn enter(&self, _: &span::Id) {}
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    let lines = Arc::default();
+    tracing::subscriber::with_default(Lines(Arc::clone(&lines)), run);
+    std::mem::take(&mut *lines.lock().unwrap())
+}

@@ -1,7 +1,6 @@
-//! The lowest layer: errors, log lines, parameters, locks, queries to the kernel, and accesses that survive a fault.
+//! The lowest layer: errors, log lines, parameters, locks, the gate of system calls, and accesses that survive a fault.
 //! Modules here know no peers, no operations and no libfabric objects.
 
-pub(crate) mod call;
 pub(crate) mod capabilities;
 pub(crate) mod cma;
 pub(crate) mod environment;
@@ -14,4 +13,5 @@ mod lock_tests;
 pub mod log;
 pub(crate) mod params;
 pub(crate) mod sync;
+pub(crate) mod sys;
 pub(crate) mod ticks;

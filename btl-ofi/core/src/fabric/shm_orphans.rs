@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::base::sys;
 use crate::peer::liveness::{ProcessId, State};
 
 const FOLDER: &str = "/dev/shm";
@@ -45,8 +46,7 @@ fn sweep(folder: &Path, node: u64, wanted: impl Fn(ProcessId) -> bool) {
     let Ok(entries) = fs::read_dir(folder) else {
         return;
     };
-    // SAFETY: geteuid takes no argument and cannot fail.
-    let user = unsafe { libc::geteuid() };
+    let user = sys::effective_user();
     for entry in entries.flatten() {
         let file = entry.file_name();
         let Some(process) = file.to_str().and_then(|name| owner(name, node)) else {

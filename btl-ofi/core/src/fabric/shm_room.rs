@@ -10,12 +10,13 @@
 //! [`trim`] frees the zeros and allocates the pages that are used at any time, some 0.3 MiB. [`allocate`] allocates
 //! the rest before the first operation that goes through the provider. A shortage is the error of a call.
 
-use crate::base::call::uninterrupted;
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
+
+use crate::base::error::CallError;
+use crate::base::sys::{self, Space};
 
 const FOLDER: &str = "/dev/shm";
 /// Space that libfabric 1.17 uses per endpoint and requires per processor.
@@ -32,15 +33,9 @@ const MARGIN: u64 = 16 << 10;
 const PAGE: u64 = 4096;
 const CHUNK: usize = 64 << 10;
 
-/// Bytes of `/dev/shm` free for this user, and its size in bytes.
-fn measure() -> io::Result<(u64, u64)> {
-    // SAFETY: statvfs consists of integers, for which zeros are valid.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is a NUL-terminated literal; `stat` is a local that statvfs may write.
-    if unsafe { libc::statvfs(c"/dev/shm".as_ptr(), &mut stat) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+/// The space of `/dev/shm`.
+fn measure() -> Result<Space, CallError> {
+    sys::space(c"/dev/shm")
 }
 
 fn mib(bytes: u64) -> String {
@@ -50,7 +45,7 @@ fn mib(bytes: u64) -> String {
 /// Describes the free space and how to get `least` bytes.
 fn remedy(least: u64) -> String {
     let free = match measure() {
-        Ok((free, all)) => format!("{} of its {} are free", mib(free), mib(all)),
+        Ok(Space { free, size }) => format!("{} of its {} are free", mib(free), mib(size)),
         Err(e) => format!("it cannot be examined ({e})"),
     };
     format!(
@@ -62,11 +57,10 @@ fn remedy(least: u64) -> String {
 
 /// The reason why libfabric offers no shm, if the cause is a lack of space.
 pub(crate) fn shortage() -> Option<String> {
-    // SAFETY: sysconf takes an integer only.
-    let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    let needed = u64::try_from(processors).unwrap_or(1) * REGION;
+    let processors = sys::processors().unwrap_or(1);
+    let needed = processors * REGION;
     match measure() {
-        Ok((free, _)) if free >= needed => None,
+        Ok(Space { free, .. }) if free >= needed => None,
         _ => Some(format!(
             "{FOLDER} is too small for it: libfabric asks for 16 MiB for each of {processors} processors, {}; {}",
             mib(needed),
@@ -78,7 +72,7 @@ pub(crate) fn shortage() -> Option<String> {
 /// The reason why an endpoint cannot be opened, if the cause is a lack of space.
 pub(crate) fn no_room() -> Option<String> {
     match measure() {
-        Ok((free, _)) if free < REGION => Some(format!(
+        Ok(Space { free, .. }) if free < REGION => Some(format!(
             "{FOLDER} is too full to open an endpoint, which takes {} for a moment; {}",
             mib(REGION),
             remedy(4 * REGION)
@@ -97,18 +91,14 @@ impl Turn {
     /// Waits for the lock where space is short. `None` where there is enough space for all processes, or another
     /// process holds the lock for too long.
     pub(crate) fn take() -> Option<Turn> {
-        let (free, _) = measure().ok()?;
-        if free >= AMPLE {
+        if measure().ok()?.free >= AMPLE {
             return None;
         }
         let folder = File::open(FOLDER).ok()?;
         let deadline = Instant::now() + TURN;
         // A blocking flock would wait for ever for a stopped process.
-        // SAFETY: `folder` keeps the descriptor open.
-        while unsafe { libc::flock(folder.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            if io::Error::last_os_error().kind() != ErrorKind::WouldBlock
-                || Instant::now() >= deadline
-            {
+        while !sys::try_lock(&folder).ok()? {
+            if Instant::now() >= deadline {
                 return None;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -138,22 +128,13 @@ fn open(address: &[u8]) -> io::Result<File> {
     }
 }
 
-/// Start of the next data or hole; `None` after the last one.
-fn seek(file: &File, from: u64, whence: i32) -> Option<u64> {
-    // SAFETY: lseek takes integers only; `file` keeps the descriptor open.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
-    u64::try_from(found).ok()
-}
-
-fn fallocate(file: &File, mode: i32, from: u64, to: u64) -> io::Result<()> {
-    if from >= to {
-        return Ok(());
+/// Allocates the pages from `from` to `to`, if that is a range.
+fn fill(file: &File, from: u64, to: u64) -> Result<(), CallError> {
+    if from < to {
+        sys::allocate(file, from, to - from)
+    } else {
+        Ok(())
     }
-    let (offset, length) = (from as libc::off_t, (to - from) as libc::off_t);
-    uninterrupted(|| {
-        // SAFETY: fallocate takes integers only; `file` keeps the descriptor open.
-        unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, length) }
-    })
 }
 
 /// Start of the zeros at the end of the file, at least `from`.
@@ -178,18 +159,19 @@ pub(crate) fn trim(address: &[u8]) -> io::Result<()> {
     let size = file.metadata()?.size();
     let mut at = 0;
     while at < size {
-        let Some(data) = seek(&file, at, libc::SEEK_DATA) else {
+        let Ok(data) = sys::next_data(&file, at) else {
             // The file ends with a hole.
             break;
         };
         if data - at <= SMALL_HOLE {
-            fallocate(&file, 0, at, data)?;
+            fill(&file, at, data)?;
         }
-        let hole = seek(&file, data, libc::SEEK_HOLE).unwrap_or(size);
+        let hole = sys::next_hole(&file, data).unwrap_or(size);
         if hole == size {
             let kept = (zeros(&file, data, size)? + MARGIN).next_multiple_of(PAGE);
-            let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            fallocate(&file, punch, kept, size)?;
+            if kept < size {
+                sys::punch_hole(&file, kept, size - kept)?;
+            }
         }
         at = hole;
     }
@@ -200,11 +182,13 @@ pub(crate) fn trim(address: &[u8]) -> io::Result<()> {
 /// does not use stay free. The error describes a lack of space.
 pub(crate) fn allocate(address: &[u8]) -> Result<(), String> {
     match allocate_file(address) {
-        Err(e) if matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => Err(format!(
-            "{FOLDER} is too full for operations through the provider: an endpoint takes up to {} for them; {}",
-            mib(REGION),
-            remedy(4 * REGION)
-        )),
+        Err(e) if matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            Err(format!(
+                "{FOLDER} is too full for operations through the provider: an endpoint takes up to {} for them; {}",
+                mib(REGION),
+                remedy(4 * REGION)
+            ))
+        }
         // libfabric cannot open such a file either, and reports that.
         _ => Ok(()),
     }
@@ -213,9 +197,9 @@ pub(crate) fn allocate(address: &[u8]) -> Result<(), String> {
 fn allocate_file(address: &[u8]) -> io::Result<()> {
     let file = open(address)?;
     let mut at = 0;
-    while let Some(data) = seek(&file, at, libc::SEEK_DATA) {
-        fallocate(&file, 0, at, data)?;
-        let Some(hole) = seek(&file, data, libc::SEEK_HOLE) else {
+    while let Ok(data) = sys::next_data(&file, at) {
+        fill(&file, at, data)?;
+        let Ok(hole) = sys::next_hole(&file, data) else {
             break;
         };
         at = hole;
@@ -224,53 +208,4 @@ fn allocate_file(address: &[u8]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_addresses_are_refused() {
-        for name in [
-            "fi_shm://../etc/passwd\0",
-            "fi_shm://\0",
-            "fi_shm://..\0",
-            "a/b",
-            "a\0b",
-        ] {
-            let refused = open(name.as_bytes()).unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{name:?}");
-        }
-    }
-
-    #[test]
-    fn trim_frees_zeros_and_keeps_data() {
-        let name = format!("btl-ofi-room-{}", std::process::id());
-        let path = format!("{FOLDER}/{name}");
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .unwrap();
-        file.set_len(REGION).unwrap();
-        // A header, a table behind a short hole, a name behind a long hole (staging buffers), then zeros.
-        let name_at = 8 << 20;
-        for at in [0, 256 << 10, name_at] {
-            file.write_all_at(b"used", at).unwrap();
-        }
-        file.write_all_at(&vec![0; (REGION - name_at - 4) as usize], name_at + 4)
-            .unwrap();
-        let bytes = || file.metadata().unwrap().blocks() * 512;
-        let before = bytes();
-        trim(name.as_bytes()).unwrap();
-        let trimmed = bytes();
-        allocate(name.as_bytes()).unwrap();
-        let whole = bytes();
-        let mut seen = [0u8; 4];
-        file.read_exact_at(&mut seen, name_at).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        assert!(before > 8 << 20, "{before}");
-        assert_eq!(trimmed, (256 << 10) + PAGE + PAGE + MARGIN);
-        assert_eq!(whole, name_at + PAGE + MARGIN);
-        assert_eq!(&seen, b"used");
-    }
-}
+mod tests;

@@ -17,9 +17,10 @@
 //! **Yama** (`/proc/sys/kernel/yama/ptrace_scope`): at 1, a process may attach only to its descendants, unless the
 //! target allows it by `PR_SET_PTRACER`. Each transport allows it when it opens.
 
-use std::fs::{self, File};
+use std::fs::File;
 
 use crate::base::cma::{self, Refused};
+use crate::base::sys;
 use crate::peer::liveness::{ProcessId, State};
 
 /// Number of CMA copies after which the failure detector reads the clock, for a host that never polls.
@@ -127,22 +128,20 @@ impl Standing {
 /// `probe` belongs to this process.
 pub(crate) fn prepare(probe: Probe) -> Option<String> {
     let scope = scope(SCOPE);
-    if asks_for_consent(scope) {
-        // SAFETY: the arguments are numbers. The call fails only on a kernel without Yama.
-        let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
-        if rc != 0 {
-            let error = std::io::Error::last_os_error();
-            tracing::warn!(
-                "prctl(PR_SET_PTRACER) failed, so peers may not be permitted to copy to this process: {error}"
-            );
-        }
+    if asks_for_consent(scope)
+        && let Err(error) = sys::permit_tracing()
+    {
+        tracing::warn!(
+            "PR_SET_PTRACER failed, so peers may not be permitted to copy to this process: {error}"
+        );
     }
     obstacle(scope, may_trace(), probe.reach(std::process::id()))
 }
 
 /// Yama's scope; `None` without Yama.
 fn scope(path: &str) -> Option<u32> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    let text = sys::read(path).ok()?;
+    str::from_utf8(&text).ok()?.trim().parse().ok()
 }
 
 /// Whether a process needs the consent of this one, unless it is an ancestor.
@@ -153,7 +152,8 @@ fn asks_for_consent(scope: Option<u32>) -> bool {
 /// Whether this process has CAP_SYS_PTRACE.
 fn may_trace() -> bool {
     const CAP_SYS_PTRACE: u32 = 19;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = sys::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let mut lines = status.lines();
     let effective = lines.find_map(|line| line.strip_prefix("CapEff:"));
     effective
@@ -206,81 +206,4 @@ pub(crate) fn reason(found: Result<bool, Refused>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use super::*;
-
-    fn scope_of(text: &str) -> Option<u32> {
-        let path = std::env::temp_dir().join(format!(
-            "btl-ofi-scope-{}-{:?}",
-            std::process::id(),
-            std::thread::current().id()
-        ));
-        fs::write(&path, text).unwrap();
-        let scope = scope(path.to_str().unwrap());
-        fs::remove_file(&path).unwrap();
-        scope
-    }
-
-    #[test]
-    fn yama_scope_is_read_and_reported() {
-        let (none, classic) = (scope("/proc/none/such"), scope_of("0\n"));
-        let (restricted, admin, nobody) = (scope_of("1\n"), scope_of("2\n"), scope_of("3\n"));
-        assert_eq!((none, classic, restricted), (None, Some(0), Some(1)));
-        for scope in [none, classic, admin, nobody] {
-            assert!(!asks_for_consent(scope), "{scope:?}");
-        }
-        assert!(asks_for_consent(restricted));
-        for scope in [none, classic, restricted] {
-            assert_eq!(obstacle(scope, false, Ok(true)), None, "{scope:?}");
-        }
-        assert_eq!(obstacle(admin, true, Ok(true)), None);
-        let why = obstacle(admin, false, Ok(true)).unwrap();
-        assert!(
-            why.contains("ptrace_scope is 2") && why.contains("CAP_SYS_PTRACE"),
-            "{why}"
-        );
-        let why = obstacle(nobody, true, Ok(true)).unwrap();
-        assert!(why.contains("ptrace_scope is 3"), "{why}");
-        let why = obstacle(none, true, Err(Refused(libc::EPERM))).unwrap();
-        assert!(
-            why.contains("not permitted") && why.contains("seccomp"),
-            "{why}"
-        );
-    }
-
-    #[test]
-    fn memory_is_known_by_its_probe() {
-        let own = ProcessId::own();
-        let word = std::sync::atomic::AtomicU64::new(0x1234_5678_9abc);
-        let probe = Probe {
-            address: word.as_ptr() as u64,
-            value: 0x1234_5678_9abc,
-        };
-        assert_eq!(probe.reach(own.pid), Ok(true));
-        let runs = Standing::Is(State::Runs);
-        assert_eq!(standing(own, Some(probe)), runs);
-        assert_eq!(standing(own, None), runs);
-        let other = Probe {
-            value: probe.value + 1,
-            ..probe
-        };
-        let unmapped = Probe {
-            address: 8,
-            ..probe
-        };
-        for changed in [other, unmapped] {
-            assert_eq!(standing(own, Some(changed)), Standing::Changed);
-        }
-        assert_eq!(other.reach(own.pid), Ok(false));
-        assert_eq!(word.load(Ordering::Relaxed), probe.value, "not written to");
-        // The id now belongs to another process.
-        let before = ProcessId {
-            started: own.started.wrapping_sub(1),
-            ..own
-        };
-        assert_eq!(standing(before, Some(probe)), Standing::Is(State::Gone));
-        assert!(standing(before, Some(probe)).end(before).is_some());
-    }
-}
+mod tests;

@@ -24,13 +24,14 @@
 
 use std::fs::File;
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{cell::UnsafeCell, io};
 
+use crate::base::sys;
 use crate::peer::liveness::{ProcessId, State};
-use crate::sm::mapping::{Mapped, allocate, checked};
+use crate::sm::mapping::{Mapped, allocate};
 use crate::sm::pool::{BLOCKS, Owner};
 use crate::sm::ring::{Bells, RINGS, Slot, Watch};
 
@@ -131,21 +132,12 @@ pub(crate) struct Segment {
 impl Segment {
     /// Creates a segment that peers recognise by `nonce`.
     pub(crate) fn make(nonce: u64) -> io::Result<Segment> {
-        let (name, flags) = (
-            c"btl-ofi-atomics",
-            libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
-        );
-        // SAFETY: the name is a NUL-terminated literal.
-        let file = checked(unsafe { libc::memfd_create(name.as_ptr(), flags) })?;
-        // SAFETY: memfd_create returned this descriptor just now, and nothing else owns it.
-        let file = unsafe { OwnedFd::from_raw_fd(file) };
-        let fd = file.as_raw_fd();
+        let file = sys::memory_file(c"btl-ofi-atomics")?;
         // The allocation of the last page gives the file its size.
-        allocate(fd, size_of::<Layout>() - PAGE, PAGE)?;
-        allocate(fd, 0, size_of::<Front>())?;
-        // SAFETY: fcntl takes integers only and checks the descriptor.
-        checked(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) })?;
-        let layout = Mapped::<Layout>::new(fd, 0)?;
+        allocate(&file, size_of::<Layout>() - PAGE, PAGE)?;
+        allocate(&file, 0, size_of::<Front>())?;
+        sys::add_seals(&file, SEALS)?;
+        let layout = Mapped::<Layout>::new(&file, 0)?;
         layout.front.nonce.store(nonce, Ordering::Relaxed);
         // Relaxed: peers learn of the segment through the address, which is published later.
         layout.front.magic.store(MAGIC, Ordering::Relaxed);
@@ -211,9 +203,7 @@ impl Place {
         if !metadata.is_file() || metadata.size() != size_of::<Layout>() as u64 {
             return other("not a segment for atomics");
         }
-        // SAFETY: fcntl takes integers only and checks the descriptor.
-        let seals = checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
-        if seals & libc::F_SEAL_SHRINK == 0 {
+        if sys::seals(&file)? & libc::F_SEAL_SHRINK == 0 {
             return other("the segment may shrink");
         }
         let mut start = [0u8; 16];
@@ -228,8 +218,7 @@ impl Place {
     /// Opens the segment and claims a ring.
     pub(crate) fn claim(self) -> io::Result<Claim> {
         let file = self.open()?;
-        let fd = file.as_raw_fd();
-        let front = Mapped::<Front>::new(fd, offset_of!(Layout, front))?;
+        let front = Mapped::<Front>::new(&file, offset_of!(Layout, front))?;
         for (index, claim) in front.claims.iter().enumerate() {
             let found = claim.load(Ordering::Relaxed);
             if found & TAKEN != 0 {
@@ -242,8 +231,8 @@ impl Place {
                 continue;
             }
             let offset = offset_of!(Layout, rings) + index * size_of::<Ring>();
-            let ring = allocate(fd, offset, offset_of!(Ring, own) + OWN_SHORT)
-                .and_then(|()| Mapped::<Ring>::new(fd, offset));
+            let ring = allocate(&file, offset, offset_of!(Ring, own) + OWN_SHORT)
+                .and_then(|()| Mapped::<Ring>::new(&file, offset));
             let ring = match ring {
                 Ok(ring) => ring,
                 Err(e) => {
@@ -320,7 +309,7 @@ impl Claim {
         let file = self.place.open()?;
         let ring = offset_of!(Layout, rings) + self.index * size_of::<Ring>();
         let all = (offset_of!(Ring, own) + size.min(OWN_LONG)).next_multiple_of(PAGE);
-        allocate(file.as_raw_fd(), ring, all)?;
+        allocate(&file, ring, all)?;
         Ok(all - offset_of!(Ring, own))
     }
 
@@ -328,7 +317,7 @@ impl Claim {
     pub(crate) fn allocate_block(&self, block: usize) -> io::Result<()> {
         let file = self.place.open()?;
         let from = offset_of!(Layout, pool) + block % BLOCKS * PAYLOAD;
-        allocate(file.as_raw_fd(), from, PAYLOAD)
+        allocate(&file, from, PAYLOAD)
     }
 
     /// Start of a block.
@@ -337,7 +326,7 @@ impl Claim {
             Some(pool) => pool,
             none => {
                 let file = self.place.open()?;
-                none.insert(Mapped::new(file.as_raw_fd(), offset_of!(Layout, pool))?)
+                none.insert(Mapped::new(&file, offset_of!(Layout, pool))?)
             }
         };
         let Pool(Payload(bytes)) = &**pool;
@@ -361,7 +350,7 @@ impl Claim {
         }
         let file = self.place.open()?;
         let offset = offset_of!(Layout, rings) + ring * size_of::<Ring>();
-        let ring = Mapped::<Ring>::new(file.as_raw_fd(), offset)?;
+        let ring = Mapped::<Ring>::new(&file, offset)?;
         Ok(!ring.has_unanswered())
     }
 

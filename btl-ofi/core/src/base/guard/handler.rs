@@ -9,13 +9,13 @@
 //! after dlclose. The handler uses only atomics and system calls.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::io;
-use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::{io, ptr};
 
 use super::{Reach, words};
+use crate::base::error::CallError;
+use crate::base::sys;
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
@@ -67,7 +67,7 @@ impl Installed {
 
     /// How to access windows from now on: guarded if ours is the top handler of both signals.
     pub(crate) fn reach(&self) -> Reach {
-        let ours = |signal| now(signal).is_ok_and(|action| is_ours(&action));
+        let ours = |signal| sys::action(signal).is_ok_and(|action| is_ours(&action));
         if SIGNALS.into_iter().all(ours) {
             Reach::Guarded
         } else {
@@ -89,29 +89,19 @@ impl Drop for Installed {
     }
 }
 
-fn now(signal: c_int) -> io::Result<libc::sigaction> {
-    let mut action = MaybeUninit::uninit();
-    // SAFETY: with a NULL action the call changes nothing; `action` is written when the call succeeds.
-    unsafe {
-        if libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(action.assume_init())
-    }
-}
-
 fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == on_signal as *const () as usize
 }
 
 /// Whether the signal has no handler. Then installing ours hides no handler that may call ours.
 fn is_default(signal: c_int) -> bool {
-    now(signal).is_ok_and(|action| [libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction))
+    sys::action(signal)
+        .is_ok_and(|action| [libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction))
 }
 
 /// Whether no handler calls ours once the former handler is restored.
 fn is_removable(signal: c_int) -> bool {
-    is_default(signal) || now(signal).is_ok_and(|action| is_ours(&action))
+    is_default(signal) || sys::action(signal).is_ok_and(|action| is_ours(&action))
 }
 
 /// Installs our handler for the signals that do not have it. If ours is installed already, a handler on top of it
@@ -119,7 +109,7 @@ fn is_removable(signal: c_int) -> bool {
 fn install(users: &mut Users) -> io::Result<()> {
     let installed_before = users.installed;
     for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
-        let found = now(signal)?;
+        let found = sys::action(signal)?;
         let unhandled = [libc::SIG_DFL, libc::SIG_IGN].contains(&found.sa_sigaction);
         if is_ours(&found) || (installed_before && !unhandled) {
             continue;
@@ -144,63 +134,49 @@ fn install(users: &mut Users) -> io::Result<()> {
 
 /// Restores the former handler if ours is on top.
 fn remove(signal: c_int, before: &Before) {
-    let Ok(mut action) = now(signal) else { return };
+    let Ok(mut action) = sys::action(signal) else {
+        return;
+    };
     if is_ours(&action) {
         // Acquire pairs with the Release in `install`.
         action.sa_sigaction = before.handler.load(Ordering::Acquire);
         action.sa_flags = before.flags.load(Ordering::Relaxed);
         if let Err(e) = set(signal, &action) {
-            tracing::warn!(
-                "sigaction refused to restore the former handler of signal {signal}: {e}"
-            );
+            tracing::warn!("the former handler of signal {signal} is not restored: {e}");
         }
     }
 }
 
-fn set(signal: c_int, action: &libc::sigaction) -> io::Result<()> {
-    // SAFETY: the action is ours, whose handler stays mapped, or one that the kernel returned.
-    match unsafe { libc::sigaction(signal, action, ptr::null_mut()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+fn set(signal: c_int, action: &libc::sigaction) -> Result<(), CallError> {
+    // SAFETY: the action is ours, whose handler stays mapped and takes the arguments of SA_SIGINFO, or one that the
+    // kernel returned.
+    unsafe { sys::set_action(signal, action) }
 }
 
 /// Keeps the shared object with this code mapped until the process ends.
 fn stay_mapped() -> io::Result<()> {
-    let mut found = MaybeUninit::<libc::Dl_info>::uninit();
     let code = on_signal as *const () as *const c_void;
-    // SAFETY: `code` is an address in this object. `found` is written when the call succeeds, and its name lives as
-    // long as the object is mapped.
-    let (base, name) = unsafe {
-        if libc::dladdr(code, found.as_mut_ptr()) == 0 {
-            return Err(io::Error::other("dladdr does not know this library"));
-        }
-        let found = found.assume_init();
-        (found.dli_fbase, found.dli_fname)
+    let Some((base, name)) = sys::object_of(code) else {
+        return Err(io::Error::other("dladdr does not know this library"));
     };
     if is_program(base) {
         return Ok(());
     }
-    let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-    // SAFETY: `name` is a C string from dladdr; the object that it names is mapped.
-    if unsafe { libc::dlopen(name, flags) }.is_null() {
-        // SAFETY: `name` is a C string from dladdr; the object that it names is mapped.
-        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        return Err(io::Error::other(format!(
-            "{name} cannot be kept mapped (dlopen with RTLD_NODELETE)"
-        )));
-    }
-    Ok(())
+    // SAFETY: dladdr returned this C string, and the object that it names is mapped while its code runs.
+    let name = unsafe { CStr::from_ptr(name) };
+    sys::keep_mapped(name).map_err(|e| {
+        let name = name.to_string_lossy();
+        io::Error::other(format!("{name} cannot be kept mapped: {e}"))
+    })
 }
 
 /// Whether an object is the program itself, which is never unmapped.
 fn is_program(base: *const c_void) -> bool {
-    // SAFETY: getauxval takes a number and no pointer.
-    let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
     let object = base.cast::<libc::Elf64_Ehdr>();
     // SAFETY: the mapping of an object starts with its ELF header.
+    let headers = |object: *const libc::Elf64_Ehdr| unsafe { (*object).e_phoff } as usize;
     cfg!(target_pointer_width = "64")
-        && base as usize + unsafe { (*object).e_phoff } as usize == headers
+        && sys::program_headers().is_ok_and(|at| base as usize + headers(object) == at)
 }
 
 unsafe extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

@@ -3,6 +3,7 @@
 use std::ptr;
 
 use super::*;
+use crate::base::sys::script::Script;
 
 /// Eight pages of which the last cannot be accessed.
 struct Pages(*mut u8);
@@ -211,4 +212,75 @@ fn either_side_of_a_copy_may_fault() {
             assert!(out.is_err() && into.is_err(), "{size}, {reach:?}");
         }
     }
+}
+
+/// Where the kernel forbids copies to the own process, pages are probed and then accessed.
+#[test]
+fn forbidden_copies_become_probed_accesses() {
+    let pages = Pages::new();
+    let (good, bad) = (pages.0, pages.0.wrapping_add(GOOD));
+    let mut word = 7u64.to_ne_bytes();
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        let _script = Script::new()
+            .fails("process_vm_writev", errno)
+            .fails("process_vm_writev", errno)
+            .fails("process_vm_readv", errno)
+            .fails("process_vm_readv", errno);
+        // SAFETY: the word has eight bytes; the pages belong to this test.
+        unsafe {
+            assert_eq!(Reach::Kernel.put(word.as_ptr(), good, 8), Ok(()));
+            assert_eq!(*good, word[0]);
+            assert_eq!(Reach::Kernel.put(word.as_ptr(), bad, 8), Err(Status::PERM));
+            *good = 9;
+            assert_eq!(Reach::Kernel.get(good, word.as_mut_ptr(), 8), Ok(()));
+            assert_eq!(word[0], 9);
+            assert_eq!(
+                Reach::Kernel.get(bad, word.as_mut_ptr(), 8),
+                Err(Status::PERM)
+            );
+        }
+    }
+}
+
+/// A filter that refuses futex too leaves no way to ask for the right to write.
+#[test]
+fn a_probe_that_is_refused_grants_no_write() {
+    let mut word = 0u32;
+    let at = (&raw mut word).cast();
+    let _script = Script::new()
+        .fails("futex", libc::ENOSYS)
+        .fails("futex", libc::ENOSYS)
+        .fails("futex", libc::EFAULT);
+    assert_eq!(probe(at, 4, true), Err(Fault));
+    assert_eq!(probe(at, 4, false), Ok(()));
+    assert_eq!(probe(at, 4, false), Err(Fault));
+}
+
+/// Windows are then accessed by the kernel, and a later transport tries again.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[test]
+fn a_refused_handler_is_installed_later() {
+    let refused = |script: Script, why: &str| {
+        let said = crate::base::log::captured(|| assert!(Installed::new().is_none()));
+        drop(script);
+        assert_eq!(
+            said,
+            [format!(
+                "no handler for faults in windows, so the kernel accesses them: {why}"
+            )]
+        );
+    };
+    let script = Script::new().fails("sigaction", libc::EPERM);
+    refused(script, "sigaction returned -1 (Operation not permitted)");
+    let script = Script::new()
+        .answers("getauxval", 0usize)
+        .fails("dlopen", libc::ENOENT);
+    let program = std::env::args().next().unwrap();
+    let why = "cannot be kept mapped: dlopen returned -2 (No such file or directory)";
+    refused(script, &format!("{program} {why}"));
+    let installed = Installed::new().unwrap();
+    assert_eq!(installed.reach(), Reach::Guarded);
+    let script = Script::new().fails("sigaction", libc::EPERM);
+    assert_eq!(installed.reach(), Reach::Kernel, "not known to be ours");
+    drop(script);
 }

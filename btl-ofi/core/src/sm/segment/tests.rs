@@ -83,13 +83,9 @@ fn other_files_are_refused() {
         assert!(wrong.claim().is_err(), "{wrong:?}");
     }
     // A file of the right size without the seal against shrinking.
-    // SAFETY: the name is a NUL-terminated literal.
-    let fd = unsafe { libc::memfd_create(c"other".as_ptr(), libc::MFD_CLOEXEC) };
-    assert!(fd >= 0);
-    // SAFETY: memfd_create returned this descriptor just now, and nothing else owns it.
-    let other = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let other = File::from(sys::memory_file(c"other").unwrap());
     other.set_len(size_of::<Layout>() as u64).unwrap();
-    let descriptor = fd as u32;
+    let descriptor = other.as_raw_fd() as u32;
     assert!(
         Place {
             descriptor,

@@ -1,0 +1,79 @@
+//! The gate of system calls: the one module of this crate through which they pass.
+//!
+//! Each function is one call, with Rust types, and fails with a [`CallError`]: the C name of the call and its `errno`.
+//! What a failure means is decided by the caller. A function is safe if the kernel checks its arguments.
+//!
+//! In unit tests a [`script`] may answer a call in place of the kernel, so that errors are tested that this machine
+//! does not produce. Other builds contain no trace of it: the functions of the data path are inlined and cost what the
+//! call costs.
+//!
+//! Outside of the gate remain:
+//! - the standard library's own files, threads and environment, except for files of `/proc` on which decisions depend;
+//! - `base/guard/handler.rs` within a signal handler. There only functions are allowed that POSIX calls
+//!   async-signal-safe; a script is none, since it uses thread-local storage and allocates;
+//! - `malloc`, `free` and `strdup` of `fabric/fids.rs`, which are no system calls. libfabric frees such memory;
+//! - the calls of libfabric and of device drivers.
+//!
+//! Error numbers and flags are `libc`'s constants everywhere.
+
+use std::io;
+
+use super::error::CallError;
+
+/// In unit tests, ends the function with the script's answer to a call, if there is one. The second argument
+/// distinguishes calls of one name in the script.
+#[cfg(test)]
+macro_rules! scripted {
+    ($call:literal) => {
+        scripted!($call, $call)
+    };
+    ($call:literal, $key:expr) => {
+        if let Some(answer) = super::script::answer($call, $key) {
+            return answer;
+        }
+    };
+}
+#[cfg(not(test))]
+macro_rules! scripted {
+    ($($argument:expr),*) => {};
+}
+
+mod files;
+mod memory;
+mod process;
+#[cfg(test)]
+pub(crate) mod script;
+mod signals;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use files::{
+    Space, add_seals, allocate, memory_file, next_data, next_hole, punch_hole, read, read_link,
+    seals, space, try_lock,
+};
+pub(crate) use memory::{
+    is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, unmap,
+};
+pub(crate) use process::{
+    effective_user, file_size_limit, find_process, permit_tracing, processors, threads,
+};
+pub(crate) use signals::{action, keep_mapped, object_of, program_headers, set_action};
+
+/// The error of a call that failed just now on this thread.
+#[cold]
+#[inline(never)]
+fn failed(call: &'static str) -> CallError {
+    from_io(call, &io::Error::last_os_error())
+}
+
+/// The error of a call that the standard library made.
+#[cold]
+fn from_io(call: &'static str, error: &io::Error) -> CallError {
+    let code = error.raw_os_error().unwrap_or(libc::EIO);
+    CallError { call, code }
+}
+
+/// The result of a call that returns -1 when it fails.
+fn checked(call: &'static str, rc: libc::c_int) -> Result<libc::c_int, CallError> {
+    if rc < 0 { Err(failed(call)) } else { Ok(rc) }
+}

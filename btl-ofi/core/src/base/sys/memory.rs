@@ -1,0 +1,170 @@
+//! Calls on memory: mappings, copies between processes, and checks of pages.
+
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::{self, NonNull};
+
+use libc::{iovec, pid_t};
+
+use super::{checked, failed};
+use crate::base::error::CallError;
+
+/// Maps `size` bytes of a file at `offset`, to be read and written and shared with other processes.
+pub(crate) fn map_shared(
+    file: impl AsFd,
+    offset: u64,
+    size: usize,
+) -> Result<NonNull<c_void>, CallError> {
+    scripted!("mmap");
+    let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    let (file, offset) = (file.as_fd().as_raw_fd(), offset as libc::off_t);
+    // SAFETY: the kernel chooses the address of the new mapping, so no existing mapping is replaced.
+    let at = unsafe { libc::mmap(ptr::null_mut(), size, rights, shared, file, offset) };
+    if at == libc::MAP_FAILED {
+        return Err(failed("mmap"));
+    }
+    // Linux never places a mapping at 0 unless it is asked to.
+    NonNull::new(at).ok_or(CallError {
+        call: "mmap",
+        code: libc::ENOMEM,
+    })
+}
+
+/// Removes a mapping.
+///
+/// # Safety
+/// The `size` bytes at `at` are a mapping of the caller, which is not used again.
+pub(crate) unsafe fn unmap(at: NonNull<c_void>, size: usize) -> Result<(), CallError> {
+    scripted!("munmap");
+    // SAFETY: the caller guarantees that the mapping is its own and not used again.
+    checked("munmap", unsafe { libc::munmap(at.as_ptr(), size) }).map(drop)
+}
+
+/// Copies up to `size` bytes at `local` to `remote` in process `pid`. Returns how many were copied: the kernel stops
+/// before a page that cannot be used, on either side, and after 2 GiB. An error: none were.
+///
+/// # Safety
+/// Process `pid` permits writes to its `size` bytes at `remote`. The kernel checks `local`.
+#[inline(always)]
+pub(crate) unsafe fn process_vm_writev(
+    pid: u32,
+    local: *mut c_void,
+    remote: u64,
+    size: usize,
+) -> Result<NonZeroUsize, CallError> {
+    scripted!("process_vm_writev");
+    let (local, remote) = vectors(local, remote, size);
+    // SAFETY: both vectors live through the call and have one element. The caller guarantees that the process permits
+    // the write; the kernel checks the bytes of both sides.
+    let n = unsafe { libc::process_vm_writev(pid as pid_t, &local, 1, &remote, 1, 0) };
+    copied("process_vm_writev", n)
+}
+
+/// Copies up to `size` bytes at `remote` in process `pid` to `local`. Returns how many were copied: the kernel stops
+/// before a page that cannot be used, on either side, and after 2 GiB. An error: none were.
+///
+/// # Safety
+/// `local` may be written for `size` bytes, as far as it is mapped.
+#[inline(always)]
+pub(crate) unsafe fn process_vm_readv(
+    pid: u32,
+    local: *mut c_void,
+    remote: u64,
+    size: usize,
+) -> Result<NonZeroUsize, CallError> {
+    scripted!("process_vm_readv");
+    let (local, remote) = vectors(local, remote, size);
+    // SAFETY: both vectors live through the call and have one element. The caller guarantees that `local` may be
+    // written; the kernel checks the bytes of both sides.
+    let n = unsafe { libc::process_vm_readv(pid as pid_t, &local, 1, &remote, 1, 0) };
+    copied("process_vm_readv", n)
+}
+
+#[inline(always)]
+fn vectors(local: *mut c_void, remote: u64, size: usize) -> (iovec, iovec) {
+    let run = |iov_base| iovec {
+        iov_base,
+        iov_len: size,
+    };
+    let remote = ptr::without_provenance_mut(remote as usize);
+    (run(local), run(remote))
+}
+
+#[inline(always)]
+fn copied(call: &'static str, n: isize) -> Result<NonZeroUsize, CallError> {
+    // A positive number is not 0 and has the same value as usize: one comparison remains.
+    match NonZeroUsize::new(n as usize) {
+        Some(bytes) if n > 0 => Ok(bytes),
+        _ => Err(nothing_copied(call, n)),
+    }
+}
+
+/// The error of a copy that returned `n`. Nothing copied and no error means that no page could be used.
+#[cold]
+#[inline(never)]
+pub(super) fn nothing_copied(call: &'static str, n: isize) -> CallError {
+    match n {
+        0 => CallError {
+            call,
+            code: libc::EFAULT,
+        },
+        _ => failed(call),
+    }
+}
+
+/// Makes the kernel compare an aligned word (FUTEX_WAIT) with an unlikely value. The timeout is 0, so the call does
+/// not wait if they are equal. False if the word's page cannot be read.
+pub(crate) fn is_readable(word: *mut u32) -> bool {
+    const UNLIKELY: u32 = 0x9e37_79b9;
+    let once = || {
+        scripted!("futex");
+        let at_once = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let request = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the time lives through the call; the kernel checks the address of the word.
+        let rc =
+            unsafe { libc::syscall(libc::SYS_futex, word, request, UNLIKELY, &raw const at_once) };
+        if rc == 0 {
+            Ok(())
+        } else {
+            Err(failed("futex"))
+        }
+    };
+    // EAGAIN says that the word has another value.
+    !once().is_err_and(|e| e.code == libc::EFAULT)
+}
+
+/// Makes the kernel OR 0 into an aligned word, atomically (FUTEX_WAKE_OP). This is the only request to the kernel
+/// that writes to memory, changes nothing that others see, and reports a fault. False if the word's page cannot be
+/// written.
+pub(crate) fn is_writable(word: *mut u32) -> bool {
+    // FUTEX_OP_OR with 0, and FUTEX_OP_CMP_EQ with a value that seldom matches (linux/futex.h).
+    const OR_NOTHING: u32 = 2 << 28 | 0x7ff;
+    let once = || {
+        scripted!("futex");
+        let local = 0u32;
+        let request = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
+        // SAFETY: the first word is a local variable on which no thread waits; the kernel checks the second. A thread
+        // that waits on the second word may wake without cause, which the futex interface allows at any time.
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                &raw const local,
+                request,
+                0,
+                0usize,
+                word,
+                OR_NOTHING,
+            )
+        };
+        if rc >= 0 {
+            Ok(())
+        } else {
+            Err(failed("futex"))
+        }
+    };
+    once().is_ok()
+}

@@ -1,0 +1,63 @@
+//! Calls about processes: whether they exist, their threads, users and limits, and the permission to trace.
+
+use std::fs;
+
+use super::{checked, failed, from_io};
+use crate::base::error::CallError;
+
+/// Asks whether a process exists: ESRCH if it does not, EPERM if it does and this one may not signal it.
+pub(crate) fn find_process(pid: u32) -> Result<(), CallError> {
+    scripted!("kill");
+    // SAFETY: signal 0 is not sent; the kernel only looks for the process.
+    checked("kill", unsafe { libc::kill(pid as libc::pid_t, 0) }).map(drop)
+}
+
+/// The ids of a process's threads, from `/proc/<process>/task`; `None` for an entry that cannot be read. `process` is
+/// a number or `self`.
+pub(crate) fn threads(process: &str) -> Result<Vec<Option<u32>>, CallError> {
+    scripted!("getdents");
+    let entries = fs::read_dir(format!("/proc/{process}/task"));
+    let entries = entries.map_err(|e| from_io("getdents", &e))?;
+    let id = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    Ok(entries.map(|entry| entry.ok().and_then(id)).collect())
+}
+
+/// Permits every process of this user to attach to this one, where Yama requires that. Fails without Yama.
+pub(crate) fn permit_tracing() -> Result<(), CallError> {
+    scripted!("prctl");
+    // SAFETY: the arguments of this request are numbers.
+    let rc = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    checked("prctl", rc).map(drop)
+}
+
+/// The effective user id.
+pub(crate) fn effective_user() -> u32 {
+    #[cfg(test)]
+    if let Some(Ok(user)) = super::script::answer("geteuid", "geteuid") {
+        return user;
+    }
+    // SAFETY: geteuid takes no argument and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Number of processors that are online.
+pub(crate) fn processors() -> Result<u64, CallError> {
+    scripted!("sysconf");
+    // SAFETY: sysconf takes an integer only.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    u64::try_from(count).map_err(|_| failed("sysconf"))
+}
+
+/// Largest size in bytes to which this process may extend a file (RLIMIT_FSIZE).
+pub(crate) fn file_size_limit() -> Result<u64, CallError> {
+    scripted!("getrlimit");
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a local that getrlimit may write.
+    checked("getrlimit", unsafe {
+        libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit)
+    })?;
+    Ok(limit.rlim_cur)
+}

@@ -1,0 +1,86 @@
+//! The scripted fake of the gate: a test says what the next system calls of its thread answer.
+//!
+//! ```text
+//! let script = Script::new().fails("kill", libc::EPERM).passes("fallocate").fails("fallocate", libc::ENOSPC);
+//! ```
+//!
+//! Answers of one call are given in order. Calls that the script does not name, and calls of other threads, reach the
+//! kernel. The end of the script fails the test if an answer is left: the code did not make that call.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+use crate::base::error::CallError;
+
+enum Step {
+    /// The kernel answers.
+    Passes,
+    Answers(Box<dyn Any>),
+    Fails(i32),
+}
+
+thread_local! {
+    static STEPS: RefCell<Vec<(String, Step)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Answers to the system calls of this thread, until it is dropped.
+#[must_use = "a script ends when it is dropped"]
+pub(crate) struct Script(PhantomData<*mut ()>);
+
+impl Script {
+    pub(crate) fn new() -> Script {
+        let empty = STEPS.with_borrow(Vec::is_empty);
+        assert!(empty, "this thread has a script already");
+        Script(PhantomData)
+    }
+
+    /// The next call `call` that has no answer yet fails with `errno`. Calls are named as in C; files of `/proc` by
+    /// their path.
+    pub(crate) fn fails(self, call: &str, errno: i32) -> Script {
+        self.and(call, Step::Fails(errno))
+    }
+
+    /// The next call `call` that has no answer yet returns `value`, of the type that the gate's function returns.
+    pub(crate) fn answers<T: 'static>(self, call: &str, value: T) -> Script {
+        self.and(call, Step::Answers(Box::new(value)))
+    }
+
+    /// The kernel answers the next call `call` that has no answer yet.
+    pub(crate) fn passes(self, call: &str) -> Script {
+        self.and(call, Step::Passes)
+    }
+
+    fn and(self, call: &str, step: Step) -> Script {
+        STEPS.with_borrow_mut(|steps| steps.push((call.to_owned(), step)));
+        self
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        let left = STEPS.take();
+        if !std::thread::panicking() {
+            let left: Vec<_> = left.into_iter().map(|(call, _)| call).collect();
+            assert!(left.is_empty(), "calls that were not made: {left:?}");
+        }
+    }
+}
+
+/// The answer to a call that is made now; `None` if the kernel answers.
+pub(super) fn answer<T: 'static>(call: &'static str, key: &str) -> Option<Result<T, CallError>> {
+    // A thread that ends has no script any more.
+    let take = |steps: &RefCell<Vec<(String, Step)>>| {
+        let mut steps = steps.borrow_mut();
+        let next = steps.iter().position(|(name, _)| name == key)?;
+        Some(steps.remove(next).1)
+    };
+    match STEPS.try_with(take).ok()?? {
+        Step::Passes => None,
+        Step::Fails(code) => Some(Err(CallError { call, code })),
+        Step::Answers(value) => match value.downcast() {
+            Ok(value) => Some(Ok(*value)),
+            Err(_) => panic!("the script answers {key} with another type than the gate's function"),
+        },
+    }
+}

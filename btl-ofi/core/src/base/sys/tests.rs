@@ -1,0 +1,161 @@
+//! Tests of the gate itself: its calls, its script, and that no module goes around it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::script::Script;
+use super::*;
+
+fn error(call: &'static str, code: i32) -> CallError {
+    CallError { call, code }
+}
+
+#[test]
+fn interruptions_are_no_errors() {
+    let file = memory_file(c"test").unwrap();
+    let script = Script::new().fails("fallocate", libc::EINTR);
+    let script = script.fails("fallocate", libc::EINTR).passes("fallocate");
+    allocate(&file, 0, 4096).unwrap();
+    drop(script);
+    let _script = Script::new()
+        .fails("fallocate", libc::EINTR)
+        .fails("fallocate", libc::ENOSPC);
+    let full = error("fallocate", libc::ENOSPC);
+    assert_eq!(allocate(&file, 0, 8192), Err(full));
+    assert_eq!(File::from(file).metadata().unwrap().len(), 4096);
+}
+
+#[test]
+fn files_in_memory_have_seals_data_and_holes() {
+    let file = File::from(memory_file(c"test").unwrap());
+    // Pages that are allocated and not written count as holes.
+    file.write_all_at(&[1; 8192], 0).unwrap();
+    punch_hole(&file, 0, 4096).unwrap();
+    assert_eq!(next_data(&file, 0), Ok(4096));
+    assert_eq!(next_hole(&file, 4096), Ok(8192));
+    assert_eq!(next_data(&file, 8192), Err(error("lseek", libc::ENXIO)));
+    assert_eq!(seals(&file), Ok(0));
+    add_seals(&file, libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL).unwrap();
+    assert_eq!(seals(&file), Ok(libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL));
+    let more = add_seals(&file, libc::F_SEAL_GROW);
+    assert_eq!(more, Err(error("fcntl", libc::EPERM)));
+}
+
+#[test]
+fn locks_exclude_other_opened_files() {
+    let path = std::env::temp_dir().join(format!("btl-ofi-lock-{}", std::process::id()));
+    let (first, second) = (File::create(&path).unwrap(), File::open(&path).unwrap());
+    fs::remove_file(&path).unwrap();
+    assert_eq!((try_lock(&first), try_lock(&second)), (Ok(true), Ok(false)));
+    drop(first);
+    assert_eq!(try_lock(&second), Ok(true));
+    let _script = Script::new().fails("flock", libc::ENOLCK);
+    assert_eq!(try_lock(&second), Err(error("flock", libc::ENOLCK)));
+}
+
+#[test]
+fn mappings_share_their_file() {
+    let file = memory_file(c"test").unwrap();
+    allocate(&file, 0, 8192).unwrap();
+    let (first, second) = (
+        map_shared(&file, 4096, 4096).unwrap().cast::<u64>(),
+        map_shared(&file, 0, 8192).unwrap().cast::<u64>(),
+    );
+    // SAFETY: the mappings have 4096 and 8192 bytes and are not used after they are removed.
+    unsafe {
+        first.write_volatile(7);
+        assert_eq!(second.add(512).read_volatile(), 7);
+        unmap(first.cast(), 4096).unwrap();
+        unmap(second.cast(), 8192).unwrap();
+    }
+    let misplaced = map_shared(&file, 1, 4096);
+    assert_eq!(misplaced, Err(error("mmap", libc::EINVAL)));
+}
+
+#[test]
+fn a_copy_of_nothing_is_a_fault() {
+    let fault = memory::nothing_copied("process_vm_readv", 0);
+    assert_eq!(fault, error("process_vm_readv", libc::EFAULT));
+}
+
+#[test]
+fn processes_and_limits() {
+    assert_eq!(find_process(std::process::id()), Ok(()));
+    assert_eq!(
+        find_process(i32::MAX as u32),
+        Err(error("kill", libc::ESRCH))
+    );
+    let own = threads("self").unwrap();
+    assert!(own.contains(&Some(std::process::id())), "{own:?}");
+    assert_eq!(threads("none"), Err(error("getdents", libc::ENOENT)));
+    assert!(processors().unwrap() >= 1 && file_size_limit().unwrap() > 0);
+    let Space { free, size } = space(c"/").unwrap();
+    assert!(free <= size && size > 0);
+    assert_eq!(space(c"/none/such"), Err(error("statvfs", libc::ENOENT)));
+}
+
+#[test]
+fn a_script_answers_in_order_and_only_what_it_names() {
+    let _script = Script::new()
+        .fails("kill", libc::EPERM)
+        .passes("kill")
+        .answers("kill", ())
+        .answers("/proc/self/none", b"text".to_vec());
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| find_process(std::process::id()));
+        assert_eq!(other.join().unwrap(), Ok(()), "another thread");
+    });
+    let nobody = i32::MAX as u32;
+    assert_eq!(find_process(nobody), Err(error("kill", libc::EPERM)));
+    assert_eq!(find_process(nobody), Err(error("kill", libc::ESRCH)));
+    assert_eq!(find_process(nobody), Ok(()));
+    assert_eq!(find_process(nobody), Err(error("kill", libc::ESRCH)));
+    assert!(read("/proc/self/stat").is_ok());
+    assert_eq!(read("/proc/self/none").unwrap(), b"text");
+}
+
+#[test]
+#[should_panic(expected = "calls that were not made: [\"prctl\"]")]
+fn an_answer_that_is_left_fails_the_test() {
+    let script = Script::new().fails("prctl", libc::EPERM);
+    drop(script);
+}
+
+/// Files of this crate with calls of libc's functions of their own; the module documentation gives the reasons.
+const AROUND: [&str; 2] = ["base/guard/handler.rs", "fabric/fids.rs"];
+
+#[test]
+fn no_module_goes_around_the_gate() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![top.clone()];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(&top).unwrap().to_str().unwrap();
+            if path.is_dir() {
+                if name != "base/sys" {
+                    folders.push(path);
+                }
+            } else if !name.ends_with("tests.rs") && !AROUND.contains(&name) {
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                let lines = code.lines().filter(|line| calls_libc(line));
+                found.extend(lines.map(|line| format!("{name}: {}", line.trim())));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(calls_libc("unsafe { libc::kill(1, 0) }") && !calls_libc("libc::EPERM | libc::pid_t"));
+}
+
+/// Whether a line calls a function of libc.
+fn calls_libc(line: &str) -> bool {
+    line.split("libc::").skip(1).any(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        end.is_some_and(|end| {
+            rest[..end].starts_with(char::is_lowercase) && rest[end..].starts_with('(')
+        })
+    })
+}

@@ -70,6 +70,7 @@ fn sweep(folder: &Path, node: u64, wanted: impl Fn(ProcessId) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::sys::script::Script;
 
     #[test]
     fn names_identify_their_owner() {
@@ -116,6 +117,10 @@ mod tests {
         for path in [&living, &dead, &other] {
             fs::write(path, b"x").unwrap();
         }
+        let of_other_user = Script::new().answers("geteuid", sys::effective_user() + 1);
+        sweep(&place, node, |_| true);
+        assert!(dead.exists(), "of another user");
+        drop(of_other_user);
         std::os::unix::fs::symlink(&living, &link).unwrap();
         sweep(&place, node, |_| true);
         assert!(living.exists() && other.exists() && link.exists());

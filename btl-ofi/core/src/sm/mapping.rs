@@ -50,3 +50,6 @@ pub(super) fn allocate(file: impl AsFd, offset: usize, size: usize) -> io::Resul
     }
     Ok(sys::allocate(file, offset as u64, size as u64)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::base::sys::script::Script;
 
 #[test]
 fn this_process_lives() {
@@ -55,4 +56,122 @@ fn a_dead_child_is_gone() {
     eventually(State::Gone);
     child.wait().unwrap();
     assert_eq!(id.state(), State::Gone);
+}
+
+/// What `/proc/<pid>/stat` says of a process in this state that started at tick 99.
+fn text(pid: u32, state: char) -> Vec<u8> {
+    let zeros = "0 ".repeat(18);
+    format!("{pid} (a) b) Z) {state} {zeros}99 0 0\n").into_bytes()
+}
+
+/// An id that no process has.
+const NOBODY: ProcessId = ProcessId {
+    pid: i32::MAX as u32,
+    started: 99,
+};
+
+fn path(pid: u32) -> String {
+    format!("/proc/{pid}/stat")
+}
+
+#[test]
+fn only_esrch_means_that_there_is_no_process() {
+    for (errno, state) in [(libc::EPERM, State::Runs), (libc::ESRCH, State::Gone)] {
+        let _script = Script::new().fails("kill", errno);
+        assert_eq!(ProcessId::own().state(), state, "{errno}");
+    }
+    assert_eq!(NOBODY.state(), State::Gone);
+}
+
+/// Another user's process, where `/proc` is mounted with hidepid.
+#[test]
+fn a_process_that_is_hidden_counts_as_running() {
+    let _script = Script::new()
+        .fails("kill", libc::EPERM)
+        .fails(&path(NOBODY.pid), libc::ENOENT);
+    assert_eq!(NOBODY.state(), State::Runs);
+    drop(_script);
+    let own = std::process::id();
+    let _script = Script::new().fails(&path(own), libc::EACCES);
+    assert_eq!(
+        ProcessId::own(),
+        ProcessId {
+            pid: own,
+            started: 0
+        }
+    );
+}
+
+#[test]
+fn states_are_read_behind_any_name() {
+    for (letter, state) in [
+        ('R', State::Runs),
+        ('D', State::Runs),
+        ('T', State::Stopped),
+        ('t', State::Stopped),
+    ] {
+        let stat = path(NOBODY.pid);
+        let _script = Script::new()
+            .answers("kill", ())
+            .answers(&stat, text(NOBODY.pid, letter));
+        assert_eq!(NOBODY.state(), state, "{letter}");
+    }
+    for broken in [
+        &b""[..],
+        b"7 (a",
+        b"7 (a) ",
+        b"7 (a) R 1 2",
+        b"7 (a) Z \xff",
+    ] {
+        let stat = path(NOBODY.pid);
+        let _script = Script::new()
+            .answers("kill", ())
+            .answers(&stat, broken.to_vec());
+        assert_eq!(NOBODY.state(), State::Runs, "{broken:?}");
+    }
+}
+
+/// The main thread has ended, so the process has the state of the first thread that lives.
+#[test]
+fn a_zombie_lives_while_a_thread_does() {
+    for (threads, state) in [
+        (&[(1, 'X'), (2, 'S')][..], State::Runs),
+        (&[(1, 'Z'), (2, 't')], State::Stopped),
+        (&[(1, 'Z'), (2, 'X')], State::Gone),
+        (&[], State::Gone),
+    ] {
+        let stat = path(NOBODY.pid);
+        let mut script = Script::new()
+            .answers("kill", ())
+            .answers(&stat, text(NOBODY.pid, 'Z'));
+        let ids = threads.iter().map(|(id, _)| Some(*id)).chain([None]);
+        script = script.answers("getdents", ids.collect::<Vec<Option<u32>>>());
+        for (id, state) in threads {
+            script = script.answers(&path(*id), text(*id, *state));
+        }
+        assert_eq!(NOBODY.state(), state, "{threads:?}");
+        drop(script);
+    }
+    let _script = Script::new()
+        .answers("kill", ())
+        .answers(&path(NOBODY.pid), text(NOBODY.pid, 'Z'))
+        .fails("getdents", libc::ENOENT);
+    assert_eq!(NOBODY.state(), State::Gone, "it ended meanwhile");
+}
+
+#[test]
+fn a_node_that_cannot_be_known_is_none() {
+    const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+    let script = Script::new().fails(BOOT, libc::EACCES);
+    assert_eq!(node(), 0);
+    drop(script);
+    let _script = Script::new()
+        .answers(BOOT, b"of another boot\n".to_vec())
+        .fails("/proc/self/ns/pid", libc::EACCES);
+    assert_eq!(node(), 0);
+    drop(_script);
+    let _script = Script::new().answers(BOOT, b"of another boot\n".to_vec());
+    let other = node();
+    assert_ne!(other, node());
+    assert_ne!(other, 0);
 }

@@ -1,6 +1,7 @@
 use std::ptr;
 
 use super::*;
+use crate::base::sys::script::Script;
 use crate::sm::ring::{Answer, Command};
 
 fn place(segment: &Segment, nonce: u64) -> Place {
@@ -143,4 +144,83 @@ fn a_ring_is_deserted_after_its_process_and_all_answers() {
         mine.is_deserted(ring).unwrap(),
         "another process has the id"
     );
+}
+
+/// A process without a segment uses the provider, and says why.
+#[test]
+fn a_segment_that_cannot_be_made_names_the_call() {
+    for (call, before, errno, text) in [
+        ("memfd_create", 0, libc::ENOSYS, "Function not implemented"),
+        ("fallocate", 0, libc::ENOSPC, "No space left on device"),
+        ("fallocate", 1, libc::ENOSPC, "No space left on device"),
+        ("fcntl", 0, libc::EPERM, "Operation not permitted"),
+        ("mmap", 0, libc::ENOMEM, "Cannot allocate memory"),
+    ] {
+        let passed = (0..before).fold(Script::new(), |script, _| script.passes(call));
+        let _script = passed.fails(call, errno);
+        let refused = Segment::make(1).err().unwrap();
+        let expected = format!("{call} returned -{errno} ({text})");
+        assert_eq!(refused.to_string(), expected);
+    }
+}
+
+/// A ring whose pages or mapping fail is free for the next requester.
+#[test]
+fn a_ring_without_memory_is_given_back() {
+    let segment = Segment::make(1).unwrap();
+    let place = place(&segment, 1);
+    let scripts = [
+        || Script::new().fails("fallocate", libc::ENOSPC),
+        || Script::new().passes("mmap").fails("mmap", libc::ENOMEM),
+        || Script::new().fails("getrlimit", libc::EPERM),
+    ];
+    for (script, kind) in scripts.into_iter().zip([
+        io::ErrorKind::StorageFull,
+        io::ErrorKind::OutOfMemory,
+        io::ErrorKind::PermissionDenied,
+    ]) {
+        let script = script();
+        assert_eq!(place.claim().err().unwrap().kind(), kind);
+        drop(script);
+        let next = place.claim().unwrap();
+        assert_eq!((next.index, next.position), (0, 0));
+        next.give_back(0, 0);
+    }
+}
+
+#[test]
+fn blocks_and_payloads_without_pages_are_errors() {
+    let segment = Segment::make(1).unwrap();
+    let mut claim = place(&segment, 1).claim().unwrap();
+    let full = || Script::new().fails("fallocate", libc::ENOSPC);
+    let script = full();
+    let refused = claim.allocate_own(OWN_LONG).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    drop(script);
+    let script = full();
+    let refused = claim.allocate_block(0).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+    drop(script);
+    let script = Script::new().fails("mmap", libc::ENOMEM);
+    assert!(claim.block(0).is_err());
+    drop(script);
+    assert_eq!(claim.allocate_own(OWN_LONG).unwrap(), OWN_LONG);
+    claim.allocate_block(0).unwrap();
+    claim.block(0).unwrap();
+}
+
+/// A file system without seals, and a segment that its owner may shrink.
+#[test]
+fn a_segment_without_its_seals_is_refused() {
+    let segment = Segment::make(1).unwrap();
+    let place = place(&segment, 1);
+    let script = Script::new().fails("fcntl", libc::EINVAL);
+    let refused = place.open().unwrap_err();
+    assert_eq!(refused.to_string(), "fcntl returned -22 (Invalid argument)");
+    drop(script);
+    let script = Script::new().answers("fcntl", libc::F_SEAL_GROW);
+    let refused = place.open().unwrap_err();
+    assert_eq!(refused.to_string(), "the segment may shrink");
+    drop(script);
+    assert!(place.open().is_ok());
 }

@@ -49,7 +49,7 @@
 //! | `mem` | handles and rights, regions, copy functions of device memory |
 //! | `peer` | endpoints and their table, addresses, outstanding counts, liveness, access to a peer's memory (`reach`), routes |
 //! | `op` | requests (`Op`) and their records, arithmetic of atomics |
-//! | `fabric` | provider selection, completion policy, libfabric's objects, registration |
+//! | `fabric` | provider selection, quirks of providers, completion policy, libfabric's objects, registration |
 //! | `sm` | the ways of one node: segment, ring, payload pool, requester and responder |
 //! | `hmem` | staged device memory: mailbox and bounce buffers, and the target's agent |
 //! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |

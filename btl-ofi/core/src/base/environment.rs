@@ -4,24 +4,16 @@
 //! memory without a lock. So this module sets a variable only in a process with one thread. In other processes it
 //! tells the user what to export. The host's launcher exports the same settings for its ranks.
 
-use crate::base::params::Options;
 use crate::base::sys;
 
 /// A setting that a provider needs for one-sided use.
-struct Setting {
-    provider: &'static str,
-    variable: &'static str,
-    value: &'static str,
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Setting {
+    pub(crate) variable: &'static str,
+    pub(crate) value: &'static str,
     /// The effect when the variable is not set.
-    without: &'static str,
+    pub(crate) without: &'static str,
 }
-
-const SETTINGS: [Setting; 1] = [Setting {
-    provider: "sockets",
-    variable: "FI_SOCKETS_PE_WAITTIME",
-    value: "0",
-    without: "its progress thread sleeps 10 ms at a time, and an operation takes as long",
-}];
 
 impl Setting {
     /// Whether the environment lacks the variable.
@@ -30,26 +22,26 @@ impl Setting {
     }
 }
 
-/// Sets the missing variables of all providers that `options` admits, if this process has one thread. Values that the
-/// user set stay.
-pub(crate) fn prepare(options: &Options) {
-    for setting in &SETTINGS {
-        if options.admits(setting.provider).is_ok() && setting.is_missing() && has_one_thread() {
+/// Sets the missing variables, if this process has one thread. Values that the user set stay.
+pub(crate) fn prepare(settings: impl Iterator<Item = &'static Setting>) {
+    for setting in settings {
+        if setting.is_missing() && has_one_thread() {
             // SAFETY: this is the only thread of the process, so no other thread reads or changes the environment.
             unsafe { std::env::set_var(setting.variable, setting.value) };
         }
     }
 }
 
-/// Advice for the user if the chosen provider lacks a setting.
-pub(crate) fn advice(provider: &str) -> Option<String> {
-    let mut wanted = SETTINGS.iter().filter(|s| s.provider == provider);
+/// Advice for the user if the chosen provider lacks one of its settings.
+pub(crate) fn advice(
+    provider: &str,
+    mut settings: impl Iterator<Item = &'static Setting>,
+) -> Option<String> {
     let Setting {
         variable,
         value,
         without,
-        ..
-    } = wanted.find(|setting| setting.is_missing())?;
+    } = settings.find(|setting| setting.is_missing())?;
     Some(format!(
         "provider {provider}: {variable} is not set, so {without}; a process with several threads cannot set \
          it: export {variable}={value} before it starts (with mpirun: -x {variable}={value})"
@@ -79,5 +71,24 @@ mod tests {
         }
         let _script = Script::new().fails("getdents", libc::EACCES);
         assert!(!has_one_thread(), "a hidden /proc");
+    }
+
+    const MISSING: Setting = Setting {
+        variable: "BTL_OFI_TEST_NO_SUCH_VARIABLE",
+        value: "7",
+        without: "it waits",
+    };
+
+    #[test]
+    fn several_threads_leave_the_environment_to_the_user() {
+        let _script = Script::new().answers("getdents", vec![Some(1u32), Some(2)]);
+        prepare([&MISSING].into_iter());
+        assert!(MISSING.is_missing());
+        assert_eq!(
+            advice("any", [&MISSING].into_iter()).unwrap(),
+            "provider any: BTL_OFI_TEST_NO_SUCH_VARIABLE is not set, so it waits; a process with several threads \
+             cannot set it: export BTL_OFI_TEST_NO_SUCH_VARIABLE=7 before it starts (with mpirun: -x \
+             BTL_OFI_TEST_NO_SUCH_VARIABLE=7)"
+        );
     }
 }

@@ -137,7 +137,7 @@ fn join_node(
 ) -> (Node, Option<Segment>) {
     let probe = Box::new(AtomicU64::new(probe_value(name)));
     let known_by = known_by(&probe);
-    let apart = policy::keeps_apart(info, options).map(String::from);
+    let apart = policy::keeps_apart(info, options);
     let same_node = apart.is_none();
     let obstacle = apart.or_else(|| reach::prepare(known_by));
     policy.describe(obstacle.as_deref().map_or(Ok(()), Err));

@@ -293,6 +293,14 @@ impl Hints {
     }
 }
 
+#[cfg(test)]
+impl Hints {
+    /// The hints as if a provider had returned them.
+    pub(crate) fn into_info(self) -> Info {
+        Info { list: self.info }
+    }
+}
+
 /// The fields of hints that selection writes.
 pub(crate) struct HintsMut<'a> {
     pub(crate) caps: &'a mut u64,

@@ -7,6 +7,7 @@ pub(crate) mod fids;
 pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod query;
+pub(crate) mod quirks;
 pub(crate) mod registration;
 pub(crate) mod select;
 pub(crate) mod shm_orphans;

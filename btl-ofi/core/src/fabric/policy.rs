@@ -1,5 +1,5 @@
-//! Completion policy and quirks: how a completion comes to mean "visible at the target" with each provider. No
-//! other module decides it.
+//! Completion policy: how a completion comes to mean "visible at the target" with each provider, and what its quirks
+//! (`quirks`) mean for operations. No other module decides it.
 //!
 //! | path | asked of the provider | used for |
 //! | --- | --- | --- |
@@ -20,14 +20,8 @@ use libfabric_sys as ffi;
 
 use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
-
-/// First version of efa whose delivery-complete is sound: 1.12, in libfabric's numbering of provider versions. Open
-/// MPI's btl/ofi refuses older ones too.
-const EFA_SOUND: u32 = ffi::version(112, 0);
-
-/// rxd hangs when about a thousand operations are outstanding between two processes ("could not get tx entry"). Half
-/// its window of 128 unacknowledged packets is as fast.
-const DEPTH_RXD: u32 = 64;
+use crate::fabric::quirks::{Quirks, Trait};
+use crate::fabric::select::orders_atomics;
 
 /// The policy for one module's provider.
 #[derive(Clone, Debug)]
@@ -68,20 +62,25 @@ pub(crate) struct Policy {
 pub(crate) fn refusal(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
     let name = info.provider();
     let version = info.fabric_attr().prov_version;
-    if name.starts_with("efa") && version < EFA_SOUND {
+    let quirks = Quirks::of(&name);
+    if let Some(sound) = quirks.sound_from()
+        && version < sound
+    {
+        // Providers number their versions by hundreds of libfabric's major version.
+        let (major, minor) = ((sound >> 16) / 100, (sound >> 16) % 100);
         return Err(format!(
-            "its delivery-complete is unsound before libfabric 1.12 (this is {}.{})",
+            "its delivery-complete is unsound before libfabric {major}.{minor} (this is {}.{})",
             version >> 16,
             version & 0xffff
         ));
     }
-    if name.contains("verbs") && name.contains("ofi_rxm") && !options.named(&name) {
+    if quirks.has(Trait::ConfirmsSending) && !options.named(&name) {
         return Err(String::from(
             "it reports delivery when it has only sent the data; name it in \
              btl_ofi_provider_include to use it nevertheless",
         ));
     }
-    if !confirms(info) && !uses_cma(info) {
+    if !confirms(info) && !uses_cma(quirks) {
         return Err(String::from("it lacks FI_DELIVERY_COMPLETE"));
     }
     Ok(())
@@ -90,28 +89,23 @@ pub(crate) fn refusal(info: InfoRef<'_>, options: &Options) -> Result<(), String
 /// Decides the policy for an accepted provider.
 pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
-    let ordered =
-        crate::fabric::select::orders_atomics(info) || orders_atomics_unasked(&info.provider());
-    let updates_fetch = frees_updates_twice(&info.provider());
+    let quirks = Quirks::of(&info.provider());
+    let fetch_alone = quirks.has(Trait::MixesUpFetches);
     Policy {
         delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
-        processor_atomics: has_processor_atomics(&info.provider()),
-        one_node: is_shm(&info.provider()),
+        processor_atomics: quirks.has(Trait::ProcessorAtomics),
+        one_node: quirks.has(Trait::OneNode),
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
-        polls_kernel: polls_kernel(&info.provider()),
+        polls_kernel: quirks.has(Trait::PollsKernel),
         bare: !claims_context,
-        depth: if needs_single_packets(&info.provider()) {
-            DEPTH_RXD
-        } else {
-            u32::MAX
-        },
-        fetch_alone: mixes_up_fetches(&info.provider()),
-        self_by_copy: crashes_on_transfers_to_itself(&info.provider()),
-        dead_peer_blocks: blocks_on_missing_answer(&info.provider())
-            || mixes_up_fetches(&info.provider()),
-        reports_for_others: reports_for_others(&info.provider()),
-        updates_fetch,
-        atomics_ordered: ordered,
+        depth: quirks.depth(),
+        fetch_alone,
+        self_by_copy: quirks.has(Trait::CrashesOnItself),
+        // A fetching atomic that is posted alone waits for the operations before it.
+        dead_peer_blocks: quirks.has(Trait::BlocksOnMissingAnswer) || fetch_alone,
+        reports_for_others: quirks.has(Trait::ReportsForOthers),
+        updates_fetch: quirks.has(Trait::FreesUpdatesTwice),
+        atomics_ordered: orders_atomics(info) || quirks.has(Trait::OrdersAtomics),
         text: String::new(),
     }
 }
@@ -154,38 +148,18 @@ impl Policy {
 }
 
 /// The reason why peers of this node must not be reached by memory with this provider, if the user gave one.
-pub(crate) fn keeps_apart(info: InfoRef<'_>, options: &Options) -> Option<&'static str> {
+pub(crate) fn keeps_apart(info: InfoRef<'_>, options: &Options) -> Option<String> {
     if !options.same_node {
-        Some("btl_ofi_same_node is off")
-    } else if is_shm(&info.provider()) && shm_cma_disabled() {
-        Some("FI_SHM_DISABLE_CMA is set")
-    } else {
-        None
+        return Some(String::from("btl_ofi_same_node is off"));
     }
-}
-
-/// Whether the provider executes atomics by processor instructions that are atomic for each element: shm, rxm, rxd,
-/// sockets and efa do, through libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops). NICs do
-/// not, and of other providers it is not known.
-fn has_processor_atomics(provider: &str) -> bool {
-    is_shm(provider)
-        || provider == "sockets"
-        || provider.ends_with("ofi_rxm")
-        || provider.ends_with("ofi_rxd")
-        || provider.starts_with("efa")
-}
-
-/// Whether the provider polls sockets, each time by a system call.
-fn polls_kernel(provider: &str) -> bool {
-    ["tcp", "udp", "net", "sockets"]
-        .iter()
-        .any(|core| provider.starts_with(core))
+    let forbids = Quirks::of(&info.provider()).copied_by_cma()?;
+    is_set(forbids).then(|| format!("{forbids} is set"))
 }
 
 /// Largest put and get in bytes: the provider's limit, reduced by the user's.
 pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
     let mut limit = info.ep_attr().max_msg_size;
-    if needs_single_packets(&info.provider()) {
+    if Quirks::of(&info.provider()).has(Trait::SinglePackets) {
         limit = limit.min(info.tx_attr().inject_size);
     }
     let narrow = |asked: u64| match asked {
@@ -195,30 +169,23 @@ pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
     (narrow(options.put_limit), narrow(options.get_limit))
 }
 
-/// Whether to request access to device memory from the provider. Not for shm and rxd: CMA and our local copies
-/// replace their transfers, and neither works on device memory.
+/// Whether to request access to device memory from the provider. Not where CMA or our local copies replace its
+/// transfers: neither works on device memory.
 pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
-    !is_shm(&info.provider()) && !crashes_on_transfers_to_itself(&info.provider())
+    let quirks = Quirks::of(&info.provider());
+    quirks.copied_by_cma().is_none() && !quirks.has(Trait::CrashesOnItself)
 }
 
-/// Whether a request for ordered atomics leaves the provider's puts as fast. shm gives up its direct path as soon as
-/// any order is requested.
+/// Whether a request for ordered atomics leaves the provider's puts as fast.
 pub(crate) fn wants_atomic_order(info: InfoRef<'_>) -> bool {
-    !is_shm(&info.provider())
+    !Quirks::of(&info.provider()).has(Trait::OrderCosts)
 }
 
-/// shm executes all atomics to one target through that target's one command queue, first in, first out (prov/shm), so
-/// they are ordered without a request.
-fn orders_atomics_unasked(provider: &str) -> bool {
-    is_shm(provider)
-}
-
-/// Whether shm may be used without its confirmations, because CMA makes the puts and gets. shm copies in the same way,
-/// by `process_vm_writev`, but then notifies the target through a command queue, for counters and completions that this
-/// transport does not use. The queue costs more than the copy, and once it is full, a target without progress blocks
-/// all operations.
-fn uses_cma(info: InfoRef<'_>) -> bool {
-    is_shm(&info.provider()) && !shm_cma_disabled()
+/// Whether a provider may be used without its confirmations, because CMA makes the puts and gets.
+fn uses_cma(quirks: Quirks) -> bool {
+    quirks
+        .copied_by_cma()
+        .is_some_and(|forbids| !is_set(forbids))
 }
 
 /// Whether the provider confirms operations with `FI_DELIVERY_COMPLETE`.
@@ -226,60 +193,20 @@ fn confirms(info: InfoRef<'_>) -> bool {
     info.tx_attr().op_flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0
 }
 
-/// shm returns the buffer of an update with delivery-complete to the target's pool twice: at the target, and when the
-/// answer is read (prov/shm of 1.17, smr_progress_inject_atomic and smr_progress_resp_entry). Two operations then
-/// share a buffer, and the process crashes. A fetching atomic returns its buffer once.
-fn frees_updates_twice(provider: &str) -> bool {
-    is_shm(provider)
-}
-
-/// shm reads the answers to its operations from one queue and stops at the first one that is missing (prov/shm,
-/// smr_progress_resp). A missing answer therefore blocks all later ones.
-fn blocks_on_missing_answer(provider: &str) -> bool {
-    is_shm(provider)
-}
-
-/// sockets reports an error without context for an operation that a peer began towards this process and did not
-/// finish because it died (observed with 1.17). Errors of this process's operations always carry their context
-/// (prov/sockets, sock_pe_report_tx_error). To attribute such an error to this process would fail an operation to a
-/// living peer that is about to complete.
-fn reports_for_others(provider: &str) -> bool {
-    provider == "sockets"
-}
-
-/// rxd crashes when a process sends more than one packet to itself (1.17). Its progress is manual, so accesses of
-/// peers to this process's memory happen in its own calls; transfers to itself are copies.
-fn crashes_on_transfers_to_itself(provider: &str) -> bool {
-    provider.ends_with("ofi_rxd")
-}
-
-/// rxd crashes when transfers of more than one packet run in both directions between two processes (1.17). Transfers
-/// are limited to the size it sends in one packet: its inject size.
-fn needs_single_packets(provider: &str) -> bool {
-    provider.ends_with("ofi_rxd")
-}
-
-/// rxd assigns results of fetching atomics to the wrong operations when two are outstanding (observed with 1.17: of
-/// 256 fetching adds of 1, some return a neighbour's value). It crashes when a fetching atomic is the first message
-/// to a peer.
-fn mixes_up_fetches(provider: &str) -> bool {
-    provider.ends_with("ofi_rxd")
-}
-
 /// Whether the provider keeps its endpoints as files in `/dev/shm` (`shm_room`).
 pub(crate) fn keeps_files(provider: &str) -> bool {
-    is_shm(provider)
+    Quirks::of(provider).has(Trait::KeepsFiles)
 }
 
-fn is_shm(provider: &str) -> bool {
-    provider == "shm"
+/// Whether a variable of libfabric is set to a value that libfabric takes as true.
+fn is_set(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| is_true(&value))
 }
 
-/// Whether the user disabled cross-memory attach for shm (`FI_SHM_DISABLE_CMA`, with any value that libfabric takes
-/// as true).
-fn shm_cma_disabled() -> bool {
-    std::env::var("FI_SHM_DISABLE_CMA").is_ok_and(|v| {
-        let v = v.trim().to_ascii_lowercase();
-        !matches!(v.as_str(), "" | "0" | "false" | "no" | "off")
-    })
+fn is_true(value: &str) -> bool {
+    let value = value.trim().to_ascii_lowercase();
+    !matches!(value.as_str(), "" | "0" | "false" | "no" | "off")
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ use crate::fabric::device::Device;
 use crate::fabric::fids::{Info, InfoRef};
 use crate::fabric::policy;
 use crate::fabric::query::{Calling, SUPPORTED_MR, all_entries, api, offers, query, write_hints};
+use crate::fabric::quirks::{self, Quirks, Trait};
 use crate::fabric::shm_room::{self, Turn};
 use crate::mem::cuda;
 
@@ -70,14 +71,15 @@ pub(crate) struct Chosen {
 
 /// Opens the first usable provider.
 pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Error> {
-    environment::prepare(options);
+    environment::prepare(quirks::needs(options));
     let turn = turn(options);
     let mut refusals = Vec::new();
     for info in offers(options, calling, None)? {
         let name = info.get().provider();
         match try_open(info, options, calling) {
             Ok((device, atomics)) => {
-                if let Some(advice) = environment::advice(&name) {
+                let needs = Quirks::of(&name).needs();
+                if let Some(advice) = environment::advice(&name, needs) {
                     tracing::warn!("{advice}");
                 }
                 return Ok(Chosen {
@@ -128,7 +130,7 @@ pub fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, E
 }
 
 fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Error> {
-    environment::prepare(options);
+    environment::prepare(quirks::needs(options));
     let _turn = turn(options);
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut add = |name: String, domain: String, refusal: Option<String>| {
@@ -182,10 +184,10 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
     Ok(candidates)
 }
 
-/// The lock on opening shm endpoints, taken if the options admit shm: other processes may otherwise use the same
-/// space.
+/// The lock on opening endpoints that are files, taken if the options admit a provider of such: other processes may
+/// otherwise use the same space.
 fn turn(options: &Options) -> Option<Turn> {
-    let admitted = options.admits("shm").is_ok();
+    let admitted = quirks::admits(options, Trait::KeepsFiles);
     if admitted { Turn::take() } else { None }
 }
 

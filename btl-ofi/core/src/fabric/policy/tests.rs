@@ -1,0 +1,182 @@
+//! The effect of each quirk on policy, refusal and limits.
+
+use std::ffi::CString;
+
+use mca_params::Value;
+
+use super::*;
+use crate::fabric::fids::{Hints, Info};
+
+const LARGEST: usize = 1 << 30;
+const PACKET: usize = 1344;
+
+fn options(values: &[(&str, Value)]) -> Options {
+    Options::resolve(|d| {
+        let given = values.iter().find(|(name, _)| *name == d.name);
+        Ok::<_, std::convert::Infallible>(given.map_or(d.default.clone(), |(_, v)| v.clone()))
+    })
+    .unwrap()
+}
+
+/// An offer of a provider of this name and version, which confirms delivery or not.
+fn offer(provider: &str, version: u32, confirms: bool) -> Info {
+    let name = CString::new(provider).unwrap();
+    let hints = Hints::new().unwrap().provider(&name).with(|h| {
+        h.ep.max_msg_size = LARGEST;
+        h.tx.inject_size = PACKET;
+        h.tx.op_flags = u64::from(ffi::FI_DELIVERY_COMPLETE) * u64::from(confirms);
+        h.domain.data_progress = ffi::FI_PROGRESS_MANUAL;
+    });
+    let info = hints.into_info();
+    // SAFETY: fi_allocinfo allocated the attribute, and `info` owns it.
+    unsafe { (*(*info.as_ptr()).fabric_attr).prov_version = version };
+    info
+}
+
+fn policy(provider: &str) -> Policy {
+    decide(offer(provider, 0, true).get())
+}
+
+/// The name of each yes-or-no decision that is yes.
+fn decisions(policy: &Policy) -> Vec<&'static str> {
+    let all = [
+        ("processor_atomics", policy.processor_atomics),
+        ("one_node", policy.one_node),
+        ("serves_itself", policy.serves_itself),
+        ("polls_kernel", policy.polls_kernel),
+        ("bare", policy.bare),
+        ("updates_fetch", policy.updates_fetch),
+        ("fetch_alone", policy.fetch_alone),
+        ("self_by_copy", policy.self_by_copy),
+        ("dead_peer_blocks", policy.dead_peer_blocks),
+        ("reports_for_others", policy.reports_for_others),
+        ("atomics_ordered", policy.atomics_ordered),
+    ];
+    let yes = all.into_iter().filter(|(_, decided)| *decided);
+    yes.map(|(name, _)| name).collect()
+}
+
+#[test]
+fn each_row_decides_its_policy() {
+    let rxd = [
+        "processor_atomics",
+        "bare",
+        "fetch_alone",
+        "self_by_copy",
+        "dead_peer_blocks",
+    ];
+    let shm = [
+        "processor_atomics",
+        "one_node",
+        "bare",
+        "updates_fetch",
+        "dead_peer_blocks",
+        "atomics_ordered",
+    ];
+    let sockets = [
+        "processor_atomics",
+        "polls_kernel",
+        "bare",
+        "reports_for_others",
+    ];
+    let rows: [(&str, &[&str], u32); 10] = [
+        ("shm", &shm, u32::MAX),
+        ("sockets", &sockets, u32::MAX),
+        ("tcp", &["polls_kernel", "bare"], u32::MAX),
+        ("net", &["polls_kernel", "bare"], u32::MAX),
+        ("udp", &["polls_kernel", "bare"], u32::MAX),
+        ("efa", &["processor_atomics", "bare"], u32::MAX),
+        ("verbs;ofi_rxm", &["processor_atomics", "bare"], u32::MAX),
+        (
+            "tcp;ofi_rxm",
+            &["processor_atomics", "polls_kernel", "bare"],
+            u32::MAX,
+        ),
+        ("verbs;ofi_rxd", &rxd, 64),
+        ("verbs", &["bare"], u32::MAX),
+    ];
+    for (provider, expected, depth) in rows {
+        let policy = policy(provider);
+        assert_eq!(decisions(&policy), expected, "{provider}");
+        assert_eq!(policy.depth, depth, "{provider}");
+    }
+}
+
+#[test]
+fn efa_is_refused_before_its_confirmations_are_sound() {
+    let options = options(&[]);
+    let judge = |provider, version| refusal(offer(provider, version, true).get(), &options);
+    assert_eq!(
+        judge("efa", ffi::version(111, 30)),
+        Err(String::from(
+            "its delivery-complete is unsound before libfabric 1.12 (this is 111.30)"
+        ))
+    );
+    assert_eq!(judge("efa", ffi::version(112, 0)), Ok(()));
+    assert_eq!(judge("verbs", ffi::version(111, 30)), Ok(()));
+}
+
+#[test]
+fn rxm_over_verbs_is_used_only_if_it_is_named() {
+    let verbs = offer("verbs;ofi_rxm", 0, true);
+    assert_eq!(
+        refusal(verbs.get(), &options(&[])),
+        Err(String::from(
+            "it reports delivery when it has only sent the data; name it in \
+             btl_ofi_provider_include to use it nevertheless"
+        ))
+    );
+    let named = options(&[("btl_ofi_provider_include", Value::str("verbs"))]);
+    assert_eq!(refusal(verbs.get(), &named), Ok(()));
+    let tcp = offer("tcp;ofi_rxm", 0, true);
+    assert_eq!(refusal(tcp.get(), &options(&[])), Ok(()));
+}
+
+#[test]
+fn only_shm_may_lack_confirmations() {
+    let judge = |provider| refusal(offer(provider, 0, false).get(), &options(&[]));
+    assert_eq!(
+        judge("tcp"),
+        Err(String::from("it lacks FI_DELIVERY_COMPLETE"))
+    );
+    let forbidden = is_set("FI_SHM_DISABLE_CMA");
+    assert_eq!(judge("shm").is_err(), forbidden);
+    let apart = keeps_apart(offer("shm", 0, true).get(), &options(&[]));
+    assert_eq!(apart.is_some(), forbidden, "{apart:?}");
+    let off = options(&[("btl_ofi_same_node", Value::str("off"))]);
+    let apart = keeps_apart(offer("tcp", 0, true).get(), &off);
+    assert_eq!(apart.as_deref(), Some("btl_ofi_same_node is off"));
+    for (value, set) in [
+        ("1", true),
+        (" Yes ", true),
+        ("0", false),
+        ("off", false),
+        ("No\n", false),
+        ("", false),
+    ] {
+        assert_eq!(is_true(value), set, "{value:?}");
+    }
+}
+
+#[test]
+fn rxd_moves_one_packet_at_a_time() {
+    let largest = |provider, values: &[(&str, Value)]| {
+        limits(offer(provider, 0, true).get(), &options(values))
+    };
+    let (put, get) = largest("tcp;ofi_rxm", &[]);
+    assert_eq!((put, get), largest("verbs", &[]));
+    let (put, get) = largest("udp;ofi_rxd", &[]);
+    assert!(put <= PACKET && get <= PACKET, "{put}, {get}");
+}
+
+#[test]
+fn copies_replace_transfers_of_device_memory() {
+    let of = |provider| {
+        let info = offer(provider, 0, true);
+        let takes = (takes_devices(info.get()), wants_atomic_order(info.get()));
+        (takes, keeps_files(provider))
+    };
+    assert_eq!(of("shm"), ((false, false), true));
+    assert_eq!(of("udp;ofi_rxd"), ((false, true), false));
+    assert_eq!(of("verbs"), ((true, true), false));
+}

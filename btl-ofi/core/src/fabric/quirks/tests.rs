@@ -1,3 +1,6 @@
+use std::fs;
+use std::path::Path;
+
 use mca_params::Value;
 
 use super::*;
@@ -66,4 +69,36 @@ fn the_users_lists_narrow_what_is_prepared() {
     assert_eq!(variables(""), [""; 0], "excluded by default");
     assert_eq!(Quirks::of("sockets").needs().count(), 1);
     assert_eq!(Quirks::of("sockets;ofi_rxm").needs().count(), 0);
+}
+
+/// Whether a literal names a provider of the table.
+fn names_a_provider(literal: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_;".contains(&b);
+    literal.bytes().all(plain) && Quirks::of(literal).rows != 0
+}
+
+#[test]
+fn providers_are_named_in_the_table_alone() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut folders = vec![top.clone()];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(&top).unwrap().to_str().unwrap();
+            let test = name.ends_with("tests.rs") || name.ends_with("_hostile.rs");
+            if path.is_dir() {
+                folders.push(path);
+            } else if !test && name != "fabric/quirks.rs" {
+                let text = fs::read_to_string(&path).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                let lines = code.lines().filter(|l| !l.trim_start().starts_with("//"));
+                let literals = lines.flat_map(|line| line.split('"').skip(1).step_by(2));
+                let names = literals.filter(|l| names_a_provider(l));
+                found.extend(names.map(|l| format!("{name}: {l:?}")));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(names_a_provider("tcp;ofi_rxm") && !names_a_provider("tcp is slow"));
 }

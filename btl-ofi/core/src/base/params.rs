@@ -17,6 +17,10 @@ pub const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net";
 
 /// Largest value of `num_cq_read`: completions are read into an array on the stack.
 pub(crate) const MAX_CQ_READ: usize = 64;
+/// Default of `btl_ofi_message_limit`.
+const MESSAGE_LIMIT: u64 = 4096;
+/// Most receive buffers for messages.
+const MOST_RECEIVES: usize = 4096;
 
 /// Progress mode that the transport asks of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +53,10 @@ pub struct Options {
     pub(crate) same_node: bool,
     /// Whether signal handlers may be installed.
     pub(crate) fault_guard: bool,
-    /// Whether `btl_ofi_rd_num`, a parameter of the two-sided modes, differs from its default.
-    pub(crate) rd_num_set: bool,
+    /// Number of receive buffers for messages.
+    pub(crate) receives: usize,
+    /// Largest put and get that travels as a message; 0 for no messages where the provider has atomics.
+    pub(crate) message_limit: usize,
     /// Whether to ask the provider to reach device memory itself; `None` for auto.
     pub(crate) hmem: Option<bool>,
     pub(crate) hmem_thread: bool,
@@ -138,7 +144,8 @@ impl Options {
             peer_timeout_ms: unsigned("btl_ofi_peer_timeout")? as u32,
             same_node: text("btl_ofi_same_node")? == "auto",
             fault_guard: flag("btl_ofi_fault_guard")?,
-            rd_num_set: int("btl_ofi_rd_num")? != 10,
+            receives: (int("btl_ofi_rd_num")?.max(1) as usize).min(MOST_RECEIVES),
+            message_limit: unsigned("btl_ofi_message_limit")? as usize,
             hmem: match text("btl_ofi_hmem")? {
                 "on" => Some(true),
                 "off" => Some(false),

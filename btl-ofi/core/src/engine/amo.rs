@@ -7,16 +7,16 @@ use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use crate::base::hints::branch;
 use crate::engine::post::Caller;
-use crate::engine::ring_atomics::RingAtomic;
+use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
 use crate::op::request;
+use crate::op::request::Operands;
 use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
-use crate::sm::requester::Operands;
 
 /// Rows of the table: the codes of the BTL's operations are below this.
 const CODES: usize = 0x40;
@@ -341,7 +341,7 @@ impl Transport {
     ) -> Option<Status> {
         let bit = 1 << (asked.kind as u32 + RING);
         let (target, word) = self.word(bit, codes, handle, address)?;
-        let atomic = RingAtomic {
+        let atomic = AtomicCommand {
             what: responder::what(asked.kind, word.datatype as u32, word.op as u32),
             count: 1,
             size: word.mask as usize + 1,

@@ -7,16 +7,16 @@ use std::ptr::{self, NonNull};
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::engine::post::{Caller, Needs};
-use crate::engine::ring_atomics::RingAtomic;
+use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transfers::check_local;
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
 use crate::op::request::Op;
+use crate::op::request::Operands;
 use crate::op::responder;
 use crate::peer::endpoint::{Endpoint, MET};
 use crate::peer::route::Atomics;
-use crate::sm::requester::Operands;
 
 /// The target's part of an atomic, checked.
 #[derive(Clone, Copy)]
@@ -105,7 +105,7 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
         unsafe {
             if endpoint.as_ref().atomics() != Atomics::Fabric {
-                let atomic = RingAtomic {
+                let atomic = AtomicCommand {
                     what: responder::what(kind, datatype as u32, code as u32),
                     count,
                     size: op.size,

@@ -10,6 +10,7 @@ use crate::base::error::Error;
 use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
 use crate::base::ticks;
+use crate::fabric::msg::Messages;
 use crate::op::record::{Finished, Pool};
 use crate::op::responder::Responder;
 use crate::peer::outstanding::OutstandingCount;
@@ -67,6 +68,48 @@ pub(crate) struct Calls {
     pub(crate) update: Update,
     pub(crate) fetch: Fetch,
     pub(crate) compare: Compare,
+}
+
+const NOT_SERVED: isize = -(ffi::FI_ENOSYS as isize);
+
+unsafe extern "C" fn no_update(_: *mut ffi::fid_ep, _: *const ffi::fi_msg_atomic, _: u64) -> isize {
+    NOT_SERVED
+}
+
+unsafe extern "C" fn no_fetch(
+    _: *mut ffi::fid_ep,
+    _: *const c_void,
+    _: usize,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: ffi::fi_addr_t,
+    _: u64,
+    _: u64,
+    _: ffi::fi_datatype,
+    _: ffi::fi_op,
+    _: *mut c_void,
+) -> isize {
+    NOT_SERVED
+}
+
+unsafe extern "C" fn no_compare(
+    _: *mut ffi::fid_ep,
+    _: *const c_void,
+    _: usize,
+    _: *mut c_void,
+    _: *const c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: *mut c_void,
+    _: ffi::fi_addr_t,
+    _: u64,
+    _: u64,
+    _: ffi::fi_datatype,
+    _: ffi::fi_op,
+    _: *mut c_void,
+) -> isize {
+    NOT_SERVED
 }
 
 /// Reusable messages for puts and updates. Each call sets only the fields that differ from the last message.
@@ -171,6 +214,10 @@ pub(crate) struct State {
     pub(crate) spare: Vec<Finished>,
     /// Rings for atomics and small transfers with local peers, if the provider is bypassed.
     pub(crate) channel: Option<Box<Channel>>,
+    /// Whether there are rings or messages.
+    pub(crate) has_carriers: bool,
+    /// Messages with peers, if the transport uses them. Only the first context has them.
+    pub(crate) messages: Option<Box<Messages>>,
     /// Executes the commands of peers. Only the first context's is used.
     pub(crate) responder: Responder,
     /// Error completions that named no operation (see `failure`).
@@ -260,12 +307,14 @@ impl Context {
         }
         // SAFETY: the caller guarantees that `tx` and `cq` are live.
         let (rma, atomic, queue) = unsafe { ((*tx).rma, (*tx).atomic, (*cq).ops) };
+        // SAFETY: a live endpoint keeps its table valid. Without atomics it may have none, and messages carry them.
+        let atomic = unsafe { atomic.as_ref() };
         let calls = Calls {
             read: entry!(rma, read, "fi_read"),
             writemsg: entry!(rma, writemsg, "fi_writemsg"),
-            update: entry!(atomic, writemsg, "fi_atomicmsg"),
-            fetch: entry!(atomic, readwrite, "fi_fetch_atomic"),
-            compare: entry!(atomic, compwrite, "fi_compare_atomic"),
+            update: atomic.and_then(|a| a.writemsg).unwrap_or(no_update),
+            fetch: atomic.and_then(|a| a.readwrite).unwrap_or(no_fetch),
+            compare: atomic.and_then(|a| a.compwrite).unwrap_or(no_compare),
         };
         let state = State {
             pool: Pool::new(claimed),
@@ -274,6 +323,8 @@ impl Context {
             ready: Vec::new(),
             spare: Vec::new(),
             channel: None,
+            messages: None,
+            has_carriers: false,
             responder: Responder::default(),
             unattributed: 0,
             idle: 0,

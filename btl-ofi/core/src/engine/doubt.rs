@@ -78,9 +78,10 @@ impl Transport {
         let (copies, how) = match peer.atomics() {
             Atomics::Ring => (Transfers::Ring, "the target executes them through its ring"),
             Atomics::Own => (Transfers::Copy, "this process copies them"),
-            Atomics::Fabric | Atomics::Unclaimed => {
+            Atomics::Fabric | Atomics::Unclaimed | Atomics::Message => {
                 self.node.uses_fabric.store(true, Ordering::Relaxed);
-                (Transfers::Fabric, "they go through the provider")
+                let far = Transfers::far(self.policy.messages);
+                (far, "they go through the provider")
             }
         };
         peer.set_transfers(copies);

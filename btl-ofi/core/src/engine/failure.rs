@@ -137,6 +137,8 @@ impl Transport {
         self.failures
             .last_failure
             .store(status.0, Ordering::Relaxed);
+        // Their buffers are written by this process only, so they keep nobody from going on.
+        self.abandon_messages(endpoint, status, why);
         let others = match cause {
             Cause::Silent if peer.uses_provider() => self.cut_off(peer),
             Cause::Lost | Cause::Silent => None,
@@ -175,6 +177,7 @@ impl Transport {
         if self.node.has_rings {
             self.abandon_commands(endpoint, status, why);
         }
+        self.abandon_messages(endpoint, status, why);
         self.report(
             ErrorFlags::NONFATAL,
             Some(peer),
@@ -204,6 +207,9 @@ impl Transport {
         let others = others.map(NonNull::from).collect();
         for state in &mut guards {
             state.read = never_read;
+            if let Some(messages) = &mut state.messages {
+                messages.shut();
+            }
         }
         self.device.shut();
         Some(others)

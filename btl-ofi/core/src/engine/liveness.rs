@@ -178,6 +178,9 @@ impl Transport {
                 self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
             }
         }
+        if self.policy.messages {
+            self.knock();
+        }
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);
         }

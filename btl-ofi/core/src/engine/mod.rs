@@ -7,6 +7,7 @@ pub(crate) mod doubt;
 pub(crate) mod failure;
 pub(crate) mod flush;
 pub(crate) mod liveness;
+pub(crate) mod messages;
 mod open;
 pub(crate) mod peers;
 pub(crate) mod post;

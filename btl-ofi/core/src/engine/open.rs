@@ -8,7 +8,7 @@ use std::time::Instant;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Module, ModuleFlags, ThreadLevel};
 
 use crate::base::capabilities::Capabilities;
-use crate::base::error::Error;
+use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
 use crate::base::params::Options;
 use crate::engine::amo::Words;
@@ -23,8 +23,9 @@ use crate::engine::typed_amo::Vectors;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::fids::InfoRef;
+use crate::fabric::msg::{self, Messages};
 use crate::fabric::policy::{self, Policy};
-use crate::fabric::query::Calling;
+use crate::fabric::query::{self, Calling};
 use crate::fabric::registration::Registrar;
 use crate::fabric::select;
 use crate::peer::address::Blob;
@@ -46,16 +47,32 @@ impl Transport {
         let (info, name) = (device.info(), device.name()?);
         let mut policy = policy::decide(info);
         let scratch = make_scratch(&policy, &mut chosen.atomics);
+        policy.messages = query::takes_messages(info)
+            && (options.message_limit > 0 || !chosen.atomics.by_provider);
+        // Processors of this transport then execute all atomics, and rings and messages keep their order.
+        policy.atomics_ordered |= policy.messages;
         let (mut node, segment) = join_node(info, &name, options, &mut policy);
-        if node.same_node && policy.processor_atomics {
-            chosen.atomics.limit_to_ring(segment::LARGEST);
+        if node.same_node && policy.processor_atomics || policy.messages {
+            chosen
+                .atomics
+                .limit_to_targets(segment::LARGEST.min(msg::LARGEST));
         }
-        let guard = (node.same_node && options.fault_guard)
+        let guard = ((node.same_node || policy.messages) && options.fault_guard)
             .then(Installed::new)
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
-        node.address = address((info, name), &registrar, &node, segment.as_ref());
+        node.address = address(
+            (info, name),
+            &registrar,
+            &node,
+            (segment.as_ref(), policy.messages),
+        );
         let contexts = make_contexts(&device, threaded, segment)?;
+        if policy.messages {
+            let mut state = contexts[0].state.lock();
+            state.messages = Some(open_messages(&device, options)?);
+            state.has_carriers = true;
+        }
         let capabilities = describe(
             info,
             options,
@@ -90,6 +107,7 @@ impl Transport {
                 virtual_addresses: registrar.virtual_addresses,
                 put_limit: capabilities.put_limit,
                 get_limit: capabilities.get_limit,
+                message_limit: options.message_limit,
                 progress_threshold: options.progress_threshold,
                 num_cq_read: options.num_cq_read,
                 look_ms: look_interval(options),
@@ -167,12 +185,13 @@ fn address(
     (info, name): (InfoRef<'_>, Vec<u8>),
     registrar: &Registrar,
     node: &Node,
-    segment: Option<&Segment>,
+    (segment, messages): (Option<&Segment>, bool),
 ) -> Vec<u8> {
     let probe = known_by(&node.probe);
     let blob = Blob {
         virtual_addresses: registrar.virtual_addresses,
         same_node: node.same_node,
+        messages,
         node: node.id,
         process: node.own,
         probe_address: probe.address,
@@ -199,9 +218,34 @@ fn make_contexts(
         contexts.push(unsafe { Context::new(tx, cq, &provider, threaded, claimed)? });
     }
     if let (Some(segment), Some(context)) = (segment, contexts.first()) {
-        context.state.lock().channel = Some(Box::new(Channel::new(segment)));
+        let mut state = context.state.lock();
+        state.channel = Some(Box::new(Channel::new(segment)));
+        state.has_carriers = true;
     }
     Ok(contexts.into_boxed_slice())
+}
+
+/// The messages of the first context.
+fn open_messages(device: &Device, options: &Options) -> Result<Box<Messages>, Error> {
+    let doing = || String::from("posting receives for messages");
+    let (lanes, rx) = (device.lanes(), device.receiver());
+    let (Some((tx, _)), Some(rx)) = (lanes.first().copied(), rx) else {
+        return Err(Error::Invalid {
+            what: "endpoint",
+            reason: String::from("not open"),
+        });
+    };
+    let provider = msg::Provider {
+        tx,
+        rx,
+        av: device.av(),
+        format: device.info().raw().addr_format,
+        address: device.name()?,
+        receives: options.receives,
+    };
+    // SAFETY: the transport holds the device, which keeps its objects live longer than the contexts use them.
+    let messages = unsafe { Messages::open(provider) }.doing(doing)?;
+    Ok(Box::new(messages))
 }
 
 fn describe(
@@ -237,11 +281,6 @@ fn describe(
 /// Logs what was chosen, and what was asked for and is not had.
 fn announce(options: &Options, device: &Device, capabilities: &Capabilities) {
     let (contexts, provider) = (capabilities.contexts, device.info().provider());
-    if options.rd_num_set {
-        tracing::warn!(
-            "btl_ofi_rd_num is set, but this transport is one-sided and posts no receive buffers"
-        );
-    }
     if options.contexts > contexts {
         let why = if options.disable_sep {
             String::from(": btl_ofi_disable_sep is set")

@@ -87,7 +87,13 @@ impl Transport {
             && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0);
         let (placed, reached) = match here {
             true => self.place_local(address, proc, &blob),
-            false => (Placed::Remote(Endpoint::new(address, proc)), None),
+            false => {
+                let route = Route::decide(Facts {
+                    messages: self.policy.messages,
+                    ..Facts::default()
+                });
+                (Placed::Remote(Endpoint::new(address, proc, route)), None)
+            }
         };
         let local = match &placed {
             Placed::Remote(peer) => peer,
@@ -138,6 +144,11 @@ impl Transport {
                 "one side addresses memory by virtual address, the other by offset",
             ));
         }
+        if blob.messages != self.policy.messages {
+            return Err(String::from(
+                "one side sends messages, the other does not (btl_ofi_message_limit is 0 at one of them)",
+            ));
+        }
         let format = self.device.info().raw().addr_format;
         if blob.format != format {
             return Err(format!(
@@ -173,6 +184,9 @@ impl Transport {
         }
         if let Some(channel) = &mut state.channel {
             channel.remove(endpoint);
+        }
+        if let Some(messages) = &mut state.messages {
+            messages.remove(endpoint);
         }
         drop(state);
         if let Err(e) = self.remove_address(peer) {
@@ -266,6 +280,7 @@ impl Transport {
             reached: tried == Some(Ok(true)),
             ring: self.node.has_rings && blob.segment.is_some(),
             processor_atomics: self.policy.processor_atomics,
+            messages: self.policy.messages,
             copies_to_itself: self.policy.self_by_copy,
         };
         let route = Route::decide(facts);
@@ -279,7 +294,7 @@ impl Transport {
         }
         let descriptor = blob.segment.unwrap_or_default();
         let nonce = blob.probe_value;
-        let local = LocalPeer::new(address, proc, blob.process).routed(route, (descriptor, nonce));
+        let local = LocalPeer::new(address, proc, blob.process, route, (descriptor, nonce));
         let segment = (route.atomics == Atomics::Unclaimed).then(|| {
             let place = Place {
                 pid,

@@ -13,7 +13,7 @@ use crate::base::lock::Guard;
 use crate::base::params::MAX_CQ_READ;
 use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
-use crate::op::record::{Finished, Pool, Record, Tag};
+use crate::op::record::{Finished, Message, Pool, Record, Tag};
 
 /// Polls of a context without completion (in a row or not) after which the clock is read. Rare enough to cost
 /// nothing; often enough for a host that sleeps about 50 us between polls.
@@ -49,7 +49,10 @@ impl Transport {
     #[cold]
     #[inline(never)]
     fn progress_devices(&self) -> usize {
-        self.progress_contexts() + self.drive()
+        let done = self.progress_contexts() + self.drive();
+        // This process may make no further progress, but peers wait for what was posted here.
+        self.send_gathered();
+        done
     }
 
     #[inline(never)]
@@ -68,12 +71,17 @@ impl Transport {
         context
             .looks
             .store(looks.wrapping_add(1), Ordering::Relaxed);
-        // Any context except its own; every second time the first, which has the rings.
-        let other = match self.node.has_rings && own != 0 && looks.is_multiple_of(2) {
+        // Any context except its own; every second time the first, which serves peers.
+        let other = match self.first_serves() && own != 0 && looks.is_multiple_of(2) {
             true => 0,
             false => (own + 1 + (looks / 2) as usize % (n - 1)) % n,
         };
         done + self.poll(&self.contexts[other])
+    }
+
+    /// Whether the first context serves peers.
+    fn first_serves(&self) -> bool {
+        self.node.has_rings || self.policy.messages
     }
 
     /// Reads one context's queue once. Returns immediately if another thread reads it.
@@ -87,14 +95,29 @@ impl Transport {
         let Some(state) = context.state.try_lock() else {
             return 0;
         };
-        if state.channel.is_some() {
-            return self.poll_channel_first(context, state);
+        if state.has_carriers {
+            return self.poll_carriers(context, state);
         }
         self.read_queue(context, state)
     }
 
+    /// Polls unless callbacks of this context run: a poll would nest them.
+    pub(crate) fn poll_unless_delivering(&self, context: &Context) {
+        if !context.delivering.load(Ordering::Relaxed) {
+            self.poll(context);
+        }
+    }
+
     #[inline(never)]
-    fn poll_channel_first(&self, context: &Context, state: Guard<'_, State>) -> usize {
+    fn poll_carriers(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        if let Some(messages) = &mut state.messages
+            && messages.has_work()
+        {
+            messages.send_waiting();
+            if messages.has_failures() {
+                return self.tell_failures(context, state);
+            }
+        }
         if self.policy.polls_kernel {
             return self.poll_rings_and_kernel(context, state);
         }
@@ -132,6 +155,9 @@ impl Transport {
         }
         // A completion without context is not for an operation of this transport. A completion of a free record
         // is for an operation that was already reported as failed.
+        if Message::of(pointer).is_some() {
+            return self.complete(context, state, 1);
+        }
         let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
             return 0;
         };
@@ -158,7 +184,14 @@ impl Transport {
         let (mut recorded, mut stray) = (0, 0);
         let mut run: *mut c_void = ptr::null_mut();
         let mut length = 0;
-        let State { entries, pool, .. } = &mut *state;
+        let mut told = false;
+        let State {
+            entries,
+            pool,
+            messages,
+            responder,
+            ..
+        } = &mut *state;
         for entry in &entries[..n] {
             let pointer = entry.op_context;
             // Counts untracked operations as done at once: consecutive ones with the same tag together.
@@ -169,6 +202,11 @@ impl Transport {
             if Tag::from_bare(pointer).is_some() {
                 self.lower_bare(context, run, length);
                 (run, length) = (pointer, 1);
+                continue;
+            }
+            if let (Some(message), Some(messages)) = (Message::of(pointer), messages.as_mut()) {
+                messages.completed(message, responder, self.registrar.table());
+                (told, stray) = (true, stray + 1);
                 continue;
             }
             // A completion without context is not for an operation of this transport.
@@ -186,10 +224,18 @@ impl Transport {
             recorded += 1;
         }
         self.lower_bare(context, run, length);
-        let n = n - stray;
+        let mut n = n - stray;
         state.completed += n as u64;
+        if told {
+            n += self.take_ended(context, &mut state);
+        }
         let ready = state.take_ready();
-        drop(state);
+        let failures = told && state.messages.as_ref().is_some_and(|m| m.has_failures());
+        if failures {
+            n += self.tell_failures(context, state);
+        } else {
+            drop(state);
+        }
         // SAFETY: the loop above wrote the first `recorded` elements.
         let finished =
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
@@ -330,6 +376,13 @@ impl Transport {
             s => s,
         };
         let tag = Tag::from_bare(entry.op_context);
+        if tag.is_none()
+            && let (Some(message), Some(messages)) =
+                (Message::of(entry.op_context), state.messages.as_mut())
+        {
+            messages.failed(message, code);
+            return self.tell_failures(context, state);
+        }
         let finished = match (tag, state.pool.owns(entry.op_context)) {
             // SAFETY: `owns` found the record in use, and the lock is held.
             (None, Some(record)) => Some(unsafe { state.pool.give_back(record) }),

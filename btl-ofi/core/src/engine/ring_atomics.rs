@@ -36,17 +36,18 @@ use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::op::element::Elements;
 use crate::op::record::Tag;
+use crate::op::request::Operands;
 use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::route::Atomics;
-use crate::sm::requester::{Operands, Requester};
+use crate::sm::requester::Requester;
 use crate::sm::ring::Command;
 use crate::sm::segment::Place;
 
 /// An atomic for a ring, checked against the supported operations and against its handle.
 #[derive(Clone, Copy)]
-pub(crate) struct RingAtomic {
+pub(crate) struct AtomicCommand {
     /// Kind, type and operation ([`responder::what`]).
     pub(crate) what: u32,
     pub(crate) count: usize,
@@ -63,7 +64,7 @@ pub(crate) struct RingAtomic {
 }
 
 impl Transport {
-    /// Posts an atomic to a peer's ring. `None`, before side effects, for anything unusual: the caller then calls
+    /// Posts an atomic to a peer's ring, or as a message. `None`, before side effects, for anything unusual: the caller then calls
     /// [`command`](Self::command).
     ///
     /// # Safety
@@ -73,7 +74,7 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        atomic: &RingAtomic,
+        atomic: &AtomicCommand,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -81,7 +82,12 @@ impl Transport {
         let mut state = context.state.lock();
         // Checked under the lock, because the ring of a failed peer is emptied under it.
         if peer.atomics() != Atomics::Ring || peer.failure().is_some() {
-            return None;
+            drop(state);
+            return match peer.atomics() {
+                // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+                Atomics::Message => unsafe { self.try_tell(endpoint, caller, &atomic.told()) },
+                _ => None,
+            };
         }
         let State {
             channel: Some(channel),
@@ -133,7 +139,7 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        atomic: &RingAtomic,
+        atomic: &AtomicCommand,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -150,6 +156,12 @@ impl Transport {
             }
             match peer.atomics() {
                 Atomics::Fabric => return None,
+                Atomics::Message => {
+                    drop(state);
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until
+                    // completion.
+                    return Some(unsafe { self.tell(endpoint, caller, &atomic.told()) });
+                }
                 Atomics::Own => {
                     // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid.
                     return Some(unsafe { self.perform(endpoint, state, caller, atomic) });
@@ -189,7 +201,7 @@ impl Transport {
         endpoint: NonNull<Endpoint>,
         mut state: Guard<'_, State>,
         caller: &Caller,
-        atomic: &RingAtomic,
+        atomic: &AtomicCommand,
     ) -> Status {
         // Before side effects: the caller repeats an operation that was refused.
         if caller.completion.is_some() && state.ready.try_reserve(1).is_err() {
@@ -310,12 +322,9 @@ impl Transport {
                     tracing::warn!("no atomics to process {}: {why}", peer.proc);
                     return Err(Status::OUT_OF_RESOURCE);
                 }
-                tracing::info!(
-                    "atomics to process {} go through the provider: {e}",
-                    peer.proc
-                );
+                tracing::info!("atomics to process {} use no ring: {e}", peer.proc);
                 self.node.uses_fabric.store(true, Ordering::Relaxed);
-                peer.settle_atomics(Atomics::Fabric, 0);
+                peer.settle_atomics(Atomics::far(self.policy.messages), 0);
             }
             (_, None) => {
                 if let Err(why) = self.allocate_towards(peer) {
@@ -323,7 +332,7 @@ impl Transport {
                     return Err(Status::OUT_OF_RESOURCE);
                 }
                 self.node.uses_fabric.store(true, Ordering::Relaxed);
-                peer.settle_atomics(Atomics::Fabric, 0);
+                peer.settle_atomics(Atomics::far(self.policy.messages), 0);
             }
         }
         Ok(())

@@ -16,6 +16,7 @@ use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::COPIES_PER_LOOK;
+use crate::peer::route::Transfers;
 use crate::sm::requester::Direction;
 
 impl Transport {
@@ -41,6 +42,13 @@ impl Transport {
         // SAFETY: the caller guarantees that `T` is the transport's threading.
         let here = unsafe { peer.takes_transfers::<T, FAR>() };
         if !here {
+            if !FAR && peer.transfers() == Transfers::Message {
+                let to = (remote, remote_address);
+                // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
+                return unsafe {
+                    self.try_tell_transfer(endpoint, true, local, to, size, completion)
+                };
+            }
             return None;
         }
         let target = self.place(local, remote, remote_address, size, self.setup.put_limit)?;
@@ -91,6 +99,13 @@ impl Transport {
         // SAFETY: the caller guarantees that `T` is the transport's threading.
         let here = unsafe { peer.takes_transfers::<T, FAR>() };
         if !here {
+            if !FAR && peer.transfers() == Transfers::Message {
+                let to = (remote, remote_address);
+                // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
+                return unsafe {
+                    self.try_tell_transfer(endpoint, false, local, to, size, completion)
+                };
+            }
             return None;
         }
         let target = self.place(local, remote, remote_address, size, self.setup.get_limit)?;
@@ -129,7 +144,7 @@ impl Transport {
     /// Checks a transfer for the fast path and returns its target for the provider. `None` unless it has at
     /// least one byte, at most `limit` bytes, and a live region of host memory that allows peers every access.
     #[inline(always)]
-    fn place(
+    pub(super) fn place(
         &self,
         local: *mut c_void,
         remote: &Handle,

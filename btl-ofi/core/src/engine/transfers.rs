@@ -7,6 +7,7 @@ use plugin_api::Status;
 
 use crate::base::cma::{self, Refused};
 use crate::base::guard;
+use crate::engine::messages::Told;
 use crate::engine::post::{Caller, Needs};
 use crate::engine::ring_transfers::{HOLD, MOST, Small};
 use crate::engine::transport::Transport;
@@ -61,11 +62,16 @@ impl Transport {
             // SAFETY, for each way: the caller guarantees that `endpoint` is live and that the local buffer is valid until
             // completion; the bounds were checked against the handle.
             match peer.transfers() {
-                Transfers::Fabric if put => {
+                Transfers::Message if size <= self.setup.message_limit => {
+                    let told = Told::transfer(put, caller.local_address, remote, address, size);
+                    // SAFETY: see above.
+                    return unsafe { self.tell(endpoint, caller, &told) };
+                }
+                Transfers::Fabric | Transfers::Message if put => {
                     // SAFETY: see above.
                     return unsafe { self.post_put(endpoint, caller, size, target) };
                 }
-                Transfers::Fabric => {
+                Transfers::Fabric | Transfers::Message => {
                     // SAFETY: see above.
                     return unsafe { self.post_get(endpoint, caller, size, target) };
                 }

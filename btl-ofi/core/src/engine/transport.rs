@@ -84,6 +84,8 @@ pub(crate) struct Setup {
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
     pub(crate) get_limit: usize,
+    /// Largest put and get that travels as a message.
+    pub(crate) message_limit: usize,
     pub(crate) progress_threshold: u32,
     pub(crate) num_cq_read: usize,
     /// Milliseconds between two liveness checks.
@@ -270,7 +272,12 @@ impl Transport {
     /// Waits for outstanding operations, for at most 5 s. For doors that end registrations before they
     /// [`close`](Self::close) the transport.
     pub fn flush_for_close(&self) {
+        let until = Instant::now() + CLOSE_PATIENCE;
         self.flush_patiently(None);
+        // Peers wait for the answers of commands that were executed here.
+        while self.owes_answers() && Instant::now() < until {
+            self.progress();
+        }
     }
 
     /// Waits for outstanding operations to one peer or to all, for at most `CLOSE_PATIENCE`. After one timeout

@@ -7,15 +7,15 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::hints::branch;
 use crate::engine::post::Caller;
-use crate::engine::ring_atomics::RingAtomic;
+use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
+use crate::op::request::Operands;
 use crate::op::responder;
 use crate::peer::endpoint::Endpoint;
-use crate::sm::requester::Operands;
 
 /// Rows and columns of the table; more than there are types and operations.
 const CODES: usize = 16;
@@ -97,7 +97,7 @@ impl Transport {
             let (target, size) =
                 self.elements::<FAR>(kind, (datatype, op), count, remote, remote_address)?;
             if !FAR {
-                let atomic = RingAtomic {
+                let atomic = AtomicCommand {
                     what: responder::what(kind, datatype, op),
                     count,
                     size,
@@ -169,7 +169,7 @@ impl Transport {
             let (target, size) =
                 self.elements::<FAR>(kind, (datatype, op), count, remote, remote_address)?;
             if !FAR {
-                let atomic = RingAtomic {
+                let atomic = AtomicCommand {
                     what: responder::what(kind, datatype, op),
                     count,
                     size,

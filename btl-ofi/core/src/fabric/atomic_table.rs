@@ -4,6 +4,7 @@ use libfabric_sys as ffi;
 use plugin_api::{AtomicFlags, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
 
 use crate::fabric::device::Device;
+use crate::fabric::msg::LARGEST;
 use crate::op::element;
 use crate::op::request;
 
@@ -30,12 +31,15 @@ const KINDS: usize = AtomicKind::ALL.len();
 
 /// Elements per call for each kind, datatype and operation; 0 where the provider does not serve the combination.
 pub(crate) struct AtomicTable {
+    /// Whether the provider serves them; else only targets do, when messages bring them.
+    pub(crate) by_provider: bool,
     counts: [[[u32; OPS]; TYPES]; KINDS],
 }
 
 impl AtomicTable {
     pub(crate) fn query(device: &Device) -> AtomicTable {
         let mut table = AtomicTable {
+            by_provider: true,
             counts: [[[0; OPS]; TYPES]; KINDS],
         };
         for &kind in AtomicKind::ALL {
@@ -73,6 +77,16 @@ impl AtomicTable {
         table
     }
 
+    /// What targets execute when messages bring them the atomics.
+    pub(crate) fn of_targets() -> AtomicTable {
+        let mut table = AtomicTable {
+            by_provider: false,
+            counts: [[[u32::MAX; OPS]; TYPES]; KINDS],
+        };
+        table.limit_to_targets(LARGEST);
+        table
+    }
+
     /// Limits each update to the count of the fetching atomic that replaces it.
     pub(crate) fn update_by_fetch(&mut self) {
         let fetch = self.counts[AtomicKind::Fetch as usize];
@@ -82,9 +96,9 @@ impl AtomicTable {
         }
     }
 
-    /// Limits the table to combinations that the ring also serves, and to `largest` bytes, because a peer may be
-    /// reached through either the provider or a ring.
-    pub(crate) fn limit_to_ring(&mut self, largest: usize) {
+    /// Limits the table to combinations that targets also execute, and to `largest` bytes, because a peer may be
+    /// reached through the provider, or through a ring or messages.
+    pub(crate) fn limit_to_targets(&mut self, largest: usize) {
         for &kind in AtomicKind::ALL {
             for &datatype in Datatype::ALL {
                 for &op in AtomicOp::ALL {

@@ -239,6 +239,12 @@ impl Device {
         pairs.map(|(tx, cq)| (tx.ptr(), cq.ptr())).collect()
     }
 
+    /// The endpoint that receives messages.
+    pub(crate) fn receiver(&self) -> Option<*mut ffi::fid_ep> {
+        let ends = self.ends();
+        ends.rx.as_ref().or(ends.endpoint.as_ref()).map(Owned::ptr)
+    }
+
     /// Closes only the endpoints; the provider then no longer accesses any buffer. Post nothing during or after this
     /// call.
     pub(crate) fn shut(&self) {

@@ -4,6 +4,7 @@
 pub(crate) mod atomic_table;
 pub(crate) mod device;
 pub(crate) mod fids;
+pub(crate) mod msg;
 pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod query;

@@ -31,6 +31,8 @@ pub(crate) struct Policy {
     /// Whether the provider's atomics are executed by processors, each element by one atomic instruction. Then those
     /// of this crate may be mixed with them.
     pub(crate) processor_atomics: bool,
+    /// Whether small transfers and atomics to peers of other nodes travel as messages (`fabric::msg`).
+    pub(crate) messages: bool,
     /// Whether all peers of this provider are on this node.
     pub(crate) one_node: bool,
     /// Whether the provider executes operations of peers without calls of this process (FI_PROGRESS_AUTO).
@@ -94,6 +96,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     Policy {
         delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
         processor_atomics: quirks.has(Trait::ProcessorAtomics),
+        messages: false,
         one_node: quirks.has(Trait::OneNode),
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
@@ -119,24 +122,31 @@ impl Policy {
             parts.push(
                 "on this node, puts and gets are copied by the kernel (cross-memory attach), or by a target that is faster",
             );
-            if self.processor_atomics {
+            if self.processor_atomics || self.messages {
                 parts.push("atomics are executed and answered by the target through shared memory");
             }
         }
+        if self.messages {
+            parts.push(
+                "other small puts and gets, and other atomics, are executed and answered by the target, many in one message",
+            );
+        }
         parts.push(match near {
+            _ if self.messages => "large puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
             Ok(()) => "other puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
             Err(_) => "puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
         });
-        parts.push(match (self.updates_fetch, near) {
-            (true, Ok(())) => {
-                "other updates are posted as fetching atomics and complete with the old value"
-            }
+        match (self.updates_fetch, near) {
+            _ if self.messages => {}
+            (true, Ok(())) => parts.push(
+                "other updates are posted as fetching atomics and complete with the old value",
+            ),
             (true, Err(_)) => {
-                "updates are posted as fetching atomics and complete with the old value"
+                parts.push("updates are posted as fetching atomics and complete with the old value")
             }
-            (false, Ok(())) => "other updates are confirmed by the target",
-            (false, Err(_)) => "updates are confirmed by the target",
-        });
+            (false, Ok(())) => parts.push("other updates are confirmed by the target"),
+            (false, Err(_)) => parts.push("updates are confirmed by the target"),
+        }
         parts.push("gets and fetches complete with their data");
         let why;
         if let Err(reason) = near {
@@ -154,6 +164,11 @@ pub(crate) fn keeps_apart(info: InfoRef<'_>, options: &Options) -> Option<String
     }
     let forbids = Quirks::of(&info.provider()).copied_by_cma()?;
     is_set(forbids).then(|| format!("{forbids} is set"))
+}
+
+/// Whether messages serve small transfers and atomics better than the provider itself.
+pub(crate) fn prefers_messages(info: InfoRef<'_>) -> bool {
+    Quirks::of(&info.provider()).has(Trait::PrefersMessages)
 }
 
 /// Largest put and get in bytes: the provider's limit, reduced by the user's.

@@ -7,7 +7,7 @@ use plugin_api::ThreadLevel;
 
 use crate::base::error::{CallError, Doing, Error};
 use crate::base::params::{Options, ProgressMode};
-use crate::fabric::fids::{Hints, HintsMut, Info, InfoList};
+use crate::fabric::fids::{Hints, HintsMut, Info, InfoList, InfoRef};
 
 /// Oldest supported API version; BTL/OFI requires 1.5.
 pub(super) const OLDEST_API: u32 = ffi::version(1, 5);
@@ -22,6 +22,10 @@ pub(super) const SUPPORTED_MR: u32 = ffi::FI_MR_VIRT_ADDR
     | ffi::FI_MR_ENDPOINT
     // Concerns buffers of collective operations, which this transport does not use.
     | ffi::FI_MR_COLLECTIVE;
+
+/// Orders among atomics that keep accumulates ordered without a wait.
+pub(super) const ATOMIC_ORDER: u64 =
+    ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
 
 /// How the host calls the transport.
 #[derive(Clone, Copy)]
@@ -51,25 +55,31 @@ pub(super) fn api() -> Result<u32, String> {
     Ok(installed.min(NEWEST_API))
 }
 
-/// Entries that libfabric offers for our hints, in its order: first with the present mode bits, then with the two old
-/// modes for providers that support only those.
-pub(super) fn offers(
-    options: &Options,
-    calling: Calling,
-    provider: Option<&str>,
-) -> Result<Vec<Info>, Error> {
+/// What is asked of a provider: RMA and atomics, or RMA and messages, by which the transport makes atomics itself.
+const CAPS: [u64; 2] = [
+    (ffi::FI_RMA | ffi::FI_ATOMIC) as u64,
+    (ffi::FI_RMA as u64) | ffi::FI_MSG as u64,
+];
+
+/// Entries that libfabric offers for our hints, in its order: first those with atomics, then others with messages; of each
+/// first with the present mode bits, then with the two old modes for providers that support only those.
+pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, Error> {
     let api = api().map_err(|reason| Error::Invalid {
         what: "libfabric",
         reason,
     })?;
     let mut found: Vec<Info> = Vec::new();
     let modes = [SUPPORTED_MR, ffi::FI_MR_BASIC, ffi::FI_MR_SCALABLE];
-    for mr_mode in modes {
+    let forms = CAPS
+        .into_iter()
+        .flat_map(|caps| modes.map(|mode| (caps, mode)));
+    for (caps, mr_mode) in forms {
         // Request delivery-complete where the provider has it. A provider through which CMA writes the target's
         // memory may lack it.
         for op_flags in [u64::from(ffi::FI_DELIVERY_COMPLETE), 0] {
-            let list = query(api, provider, |h| {
-                write_hints(h, options, calling, mr_mode, op_flags)
+            let list = query(api, None, |h| {
+                write_hints(h, options, calling, mr_mode, op_flags);
+                *h.caps = caps;
             })?;
             for info in list.iter() {
                 let name = info.provider();
@@ -78,6 +88,7 @@ pub(super) fn offers(
                         // Keep a provider only with the attributes under which it occurred first.
                         f.get().domain_attr().mr_mode != info.domain_attr().mr_mode
                             || f.get().tx_attr().op_flags != info.tx_attr().op_flags
+                            || has_atomics(f.get()) != (caps == CAPS[0])
                     }
                 });
                 if !again {
@@ -90,6 +101,63 @@ pub(super) fn offers(
         }
     }
     Ok(found)
+}
+
+/// Whether the provider advertises atomics. Some do so and have none (`AtomicTable::missing`).
+pub(super) fn has_atomics(info: InfoRef<'_>) -> bool {
+    info.raw().caps & CAPS[0] == CAPS[0]
+}
+
+/// Whether the provider takes messages.
+pub(crate) fn takes_messages(info: InfoRef<'_>) -> bool {
+    info.raw().caps & u64::from(ffi::FI_MSG) != 0
+        // Contexts of messages are numbers (`op::record`), and no place for a provider to write to.
+        && !info.claims_contexts()
+}
+
+/// The entry with the same attributes as `info`, and with those that `more` adds to its hints; `None` if there is none that
+/// `fits`.
+pub(super) fn richer_entry(
+    info: &Info,
+    options: &Options,
+    calling: Calling,
+    fits: impl Fn(InfoRef<'_>) -> bool,
+    more: impl FnOnce(&mut HintsMut<'_>),
+) -> Result<Option<Info>, Error> {
+    let api = api().map_err(|reason| Error::Invalid {
+        what: "libfabric",
+        reason,
+    })?;
+    let info = info.get();
+    let (name, domain) = (info.provider(), info.domain());
+    let mr_mode = info.domain_attr().mr_mode as u32;
+    // The old modes are not combined with the present bits.
+    let allowed = match mr_mode {
+        old @ (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) => old,
+        bits => bits | SUPPORTED_MR,
+    };
+    let kept = ffi::FI_MSG as u64 | ffi::FI_ATOMIC as u64;
+    let list = query(api, Some(&name), |h| {
+        write_hints(h, options, calling, allowed, info.tx_attr().op_flags);
+        *h.caps = u64::from(ffi::FI_RMA) | info.raw().caps & kept;
+        let order = info.tx_attr().msg_order & ATOMIC_ORDER;
+        h.tx.msg_order = order;
+        h.rx.msg_order = order;
+        more(h);
+    })?;
+    let same = list.iter().find(|i| {
+        i.provider() == name
+            && i.domain() == domain
+            && i.domain_attr().mr_mode as u32 & !ffi::FI_MR_HMEM == mr_mode
+            && i.raw().addr_format == info.raw().addr_format
+            && fits(*i)
+    });
+    same.map(|better| {
+        better
+            .duplicate()
+            .doing(|| format!("copying the entry of {name}"))
+    })
+    .transpose()
 }
 
 pub(super) fn query(
@@ -115,7 +183,7 @@ pub(super) fn write_hints(
     mr_mode: u32,
     op_flags: u64,
 ) {
-    *h.caps = u64::from(ffi::FI_RMA | ffi::FI_ATOMIC);
+    *h.caps = CAPS[0];
     *h.mode = ffi::FI_CONTEXT | ffi::FI_CONTEXT2;
     h.ep.type_ = ffi::FI_EP_RDM;
     h.domain.mr_mode = mr_mode as i32;

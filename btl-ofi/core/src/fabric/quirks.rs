@@ -28,6 +28,8 @@ pub(crate) enum Trait {
     KeepsFiles,
     /// A poll that finds nothing makes system calls.
     PollsKernel,
+    /// It makes RMA and atomics in software, and acknowledges each operation: messages serve small ones better.
+    PrefersMessages,
     /// An update with delivery-complete is answered twice, and a fetching atomic is not.
     FreesUpdatesTwice,
     /// Atomics from one origin to one target take effect in order without a request for it.
@@ -116,7 +118,7 @@ const QUIRKS: &[Row] = &[
     },
     Row {
         names: Names::Prefix("tcp"),
-        traits: &[Trait::PollsKernel],
+        traits: &[Trait::PollsKernel, Trait::PrefersMessages],
     },
     Row {
         names: Names::Prefix("udp"),
@@ -124,7 +126,7 @@ const QUIRKS: &[Row] = &[
     },
     Row {
         names: Names::Prefix("net"),
-        traits: &[Trait::PollsKernel],
+        traits: &[Trait::PollsKernel, Trait::PrefersMessages],
     },
     Row {
         names: Names::Prefix("efa"),

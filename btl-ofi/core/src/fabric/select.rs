@@ -4,13 +4,16 @@ use libfabric_sys as ffi;
 use plugin_api::ThreadLevel;
 
 use crate::base::environment;
-use crate::base::error::{Doing, Error};
+use crate::base::error::Error;
 use crate::base::params::Options;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::fids::{Info, InfoRef};
 use crate::fabric::policy;
-use crate::fabric::query::{Calling, SUPPORTED_MR, all_entries, api, offers, query, write_hints};
+use crate::fabric::query::{
+    ATOMIC_ORDER, Calling, SUPPORTED_MR, all_entries, has_atomics, offers, richer_entry,
+    takes_messages,
+};
 use crate::fabric::quirks::{self, Quirks, Trait};
 use crate::fabric::shm_room::{self, Turn};
 use crate::mem::cuda;
@@ -39,15 +42,6 @@ const REFUSED_MR: [(u32, &str); 5] = [
     ),
 ];
 
-const REQUIRED_CAPS: [(u64, &str); 2] = [
-    (ffi::FI_RMA as u64, "FI_RMA"),
-    (ffi::FI_ATOMIC as u64, "FI_ATOMIC"),
-];
-
-/// Orders among atomics that keep accumulates ordered without a wait.
-const ATOMIC_ORDER: u64 =
-    ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
-
 /// A provider in the result of a survey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
@@ -74,7 +68,7 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
     environment::prepare(quirks::needs(options));
     let turn = turn(options);
     let mut refusals = Vec::new();
-    for info in offers(options, calling, None)? {
+    for info in offers(options, calling)? {
         let name = info.get().provider();
         match try_open(info, options, calling) {
             Ok((device, atomics)) => {
@@ -149,7 +143,7 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
             }),
         }
     };
-    for info in offers(options, calling, None)? {
+    for info in offers(options, calling)? {
         let (name, domain) = (info.get().provider(), info.get().domain());
         let refusal = try_open(info, options, calling).err();
         add(name, domain, refusal);
@@ -214,10 +208,13 @@ fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(), String> 
     if info.ep_attr().type_ != ffi::FI_EP_RDM {
         return Err(String::from("its endpoints are not FI_EP_RDM"));
     }
-    for (cap, text) in REQUIRED_CAPS {
-        if info.raw().caps & cap != cap {
-            return Err(format!("it lacks {text}"));
-        }
+    if info.raw().caps & u64::from(ffi::FI_RMA) == 0 {
+        return Err(String::from("it lacks FI_RMA"));
+    }
+    if !has_atomics(info) && info.raw().caps & u64::from(ffi::FI_MSG) == 0 {
+        return Err(String::from(
+            "it lacks FI_ATOMIC, and FI_MSG, by which targets would execute atomics",
+        ));
     }
     let mr_mode = info.domain_attr().mr_mode as u32;
     for (bit, why) in REFUSED_MR {
@@ -259,97 +256,69 @@ fn try_open(
     check_attributes(info.get(), options)?;
     let name = info.get().provider();
     let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
+    let info = with_messages(info, options, calling).map_err(|e| e.to_string())?;
     let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
+    let advertised = has_atomics(info.get());
     let device = Device::open(info, options).map_err(|e| e.to_string())?;
     let atomics = AtomicTable::query(&device);
-    if let Some(missing) = atomics.missing() {
-        return Err(format!(
+    match atomics.missing() {
+        None => Ok((device, atomics)),
+        Some(_) if takes_messages(device.info()) => Ok((device, AtomicTable::of_targets())),
+        Some(missing) if advertised => Err(format!(
             "{name} advertises atomics, but fi_query_atomic refuses {missing}"
-        ));
+        )),
+        Some(_) => Err(String::from(
+            "it has no atomics, and claims the contexts of messages, by which targets would execute them",
+        )),
     }
-    Ok((device, atomics))
 }
 
 /// Requests ordered atomics where that costs nothing: takes the provider's ordered entry if its other attributes are
 /// the same.
 fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    if !policy::wants_atomic_order(info.get()) {
+    if !policy::wants_atomic_order(info.get()) || !has_atomics(info.get()) {
         return Ok(info);
     }
-    let api = api().map_err(|reason| Error::Invalid {
-        what: "libfabric",
-        reason,
+    let better = richer_entry(&info, options, calling, orders_atomics, |h| {
+        h.tx.msg_order |= ATOMIC_ORDER;
+        h.rx.msg_order |= ATOMIC_ORDER;
     })?;
-    let name = info.get().provider();
-    let domain = info.get().domain();
-    let mr_mode = info.get().domain_attr().mr_mode;
-    // The old modes are not combined with the present bits.
-    let allowed = match mr_mode as u32 {
-        old @ (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) => old,
-        bits => bits | SUPPORTED_MR,
-    };
-    let op_flags = info.get().tx_attr().op_flags;
-    let list = query(api, Some(&name), |h| {
-        write_hints(h, options, calling, allowed, op_flags);
-        h.tx.msg_order = ATOMIC_ORDER;
-        h.rx.msg_order = ATOMIC_ORDER;
-    })?;
-    let ordered = list.iter().find(|i| {
-        i.provider() == name
-            && i.domain() == domain
-            && i.domain_attr().mr_mode == mr_mode
-            && i.raw().addr_format == info.get().raw().addr_format
-            && orders_atomics(*i)
-    });
-    match ordered {
-        Some(better) => better
-            .duplicate()
-            .doing(|| format!("copying the entry of {name}")),
-        None => Ok(info),
+    Ok(better.unwrap_or(info))
+}
+
+/// Requests messages, where they serve better than the provider's own atomics and small transfers, or where it
+/// has no atomics.
+fn with_messages(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
+    if !policy::prefers_messages(info.get()) && has_atomics(info.get()) {
+        return Ok(info);
     }
+    let better = richer_entry(&info, options, calling, takes_messages, |h| {
+        *h.caps |= u64::from(ffi::FI_MSG);
+    })?;
+    Ok(better.unwrap_or(info))
 }
 
 /// Requests device memory where there may be some: takes the provider's entry with FI_HMEM if its other attributes
 /// are the same. Not for providers whose transfers are replaced by copies (`policy::takes_devices`).
 fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
     let wanted = options.hmem.unwrap_or_else(|| cuda::devices() > 0);
-    if !wanted || !policy::takes_devices(info.get()) {
+    let old = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
+    // FI_MR_HMEM is not combined with the old modes.
+    let is_old = info.get().domain_attr().mr_mode as u32 & old != 0;
+    if !wanted || is_old || !policy::takes_devices(info.get()) {
         return Ok(info);
     }
-    let api = api().map_err(|reason| Error::Invalid {
-        what: "libfabric",
-        reason,
-    })?;
-    let (name, domain) = (info.get().provider(), info.get().domain());
-    let mr_mode = info.get().domain_attr().mr_mode as u32;
-    let old = mr_mode & (ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE) != 0;
-    if old {
-        // FI_MR_HMEM is not combined with the old modes.
-        return Ok(info);
-    }
-    let op_flags = info.get().tx_attr().op_flags;
-    let order = info.get().tx_attr().msg_order & ATOMIC_ORDER;
-    let list = query(api, Some(&name), |h| {
-        let modes = mr_mode | SUPPORTED_MR | ffi::FI_MR_HMEM;
-        write_hints(h, options, calling, modes, op_flags);
+    let better = richer_entry(&info, options, calling, takes_devices, |h| {
+        h.domain.mr_mode |= ffi::FI_MR_HMEM as i32;
         *h.caps |= ffi::FI_HMEM;
-        h.tx.msg_order = order;
-        h.rx.msg_order = order;
     });
-    // Device memory is optional: without it the entry stays as it is.
-    let Ok(list) = list else { return Ok(info) };
-    let same = list.iter().find(|i| {
-        i.provider() == name
-            && i.domain() == domain
-            && i.domain_attr().mr_mode as u32 & !ffi::FI_MR_HMEM == mr_mode
-            && i.raw().addr_format == info.get().raw().addr_format
-            && takes_devices(*i)
-    });
-    match same {
-        Some(better) => better
-            .duplicate()
-            .doing(|| format!("copying the entry of {name}")),
-        None => Ok(info),
+    match better {
+        Ok(better) => Ok(better.unwrap_or(info)),
+        // Device memory is optional: without it the entry stays as it is.
+        Err(why) => {
+            tracing::info!("no access to device memory was asked of the provider: {why}");
+            Ok(info)
+        }
     }
 }
 

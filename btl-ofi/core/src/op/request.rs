@@ -35,6 +35,15 @@ impl Action {
     }
 }
 
+/// Operands of an operation: one word, or a buffer.
+#[derive(Clone, Copy)]
+pub(crate) enum Operands {
+    /// One element, in the low bytes.
+    Value(u64),
+    /// The caller's buffer; NULL for an operation that has no operands.
+    Buffer(*const c_void),
+}
+
 /// A buffer of this process, with its handle if the buffer was registered; NULL for no handle.
 pub type Buffer = (*mut c_void, *mut plugin_api::Handle);
 

@@ -11,7 +11,7 @@ use crate::peer::liveness::ProcessId;
 use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 /// Longest provider name and endpoint address accepted, in bytes; libfabric's are far shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
@@ -20,6 +20,8 @@ const MAX_ADDRESS: usize = 1024;
 const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
 /// Set if the sender allows its neighbours to reach its memory without the provider (`btl_ofi_same_node`).
 const FLAG_SAME_NODE: u16 = 2;
+/// Set if small transfers and atomics to the sender travel as messages (`fabric::msg`).
+const FLAG_MESSAGES: u16 = 4;
 /// The value of the descriptor field if the sender has no segment.
 const NO_SEGMENT: u32 = u32::MAX;
 
@@ -29,6 +31,8 @@ pub(crate) struct Blob {
     pub(crate) virtual_addresses: bool,
     /// Whether the sender allows the ways of one node (`peer::route`).
     pub(crate) same_node: bool,
+    /// Whether small transfers and atomics to the sender travel as messages.
+    pub(crate) messages: bool,
     /// See [`crate::peer::liveness::node`].
     pub(crate) node: u64,
     pub(crate) process: ProcessId,
@@ -53,7 +57,8 @@ impl Blob {
         out.extend(VERSION.to_le_bytes());
         let flag = |set, bit| if set { bit } else { 0 };
         let flags = flag(self.virtual_addresses, FLAG_VIRTUAL_ADDRESSES)
-            | flag(self.same_node, FLAG_SAME_NODE);
+            | flag(self.same_node, FLAG_SAME_NODE)
+            | flag(self.messages, FLAG_MESSAGES);
         out.extend(flags.to_le_bytes());
         out.extend(self.node.to_le_bytes());
         out.extend(self.process.pid.to_le_bytes());
@@ -87,7 +92,7 @@ impl Blob {
             ));
         }
         let flags = u16::from_le_bytes(r.array("flags")?);
-        if flags & !(FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE) != 0 {
+        if flags & !(FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAG_MESSAGES) != 0 {
             return Err(format!("unknown flags {flags:#x}"));
         }
         let node = u64::from_le_bytes(r.array("node")?);
@@ -114,6 +119,7 @@ impl Blob {
         Ok(Blob {
             virtual_addresses: flags & FLAG_VIRTUAL_ADDRESSES != 0,
             same_node: flags & FLAG_SAME_NODE != 0,
+            messages: flags & FLAG_MESSAGES != 0,
             node,
             process: ProcessId { pid, started },
             probe_address,
@@ -133,35 +139,40 @@ impl Blob {
         }
     }
 
-    /// Checks that the endpoint's address has the form of `own`, the address of this process's endpoint in the same
-    /// format. A provider does not get the length of an address: it reads as many bytes as the form has. A wrong form
-    /// may also leave its address vector unable to take further addresses (libfabric 1.17, after a socket address of
-    /// an unknown family).
+    /// [`check_form`] of the endpoint's address.
     pub(crate) fn check_form(&self, own: &[u8]) -> Result<(), String> {
-        let address = self.address.as_slice();
-        let family = |bytes: &[u8]| bytes.get(..2).map(<[u8]>::to_vec);
-        match self.format {
-            // String addresses differ in length and end with NUL.
-            ffi::FI_ADDR_STR
-                if address.iter().position(|&byte| byte == 0) != Some(address.len() - 1) =>
-            {
-                Err(String::from(
-                    "its endpoint name does not end with its only NUL",
-                ))
-            }
-            ffi::FI_ADDR_STR => Ok(()),
-            _ if address.len() != own.len() => Err(format!(
-                "an endpoint address of {} bytes, this process has {}",
-                address.len(),
-                own.len()
-            )),
-            ffi::FI_SOCKADDR | ffi::FI_SOCKADDR_IN | ffi::FI_SOCKADDR_IN6 | ffi::FI_SOCKADDR_IB
-                if family(address) != family(own) =>
-            {
-                Err(String::from("a socket address of another family"))
-            }
-            _ => Ok(()),
+        check_form(self.format, &self.address, own)
+    }
+}
+
+/// Checks that the address of an endpoint has the form of `own`, the address of this process's endpoint in the same
+/// format. A provider does not get the length of an address: it reads as many bytes as the form has. A wrong form
+/// may also leave its address vector unable to take further addresses (libfabric 1.17, after a socket address of
+/// an unknown family).
+pub(crate) fn check_form(format: u32, address: &[u8], own: &[u8]) -> Result<(), String> {
+    let family = |bytes: &[u8]| bytes.get(..2).map(<[u8]>::to_vec);
+    match format {
+        // String addresses differ in length and end with NUL.
+        ffi::FI_ADDR_STR
+            if address.iter().position(|&byte| byte == 0)
+                != Some(address.len().wrapping_sub(1)) =>
+        {
+            Err(String::from(
+                "its endpoint name does not end with its only NUL",
+            ))
         }
+        ffi::FI_ADDR_STR => Ok(()),
+        _ if address.len() != own.len() => Err(format!(
+            "an endpoint address of {} bytes, this process has {}",
+            address.len(),
+            own.len()
+        )),
+        ffi::FI_SOCKADDR | ffi::FI_SOCKADDR_IN | ffi::FI_SOCKADDR_IN6 | ffi::FI_SOCKADDR_IB
+            if family(address) != family(own) =>
+        {
+            Err(String::from("a socket address of another family"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -204,6 +215,7 @@ mod tests {
         Blob {
             virtual_addresses: true,
             same_node: true,
+            messages: true,
             node: 42,
             process: ProcessId { pid: 7, started: 9 },
             probe_address: 0xdead_0000,

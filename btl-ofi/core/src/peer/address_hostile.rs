@@ -15,6 +15,7 @@ fn good() -> Vec<Vec<u8>> {
         Blob {
             virtual_addresses: segment == Some(3),
             same_node: segment.is_some(),
+            messages: segment.is_none(),
             node: 42,
             process: ProcessId { pid: 7, started: 9 },
             probe_address: 0xdead_0000,

@@ -65,38 +65,30 @@ const _: () = assert!(
 );
 
 impl LocalPeer {
-    /// A local peer that is connected once, reached through the provider. The process id must not be 0.
-    pub(crate) fn new(address: fi_addr_t, proc: u64, process: ProcessId) -> LocalPeer {
+    /// A local peer that is connected once. The process id must not be 0. `segment` is its descriptor of its segment, and
+    /// the segment's nonce, for [`Atomics::Unclaimed`].
+    pub(crate) fn new(
+        address: fi_addr_t,
+        proc: u64,
+        process: ProcessId,
+        route: Route,
+        (segment, nonce): (u32, u64),
+    ) -> LocalPeer {
         LocalPeer {
             endpoint: Endpoint {
                 pid: process.pid,
-                ..Endpoint::new(address, proc)
-            },
-            link: AtomicU64::new(0),
-            started: process.started,
-            segment: 0,
-        }
-    }
-
-    /// The same peer with a route. `segment` is its descriptor of its segment, and the segment's nonce, for
-    /// [`Atomics::Unclaimed`].
-    pub(crate) fn routed(self, route: Route, (segment, nonce): (u32, u64)) -> LocalPeer {
-        LocalPeer {
-            endpoint: Endpoint {
-                transfers: AtomicU8::new(route.transfers as u8),
-                atomics: AtomicU8::new(route.atomics as u8),
-                ..self.endpoint
+                ..Endpoint::new(address, proc, route)
             },
             link: AtomicU64::new(nonce),
+            started: process.started,
             segment,
-            ..self
         }
     }
 }
 
 impl Endpoint {
-    /// A remote peer that is connected once, reached through the provider.
-    pub(crate) fn new(address: fi_addr_t, proc: u64) -> Endpoint {
+    /// A remote peer that is connected once.
+    pub(crate) fn new(address: fi_addr_t, proc: u64, route: Route) -> Endpoint {
         Endpoint {
             address,
             proc,
@@ -105,10 +97,10 @@ impl Endpoint {
             failed: AtomicI32::new(0),
             connected: AtomicU32::new(1),
             pid: 0,
-            transfers: AtomicU8::new(Transfers::Fabric as u8),
+            transfers: AtomicU8::new(route.transfers as u8),
             marks: AtomicU8::new(0),
             removed: AtomicBool::new(false),
-            atomics: AtomicU8::new(Atomics::Fabric as u8),
+            atomics: AtomicU8::new(route.atomics as u8),
         }
     }
 
@@ -148,6 +140,7 @@ impl Endpoint {
             2 => Transfers::Copy,
             3 => Transfers::Ring,
             4 => Transfers::Doubted,
+            5 => Transfers::Message,
             _ => Transfers::Fabric,
         }
     }
@@ -199,6 +192,7 @@ impl Endpoint {
             1 => Atomics::Own,
             2 => Atomics::Unclaimed,
             3 => Atomics::Ring,
+            4 => Atomics::Message,
             _ => Atomics::Fabric,
         }
     }
@@ -216,8 +210,8 @@ impl Endpoint {
     /// Whether operations to the peer may be outstanding at the provider. Under the context's lock, `false` is final
     /// for a peer whose ring is claimed.
     pub(crate) fn uses_provider(&self) -> bool {
-        self.transfers() == Transfers::Fabric
-            || self.atomics() == Atomics::Fabric
+        matches!(self.transfers(), Transfers::Fabric | Transfers::Message)
+            || matches!(self.atomics(), Atomics::Fabric | Atomics::Message)
             || self.has(OFF_ROUTE)
     }
 

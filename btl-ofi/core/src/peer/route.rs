@@ -5,11 +5,12 @@
 //! | --- | --- | --- |
 //! | this transport itself | a copy in this thread | this thread, by the responder's functions |
 //! | same node, its memory is reached | ring while the peer is quick, else cross-memory attach | its ring |
-//! | any other | fabric | fabric |
+//! | any other, messages at both sides | small ones by message, large ones by the provider | message |
+//! | any other | the provider | the provider |
 //!
 //! Two facts change a row. Atomics that the provider executes in hardware stay with the fabric, because the processor's
-//! atomics would not exclude them (`Facts::processor_atomics`). And with `btl_ofi_same_node` off, at either side, every
-//! row is the last one.
+//! atomics would not exclude them (`Facts::processor_atomics`). And with `btl_ofi_same_node` off, at either side, the
+//! second row does not apply, nor does the first unless messages or the provider require it.
 //!
 //! **Near is what was proved**: a word of the peer's memory was read, held the random value that the peer announced,
 //! and was written (`peer::reach`). Equal names, boot ids and process ids prove nothing.
@@ -33,6 +34,8 @@ pub(crate) enum Transfers {
     Ring = 3,
     /// Undecided until the peer is examined: it was found gone while no operation was outstanding.
     Doubted = 4,
+    /// The peer, told by a message (`fabric::msg`), if the transfer is small; else the provider.
+    Message = 5,
 }
 
 /// What executes the atomics to a peer. Settled before the first atomic is posted, and the same while the peer is
@@ -48,6 +51,30 @@ pub(crate) enum Atomics {
     Unclaimed = 2,
     /// The peer, through its claimed ring.
     Ring = 3,
+    /// The peer, told by a message (`fabric::msg`).
+    Message = 4,
+}
+
+impl Atomics {
+    /// What executes the atomics to a peer that no ring reaches.
+    pub(crate) fn far(messages: bool) -> Atomics {
+        if messages {
+            Atomics::Message
+        } else {
+            Atomics::Fabric
+        }
+    }
+}
+
+impl Transfers {
+    /// What makes the puts and gets to a peer whose memory is not reached.
+    pub(crate) fn far(messages: bool) -> Transfers {
+        if messages {
+            Transfers::Message
+        } else {
+            Transfers::Fabric
+        }
+    }
 }
 
 /// What is known about a peer when it is connected.
@@ -63,6 +90,8 @@ pub(crate) struct Facts {
     pub(crate) ring: bool,
     /// The provider's atomics are executed by processors, by atomic instructions (`fabric::policy`).
     pub(crate) processor_atomics: bool,
+    /// This process and the peer exchange messages. Then the provider executes no atomics between them.
+    pub(crate) messages: bool,
     /// The provider cannot transfer to itself (`fabric::policy`).
     pub(crate) copies_to_itself: bool,
 }
@@ -79,15 +108,16 @@ impl Route {
         let near = facts.same_node && (facts.own || facts.reached);
         let transfers = match (facts.own, near) {
             (true, true) => Transfers::Copy,
-            (true, false) if facts.copies_to_itself => Transfers::Copy,
+            (true, false) if facts.copies_to_itself || facts.messages => Transfers::Copy,
             (false, true) => Transfers::Kernel,
-            (_, false) => Transfers::Fabric,
+            (_, false) => Transfers::far(facts.messages),
         };
-        let atomics = match (facts.own, facts.ring) {
-            _ if !(near && facts.processor_atomics) => Atomics::Fabric,
-            (true, _) => Atomics::Own,
-            (false, true) => Atomics::Unclaimed,
-            (false, false) => Atomics::Fabric,
+        let by_processors = facts.processor_atomics || facts.messages;
+        let atomics = match (facts.own, near) {
+            (true, _) if facts.messages => Atomics::Own,
+            (true, true) if by_processors => Atomics::Own,
+            (false, true) if by_processors && facts.ring => Atomics::Unclaimed,
+            _ => Atomics::far(facts.messages),
         };
         Route { transfers, atomics }
     }
@@ -144,5 +174,19 @@ mod tests {
             ..own
         };
         assert_eq!(of(off), (Transfers::Copy, Atomics::Fabric));
+        let told = |facts| {
+            of(Facts {
+                messages: true,
+                processor_atomics: false,
+                ..facts
+            })
+        };
+        assert_eq!(told(own), (Transfers::Copy, Atomics::Own));
+        assert_eq!(told(off), (Transfers::Copy, Atomics::Own));
+        assert_eq!(told(near), (Transfers::Kernel, Atomics::Unclaimed));
+        assert_eq!(told(without_ring), (Transfers::Kernel, Atomics::Message));
+        let message = (Transfers::Message, Atomics::Message);
+        assert_eq!(told(unreached), message);
+        assert_eq!(told(Facts::default()), message);
     }
 }

@@ -225,9 +225,14 @@ fn hash_of(hasher: &RandomState, proc: Option<u64>) -> u64 {
 mod tests {
     use super::*;
     use crate::peer::liveness::ProcessId;
+    use crate::peer::route::{Facts, Route};
 
     fn remote(proc: u64) -> Placed {
-        Placed::Remote(Endpoint::new(proc * 2, proc))
+        Placed::Remote(Endpoint::new(
+            proc * 2,
+            proc,
+            Route::decide(Facts::default()),
+        ))
     }
 
     fn local(proc: u64) -> Placed {
@@ -235,7 +240,13 @@ mod tests {
             pid: proc as u32 + 1,
             started: 7,
         };
-        Placed::Local(LocalPeer::new(proc * 2, proc, process))
+        Placed::Local(LocalPeer::new(
+            proc * 2,
+            proc,
+            process,
+            Route::decide(Facts::default()),
+            (0, 0),
+        ))
     }
 
     fn of(peers: &Endpoints, proc: u64) -> &Endpoint {

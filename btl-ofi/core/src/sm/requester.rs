@@ -20,6 +20,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::Status;
 
 use crate::op::record::{Finished, Tag};
+use crate::op::request::Operands;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{ProcessId, State};
 use crate::peer::reach::Probe;
@@ -83,15 +84,6 @@ struct Pending {
 }
 
 const _: () = assert!(size_of::<Pending>() == 64 && LARGEST <= u16::MAX as usize);
-
-/// Operands of an operation: one word, or a buffer.
-#[derive(Clone, Copy)]
-pub(crate) enum Operands {
-    /// One element, in the low bytes.
-    Value(u64),
-    /// The caller's buffer; NULL for an operation that has no operands.
-    Buffer(*const c_void),
-}
 
 /// Room for an operation's operands.
 pub(crate) struct Room {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
 use plugin_api::ModuleFlags;
 
-use super::{DEFAULT_EXCLUDE, MAX_CQ_READ};
+use super::{DEFAULT_EXCLUDE, MAX_CQ_READ, MESSAGE_LIMIT};
 
 const fn declare(
     name: &'static str,
@@ -56,7 +56,7 @@ static HMEM: [Cow<'static, str>; 3] = [
     Cow::Borrowed("off"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 22] = [
+pub(super) static DECLARATIONS: [Declaration; 23] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -142,8 +142,21 @@ pub(super) static DECLARATIONS: [Declaration; 22] = [
             max: i32::MAX as i64,
         },
         Level::TUNER_DETAIL,
-        "Number of receive buffers per context in the two-sided modes. It has no effect in one-sided \
-         mode, where the transport warns if it is set.",
+        "Number of receive buffers that are posted for messages of peers, of 16 KiB each. The provider \
+         keeps messages that find none.",
+    ),
+    declare(
+        "btl_ofi_message_limit",
+        Kind::SizeT,
+        Value::Unsigned(MESSAGE_LIMIT),
+        Allowed::Range {
+            min: 0,
+            max: 12 * 1024,
+        },
+        Level::TUNER_DETAIL,
+        "Largest put and get in bytes that travels as a message, which the target executes, where the \
+         provider's own transfers are made in software. Messages also carry the atomics there. 0 for no \
+         messages, unless the provider has no atomics. All processes must agree whether messages are used.",
     ),
     declare(
         "btl_ofi_provider_include",

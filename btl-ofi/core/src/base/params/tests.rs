@@ -11,7 +11,7 @@ fn with(overrides: &[(&str, Value)]) -> Result<Options, Error> {
 fn defaults_resolve() {
     let o = with(&[]).unwrap();
     assert_eq!(o.num_cq_read, 64);
-    assert!(!o.rd_num_set);
+    assert_eq!((o.receives, o.message_limit), (10, 4096));
     assert!(
         o.admits("tcp;ofi_rxm").is_err(),
         "excluded by its beginning, as Open MPI does"

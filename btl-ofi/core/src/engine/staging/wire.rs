@@ -76,7 +76,7 @@ fn started(flag: &AtomicI32, status: Status) -> Start {
 /// half the length uses the cache better.
 pub(super) fn best_fragment(peer: &Endpoint) -> usize {
     match peer.transfers() {
-        Transfers::Fabric => FRAGMENT,
+        Transfers::Fabric | Transfers::Message => FRAGMENT,
         _ => FRAGMENT / 2,
     }
 }

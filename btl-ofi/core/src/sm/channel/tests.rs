@@ -9,11 +9,12 @@ use plugin_api::Status;
 use super::*;
 use crate::engine::post::Caller;
 use crate::op::record::Tag;
+use crate::op::request::Operands;
 use crate::op::responder;
 use crate::peer::endpoint::LocalPeer;
 use crate::peer::liveness::ProcessId;
+use crate::peer::route::{Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
-use crate::sm::requester::Operands;
 use crate::sm::ring::{Answer, Command, Slot};
 use crate::sm::segment::{PAYLOAD, Place};
 
@@ -75,7 +76,13 @@ struct Origin {
 impl Origin {
     fn new() -> Origin {
         let mut peers = Endpoints::default();
-        let near = LocalPeer::new(0, 0, ProcessId::own());
+        let near = LocalPeer::new(
+            0,
+            0,
+            ProcessId::own(),
+            Route::decide(Facts::default()),
+            (0, 0),
+        );
         let endpoint = peers.insert(Placed::Local(near)).unwrap();
         Origin {
             channel: Channel::new(Segment::make(1).unwrap()),

@@ -10,8 +10,9 @@ use std::ptr;
 use plugin_api::Status;
 
 use super::transfers::Direction;
-use super::{Answer, Done, Operands, Pending, Requester, Use, copy, no_operation, refusal};
+use super::{Answer, Done, Pending, Requester, Use, copy, no_operation, refusal};
 use crate::op::record::Finished;
+use crate::op::request::Operands;
 use crate::sm::ring::Command;
 
 /// Largest fragment in bytes. The payload holds several, so that both sides copy at the same time.

@@ -1,0 +1,310 @@
+//! Requests that travel as messages (`fabric::msg`): posting, and the reports of operations that are over.
+//!
+//! Messages belong to the first context. Its lock guards them, and its queue completes them.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use libfabric_sys as ffi;
+use plugin_api::Status;
+
+use crate::base::error::{describe, status_of};
+use crate::base::lock::Guard;
+use crate::engine::context::{Context, State};
+use crate::engine::post::{Caller, guarded};
+use crate::engine::ring_atomics::AtomicCommand;
+use crate::engine::transport::Transport;
+use crate::fabric::msg::Ended;
+use crate::mem::handle::Handle;
+use crate::op::record::{Completion, Tag};
+use crate::op::request::Operands;
+use crate::op::responder::{Command, GET, PUT};
+use crate::peer::endpoint::Endpoint;
+
+/// A request for a target, checked against its handle.
+pub(crate) struct Told {
+    command: Command,
+    operands: Operands,
+    /// Bytes of the operands and of the result.
+    size: usize,
+    result: *mut c_void,
+}
+
+impl Told {
+    /// A put, or a get if not `put`.
+    #[inline]
+    pub(crate) fn transfer(
+        put: bool,
+        local: *mut c_void,
+        remote: &Handle,
+        address: u64,
+        size: usize,
+    ) -> Told {
+        Told {
+            command: Command {
+                what: if put { PUT } else { GET },
+                count: size as u32,
+                address,
+                key: remote.key(),
+                cookie: remote.cookie(),
+                compare: 0,
+            },
+            operands: Operands::Buffer(local),
+            size,
+            result: if put { ptr::null_mut() } else { local },
+        }
+    }
+}
+
+impl AtomicCommand {
+    /// The atomic as a request for its target.
+    #[inline]
+    pub(crate) fn told(&self) -> Told {
+        Told {
+            command: Command {
+                what: self.what,
+                count: self.count as u32,
+                address: self.address,
+                key: self.key,
+                cookie: self.cookie,
+                compare: self.compare,
+            },
+            operands: self.operands,
+            size: self.size,
+            result: self.result,
+        }
+    }
+}
+
+impl Transport {
+    /// The quick path of a put or get by message. `None`, before side effects, for anything unusual.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit); the peer's transfers travel as messages.
+    #[inline(always)]
+    pub(crate) unsafe fn try_tell_transfer(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        put: bool,
+        local: *mut c_void,
+        (remote, address): (&Handle, u64),
+        size: usize,
+        completion: Option<Completion>,
+    ) -> Option<Status> {
+        self.place(local, remote, address, size, self.setup.message_limit)?;
+        let caller = Caller {
+            completion,
+            local_address: local,
+            local_handle: ptr::null_mut(),
+        };
+        let told = Told::transfer(put, local, remote, address, size);
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is valid until completion.
+        unsafe { self.try_tell(endpoint, &caller, &told) }
+    }
+
+    /// Adds a request to what gathers for its target. `None`, before side effects, if the peer failed, or if there is no
+    /// room.
+    ///
+    /// # Safety
+    /// `endpoint` is live; the buffers of `told` are valid until completion.
+    #[inline(never)]
+    pub(crate) unsafe fn try_tell(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        told: &Told,
+    ) -> Option<Status> {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        // Checked under the lock, because the messages to a failed peer end under it.
+        if peer.failure().is_some() {
+            return None;
+        }
+        let messages = state.messages.as_mut()?;
+        let threaded = self.setup.threaded;
+        let finished = || {
+            let (own, peers) = (context.count.raise(threaded), peer.count.raise(threaded));
+            caller.finished(Tag::new(endpoint, own, peers))
+        };
+        let operands = (told.operands, told.size);
+        // SAFETY: the caller guarantees the buffers; the line of a peer is removed before its endpoint is.
+        let gathered = unsafe {
+            messages.gather(
+                endpoint,
+                &told.command,
+                operands,
+                told.result.cast(),
+                finished,
+            )
+        };
+        let full = gathered.ok()?;
+        state.posted += 1;
+        drop(state);
+        if full {
+            // Answers are read while batches are sent, so that both go on.
+            guarded(|| {
+                self.poll_unless_delivering(context);
+                Status::SUCCESS
+            });
+        }
+        Some(Status::SUCCESS)
+    }
+
+    /// Posts a request as a message.
+    ///
+    /// # Safety
+    /// As for [`try_tell`](Self::try_tell).
+    #[cold]
+    pub(crate) unsafe fn tell(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        told: &Told,
+    ) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until completion.
+        if let Some(status) = unsafe { self.try_tell(endpoint, caller, told) } {
+            return status;
+        }
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        if let Some(status) = unsafe { endpoint.as_ref() }.failure() {
+            return status;
+        }
+        let context = &self.contexts[0];
+        let count = {
+            let mut state = context.state.lock();
+            state.again += 1;
+            state.again
+        };
+        self.refused(endpoint, context, -(ffi::FI_EAGAIN as isize), count)
+    }
+
+    /// Moves the operations that answers have ended to where they are reported, and returns their number. The caller calls
+    /// [`tell_failures`](Self::tell_failures) if that says so.
+    pub(crate) fn take_ended(&self, context: &Context, state: &mut State) -> usize {
+        let State {
+            messages: Some(messages),
+            ready,
+            ..
+        } = state
+        else {
+            return 0;
+        };
+        let ended = messages.ended();
+        let n = ended.finished.len();
+        ready.append(&mut ended.finished);
+        let mut untracked = 0;
+        for (tag, n) in ended.untracked.drain(..) {
+            self.lower(context, tag, n);
+            untracked += n as usize;
+        }
+        state.completed += (n + untracked) as u64;
+        untracked
+    }
+
+    /// Reports operations by message that failed, and peers that no message reaches. Releases the lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tell_failures(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        let Some(messages) = &mut state.messages else {
+            return 0;
+        };
+        let Ended { refused, lost, .. } = std::mem::take(messages.ended());
+        let broken: Vec<_> = std::iter::from_fn(|| messages.take_broken()).collect();
+        state.failed +=
+            refused.len() as u64 + lost.iter().map(|(_, n, _)| u64::from(*n)).sum::<u64>();
+        drop(state);
+        let what = "the target refused it: its handle names no region there with this access, or the memory is not mapped";
+        for (tag, n, status) in lost {
+            self.lose(tag, n, status, what);
+        }
+        let n = refused.len();
+        for (f, status) in refused {
+            if f.function.is_none() {
+                self.lose(f.tag, 1, status, what);
+            }
+            self.deliver(context, &[f], status);
+        }
+        for (endpoint, rc) in broken {
+            let code = i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32);
+            let status = match status_of(code) {
+                s if s.is_ok() || s.is_again() => Status::ERROR,
+                s => s,
+            };
+            self.fail_peer(
+                endpoint,
+                status,
+                &format!("a message could not be sent: {}", describe(code)),
+            );
+        }
+        n
+    }
+
+    /// Ends all operations by message to a peer that failed.
+    #[cold]
+    pub(crate) fn abandon_messages(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
+        let context = &self.contexts[0];
+        let ended = {
+            let mut state = context.state.lock();
+            let Some(messages) = &mut state.messages else {
+                return;
+            };
+            // What was answered before is reported as it was answered.
+            let before = std::mem::take(messages.ended());
+            messages.abandon(endpoint, status);
+            let ended = std::mem::replace(messages.ended(), before);
+            let failed: usize =
+                ended.refused.len() + ended.lost.iter().map(|l| l.1 as usize).sum::<usize>();
+            state.failed += failed as u64;
+            for (tag, n) in &ended.untracked {
+                self.lower(context, *tag, *n);
+            }
+            ended
+        };
+        let mut unheard = ended.lost.iter().map(|(_, n, _)| n).sum::<u32>();
+        for (f, status) in ended.refused {
+            unheard += u32::from(f.function.is_none());
+            self.deliver(context, &[f], status);
+        }
+        if unheard > 0 {
+            self.lose(Tag::new(endpoint, 0, 0), unheard, status, why);
+        }
+    }
+
+    /// Sends what gathered, without waiting for the next progress.
+    pub(crate) fn send_gathered(&self) {
+        if !self.policy.messages {
+            return;
+        }
+        let context = &self.contexts[0];
+        if let Some(mut state) = context.state.try_lock()
+            && let Some(messages) = &mut state.messages
+            && messages.has_work()
+        {
+            messages.send_waiting();
+            if messages.has_failures() {
+                self.tell_failures(context, state);
+            }
+        }
+    }
+
+    /// Sends a message to peers whose answers are late, so that a broken connection is noticed.
+    #[cold]
+    pub(crate) fn knock(&self) {
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        if let Some(messages) = &mut state.messages {
+            messages.send_alive();
+            if messages.has_failures() {
+                self.tell_failures(context, state);
+            }
+        }
+    }
+
+    /// Whether answers to peers are still to be sent.
+    pub(crate) fn owes_answers(&self) -> bool {
+        let state = self.contexts[0].state.lock();
+        state.messages.as_ref().is_some_and(|m| m.owes_answers())
+    }
+}

@@ -1,0 +1,240 @@
+//! A batch: the commands for one target that gather until they are sent, and what is to be done when they are answered.
+
+use std::ptr::{self, NonNull};
+
+use plugin_api::Status;
+
+use crate::fabric::msg::wire::{self, Form, Header, Kind, MOST_WORDS};
+use crate::op::record::{Finished, Tag};
+use crate::op::request::Operands;
+use crate::op::responder::Command;
+use crate::peer::endpoint::Endpoint;
+
+/// Words that a batch has room for when it is made; most batches are short.
+const FIRST_WORDS: usize = 128;
+
+/// An operation of a batch that has a callback or a result.
+struct Pending {
+    /// Its number in the batch.
+    entry: u32,
+    /// Where its result begins among the words of results, and the number of its bytes; 0 if it has none.
+    at: u32,
+    size: u32,
+    /// Where the result goes.
+    result: *mut u8,
+    finished: Finished,
+}
+
+/// Numbers of untracked operations, by the phases in which they count: those of the context, in each those of the peer.
+type Untracked = [[u32; 2]; 2];
+
+/// A batch of one line.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// The message.
+    pub(super) words: Vec<u64>,
+    entries: u32,
+    /// Words of results.
+    results: u32,
+    region: Option<(u64, u64)>,
+    pending: Vec<Pending>,
+    untracked: Untracked,
+    pub(super) sequence: u32,
+    /// Whether the provider still reads the message.
+    pub(super) held: bool,
+    /// Whether its operations are over although the provider still reads the message.
+    pub(super) over: bool,
+    /// The line that sends it.
+    pub(super) line: u32,
+}
+
+// SAFETY: the pointers are data for the issuers of the operations. They are followed only under the context's lock.
+unsafe impl Send for Batch {}
+
+/// Operations that are over, to be reported once the lock is released.
+#[derive(Default)]
+pub(crate) struct Ended {
+    /// Those with a callback that were executed.
+    pub(crate) finished: Vec<Finished>,
+    /// Those that were refused, with the reason.
+    pub(crate) refused: Vec<(Finished, Status)>,
+    /// Untracked operations that are over, failed ones included.
+    pub(crate) untracked: Vec<(Tag, u32)>,
+    /// Numbers of untracked operations that failed, with the reason.
+    pub(crate) lost: Vec<(Tag, u32, Status)>,
+}
+
+impl Batch {
+    /// Makes the batch empty, for a line. `address` is this process's, for an origin's first batch.
+    pub(super) fn begin(&mut self, line: u32, address: Option<&[u8]>) {
+        self.words.clear();
+        self.words.reserve(FIRST_WORDS);
+        self.words.resize(Header::WORDS, 0);
+        if let Some(address) = address {
+            wire::push_address(&mut self.words, address);
+        }
+        self.entries = 0;
+        self.results = 0;
+        self.region = None;
+        self.pending.clear();
+        self.untracked = Untracked::default();
+        self.over = false;
+        self.line = line;
+    }
+
+    /// Whether a command of this form has room.
+    #[inline]
+    pub(super) fn has_room(&self, form: &Form) -> bool {
+        let failures = self.entries as usize + 1;
+        let answer = Header::WORDS + self.results as usize + form.results + failures;
+        self.words.len() + form.words() <= MOST_WORDS && answer <= MOST_WORDS
+    }
+
+    /// Adds a command that has room. An operation with callback or result is `finished` when it is answered, and its
+    /// result is written to `result`.
+    ///
+    /// # Safety
+    /// The operands are readable for the command's size; `result` is NULL or writable for it until the operation is over.
+    #[inline]
+    pub(super) unsafe fn push(
+        &mut self,
+        (command, form): (&Command, &Form),
+        (operands, size): (Operands, usize),
+        result: *mut u8,
+        finished: Finished,
+    ) {
+        wire::push_entry(&mut self.words, command, form.compares(), &mut self.region);
+        if form.operands > 0 {
+            match operands {
+                Operands::Value(value) => self.words.push(value),
+                Operands::Buffer(buffer) => {
+                    let at = self.words.len();
+                    self.words.resize(at + form.operands, 0);
+                    // SAFETY: the caller guarantees `size` readable bytes; the form has as many words, just added.
+                    unsafe {
+                        let to = self.words.as_mut_ptr().add(at).cast();
+                        ptr::copy_nonoverlapping(buffer.cast::<u8>(), to, size);
+                    }
+                }
+            }
+        }
+        if form.results == 0 && finished.function.is_none() {
+            let (context, peer) = (finished.tag.context_phase(), finished.tag.endpoint_phase());
+            self.untracked[context as usize][peer as usize] += 1;
+        } else {
+            self.pending.push(Pending {
+                entry: self.entries,
+                at: self.results,
+                size: if form.results > 0 { size as u32 } else { 0 },
+                result,
+                finished,
+            });
+        }
+        self.results += form.results as u32;
+        self.entries += 1;
+    }
+
+    /// Writes the header; the batch is then complete.
+    pub(super) fn seal(&mut self, cookie: u64, client: u32, sequence: u32) {
+        self.sequence = sequence;
+        Header {
+            kind: Kind::Batch,
+            cookie,
+            line: self.line,
+            client,
+            sequence,
+            entries: self.entries,
+            results: self.results,
+        }
+        .write(&mut self.words);
+    }
+
+    /// Whether an answer has as many results as this batch asks for.
+    pub(super) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {
+        let failures = answer.entries as usize;
+        answer.results == self.results
+            && answer.entries <= self.entries
+            && words.len() == Header::WORDS + failures + self.results as usize
+    }
+
+    /// Ends the operations with their answer, whose [form is right](Self::is_answered_by): writes the results, and notes
+    /// how each operation is to be reported.
+    pub(super) fn answer(
+        &mut self,
+        endpoint: NonNull<Endpoint>,
+        failures: &[u64],
+        results: &[u64],
+        ended: &mut Ended,
+    ) {
+        let mut failures = failures
+            .iter()
+            .map(|word| (*word as u32, Status((word >> 32) as i32)))
+            .peekable();
+        let mut unnamed = 0;
+        let mut why = Status::ERROR;
+        for p in self.pending.drain(..) {
+            // Failures of untracked operations before this one.
+            while failures
+                .next_if(|(entry, _)| *entry < p.entry)
+                .is_some_and(|(_, status)| {
+                    why = status;
+                    true
+                })
+            {
+                unnamed += 1;
+            }
+            match failures.next_if(|(entry, _)| *entry == p.entry) {
+                Some((_, status)) => ended.refused.push((p.finished, failed(status))),
+                None => {
+                    let from = results[p.at as usize..].as_ptr().cast::<u8>();
+                    // SAFETY: the issuer keeps the buffer writable until the operation is over. The results have as many
+                    // words as this batch asks for, which cover those of each operation.
+                    unsafe { ptr::copy_nonoverlapping(from, p.result, p.size as usize) };
+                    match p.finished.function {
+                        Some(_) => ended.finished.push(p.finished),
+                        None => ended.untracked.push((p.finished.tag, 1)),
+                    }
+                }
+            }
+        }
+        for (_, status) in failures {
+            (unnamed, why) = (unnamed + 1, status);
+        }
+        if unnamed > 0 {
+            ended
+                .lost
+                .push((Tag::new(endpoint, 0, 0), unnamed, failed(why)));
+        }
+        self.count_untracked(endpoint, ended);
+    }
+
+    /// Ends the operations as failed.
+    pub(super) fn fail(&mut self, endpoint: NonNull<Endpoint>, status: Status, ended: &mut Ended) {
+        let refused = self.pending.drain(..).map(|p| (p.finished, status));
+        ended.refused.extend(refused);
+        let unnamed: u32 = self.untracked.iter().flatten().sum();
+        if unnamed > 0 {
+            ended.lost.push((Tag::new(endpoint, 0, 0), unnamed, status));
+        }
+        self.count_untracked(endpoint, ended);
+    }
+
+    fn count_untracked(&mut self, endpoint: NonNull<Endpoint>, ended: &mut Ended) {
+        for (context, of_peer) in (0..).zip(std::mem::take(&mut self.untracked)) {
+            for (peer, n) in (0..).zip(of_peer) {
+                if n > 0 {
+                    ended.untracked.push((Tag::new(endpoint, context, peer), n));
+                }
+            }
+        }
+    }
+}
+
+/// The status of an operation that a target says has failed.
+fn failed(status: Status) -> Status {
+    if status.is_ok() || status.is_again() {
+        Status::ERROR
+    } else {
+        status
+    }
+}

@@ -1,0 +1,97 @@
+//! The target's side of messages: the origins that send batches here, and the execution of a batch.
+
+use plugin_api::Status;
+
+use libfabric_sys::fi_addr_t;
+
+use crate::base::lock::Lock;
+use crate::fabric::msg::wire::{Entries, Header, Kind};
+use crate::mem::regions::Regions;
+use crate::op::responder::{GET, PUT, Responder};
+
+/// An origin that sends batches here.
+pub(super) struct Client {
+    pub(super) address: fi_addr_t,
+    /// What identifies its line at the origin.
+    pub(super) line: u32,
+    pub(super) cookie: u64,
+    /// The number of the batch that comes next.
+    pub(super) sequence: u32,
+    /// Batches that came before their turn.
+    pub(super) early: Vec<(Header, Vec<u64>)>,
+}
+
+/// Checks all entries of a batch, which begin at word `first`, before the first one is executed.
+pub(super) fn check(header: &Header, words: &[u64], first: usize) -> Result<(), &'static str> {
+    let mut entries = Entries::at(first);
+    let (mut count, mut results) = (0, 0);
+    while let Some(entry) = entries.next(words)? {
+        count += 1;
+        results += entry.form.results;
+    }
+    let answer = Header::WORDS + results + count;
+    if count != header.entries as usize || results != header.results as usize {
+        return Err("its entries are not those that its header announces");
+    }
+    if answer > super::wire::MOST_WORDS {
+        return Err("its answer would be too long");
+    }
+    Ok(())
+}
+
+/// Executes a [checked](check) batch and writes its answer.
+pub(super) fn execute(
+    responder: &mut Responder,
+    regions: &Lock<Regions>,
+    (words, first): (&mut [u64], usize),
+    answer: &mut Vec<u64>,
+    mut header: Header,
+) {
+    let mut failures = Vec::new();
+    answer.clear();
+    answer.resize(Header::WORDS + header.results as usize, 0);
+    let mut result = Header::WORDS;
+    let mut entries = Entries::at(first);
+    let mut number = 0u32;
+    let regions = regions.lock();
+    while let Ok(Some(entry)) = entries.next(words) {
+        let (c, form) = (&entry.command, entry.form);
+        let place: *mut u8 = if form.results > 0 {
+            let place = &mut answer[result..result + form.results];
+            if form.operands > 0 {
+                // The old values replace the operands.
+                place.copy_from_slice(&words[entry.operands..entry.operands + form.operands]);
+            }
+            result += form.results;
+            place.as_mut_ptr().cast()
+        } else {
+            words[entry.operands..entry.operands + form.operands]
+                .as_mut_ptr()
+                .cast()
+        };
+        let room = 8 * form.results.max(form.operands);
+        let here = |size| (size <= room).then_some(place);
+        // SAFETY: the place lies in the message or in its answer, both memory of this process, is aligned to words, and
+        // `here` checks its size.
+        let done = unsafe {
+            match c.what {
+                PUT => responder.transfer(&regions, c, true, here),
+                GET => responder.transfer(&regions, c, false, here),
+                _ => responder.atomic(&regions, c, here),
+            }
+        };
+        if let Err(Status(status)) = done {
+            failures.push(u64::from(number) | u64::from(status as u32) << 32);
+        }
+        number += 1;
+    }
+    drop(regions);
+    if !failures.is_empty() {
+        header.entries = failures.len() as u32;
+        answer.splice(Header::WORDS..Header::WORDS, failures);
+    } else {
+        header.entries = 0;
+    }
+    header.kind = Kind::Answer;
+    header.write(answer);
+}

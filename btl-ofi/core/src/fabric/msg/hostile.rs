@@ -1,0 +1,258 @@
+//! Batches that a faulty or hostile origin could send: none makes the target panic, access memory outside its regions, or
+//! answer more than it was asked for.
+
+use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Status};
+use proptest::prelude::*;
+
+use crate::base::guard::Reach;
+use crate::base::lock::Lock;
+use crate::fabric::msg::client;
+use crate::fabric::msg::wire::{self, Entries, Form, Header, Kind, MOST_WORDS};
+use crate::mem::handle::Handle;
+use crate::mem::regions::{Known, Regions};
+use crate::op::responder::{self, Command, GET, PUT, Responder};
+
+const KEY: u64 = 7;
+/// Words of a window, between words that nothing may change.
+const WORDS: usize = 64;
+const GUARD: usize = 256;
+const UNCHANGED: u64 = 0x5555_aaaa_5555_aaaa;
+
+/// Memory of the target: a window, registered, with memory around it that is not.
+struct Memory {
+    words: Vec<u64>,
+    handle: Handle,
+    regions: Lock<Regions>,
+}
+
+impl Memory {
+    fn new() -> Memory {
+        let mut words = vec![UNCHANGED; WORDS + 2 * GUARD];
+        words[GUARD..GUARD + WORDS].fill(0);
+        let base = words[GUARD..].as_mut_ptr().expose_provenance() as u64;
+        let access = Access::all();
+        let handle = Handle::new(base, (WORDS * 8) as u64, KEY, access, 1);
+        let mut regions = Regions::default();
+        regions.insert(KEY, Known { handle, access }, Reach::Kernel);
+        Memory {
+            words,
+            handle,
+            regions: Lock::new(regions, false),
+        }
+    }
+
+    fn command(&self, what: u32, count: u32, word: u64) -> Command {
+        Command {
+            what,
+            count,
+            address: self.handle.base() + 8 * word,
+            key: KEY,
+            cookie: self.handle.cookie(),
+            compare: 0,
+        }
+    }
+
+    fn is_intact(&self) -> bool {
+        let (before, after) = (&self.words[..GUARD], &self.words[GUARD + WORDS..]);
+        before.iter().chain(after).all(|w| *w == UNCHANGED)
+    }
+}
+
+/// A batch in which each kind of command occurs.
+fn batch(memory: &Memory) -> Vec<u64> {
+    let atomic =
+        |kind, datatype: Datatype, op: AtomicOp| responder::what(kind, datatype as u32, op as u32);
+    let commands = [
+        memory.command(PUT, 13, 0),
+        memory.command(GET, 24, 1),
+        memory.command(
+            atomic(AtomicKind::Update, Datatype::Uint64, AtomicOp::Sum),
+            2,
+            4,
+        ),
+        memory.command(
+            atomic(AtomicKind::Fetch, Datatype::Uint32, AtomicOp::Bor),
+            3,
+            6,
+        ),
+        memory.command(
+            atomic(AtomicKind::Fetch, Datatype::Int64, AtomicOp::Read),
+            1,
+            8,
+        ),
+        memory.command(
+            atomic(AtomicKind::Compare, Datatype::Uint64, AtomicOp::Cswap),
+            1,
+            9,
+        ),
+    ];
+    let mut words = vec![0; Header::WORDS];
+    let (mut region, mut results) = (None, 0);
+    for c in &commands {
+        let form = Form::of(c.what, c.count).unwrap();
+        wire::push_entry(&mut words, c, form.compares(), &mut region);
+        words.resize(words.len() + form.operands, 0x0101_0101_0101_0101);
+        results += form.results as u32;
+    }
+    Header {
+        kind: Kind::Batch,
+        cookie: 1,
+        line: 2,
+        client: 3,
+        sequence: 4,
+        entries: commands.len() as u32,
+        results,
+    }
+    .write(&mut words);
+    words
+}
+
+/// What a target does with the bytes of a message. Returns the answer, if the message is a batch that makes sense.
+fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
+    let mut buffer = vec![0; MOST_WORDS];
+    let length = bytes.len().min(MOST_WORDS);
+    buffer[..length].copy_from_slice(&bytes[..length]);
+    let (header, words) = Header::read(&mut buffer).ok()?;
+    let _ = wire::take_address(&words[Header::WORDS..]);
+    client::check(&header, words, Header::WORDS).ok()?;
+    let mut answer = Vec::new();
+    let batch = (words, Header::WORDS);
+    client::execute(
+        &mut Responder::default(),
+        &memory.regions,
+        batch,
+        &mut answer,
+        header,
+    );
+    Some(answer)
+}
+
+#[test]
+fn each_kind_is_executed_and_answered() {
+    let mut memory = Memory::new();
+    memory.words[GUARD + 1] = u64::MAX;
+    memory.words[GUARD + 8] = 42;
+    let mut answer = treat(&memory, &batch(&memory)).unwrap();
+    let (header, words) = Header::read(&mut answer).unwrap();
+    assert_eq!((header.kind, header.entries), (Kind::Answer, 0));
+    let results = &words[Header::WORDS..];
+    let one = 0x0101_0101_0101_0101u64;
+    // The put writes 13 bytes, so the get of words 1 to 3 finds 5 of them in its first word.
+    let got = u64::MAX << 40 | one & 0xff_ffff_ffff;
+    // Three halves fill one and a half words; the rest is what the origin sent.
+    assert_eq!(results, [got, 0, 0, 0, one << 32, 42, 0]);
+    assert_eq!(memory.words[GUARD + 4..GUARD + 6], [one; 2]);
+    assert_eq!(memory.words[GUARD + 9], one, "zero was expected and found");
+    assert!(memory.is_intact());
+}
+
+#[test]
+fn refused_entries_are_named_and_the_others_executed() {
+    let memory = Memory::new();
+    let mut words = vec![0; Header::WORDS];
+    let mut region = None;
+    let outside = memory.command(PUT, 8, WORDS as u64);
+    let unknown = Command {
+        key: 99,
+        ..memory.command(GET, 8, 0)
+    };
+    for c in [outside, memory.command(PUT, 8, 3), unknown] {
+        let form = Form::of(c.what, c.count).unwrap();
+        wire::push_entry(&mut words, &c, false, &mut region);
+        words.resize(words.len() + form.operands, 5);
+    }
+    let header = Header {
+        kind: Kind::Batch,
+        cookie: 0,
+        line: 0,
+        client: 0,
+        sequence: 0,
+        entries: 3,
+        results: 1,
+    };
+    header.write(&mut words);
+    let mut answer = treat(&memory, &words).unwrap();
+    let (header, words) = Header::read(&mut answer).unwrap();
+    assert_eq!((header.entries, header.results), (2, 1));
+    let failures = &words[Header::WORDS..][..2];
+    let named = failures
+        .iter()
+        .map(|w| (*w as u32, Status((w >> 32) as i32)));
+    let expected = [(0, Status::VALUE_OUT_OF_BOUNDS), (2, Status::PERM)];
+    assert!(named.eq(expected), "{failures:?}");
+    assert_eq!(memory.words[GUARD + 3], 5);
+    assert!(memory.is_intact());
+}
+
+/// Every prefix, and every batch whose header says another length.
+#[test]
+fn parts_of_a_batch_are_refused() {
+    let memory = Memory::new();
+    let whole = batch(&memory);
+    for end in 0..whole.len() {
+        let mut words = whole[..end].to_vec();
+        if end >= Header::WORDS {
+            // The header says the length that the message has.
+            words[4] = words[4] >> 32 << 32 | end as u64;
+        }
+        assert!(treat(&memory, &words).is_none(), "{end} words");
+    }
+    for length in (0..MOST_WORDS as u64 + 10).filter(|n| *n != whole.len() as u64) {
+        let mut words = whole.clone();
+        words[4] = words[4] >> 32 << 32 | length;
+        assert!(treat(&memory, &words).is_none(), "length {length}");
+    }
+    assert!(memory.words[GUARD..GUARD + WORDS].iter().all(|w| *w == 0));
+}
+
+/// The answer to a batch that was accepted has the form that its header and the batch give.
+fn holds(memory: &Memory, words: &[u64]) -> Result<(), TestCaseError> {
+    if let Some(mut answer) = treat(memory, words) {
+        let most = answer.len();
+        prop_assert!(most <= MOST_WORDS);
+        let (header, words) = Header::read(&mut answer).unwrap();
+        let expected = Header::WORDS + header.entries as usize + header.results as usize;
+        prop_assert_eq!(words.len(), expected);
+    }
+    prop_assert!(memory.is_intact(), "memory outside the region was changed");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn changed_batches(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0..64u32, any::<u16>()), 1..5),
+    ) {
+        let memory = Memory::new();
+        let mut words = batch(&memory);
+        for (at, shift, value) in changes {
+            let at = at.index(words.len());
+            words[at] ^= u64::from(value).rotate_left(shift);
+        }
+        holds(&memory, &words)?;
+    }
+
+    #[test]
+    fn random_entries(
+        entries in prop::collection::vec(any::<u64>(), 0..40),
+        count in 0..5u32,
+        results in 0..5u32,
+    ) {
+        let memory = Memory::new();
+        let mut words = vec![0; Header::WORDS];
+        words.extend(entries);
+        let header = Header { kind: Kind::Batch, cookie: 0, line: 0, client: 0, sequence: 0, entries: count, results };
+        header.write(&mut words);
+        holds(&memory, &words)?;
+        // Entries that begin like real ones.
+        let codes = [PUT, GET, responder::what(AtomicKind::Fetch, 7, 2)];
+        words[Header::WORDS..].iter_mut().step_by(3).zip(codes.iter().cycle()).for_each(|(w, code)| {
+            *w = *w & (7 << 32) | u64::from(*code);
+        });
+        holds(&memory, &words)?;
+        let mut entries = Entries::at(Header::WORDS);
+        while let Ok(Some(_)) = entries.next(&words) {}
+    }
+}

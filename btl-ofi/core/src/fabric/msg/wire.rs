@@ -1,0 +1,289 @@
+//! The format of messages between two transports.
+//!
+//! A message is a sequence of 64-bit words in the byte order of the machine; all processes of a job have the same one. It
+//! begins with a [`Header`]. A *batch* carries commands to a target: after the header of its first batch, an origin sends
+//! the address of its endpoint; then the entries follow. An *answer* covers one batch: after the header come the failed
+//! entries, a word each (number, status), then the results of all entries that have some, in order.
+//!
+//! An entry is: code and count (one word), address, key and cookie of the region unless it is that of the entry before
+//! ([`SAME_REGION`]), the value to compare with if it is a compare-and-swap, and the operands, filled up to whole words.
+//!
+//! Everything here comes from another process, so [`Entries`] checks each length before it is used.
+
+use plugin_api::{AtomicKind, AtomicOp};
+
+use crate::op::responder::{self, Command, GET, PUT};
+
+/// Bytes that one command carries at most, to the target or back.
+pub(crate) const LARGEST: usize = 12 * 1024;
+/// Words of the longest message: a header, the longest address of an endpoint, and one largest command. With its own
+/// header, rxm sends up to 16 KiB as one packet, which costs the least.
+pub(super) const MOST_WORDS: usize = 2000;
+/// Longest address of an endpoint, in bytes.
+const LONGEST_ADDRESS: usize = 1024;
+
+const _: () = assert!(
+    Header::WORDS + 1 + LONGEST_ADDRESS / 8 + LONGEST_ENTRY + LARGEST / 8 <= MOST_WORDS,
+    "one command fits in a batch"
+);
+/// Words of an entry without its operands.
+const LONGEST_ENTRY: usize = 5;
+
+/// The first word's lower half: the letters BTM and the version of this format.
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x01");
+
+/// Set in the code of an entry whose region is that of the entry before.
+const SAME_REGION: u32 = 1 << 31;
+
+/// The client number in a batch whose origin does not know its number yet.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Kind {
+    /// Commands to the target.
+    Batch = 1,
+    /// The answer to a batch.
+    Answer = 2,
+    /// The answer to a batch of which nothing was executed, because its content makes no sense.
+    Refusal = 3,
+    /// The origin will send no more batches.
+    Farewell = 4,
+    /// Carries nothing. A sender learns by it whether the connection still stands.
+    Alive = 5,
+}
+
+/// The beginning of each message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    /// A random number that the origin chose for its line to the target.
+    pub(super) cookie: u64,
+    /// The origin's number of the line, and the target's number of the client at the line's other end.
+    pub(super) line: u32,
+    pub(super) client: u32,
+    /// Number of the batch on its line.
+    pub(super) sequence: u32,
+    /// Of a batch, the number of entries; of an answer, the number of entries that failed.
+    pub(super) entries: u32,
+    /// Words of results that the answer has.
+    pub(super) results: u32,
+}
+
+impl Header {
+    pub(super) const WORDS: usize = 5;
+
+    /// Writes the header of a message whose words are complete.
+    pub(super) fn write(&self, words: &mut [u64]) {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let length = words.len() as u32;
+        words[0] = pair(MAGIC, self.kind as u32);
+        words[1] = self.cookie;
+        words[2] = pair(self.line, self.client);
+        words[3] = pair(self.sequence, self.entries);
+        words[4] = pair(length, self.results);
+    }
+
+    /// Reads the header at the beginning of a buffer that received a message; returns it with the message's words.
+    pub(super) fn read(buffer: &mut [u64]) -> Result<(Header, &mut [u64]), &'static str> {
+        let low = |word: u64| word as u32;
+        let high = |word: u64| (word >> 32) as u32;
+        let Some(&[first, cookie, third, fourth, fifth]) = buffer.first_chunk() else {
+            return Err("it is shorter than a header");
+        };
+        if low(first) != MAGIC {
+            return Err("it does not begin like a message of this version");
+        }
+        let kind = match high(first) {
+            1 => Kind::Batch,
+            2 => Kind::Answer,
+            3 => Kind::Refusal,
+            4 => Kind::Farewell,
+            5 => Kind::Alive,
+            _ => return Err("it is of an unknown kind"),
+        };
+        let header = Header {
+            kind,
+            cookie,
+            line: low(third),
+            client: high(third),
+            sequence: low(fourth),
+            entries: high(fourth),
+            results: high(fifth),
+        };
+        let length = low(fifth) as usize;
+        if length < Header::WORDS || length > buffer.len() {
+            return Err("its length is not that of a message");
+        }
+        Ok((header, &mut buffer[..length]))
+    }
+}
+
+/// Appends the address of an endpoint to the header of an origin's first batch.
+pub(super) fn push_address(words: &mut Vec<u64>, address: &[u8]) {
+    words.push(address.len() as u64);
+    for chunk in address.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        words.push(u64::from_ne_bytes(word));
+    }
+}
+
+/// The address of an endpoint at the beginning of `words`, and the number of words that it takes.
+pub(super) fn take_address(words: &[u64]) -> Result<(Vec<u8>, usize), &'static str> {
+    let length = usize::try_from(*words.first().ok_or("it has no address")?).unwrap_or(usize::MAX);
+    if length == 0 || length > LONGEST_ADDRESS {
+        return Err("its address has an impossible length");
+    }
+    let used = length.div_ceil(8);
+    let words = words.get(1..=used).ok_or("its address is cut off")?;
+    let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.truncate(length);
+    Ok((bytes, 1 + used))
+}
+
+/// The parts of a command that its code and count determine.
+#[derive(Clone, Copy)]
+pub(super) struct Form {
+    compares: bool,
+    /// Words of operands.
+    pub(super) operands: usize,
+    /// Words of results.
+    pub(super) results: usize,
+}
+
+impl Form {
+    /// The form of a command; `None` if no such command can be executed.
+    #[inline]
+    pub(super) fn of(what: u32, count: u32) -> Option<Form> {
+        let count = count as usize;
+        let (size, form) = match what {
+            PUT => (count, (false, true, false)),
+            GET => (count, (false, false, true)),
+            _ => {
+                let (kind, datatype, op) = responder::decode(what)?;
+                let form = (
+                    kind == AtomicKind::Compare,
+                    op != AtomicOp::Read,
+                    kind != AtomicKind::Update,
+                );
+                (count * datatype.size(), form)
+            }
+        };
+        if size == 0 || size > LARGEST {
+            return None;
+        }
+        let words = size.div_ceil(8);
+        let (compares, has_operands, has_results) = form;
+        let part = |has| if has { words } else { 0 };
+        Some(Form {
+            compares,
+            operands: part(has_operands),
+            results: part(has_results),
+        })
+    }
+}
+
+/// Appends an entry without its operands. `region` is that of the entry before, and becomes this one's.
+#[inline]
+pub(super) fn push_entry(
+    words: &mut Vec<u64>,
+    c: &Command,
+    compares: bool,
+    region: &mut Option<(u64, u64)>,
+) {
+    let count = u64::from(c.count) << 32;
+    if *region == Some((c.key, c.cookie)) {
+        let what = u64::from(c.what | SAME_REGION);
+        words.extend_from_slice(&[what | count, c.address]);
+    } else {
+        *region = Some((c.key, c.cookie));
+        words.extend_from_slice(&[u64::from(c.what) | count, c.address, c.key, c.cookie]);
+    }
+    if compares {
+        words.push(c.compare);
+    }
+}
+
+/// The entries of a batch.
+pub(super) struct Entries {
+    /// The word at which the next entry begins.
+    at: usize,
+    region: Option<(u64, u64)>,
+}
+
+/// An entry of a batch.
+pub(super) struct Entry {
+    pub(super) command: Command,
+    /// The word at which the operands begin.
+    pub(super) operands: usize,
+    pub(super) form: Form,
+}
+
+impl Entries {
+    /// The entries that begin at a word of a message.
+    pub(super) fn at(at: usize) -> Entries {
+        Entries { at, region: None }
+    }
+
+    /// The next entry; `None` at the end.
+    #[inline]
+    pub(super) fn next(&mut self, words: &[u64]) -> Result<Option<Entry>, &'static str> {
+        const CUT: &str = "an entry is cut off";
+        if self.at == words.len() {
+            return Ok(None);
+        }
+        let &[first, address] = words
+            .get(self.at..)
+            .and_then(<[u64]>::first_chunk)
+            .ok_or(CUT)?;
+        self.at += 2;
+        let (what, count) = (first as u32 & !SAME_REGION, (first >> 32) as u32);
+        if first as u32 & SAME_REGION == 0 {
+            let &[key, cookie] = words
+                .get(self.at..)
+                .and_then(<[u64]>::first_chunk)
+                .ok_or(CUT)?;
+            self.region = Some((key, cookie));
+            self.at += 2;
+        }
+        let (key, cookie) = self.region.ok_or("the first entry names no region")?;
+        let form = Form::of(what, count).ok_or("an entry has an unknown code or size")?;
+        let mut compare = 0;
+        if form.compares {
+            compare = *words.get(self.at).ok_or(CUT)?;
+            self.at += 1;
+        }
+        let operands = self.at;
+        self.at += form.operands;
+        if self.at > words.len() {
+            return Err(CUT);
+        }
+        Ok(Some(Entry {
+            command: Command {
+                what,
+                count,
+                address,
+                key,
+                cookie,
+                compare,
+            },
+            operands,
+            form,
+        }))
+    }
+}
+
+impl Form {
+    /// Words of the entry if its region has to be named.
+    #[inline]
+    pub(super) fn words(&self) -> usize {
+        4 + usize::from(self.compares) + self.operands
+    }
+
+    #[inline]
+    pub(super) fn compares(&self) -> bool {
+        self.compares
+    }
+}

@@ -58,6 +58,11 @@ bench_openmpi() {
     ./dev openmpi bench "$@"
 }
 
+# Windows over TCP under each transport that Open MPI has for it, turn by turn.
+bench_wire() {
+    ./dev openmpi wire "$@"
+}
+
 # MPICH's windows and ours, in pairs.
 bench_mpich() {
     # shellcheck source=scripts/mpich.sh
@@ -142,6 +147,7 @@ bench_all() {
     step 'bench: overhead' 3600 ./dev bench overhead "${short[@]}" "${rounds[@]}"
     step 'bench: growth' 3600 ./dev bench growth "${short[@]}"
     step 'bench: openmpi' 3600 ./dev bench openmpi "${pairs[@]}"
+    step 'bench: wire' 1800 ./dev bench wire
     step 'bench: mpich' 3600 ./dev bench mpich "${mpich[@]}"
     step 'bench: tables' 600 ./dev bench tables "${rounds[@]}"
     step 'bench: collectives' 1800 ./dev bench collectives
@@ -162,11 +168,11 @@ bench_command() {
     case $part in
     all) bench_all ;;
     --short) bench_all --short ;;
-    overhead | growth | openmpi | mpich | tables | collectives | waiting | staged | instructions | report)
+    overhead | growth | openmpi | wire | mpich | tables | collectives | waiting | staged | instructions | report)
         "bench_$part" "$@"
         ;;
     *)
-        bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, mpich, tables, collectives, waiting," \
+        bench_die "unknown: $part (nothing, --short, overhead, growth, openmpi, wire, mpich, tables, collectives, waiting," \
             "staged, instructions or report)"
         ;;
     esac

@@ -3,6 +3,7 @@
 #
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
 #   openmpi_bench         pairs of runs against the system's C component
+#   openmpi_wire          runs over TCP beside every other transport of Open MPI
 #   openmpi_test and openmpi_test_short are in openmpi_checks.sh, openmpi_struck in struck.sh
 
 openmpi_dir=target/openmpi
@@ -173,7 +174,14 @@ openmpi_bench() {
         --system "$openmpi_system" --json target/bench/openmpi.json "$@"
 }
 
-# openmpi_command [test | short | bench ...]: what `./dev openmpi` calls.
+openmpi_wire() {
+    openmpi_build
+    openmpi_compile benches/openmpi/rma_bench.c
+    python3 benches/openmpi/wire.py --program "$openmpi_dir/bin/rma_bench" --component "$openmpi_component" \
+        --system "$openmpi_system" --json target/bench/wire.json "$@"
+}
+
+# openmpi_command [test | short | bench ... | wire ...]: what `./dev openmpi` calls.
 openmpi_command() {
     case "${1:-}" in
         '') openmpi_hello ;;
@@ -183,6 +191,7 @@ openmpi_command() {
             if [ "$1" = test ]; then openmpi_test; else openmpi_test_short; fi
             ;;
         bench) shift; openmpi_bench "$@" ;;
+        wire) shift; openmpi_wire "$@" ;;
         struck)
             shift
             # shellcheck source=scripts/struck.sh
@@ -190,6 +199,6 @@ openmpi_command() {
             openmpi_build
             openmpi_struck "$@"
             ;;
-        *) openmpi_die "unknown: $1 (nothing, test, short, struck or bench)" ;;
+        *) openmpi_die "unknown: $1 (nothing, test, short, struck, bench or wire)" ;;
     esac
 }

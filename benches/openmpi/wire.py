@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Runs rma_bench between two ranks over TCP under each transport that Open MPI has for it, turn by turn.
+
+The ranks are on one machine, but reach each other as those of two hosts do: nothing goes by shared memory. Writes a JSON file
+and prints a Markdown table whose best values are bold. Only the standard library is needed.
+"""
+
+import argparse
+import sys
+
+import compare
+
+# What ours has to reach against each of the others: (name, bytes or None for all) -> (ratio, "most" or "least").
+TARGETS = {
+    ("put_latency", 8): (0.8, "most"),
+    ("get_latency", 8): (0.8, "most"),
+    ("fetch_op_latency", 8): (0.8, "most"),
+    ("accumulate_latency", 8): (0.8, "most"),
+    ("put_rate", 8): (1.5, "least"),
+    ("put_bandwidth", None): (1.0, "least"),
+    ("get_bandwidth", None): (1.0, "least"),
+}
+
+
+def sides(options):
+    """The settings of each side: its name, MCA parameters, and environment."""
+    ours = {
+        "mca_base_component_path": f"{options.component}:{options.system}",
+        "osc": "rdma",
+        "btl": "self,vader,ofi",
+        "btl_ofi_same_node": "off",
+        "btl_vader_single_copy_mechanism": "none",
+    }
+    ucx = {"pml": "ucx", "osc": "ucx"}
+    for name in ("pml_ucx_tls", "pml_ucx_devices", "opal_common_ucx_tls", "opal_common_ucx_devices"):
+        ucx[name] = "any"
+    return [
+        ("ours, net", {**ours, "opal_common_ofi_provider_include": "net"}, ["FI_TCP_IFACE=lo"]),
+        ("ours, tcp;ofi_rxm", {**ours, "opal_common_ofi_provider_include": "tcp;ofi_rxm"}, ["FI_TCP_IFACE=lo"]),
+        ("C btl/ofi, net", {"osc": "rdma", "btl": "self,vader,ofi", "btl_vader_single_copy_mechanism": "none",
+                            "opal_common_ofi_provider_include": "net"}, ["FI_TCP_IFACE=lo"]),
+        ("osc/pt2pt, btl/tcp", {"osc": "pt2pt", "btl": "self,tcp", "btl_tcp_if_include": "lo"}, []),
+        ("osc/ucx, tcp", ucx, ["UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"]),
+    ]
+
+
+def command(options, settings, exported):
+    line = [options.mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none"]
+    for name, value in settings.items():
+        line += ["--mca", name, value]
+    for variable in exported:
+        line += ["-x", variable]
+    return line + [options.program, "all" if options.all else "quick"]
+
+
+def judge(row, names):
+    """The worst ratio of our better side to one of the others, and whether the target is met."""
+    target = TARGETS.get((row["name"], row["bytes"])) or TARGETS.get((row["name"], None))
+    own = [row[name] for name in names if name.startswith("ours") and row[name] is not None]
+    others = [row[name] for name in names if not name.startswith("ours") and row[name] is not None]
+    if not own or not others:
+        return
+    low = row["unit"] in ("us", "s")
+    row["ratio"] = min(own) / min(others) if low else max(own) / max(others)
+    if target:
+        row["target"] = f"at {target[1]} {target[0]}"
+        row["met"] = row["ratio"] <= target[0] if target[1] == "most" else row["ratio"] >= target[0]
+
+
+def table(rows, names):
+    lines = ["| measurement | bytes | unit | " + " | ".join(names) + " | ours / best other | target | met |",
+             "| --- | --: | --- |" + " --: |" * len(names) + " --: | --- | --- |"]
+    for row in rows:
+        values = [row[name] for name in names if row[name] is not None]
+        best = (min if row["unit"] in ("us", "s") else max)(values)
+        cells = [("**{}**" if row[name] == best else "{}").format(compare.number(row[name])) for name in names]
+        met = {True: "yes", False: "no", None: ""}[row.get("met")]
+        lines.append(f"| {row['name']} | {row['bytes']} | {row['unit']} | " + " | ".join(cells)
+                     + f" | {compare.number(row.get('ratio'))} | {row.get('target', '')} | {met} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--program", required=True, help="the compiled rma_bench")
+    parser.add_argument("--component", required=True, help="folder that holds our mca_btl_ofi.so")
+    parser.add_argument("--system", required=True, help="folder of the system's components")
+    parser.add_argument("--json", required=True, help="file to write")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=120, help="seconds one run may take")
+    parser.add_argument("--all", action="store_true", help="every size, not 8 bytes and a few more")
+    options = parser.parse_args()
+    about = compare.machine([("openmpi", compare.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
+                             ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
+    found = {name: [] for name, *_ in sides(options)}
+    failed = []
+    for turn in range(options.turns):
+        order = sides(options)
+        for name, settings, exported in reversed(order) if turn % 2 else order:
+            values, ended = compare.run(command(options, settings, exported), options.limit)
+            found[name].append(values)
+            print(f"wire: turn {turn + 1} of {options.turns}, {name}: {'ended' if ended else 'FAILED'}", file=sys.stderr, flush=True)
+            if not ended and name.startswith("ours"):
+                failed.append(f"a run of {name} failed")
+    # A side that never measured anything is not installed here, or does not work.
+    names = [name for name, runs in found.items() if any(runs)]
+    every = [run for runs in found.values() for run in runs]
+    rows = []
+    for key in dict.fromkeys(key for run in every for key in run):
+        row = {"name": key[0], "bytes": key[1], "unit": next(run[key][1] for run in every if key in run)}
+        for name in names:
+            row[name] = compare.middle([run[key][0] if key in run else None for run in found[name]])
+        judge(row, names)
+        rows.append(row)
+    compare.write(options.json, about, rows)
+    print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns\n")
+    print(table(rows, names))
+    for line in failed:
+        print(f"wire: {line}", file=sys.stderr)
+    return 1 if failed or not rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,6 +16,11 @@ pub(super) const MOST_WAITING: usize = 4;
 /// more gathers.
 pub(super) const EAGER: usize = 2;
 
+/// The second check without an answer sends an empty message. The pause doubles up to about a minute of checks with the
+/// default interval.
+const FIRST_KNOCK: (u32, u32) = (2, 1);
+const MOST_PAUSE: u32 = 256;
+
 /// The origin's side of the messages to one target.
 pub(super) struct Line {
     pub(super) endpoint: NonNull<Endpoint>,
@@ -32,6 +37,8 @@ pub(super) struct Line {
     pub(super) unanswered: VecDeque<u32>,
     /// The number of the next batch.
     pub(super) sequence: u32,
+    /// Checks that still pass before the next empty message, and those between the last two.
+    knock: (u32, u32),
     /// Whether the carrier's list of lines with something to send has it.
     pub(super) listed: bool,
 }
@@ -47,8 +54,31 @@ impl Line {
             waiting: VecDeque::new(),
             unanswered: VecDeque::new(),
             sequence: 0,
+            knock: FIRST_KNOCK,
             listed: false,
         }
+    }
+
+    /// Notes an answer, which tells the client number.
+    pub(super) fn is_answered(&mut self, client: u32) {
+        self.client = client;
+        self.knock = FIRST_KNOCK;
+    }
+
+    /// Counts one check of the line. Returns whether an empty message is to be sent now: an answer is due, and the pause,
+    /// which doubles each time, is over.
+    pub(super) fn is_to_knock(&mut self) -> bool {
+        let (left, pause) = self.knock;
+        if self.unanswered.is_empty() {
+            self.knock = FIRST_KNOCK;
+        } else if left > 1 {
+            self.knock.0 = left - 1;
+        } else {
+            let next = (2 * pause).min(MOST_PAUSE);
+            self.knock = (next, next);
+            return true;
+        }
+        false
     }
 
     /// How many batches may be unanswered. The first one alone introduces this process to the target.

@@ -609,7 +609,7 @@ impl Messages {
         let Some(number) = position.and_then(|at| line.unanswered.remove(at)) else {
             return Ok(());
         };
-        line.client = header.client;
+        line.is_answered(header.client);
         let batch = &mut self.batches[number as usize];
         if header.kind == Kind::Refusal {
             batch.fail(line.endpoint, Status::BAD_PARAM, &mut self.ended);
@@ -703,8 +703,8 @@ impl Messages {
     #[cold]
     pub(crate) fn send_alive(&mut self) {
         for number in 0..self.lines.len() {
-            if let Some(line) = self.lines[number].take() {
-                if !line.unanswered.is_empty() {
+            if let Some(mut line) = self.lines[number].take() {
+                if line.is_to_knock() {
                     self.send_empty(&line, (number as u32, number as u32), Kind::Alive);
                 }
                 self.lines[number] = Some(line);

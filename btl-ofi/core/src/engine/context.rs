@@ -12,7 +12,6 @@ use crate::base::params::MAX_CQ_READ;
 use crate::base::ticks;
 use crate::fabric::msg::Messages;
 use crate::op::record::{Finished, Pool};
-use crate::op::responder::Responder;
 use crate::peer::outstanding::OutstandingCount;
 use crate::sm::channel::Channel;
 
@@ -202,6 +201,17 @@ impl Drop for Message {
     }
 }
 
+/// How commands of peers arrive at a context, besides by its provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carriers {
+    /// Not at all.
+    None,
+    /// By rings.
+    Rings,
+    /// By messages, and perhaps by rings.
+    Messages,
+}
+
 /// State under a context's lock. The lock also serializes calls on the provider's endpoint and queue.
 pub(crate) struct State {
     pub(crate) pool: Pool,
@@ -214,12 +224,10 @@ pub(crate) struct State {
     pub(crate) spare: Vec<Finished>,
     /// Rings for atomics and small transfers with local peers, if the provider is bypassed.
     pub(crate) channel: Option<Box<Channel>>,
-    /// Whether there are rings or messages.
-    pub(crate) has_carriers: bool,
+    /// How commands of peers arrive here.
+    pub(crate) carriers: Carriers,
     /// Messages with peers, if the transport uses them. Only the first context has them.
     pub(crate) messages: Option<Box<Messages>>,
-    /// Executes the commands of peers. Only the first context's is used.
-    pub(crate) responder: Responder,
     /// Error completions that named no operation (see `failure`).
     pub(crate) unattributed: u32,
     /// Polls without a completion.
@@ -324,8 +332,7 @@ impl Context {
             spare: Vec::new(),
             channel: None,
             messages: None,
-            has_carriers: false,
-            responder: Responder::default(),
+            carriers: Carriers::None,
             unattributed: 0,
             idle: 0,
             posted: 0,

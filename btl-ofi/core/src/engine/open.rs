@@ -12,7 +12,7 @@ use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
 use crate::base::params::Options;
 use crate::engine::amo::Words;
-use crate::engine::context::Context;
+use crate::engine::context::{Carriers, Context};
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
 use crate::engine::staging::Hmem;
@@ -71,7 +71,7 @@ impl Transport {
         if policy.messages {
             let mut state = contexts[0].state.lock();
             state.messages = Some(open_messages(&device, options)?);
-            state.has_carriers = true;
+            state.carriers = Carriers::Messages;
         }
         let capabilities = describe(
             info,
@@ -220,7 +220,7 @@ fn make_contexts(
     if let (Some(segment), Some(context)) = (segment, contexts.first()) {
         let mut state = context.state.lock();
         state.channel = Some(Box::new(Channel::new(segment)));
-        state.has_carriers = true;
+        state.carriers = Carriers::Rings;
     }
     Ok(contexts.into_boxed_slice())
 }

@@ -11,7 +11,7 @@ use plugin_api::Status;
 use crate::base::error::{describe, peer_is_gone, status_of};
 use crate::base::lock::Guard;
 use crate::base::params::MAX_CQ_READ;
-use crate::engine::context::{Context, State};
+use crate::engine::context::{Carriers, Context, State};
 use crate::engine::transport::Transport;
 use crate::op::record::{Finished, Message, Pool, Record, Tag};
 
@@ -95,10 +95,11 @@ impl Transport {
         let Some(state) = context.state.try_lock() else {
             return 0;
         };
-        if state.has_carriers {
-            return self.poll_carriers(context, state);
+        match state.carriers {
+            Carriers::None => self.read_queue(context, state),
+            Carriers::Rings => self.poll_rings(context, state),
+            Carriers::Messages => self.poll_messages(context, state),
         }
-        self.read_queue(context, state)
     }
 
     /// Polls unless callbacks of this context run: a poll would nest them.
@@ -108,8 +109,9 @@ impl Transport {
         }
     }
 
+    /// Sends what gathered, then polls rings and queue.
     #[inline(never)]
-    fn poll_carriers(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+    fn poll_messages(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         if let Some(messages) = &mut state.messages
             && messages.has_work()
         {
@@ -118,6 +120,11 @@ impl Transport {
                 return self.tell_failures(context, state);
             }
         }
+        self.poll_rings(context, state)
+    }
+
+    #[inline(never)]
+    fn poll_rings(&self, context: &Context, state: Guard<'_, State>) -> usize {
         if self.policy.polls_kernel {
             return self.poll_rings_and_kernel(context, state);
         }
@@ -189,7 +196,6 @@ impl Transport {
             entries,
             pool,
             messages,
-            responder,
             ..
         } = &mut *state;
         for entry in &entries[..n] {
@@ -205,7 +211,7 @@ impl Transport {
                 continue;
             }
             if let (Some(message), Some(messages)) = (Message::of(pointer), messages.as_mut()) {
-                messages.completed(message, responder, self.registrar.table());
+                messages.completed(message, self.registrar.table());
                 (told, stray) = (true, stray + 1);
                 continue;
             }

@@ -75,15 +75,10 @@ impl Transport {
         mut state: Guard<'a, State>,
         with_queue: bool,
     ) -> Result<usize, Guard<'a, State>> {
-        let State {
-            channel: Some(channel),
-            responder,
-            ..
-        } = &mut *state
-        else {
+        let Some(channel) = &mut state.channel else {
             return Err(state);
         };
-        channel.attend(responder, self.registrar.table());
+        channel.attend(self.registrar.table());
         if with_queue && channel.polls().is_multiple_of(PROVIDER_INTERVAL) {
             return Err(state);
         }

@@ -166,12 +166,7 @@ impl Transport {
         let Some(mut state) = ring else {
             return begun;
         };
-        let State {
-            channel: Some(channel),
-            responder,
-            ..
-        } = &mut *state
-        else {
+        let Some(channel) = &mut state.channel else {
             return begun;
         };
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
@@ -187,7 +182,7 @@ impl Transport {
             }
         }
         // Serves own requests meanwhile: two processes may get from each other.
-        let meanwhile = || channel.attend(responder, self.registrar.table());
+        let meanwhile = || channel.attend(self.registrar.table());
         let most = get.size.min(HOLD);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
         match unsafe { requester.get_fragments(get.command(), get.local, most, meanwhile) } {
@@ -210,14 +205,10 @@ impl Transport {
             if !context.delivering.load(Ordering::Relaxed) {
                 self.poll(context);
             } else if let Some(mut state) = context.state.try_lock()
-                && let State {
-                    channel: Some(channel),
-                    responder,
-                    ..
-                } = &mut *state
+                && let Some(channel) = &mut state.channel
             {
                 // Callbacks run, perhaps the caller of this get: do not nest them.
-                channel.attend(responder, self.registrar.table());
+                channel.attend(self.registrar.table());
             }
             Status::SUCCESS
         });

@@ -2,8 +2,8 @@
 //!
 //! A *command* is what the target's processor does for an origin: a put, a get or an atomic. Carriers bring commands and
 //! take the answers back: rings in shared memory (`sm`) between processes of one node, messages (`fabric::msg`) between
-//! nodes. Both hand them to the one responder of a transport, which runs under the lock of the first context, so one
-//! thread executes at a time. The provider may execute atomics of other peers at the same time, with other contexts or
+//! nodes. Each has a responder. Both run under the lock of the transport's first context, so one thread executes at a
+//! time. The provider may execute atomics of other peers at the same time, with other contexts or
 //! threads of its own (`peer::route` says why that is sound).
 //!
 //! The responder trusts no field of a command. A command names its region by the key and cookie of its handle. It is
@@ -57,7 +57,7 @@ pub(crate) struct Command {
     pub(crate) compare: u64,
 }
 
-/// The one responder of a transport. Remembers the region of the last command; the next command nearly always names the
+/// Executes commands. Remembers the region of the last command; the next command nearly always names the
 /// same one.
 #[derive(Default)]
 pub(crate) struct Responder(Option<(Known, u64)>);

@@ -10,7 +10,6 @@ use std::ptr::NonNull;
 use crate::base::lock::Lock;
 use crate::mem::regions::Regions;
 use crate::op::record::Finished;
-use crate::op::responder::Responder;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::{Done, Requester};
 use crate::sm::segment::Segment;
@@ -151,9 +150,9 @@ impl Channel {
 
     /// Executes the commands that arrived. Counts as a poll.
     #[inline]
-    pub(crate) fn attend(&mut self, responder: &mut Responder, regions: &Lock<Regions>) {
+    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
         self.polls = self.polls.wrapping_add(1);
-        self.server.attend(responder, regions);
+        self.server.attend(regions);
     }
 
     /// Makes progress read the answers of a ring, after a post to it.

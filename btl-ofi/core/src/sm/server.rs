@@ -24,6 +24,7 @@ pub(crate) struct Server {
     /// Number of entries of `watched` in use.
     watching: usize,
     polls: u32,
+    responder: Responder,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -41,53 +42,43 @@ impl Server {
             watched: [Watched::default(); MOST_WATCHED],
             watching: 0,
             polls: 0,
+            responder: Responder::default(),
         }
     }
 
     /// Executes commands that have arrived. Without commands it reads one word per 64 requesters and one per watched
     /// ring.
     #[inline]
-    pub(crate) fn attend(&mut self, responder: &mut Responder, regions: &Lock<Regions>) {
+    pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
         self.polls = self.polls.wrapping_add(1);
         for slot in 0..self.watching {
             let index = self.watched[slot].ring;
             let next = self.next[index];
             if self.segment.ring(index).slot(next).is_published(next) {
                 self.watched[slot].seen = self.polls;
-                self.serve(index, responder, regions);
+                self.serve(index, regions);
             }
         }
         for word in 0..self.segment.bells().used() {
             let rung = self.segment.bells().take(word);
             if rung != 0 {
-                self.serve_rung(word, rung, responder, regions);
+                self.serve_rung(word, rung, regions);
             }
         }
     }
 
     #[inline(never)]
-    fn serve_rung(
-        &mut self,
-        word: usize,
-        mut rung: u64,
-        responder: &mut Responder,
-        regions: &Lock<Regions>,
-    ) {
+    fn serve_rung(&mut self, word: usize, mut rung: u64, regions: &Lock<Regions>) {
         while rung != 0 {
             let index = word * 64 + rung.trailing_zeros() as usize;
             rung &= rung - 1;
-            self.serve(index, responder, regions);
-            self.consider_watching(index, responder, regions);
+            self.serve(index, regions);
+            self.consider_watching(index, regions);
         }
     }
 
     /// Watches a ring that rang, if an entry is unused or belongs to a ring that has been idle for long.
-    fn consider_watching(
-        &mut self,
-        index: usize,
-        responder: &mut Responder,
-        regions: &Lock<Regions>,
-    ) {
+    fn consider_watching(&mut self, index: usize, regions: &Lock<Regions>) {
         let watched = &mut self.watched[..self.watching];
         if watched.iter().any(|w| w.ring == index) {
             return;
@@ -114,11 +105,11 @@ impl Server {
         self.segment.ring(index).watch.begin();
         self.segment.ring(old).watch.end();
         // The old ring's requester may just have seen itself watched and not rung.
-        self.serve(old, responder, regions);
+        self.serve(old, regions);
     }
 
     /// Executes the commands of one ring, in order.
-    fn serve(&mut self, index: usize, responder: &mut Responder, regions: &Lock<Regions>) {
+    fn serve(&mut self, index: usize, regions: &Lock<Regions>) {
         let ring = self.segment.ring(index);
         let mut next = self.next[index];
         if !ring.slot(next).is_published(next) {
@@ -137,7 +128,7 @@ impl Server {
                 // The requester has revoked the transfer and waits for its slot.
                 Ok(0)
             } else {
-                execute(responder, &regions, from, &command)
+                execute(&mut self.responder, &regions, from, &command)
             };
             let answer = match done {
                 Ok(value) => Answer { status: 0, value },

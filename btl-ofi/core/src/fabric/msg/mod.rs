@@ -100,6 +100,7 @@ pub(crate) struct Messages {
     provider: Provider,
     send: Send,
     receive: Receive,
+    responder: Responder,
     buffers: Vec<Box<[u64]>>,
     /// Buffers whose receive the provider had no room for.
     unposted: Vec<u32>,
@@ -147,6 +148,7 @@ impl Messages {
             provider,
             send,
             receive,
+            responder: Responder::default(),
             buffers: Vec::new(),
             unposted: Vec::new(),
             batches: Vec::new(),
@@ -394,15 +396,10 @@ impl Messages {
 
     /// Handles the completion of a message. Executes the commands of a batch, or ends the operations that an answer
     /// covers; the caller then [takes](Self::ended) them.
-    pub(crate) fn completed(
-        &mut self,
-        message: Message,
-        responder: &mut Responder,
-        regions: &Lock<Regions>,
-    ) {
+    pub(crate) fn completed(&mut self, message: Message, regions: &Lock<Regions>) {
         match message {
             Message::Receive(number) => {
-                self.received(number, responder, regions);
+                self.received(number, regions);
                 if self.post_receive(number) != 0 {
                     self.unposted.push(number);
                 }
@@ -443,12 +440,12 @@ impl Messages {
         }
     }
 
-    fn received(&mut self, number: u32, responder: &mut Responder, regions: &Lock<Regions>) {
+    fn received(&mut self, number: u32, regions: &Lock<Regions>) {
         let mut buffer = std::mem::take(&mut self.buffers[number as usize]);
         let handled = match Header::read(&mut buffer) {
             Err(why) => Err(why),
             Ok((header, words)) => match header.kind {
-                Kind::Batch => self.execute(header, words, responder, regions),
+                Kind::Batch => self.execute(header, words, regions),
                 Kind::Answer | Kind::Refusal => self.answered(header, words),
                 Kind::Farewell => self.leave(&header),
                 Kind::Alive => Ok(()),
@@ -467,7 +464,6 @@ impl Messages {
         &mut self,
         header: Header,
         words: &mut [u64],
-        responder: &mut Responder,
         regions: &Lock<Regions>,
     ) -> Result<(), &'static str> {
         let (number, first) = match header.client {
@@ -488,7 +484,7 @@ impl Messages {
             }
             _ => return Err("it is not one of the next ones of its client"),
         }
-        self.execute_next((number, header), (words, first), responder, regions);
+        self.execute_next((number, header), (words, first), regions);
         while let Some(client) = &mut self.clients[number as usize]
             && let Some(at) = client
                 .early
@@ -497,7 +493,7 @@ impl Messages {
         {
             let (header, mut words) = client.early.swap_remove(at);
             let batch = (&mut words[..], Header::WORDS);
-            self.execute_next((number, header), batch, responder, regions);
+            self.execute_next((number, header), batch, regions);
         }
         Ok(())
     }
@@ -507,7 +503,6 @@ impl Messages {
         &mut self,
         (number, header): (u32, Header),
         (words, first): (&mut [u64], usize),
-        responder: &mut Responder,
         regions: &Lock<Regions>,
     ) {
         let Some(client) = &mut self.clients[number as usize] else {
@@ -538,7 +533,7 @@ impl Messages {
             refusal.write(&mut answer.words);
         } else {
             client::execute(
-                responder,
+                &mut self.responder,
                 regions,
                 (words, first),
                 &mut answer.words,

@@ -208,6 +208,8 @@ pub(crate) enum Carriers {
     None,
     /// By rings.
     Rings,
+    /// By rings, beside a queue of which each reading makes system calls.
+    RingsAndKernel,
     /// By messages, and perhaps by rings.
     Messages,
 }

@@ -67,7 +67,7 @@ impl Transport {
             &node,
             (segment.as_ref(), policy.messages),
         );
-        let contexts = make_contexts(&device, threaded, segment)?;
+        let contexts = make_contexts(&device, threaded, (segment, policy.polls_kernel))?;
         if policy.messages {
             let mut state = contexts[0].state.lock();
             state.messages = Some(open_messages(&device, options)?);
@@ -208,7 +208,7 @@ fn address(
 fn make_contexts(
     device: &Device,
     threaded: bool,
-    segment: Option<Segment>,
+    (segment, polls_kernel): (Option<Segment>, bool),
 ) -> Result<Box<[Context]>, Error> {
     let info = device.info();
     let (provider, claimed) = (info.provider(), info.claims_contexts());
@@ -220,7 +220,10 @@ fn make_contexts(
     if let (Some(segment), Some(context)) = (segment, contexts.first()) {
         let mut state = context.state.lock();
         state.channel = Some(Box::new(Channel::new(segment)));
-        state.carriers = Carriers::Rings;
+        state.carriers = match polls_kernel {
+            true => Carriers::RingsAndKernel,
+            false => Carriers::Rings,
+        };
     }
     Ok(contexts.into_boxed_slice())
 }

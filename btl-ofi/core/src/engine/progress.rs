@@ -9,6 +9,7 @@ use libfabric_sys as ffi;
 use plugin_api::Status;
 
 use crate::base::error::{describe, peer_is_gone, status_of};
+use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::base::params::MAX_CQ_READ;
 use crate::engine::context::{Carriers, Context, State};
@@ -95,11 +96,19 @@ impl Transport {
         let Some(state) = context.state.try_lock() else {
             return 0;
         };
-        match state.carriers {
-            Carriers::None => self.read_queue(context, state),
-            Carriers::Rings => self.poll_rings(context, state),
-            Carriers::Messages => self.poll_messages(context, state),
+        let carriers = state.carriers;
+        if carriers == Carriers::None {
+            return self.read_queue(context, state);
         }
+        branch();
+        if carriers == Carriers::Rings {
+            return self.poll_rings_and_queue(context, state);
+        }
+        branch();
+        if carriers == Carriers::RingsAndKernel {
+            return self.poll_rings_and_kernel(context, state);
+        }
+        self.poll_messages(context, state)
     }
 
     /// Polls unless callbacks of this context run: a poll would nest them.
@@ -120,11 +129,6 @@ impl Transport {
                 return self.tell_failures(context, state);
             }
         }
-        self.poll_rings(context, state)
-    }
-
-    #[inline(never)]
-    fn poll_rings(&self, context: &Context, state: Guard<'_, State>) -> usize {
         if self.policy.polls_kernel {
             return self.poll_rings_and_kernel(context, state);
         }

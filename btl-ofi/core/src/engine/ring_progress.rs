@@ -57,7 +57,7 @@ impl Transport {
 
     /// Polls the rings, and at intervals, or if nothing completes there and a peer is reached through the provider, the
     /// provider's queue.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn poll_rings_and_queue(&self, context: &Context, state: Guard<'_, State>) -> usize {
         match self.poll_channel(context, state, true) {
             Ok(n) => n,

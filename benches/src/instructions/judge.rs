@@ -11,6 +11,8 @@ pub(super) type Counts = BTreeMap<String, BTreeMap<String, f64>>;
 const TOLERANCE: f64 = 1.03;
 /// Most instructions from the table's entry to the provider's call and back, without callback.
 const POST_LIMIT: f64 = 100.0;
+/// Most instructions of a put that gathers in a message, its share of sending the message included.
+const GATHER_LIMIT: f64 = 150.0;
 /// Most instructions of an operation with callback, its completion included.
 const RECORDED_LIMIT: f64 = 220.0;
 
@@ -55,8 +57,10 @@ impl Verdict {
 }
 
 /// The most that a kind of operation is to take.
-fn limit(kind: &str) -> Option<f64> {
+fn limit(provider: &str, kind: &str) -> Option<f64> {
     match kind {
+        "put" if provider == "net" => Some(GATHER_LIMIT),
+        _ if provider == "net" => None,
         "put" | "get" | "fetch-add" | "compare-swap" | "add" => Some(POST_LIMIT),
         "put with callback and its completion" => Some(RECORDED_LIMIT),
         _ => None,
@@ -76,7 +80,7 @@ pub(super) fn table(counts: &Counts, recorded: &Counts) -> bool {
         let (count, old) = (of(counts), of(recorded));
         let verdict = Verdict::of(count, old);
         kept &= !verdict.fails();
-        let limit = limit(kind)
+        let limit = limit(provider, kind)
             .zip(count)
             .map_or(String::new(), |(limit, count)| {
                 let met = if count <= limit { "met" } else { "NOT met" };
@@ -109,7 +113,7 @@ pub(super) fn targets(counts: &Counts) -> Vec<Target> {
         for (kind, &count) in kinds {
             // Over shm an atomic is posted through a ring or with the provider's help: no mere call of the provider.
             let atomic = !kind.starts_with("put") && !kind.starts_with("get");
-            let Some(limit) = limit(kind).filter(|_| provider == "lab" || !atomic) else {
+            let Some(limit) = limit(provider, kind).filter(|_| provider == "lab" || !atomic) else {
                 continue;
             };
             targets.push(Target::new(

@@ -5,7 +5,8 @@
 //! `instructions` compares with the recorded counts and fails when one is more than 3 % over;
 //! `instructions --record` records. Over the lab provider a process talks to itself, so that every
 //! operation takes the way through the provider, and each count is the same in every run; over shm two
-//! processes talk, where small transfers and atomics are handed to the target through its ring. What
+//! processes talk, where small transfers and atomics are handed to the target through its ring; over net
+//! two processes talk as between nodes, where they gather in messages. What
 //! waits for the target there is not counted: the polls would be, as many as the other process lets pass.
 
 mod judge;
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use judge::Counts;
 
 /// Providers, each with its number of ranks.
-const PROVIDERS: [(&str, u32); 2] = [("lab", 1), ("shm", 2)];
+const PROVIDERS: [(&str, u32); 3] = [("lab", 1), ("shm", 2), ("net", 2)];
 /// Says to rank 0 that it runs under valgrind.
 const COUNTED: &str = "INSTRUCTIONS_COUNTED";
 
@@ -193,7 +194,7 @@ fn measure(
         .chain(rank::WINDOW.iter().map(|kind| (*kind, true)));
     let mut found = BTreeMap::new();
     for (at, (kind, window)) in kinds.enumerate() {
-        if provider == "shm" && (window || kind.contains("completion")) {
+        if provider != "lab" && (window || kind.contains("completion")) {
             continue;
         }
         let mut path = counts.clone().into_os_string();

@@ -246,6 +246,8 @@ fn refusals_among_others() {
             );
             assert_eq!(a.flush(None), Status::SUCCESS, "and that was said once");
         });
+        let stats = a.stats();
+        assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
         assert_eq!(made.load(Ordering::Relaxed), 25, "{provider}");
         assert_eq!(refused.load(Ordering::Relaxed), 25, "{provider}");
         assert_eq!(good.load(Ordering::Relaxed), 0);

@@ -199,7 +199,9 @@ impl Transport {
             self.lower(context, tag, n);
             untracked += n as usize;
         }
-        state.completed += (n + untracked) as u64;
+        // Untracked operations include those that failed, which `tell_failures` counts.
+        let failed: usize = ended.lost.iter().map(|(_, n, _)| *n as usize).sum();
+        state.completed += (n + untracked - failed) as u64;
         untracked
     }
 

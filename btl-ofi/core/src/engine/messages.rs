@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
-use crate::base::error::{describe, status_of};
+use crate::base::error::describe;
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
 use crate::engine::post::{Caller, guarded};
@@ -230,15 +230,8 @@ impl Transport {
         }
         for (endpoint, rc) in broken {
             let code = i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32);
-            let status = match status_of(code) {
-                s if s.is_ok() || s.is_again() => Status::ERROR,
-                s => s,
-            };
-            self.fail_peer(
-                endpoint,
-                status,
-                &format!("a message could not be sent: {}", describe(code)),
-            );
+            let why = format!("a message could not be sent: {}", describe(code));
+            self.fail_peer(endpoint, Status::UNREACH, &why);
         }
         n
     }

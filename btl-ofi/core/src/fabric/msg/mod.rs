@@ -45,7 +45,7 @@ use self::client::Client;
 use self::line::{Line, MOST_WAITING, WINDOW};
 pub(crate) use self::wire::LARGEST;
 use self::wire::{Form, Header, Kind, MOST_WORDS, UNKNOWN};
-use crate::base::error::{CallError, check, describe};
+use crate::base::error::{CallError, check, describe, peer_is_gone};
 use crate::base::lock::Lock;
 use crate::mem::regions::Regions;
 use crate::op::record::{Finished, Message};
@@ -74,6 +74,8 @@ type Receive = unsafe extern "C" fn(
 /// The line of a message whose failure concerns no line.
 const NOBODY: u32 = u32::MAX;
 const EAGAIN: isize = -(ffi::FI_EAGAIN as isize);
+/// Failures after which an answer is sent no more.
+const MOST_FAILURES: u32 = 16;
 
 /// The endpoints of the first context, and what else messages need of the provider.
 pub(crate) struct Provider {
@@ -93,6 +95,8 @@ pub(crate) struct Provider {
 struct Answer {
     words: Vec<u64>,
     address: ffi::fi_addr_t,
+    /// How often it could not be sent.
+    failures: u32,
 }
 
 /// The messages of one transport.
@@ -387,10 +391,20 @@ impl Messages {
         match self.post_send(&answer.words, answer.address, Message::Answer(number)) {
             0 => {}
             EAGAIN => self.unsent.push_back(number),
-            rc => {
-                tracing::warn!("an answer could not be sent: {}", describe(-rc as i32));
-                self.free_answers.push(number);
-            }
+            rc => self.answer_failed(number, i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32)),
+        }
+    }
+
+    /// Sends an answer again later, unless its origin is gone: the origin waits for it, and ignores a second one.
+    #[cold]
+    fn answer_failed(&mut self, number: u32, code: i32) {
+        let answer = &mut self.answers[number as usize];
+        answer.failures += 1;
+        if peer_is_gone(code) || answer.failures >= MOST_FAILURES {
+            tracing::warn!("an answer could not be sent: {}", describe(code));
+            self.free_answers.push(number);
+        } else {
+            self.unsent.push_back(number);
         }
     }
 
@@ -424,10 +438,7 @@ impl Messages {
                 }
                 self.sent(number);
             }
-            Message::Answer(number) => {
-                tracing::info!("an answer could not be sent: {}", describe(code));
-                self.free_answers.push(number);
-            }
+            Message::Answer(number) => self.answer_failed(number, code),
         }
     }
 
@@ -515,7 +526,7 @@ impl Messages {
             self.answers.len() as u32 - 1
         });
         let answer = &mut self.answers[reply as usize];
-        answer.address = address;
+        (answer.address, answer.failures) = (address, 0);
         let header = Header {
             client: number,
             ..header

@@ -398,10 +398,12 @@ impl Transport {
             (None, Some(record)) => Some(unsafe { state.pool.give_back(record) }),
             _ => None,
         };
-        if tag.is_none() && finished.is_none() && self.policy.reports_for_others {
+        let for_others = self.policy.reports_for_others || self.policy.messages;
+        if tag.is_none() && finished.is_none() && for_others {
+            // It may be a message's, so it does not say that one of the outstanding operations failed.
             drop(state);
             tracing::warn!(
-                "an operation that a peer started here failed: {}",
+                "an operation failed, perhaps one that a peer started here: {}",
                 describe(code)
             );
             self.check_peers();

@@ -103,7 +103,7 @@ impl Transport {
     }
 
     /// Adds a request to what gathers for its target. `None`, before side effects, if the peer failed, or if there is no
-    /// room.
+    /// room at the moment.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `told` are valid until completion.
@@ -139,7 +139,11 @@ impl Transport {
                 finished,
             )
         };
-        let full = gathered.ok()?;
+        let full = match gathered {
+            Ok(full) => full,
+            Err(status) if status.is_again() => return None,
+            Err(status) => return Some(status),
+        };
         state.posted += 1;
         drop(state);
         if full {

@@ -185,10 +185,13 @@ impl Messages {
     }
 
     fn post_receive(&mut self, number: u32) -> isize {
+        if self.closed {
+            return EAGAIN;
+        }
         let buffer = &mut self.buffers[number as usize];
         let (at, size) = (buffer.as_mut_ptr().cast(), size_of_val(&**buffer));
         let context = Message::Receive(number).context();
-        // SAFETY: the endpoint is live, and the buffer lives until the endpoint is closed.
+        // SAFETY: the endpoint is live, because it was not closed, and the buffer lives until it is.
         unsafe {
             (self.receive)(
                 self.provider.rx,
@@ -203,8 +206,11 @@ impl Messages {
 
     /// Sends words that stay as they are until the send completes.
     fn post_send(&self, words: &[u64], to: ffi::fi_addr_t, context: Message) -> isize {
+        if self.closed {
+            return EAGAIN;
+        }
         let (at, size) = (words.as_ptr().cast(), size_of_val(words));
-        // SAFETY: the endpoint is live; the callers keep the words until the completion.
+        // SAFETY: the endpoint is live, because it was not closed; the callers keep the words until the completion.
         unsafe {
             (self.send)(
                 self.provider.tx,
@@ -282,6 +288,9 @@ impl Messages {
     #[cold]
     #[inline(never)]
     fn next_batch(&mut self, number: u32) -> Result<u32, Status> {
+        if self.closed {
+            return Err(Status::FATAL);
+        }
         let line = self.lines[number as usize].as_mut().ok_or(Status::ERROR)?;
         if let Some(full) = line.current {
             if line.waiting.len() >= MOST_WAITING {
@@ -720,9 +729,6 @@ impl Messages {
 
     /// Sends a message without entries. An error is told to the line `to_tell`.
     fn send_empty(&mut self, line: &Line, (number, to_tell): (u32, u32), kind: Kind) {
-        if self.closed {
-            return;
-        }
         let batch = self.free_batches.pop().unwrap_or_else(|| {
             self.batches.push(Batch::default());
             self.batches.len() as u32 - 1
@@ -760,7 +766,7 @@ impl Messages {
 
     /// Whether answers wait to be sent.
     pub(crate) fn owes_answers(&self) -> bool {
-        self.free_answers.len() < self.answers.len()
+        !self.closed && self.free_answers.len() < self.answers.len()
     }
 }
 

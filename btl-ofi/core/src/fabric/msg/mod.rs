@@ -94,7 +94,8 @@ pub(crate) struct Provider {
 #[derive(Default)]
 struct Answer {
     words: Vec<u64>,
-    address: ffi::fi_addr_t,
+    /// Its receiver: the client's number and cookie.
+    client: (u32, u64),
     /// How often it could not be sent.
     failures: u32,
 }
@@ -397,7 +398,14 @@ impl Messages {
 
     fn send_answer(&mut self, number: u32) {
         let answer = &self.answers[number as usize];
-        match self.post_send(&answer.words, answer.address, Message::Answer(number)) {
+        let (client, cookie) = answer.client;
+        let client = self.clients.get(client as usize).and_then(Option::as_ref);
+        let Some(client) = client.filter(|c| c.cookie == cookie) else {
+            // Its origin left without waiting for it, and the address is no longer in the address vector.
+            self.free_answers.push(number);
+            return;
+        };
+        match self.post_send(&answer.words, client.address, Message::Answer(number)) {
             0 => {}
             EAGAIN => self.unsent.push_back(number),
             rc => self.answer_failed(number, i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32)),
@@ -529,13 +537,13 @@ impl Messages {
             return;
         };
         client.sequence = client.sequence.wrapping_add(1);
-        let address = client.address;
+        let cookie = client.cookie;
         let reply = self.free_answers.pop().unwrap_or_else(|| {
             self.answers.push(Answer::default());
             self.answers.len() as u32 - 1
         });
         let answer = &mut self.answers[reply as usize];
-        (answer.address, answer.failures) = (address, 0);
+        (answer.client, answer.failures) = ((number, cookie), 0);
         let header = Header {
             client: number,
             ..header

@@ -82,6 +82,11 @@ impl Batch {
         self.line = line;
     }
 
+    /// Whether it has no entries. Only messages of another kind are sent so.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
     /// Whether a command of this form has room.
     #[inline]
     pub(super) fn has_room(&self, form: &Form) -> bool {

@@ -727,7 +727,9 @@ impl Messages {
     pub(crate) fn send_alive(&mut self) {
         for number in 0..self.lines.len() {
             if let Some(mut line) = self.lines[number].take() {
-                if line.is_to_knock() {
+                // One at a time: a target that takes nothing leaves the provider's queue to others.
+                let sent = |b: &Batch| b.held && b.is_empty() && b.line == number as u32;
+                if line.is_to_knock() && !self.batches.iter().any(sent) {
                     self.send_empty(&line, (number as u32, number as u32), Kind::Alive);
                 }
                 self.lines[number] = Some(line);

@@ -8,6 +8,7 @@ use plugin_api::ThreadLevel;
 use crate::base::error::{CallError, Doing, Error};
 use crate::base::params::{Options, ProgressMode};
 use crate::fabric::fids::{Hints, HintsMut, Info, InfoList, InfoRef};
+use crate::fabric::msg;
 
 /// Oldest supported API version; BTL/OFI requires 1.5.
 pub(super) const OLDEST_API: u32 = ffi::version(1, 5);
@@ -108,9 +109,10 @@ pub(super) fn has_atomics(info: InfoRef<'_>) -> bool {
     info.raw().caps & CAPS[0] == CAPS[0]
 }
 
-/// Whether the provider takes messages.
+/// Whether the provider takes messages as long as those of the transport.
 pub(crate) fn takes_messages(info: InfoRef<'_>) -> bool {
     info.raw().caps & u64::from(ffi::FI_MSG) != 0
+        && info.ep_attr().max_msg_size >= msg::LONGEST
         // Contexts of messages are numbers (`op::record`), and no place for a provider to write to.
         && !info.claims_contexts()
 }

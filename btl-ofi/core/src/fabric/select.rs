@@ -268,7 +268,8 @@ fn try_open(
             "{name} advertises atomics, but fi_query_atomic refuses {missing}"
         )),
         Some(_) => Err(String::from(
-            "it has no atomics, and claims the contexts of messages, by which targets would execute them",
+            "it has no atomics, and no messages by which targets would execute them: it claims their contexts, or takes too \
+             short ones",
         )),
     }
 }

@@ -74,6 +74,8 @@ type Receive = unsafe extern "C" fn(
 /// The line of a message whose failure concerns no line.
 const NOBODY: u32 = u32::MAX;
 const EAGAIN: isize = -(ffi::FI_EAGAIN as isize);
+/// Bytes of the longest message.
+pub(crate) const LONGEST: usize = 8 * MOST_WORDS;
 /// Failures after which an answer is sent no more.
 const MOST_FAILURES: u32 = 16;
 

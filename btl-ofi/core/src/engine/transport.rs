@@ -313,10 +313,15 @@ impl Transport {
             node,
             scratch,
             hmem,
+            policy,
             ..
         } = self;
         hmem.shut();
         drop(registrar);
+        if policy.messages && Arc::strong_count(&device) > 1 {
+            // Live regions keep the device open, but receives are posted to memory that ends here.
+            device.shut();
+        }
         let result = match Arc::into_inner(device) {
             Some(device) => device.close(),
             // Live regions share the device; the last one closes it.

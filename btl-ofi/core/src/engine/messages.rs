@@ -243,28 +243,40 @@ impl Transport {
     /// Ends all operations by message to a peer that failed.
     #[cold]
     pub(crate) fn abandon_messages(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
-        let context = &self.contexts[0];
         let ended = {
-            let mut state = context.state.lock();
+            let mut state = self.contexts[0].state.lock();
             let Some(messages) = &mut state.messages else {
                 return;
             };
-            // What was answered before is reported as it was answered.
-            let before = std::mem::take(messages.ended());
-            messages.abandon(endpoint, status);
-            let ended = std::mem::replace(messages.ended(), before);
-            let failed: usize =
-                ended.refused.len() + ended.lost.iter().map(|l| l.1 as usize).sum::<usize>();
-            state.failed += failed as u64;
-            for (tag, n) in &ended.untracked {
-                self.lower(context, *tag, *n);
-            }
+            let ended = messages.abandon(endpoint, status);
+            self.count_abandoned(&mut state, &ended);
             ended
         };
-        let mut unheard = ended.lost.iter().map(|(_, n, _)| n).sum::<u32>();
+        self.report_abandoned(endpoint, ended, status, why);
+    }
+
+    /// Counts operations that were abandoned, under the lock under which they were.
+    pub(crate) fn count_abandoned(&self, state: &mut State, ended: &Ended) {
+        let lost: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
+        state.failed += ended.refused.len() as u64 + u64::from(lost);
+        for (tag, n) in &ended.untracked {
+            self.lower(&self.contexts[0], *tag, *n);
+        }
+    }
+
+    /// Reports operations that were abandoned. The caller holds no lock.
+    #[cold]
+    pub(crate) fn report_abandoned(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        ended: Ended,
+        status: Status,
+        why: &str,
+    ) {
+        let mut unheard: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
         for (f, status) in ended.refused {
             unheard += u32::from(f.function.is_none());
-            self.deliver(context, &[f], status);
+            self.deliver(&self.contexts[0], &[f], status);
         }
         if unheard > 0 {
             self.lose(Tag::new(endpoint, 0, 0), unheard, status, why);

@@ -12,6 +12,7 @@ use plugin_api::Status;
 use crate::base::error::{CallError, Doing, Error, check};
 use crate::engine::liveness::Watches;
 use crate::engine::transport::Transport;
+use crate::fabric::msg::Ended;
 use crate::fabric::policy;
 use crate::fabric::shm_room;
 use crate::peer::address::Blob;
@@ -185,14 +186,16 @@ impl Transport {
         if let Some(channel) = &mut state.channel {
             channel.remove(endpoint);
         }
+        let outstanding = peer.count.outstanding();
+        let mut ended = Ended::default();
         if let Some(messages) = &mut state.messages {
-            messages.remove(endpoint);
+            ended = messages.remove(endpoint, Status::TIMEOUT);
+            self.count_abandoned(&mut state, &ended);
         }
         drop(state);
         if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
-        let outstanding = peer.count.outstanding();
         peers.watches.forget(peer.proc);
         peers.reached.remove(&peer.proc);
         if outstanding > 0 {
@@ -205,6 +208,9 @@ impl Transport {
         }
         // A late completion may still name the endpoint.
         peers.known.remove(peer.proc, outstanding > 0);
+        drop(peers);
+        let why = "it was released before it answered";
+        self.report_abandoned(endpoint, ended, Status::TIMEOUT, why);
         if flushed == Status::UNREACH {
             Status::SUCCESS
         } else {

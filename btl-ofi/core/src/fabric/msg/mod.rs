@@ -682,36 +682,36 @@ impl Messages {
         self.broken.pop()
     }
 
-    /// Ends all operations to a peer as failed.
+    /// Ends all operations to a peer as failed, and returns them.
     #[cold]
-    pub(crate) fn abandon(&mut self, endpoint: NonNull<Endpoint>, status: Status) {
-        let Some(&number) = self.by_endpoint.get(&endpoint) else {
-            return;
-        };
-        let Some(line) = &mut self.lines[number as usize] else {
-            return;
+    pub(crate) fn abandon(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
+        let mut ended = Ended::default();
+        let number = self.by_endpoint.get(&endpoint);
+        let line = number.and_then(|number| self.lines[*number as usize].as_mut());
+        let Some(line) = line else {
+            return ended;
         };
         let mut all: Vec<u32> = line.unanswered.drain(..).collect();
         all.extend(line.waiting.drain(..));
         all.extend(line.current.take());
         for number in all {
-            self.batches[number as usize].fail(endpoint, status, &mut self.ended);
+            self.batches[number as usize].fail(endpoint, status, &mut ended);
             self.end_batch(number);
         }
+        ended
     }
 
-    /// Removes the line to a peer that is released. Operations that are not over are forgotten.
-    pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>) {
-        self.abandon(endpoint, Status::ERROR);
-        self.ended = Ended::default();
+    /// Removes the line to a peer that is released. Returns the operations that were not over, which fail.
+    pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
+        let ended = self.abandon(endpoint, status);
         self.broken.retain(|(broken, _)| *broken != endpoint);
         self.last = None;
         let Some(number) = self.by_endpoint.remove(&endpoint) else {
-            return;
+            return ended;
         };
         self.listed.retain(|listed| *listed != number);
         let Some(line) = self.lines[number as usize].take() else {
-            return;
+            return ended;
         };
         for batch in &mut self.batches {
             if batch.line == number {
@@ -721,6 +721,7 @@ impl Messages {
         if line.client != UNKNOWN {
             self.send_empty(&line, (number, NOBODY), Kind::Farewell);
         }
+        ended
     }
 
     /// Sends a message without entries to each peer from which an answer is due, to learn whether the connection still

@@ -448,6 +448,8 @@ impl Messages {
         match message {
             Message::Receive(number) => {
                 tracing::warn!("a message could not be received: {}", describe(code));
+                // It may have come in part.
+                self.buffers[number as usize][..Header::WORDS].fill(0);
                 self.unposted.push(number);
             }
             Message::Batch(number) => {

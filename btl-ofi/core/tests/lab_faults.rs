@@ -176,6 +176,7 @@ fn run(script: &Script, seed: u64) -> Tally {
                     tally: Tally::default(),
                     model: HashMap::new(),
                     kept: Kept::default(),
+                    target_polls: None,
                 };
                 judge.epochs(4);
                 // Memory comes and goes meanwhile.

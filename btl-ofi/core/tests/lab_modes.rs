@@ -24,30 +24,13 @@ use common::pair::{Target, serve_as_target};
 use common::{insist, open, options};
 use lab::judge::{Dice, Judge, SLOT};
 use lab::said::{Kept, Losses};
-use lab::{Tally, child, child_role, shape};
+use lab::{Tally, child, child_role, registration_modes as supported, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);
 const SLOTS: usize = 64;
 const ALL: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
-
-/// Every supported combination: the two words of old, and all sums of today's four. What collective
-/// operations need asks nothing of a transport without them: it is there alone and beside all others.
-fn supported() -> Vec<String> {
-    let bits = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
-    let sums = (0..1 << bits.len()).map(|set: u32| {
-        let chosen = bits.iter().enumerate().filter(|(i, _)| set & (1 << i) != 0);
-        chosen.map(|(_, b)| *b).collect::<Vec<_>>().join(",")
-    });
-    let collective = [
-        "COLLECTIVE",
-        "COLLECTIVE,VIRT_ADDR,ALLOCATED,PROV_KEY,ENDPOINT",
-    ];
-    let old = ["BASIC", "SCALABLE"];
-    let others = collective.into_iter().chain(old);
-    sums.chain(others.map(String::from)).collect()
-}
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -99,6 +82,7 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
                     tally: Tally::default(),
                     model: HashMap::new(),
                     kept: Kept::default(),
+                    target_polls: None,
                 };
                 judge.epochs(4);
                 (judge.tally, judge.kept)

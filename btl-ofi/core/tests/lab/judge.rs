@@ -9,7 +9,7 @@ use crate::common::Calls as _;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
@@ -49,6 +49,9 @@ impl Dice {
     }
 }
 
+/// Polls of origin and target after which nothing is under way that was sent before. No script delays anything longer.
+const QUIET: u64 = 300;
+
 /// What an operation is about to do to its slot.
 struct Issued {
     what: String,
@@ -84,6 +87,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) model: HashMap<usize, Words>,
     /// What callbacks may still write to; to be checked once the transport is closed.
     pub(crate) kept: Kept,
+    /// Progress calls of the target, if it executes operations by itself: also after they were given up.
+    pub(crate) target_polls: Option<&'a AtomicU64>,
 }
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -422,10 +427,22 @@ impl Judge<'_> {
         loop {
             let stats = self.t.stats();
             if self.losses.is_cut_off() || stats.posted == stats.completed + stats.failed {
-                return;
+                break;
             }
             assert!(Instant::now() < deadline, "operations never end: {stats:?}");
             self.t.progress();
+        }
+        let Some(polls) = self.target_polls else {
+            return;
+        };
+        for _ in 0..QUIET {
+            self.t.progress();
+        }
+        let until = polls.load(Ordering::Relaxed) + QUIET;
+        while polls.load(Ordering::Relaxed) < until {
+            assert!(Instant::now() < deadline, "the target does nothing");
+            self.t.progress();
+            std::thread::yield_now();
         }
     }
 }

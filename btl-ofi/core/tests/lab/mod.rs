@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod group;
 pub(crate) mod judge;
 pub(crate) mod said;
 
@@ -99,6 +100,23 @@ pub(crate) fn announce(line: &str) {
         let mut file = options.append(true).create(true).open(path).unwrap();
         file.write_all(line.as_bytes()).unwrap();
     }
+}
+
+/// Every supported combination: the two words of old, and all sums of today's four. What collective
+/// operations need asks nothing of a transport without them: it is there alone and beside all others.
+pub(crate) fn registration_modes() -> Vec<String> {
+    let bits = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
+    let sums = (0..1 << bits.len()).map(|set: u32| {
+        let chosen = bits.iter().enumerate().filter(|(i, _)| set & (1 << i) != 0);
+        chosen.map(|(_, b)| *b).collect::<Vec<_>>().join(",")
+    });
+    let collective = [
+        "COLLECTIVE",
+        "COLLECTIVE,VIRT_ADDR,ALLOCATED,PROV_KEY,ENDPOINT",
+    ];
+    let old = ["BASIC", "SCALABLE"];
+    let others = collective.into_iter().chain(old);
+    sums.chain(others.map(String::from)).collect()
 }
 
 /// What this process was started to do, if it is a child.

@@ -363,3 +363,37 @@ fn both_sides_agree() {
     assert_eq!((old, u64::from_ne_bytes(word)), (3, 4));
     drop(region);
 }
+
+/// Two transports know each other. One releases the other, which forgets an address that is also that of its own peer.
+#[test]
+fn one_side_leaves() {
+    for provider in PROVIDERS {
+        let (a, b) = (single(provider), single(provider));
+        let back = b.connect(a.address(), 0).unwrap();
+        let (mut of_a, mut of_b) = (vec![0u64; 1], vec![0u64; 1]);
+        let regions = [
+            register(&a, &mut of_a, Access::all()),
+            register(&b, &mut of_b, Access::all()),
+        ];
+        let [to_a, to_b] = [regions[0].handle(), regions[1].handle()];
+        let mut old = u64::MAX;
+        for round in 0..3 {
+            attended(&b, || {
+                let peer = a.connect(b.address(), 1).unwrap();
+                fetch_add(&a, peer, &to_b, 0, &mut old);
+                assert_eq!(a.flush(None), Status::SUCCESS, "{provider}");
+                assert_eq!(old, round, "{provider}");
+                // SAFETY: connected once.
+                assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+            });
+            attended(&a, || {
+                fetch_add(&b, back, &to_a, 0, &mut old);
+                assert_eq!(b.flush(None), Status::SUCCESS, "{provider}");
+                assert_eq!(old, round, "{provider}");
+            });
+        }
+        drop(regions);
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}

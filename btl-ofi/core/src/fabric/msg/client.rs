@@ -9,7 +9,8 @@ use crate::fabric::msg::wire::{Entries, Header, Kind};
 use crate::mem::regions::Regions;
 use crate::op::responder::{GET, PUT, Responder};
 
-/// An origin that sends batches here.
+/// An origin that sends batches here. It stays until its farewell. That of an origin that died, or whose farewell its
+/// provider did not take, stays until the transport closes: some hundred bytes, and an entry of the address vector.
 pub(super) struct Client {
     pub(super) address: fi_addr_t,
     /// What identifies its line at the origin.

@@ -9,6 +9,7 @@ pub(crate) mod device;
 pub(crate) mod pair;
 pub(crate) mod reference;
 pub(crate) mod shows;
+pub(crate) mod tally;
 
 use std::convert::Infallible;
 use std::ffi::c_void;
@@ -87,12 +88,22 @@ pub(crate) fn open(provider: &str, level: ThreadLevel, overrides: &[(&str, Value
     t
 }
 
-/// Keeps the providers on loopback. Called before libfabric first looks.
+/// Names the network interface of the providers; loopback if it is not set.
+pub(crate) const INTERFACE: &str = "BTL_OFI_TEST_INTERFACE";
+
+/// Keeps the providers on one interface. Called before libfabric first looks.
 pub(crate) fn loopback() {
-    for variable in ["FI_TCP_IFACE", "FI_SOCKETS_IFACE", "FI_UDP_IFACE"] {
+    let interface = std::env::var(INTERFACE).unwrap_or_else(|_| String::from("lo"));
+    let variables = [
+        "FI_TCP_IFACE",
+        "FI_NET_IFACE",
+        "FI_SOCKETS_IFACE",
+        "FI_UDP_IFACE",
+    ];
+    for variable in variables {
         // SAFETY: first thing in each test, before the transport starts any thread; all tests of a
         // process set equal values.
-        unsafe { std::env::set_var(variable, "lo") };
+        unsafe { std::env::set_var(variable, &interface) };
     }
 }
 

@@ -1,0 +1,176 @@
+//! The test's side of a rank.
+
+use plugin_api::Status;
+
+use crate::common::tally::{Tally, WORDS};
+use crate::namespaces::Host;
+use crate::rank::{PUTS, SUM};
+
+/// A rank that the test tells what to do.
+pub(crate) struct Rank<'a> {
+    host: &'a Host,
+    number: usize,
+    pub(crate) pid: u32,
+    /// What it published, as text: its address, and the handle of its window.
+    pub(crate) address: String,
+    pub(crate) handle: String,
+}
+
+/// Operations that a rank posted, by whether they have a callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Posted {
+    pub(crate) tracked: u32,
+    pub(crate) untracked: u32,
+    pub(crate) last: Status,
+}
+
+/// What became of the operations of a rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) succeeded: u32,
+    pub(crate) failed: u32,
+    pub(crate) pending: u32,
+    /// Operations that were reported more than once.
+    pub(crate) twice: u32,
+    /// Operations without callback that were reported as failed.
+    pub(crate) lost: u32,
+}
+
+impl<'a> Rank<'a> {
+    /// Starts rank `number` of a host, over the link.
+    pub(crate) fn start(host: &'a Host, number: usize, provider: &str, timeout: u32) -> Rank<'a> {
+        Rank::begin(host, number, None, provider, timeout)
+    }
+
+    /// Likewise over loopback, with the process id after `before`.
+    pub(crate) fn start_after(
+        host: &'a Host,
+        number: usize,
+        before: u32,
+        provider: &str,
+    ) -> Rank<'a> {
+        Rank::begin(host, number, Some(before), provider, 0)
+    }
+
+    fn begin(
+        host: &'a Host,
+        number: usize,
+        before: Option<u32>,
+        provider: &str,
+        timeout: u32,
+    ) -> Rank<'a> {
+        let pid = host.start(number, before);
+        host.tell(number, &format!("open {provider} {timeout}"));
+        let said = host.answer(number);
+        let (address, handle) = said.split_once(' ').unwrap();
+        Rank {
+            host,
+            number,
+            pid,
+            address: address.to_owned(),
+            handle: handle.to_owned(),
+        }
+    }
+
+    /// Has the rank begin something, whose answer is awaited later.
+    pub(crate) fn begin_to(&self, line: &str) {
+        self.host.tell(self.number, line);
+    }
+
+    pub(crate) fn answer(&self) -> String {
+        self.host.answer(self.number)
+    }
+
+    pub(crate) fn ask(&self, line: &str) -> String {
+        self.begin_to(line);
+        self.answer()
+    }
+
+    fn ask_numbers(&self, line: &str) -> Vec<i64> {
+        let answer = self.ask(line);
+        answer.split(' ').map(|n| n.parse().unwrap()).collect()
+    }
+
+    pub(crate) fn connect(&self, proc: u64, peer: &Rank<'_>) {
+        self.connect_to(proc, &peer.address, &peer.handle);
+    }
+
+    pub(crate) fn connect_to(&self, proc: u64, address: &str, handle: &str) {
+        let done = self.ask(&format!("connect {proc} {address} {handle}"));
+        assert_eq!(done, "done");
+    }
+
+    /// Posts up to `count` atomics and puts to a peer, until there is no room.
+    pub(crate) fn post(&self, proc: u64, count: u32) -> Posted {
+        self.post_some("any", proc, count)
+    }
+
+    /// Likewise, puts with callback only.
+    pub(crate) fn put(&self, proc: u64, count: u32) -> Posted {
+        self.post_some("puts", proc, count)
+    }
+
+    fn post_some(&self, kind: &str, proc: u64, count: u32) -> Posted {
+        let n = self.ask_numbers(&format!("post {kind} {proc} {count}"));
+        Posted {
+            tracked: n[0] as u32,
+            untracked: n[1] as u32,
+            last: Status(n[2] as i32),
+        }
+    }
+
+    pub(crate) fn flush(&self) -> Status {
+        Status(self.ask_numbers("flush")[0] as i32)
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        let n = self.ask_numbers("seen");
+        let at = |i: usize| n[i] as u32;
+        Seen {
+            succeeded: at(0),
+            failed: at(1),
+            pending: at(2),
+            twice: at(3),
+            lost: at(4),
+        }
+    }
+
+    /// Has the rank make atomics to process 0, whose window is `peer`'s; with 0 operations, until it is told to end.
+    pub(crate) fn mix(&self, peer: &Rank<'_>, seed: u64, operations: u32) {
+        let (address, handle) = (&peer.address, &peer.handle);
+        self.begin_to(&format!("mix {seed} {operations} {address} {handle}"));
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        Tally::from_text(&self.answer())
+    }
+
+    /// The words that atomics change.
+    pub(crate) fn counted(&self) -> [u64; WORDS] {
+        self.words(0, WORDS).try_into().unwrap()
+    }
+
+    /// The sum of what was added, and the number of small puts that arrived.
+    pub(crate) fn received(&self) -> (u64, usize) {
+        let puts = self.words(PUTS, 4096);
+        let arrived = puts.iter().enumerate();
+        let arrived = arrived.filter(|(i, word)| **word == *i as u64 + 1).count();
+        let other = puts.iter().filter(|word| **word != 0).count();
+        assert_eq!(arrived, other, "words that nobody put");
+        (self.words(SUM, 1)[0], arrived)
+    }
+
+    fn words(&self, first: usize, count: usize) -> Vec<u64> {
+        let answer = self.ask(&format!("words {first} {count}"));
+        answer.split(' ').map(|n| n.parse().unwrap()).collect()
+    }
+
+    /// Packets that an interface of the rank's host has sent.
+    pub(crate) fn packets(&self, interface: &str) -> i64 {
+        self.ask_numbers(&format!("packets {interface}"))[0]
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        self.host.signal(self.number, signal);
+    }
+}

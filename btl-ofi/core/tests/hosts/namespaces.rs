@@ -1,0 +1,270 @@
+//! Hosts on one machine, made of Linux namespaces: each has its own network, process ids, mounts with a `/dev/shm`, IPC
+//! and host name. The first process of a host is this program again, which starts the host's ranks. All of a host ends
+//! with that process, which ends when the test no longer holds its input.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
+
+use crate::common::{INTERFACE, PATIENCE};
+
+const NAME: &str = "BTL_OFI_TEST_HOST";
+const SHARED: &str = "BTL_OFI_TEST_HOST_SHARED";
+/// The interface of each host, at the end of a veth pair.
+const LINK: &str = "veth0";
+/// Ranks that a host has at most.
+const RANKS: usize = 3;
+
+/// The reason why this machine makes no hosts; `None` if it makes them.
+fn obstacle() -> Option<String> {
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some(String::from("not root"));
+    }
+    for program in ["ip", "unshare", "nsenter"] {
+        let found = Command::new(program).arg("--version").output();
+        // `ip` knows only `-V`, but runs.
+        if let Err(error) = found {
+            return Some(format!("{program}: {error}"));
+        }
+    }
+    let tried = Command::new("unshare")
+        .args(["-nmiup", "--fork", "--mount-proc"])
+        .args([
+            "ip", "link", "add", LINK, "type", "veth", "peer", "name", "peer0",
+        ])
+        .output();
+    match tried {
+        Err(error) => Some(error.to_string()),
+        Ok(o) if o.status.success() => None,
+        Ok(o) => Some(String::from_utf8_lossy(&o.stderr).trim().to_owned()),
+    }
+}
+
+/// Whether hosts can be made here. If not, prints the reason.
+pub(crate) fn available() -> bool {
+    static OBSTACLE: OnceLock<Option<String>> = OnceLock::new();
+    let why = OBSTACLE.get_or_init(obstacle);
+    if let Some(why) = why {
+        println!("skipped: {why}");
+    }
+    why.is_none()
+}
+
+/// A host: its namespaces, and its first process.
+pub(crate) struct Host {
+    /// `unshare`, which has the host's namespaces except the one of process ids, and ends with the host.
+    child: Child,
+    to: ChildStdin,
+    /// What the first process answers, and what each rank does.
+    said: Vec<Receiver<String>>,
+}
+
+impl Host {
+    /// A host with its own namespaces of each kind.
+    pub(crate) fn new(name: &str) -> Host {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "--ipc", "--uts"]).env(NAME, name);
+        Host::begin(command)
+    }
+
+    /// A namespace of process ids that shares network, IPC and `/dev/shm` with another host.
+    pub(crate) fn beside(&self, name: &str) -> Host {
+        let mut command = Command::new("nsenter");
+        let id = self.child.id().to_string();
+        command.args(["--target", &id, "--net", "--ipc", "--uts", "--mount"]);
+        command.arg("unshare").env(NAME, name).env(SHARED, "1");
+        Host::begin(command)
+    }
+
+    fn begin(mut command: Command) -> Host {
+        command
+            .args(["--mount", "--pid", "--mount-proc"])
+            .args(["--fork", "--kill-child=KILL"])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", "host_process", "--ignored", "--nocapture"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (tell, said): (Vec<_>, Vec<_>) = (0..=RANKS).map(|_| mpsc::channel()).unzip();
+        std::thread::spawn(move || deliver(from, &tell));
+        let host = Host { child, to, said };
+        assert_eq!(host.answer(0), "ready");
+        host
+    }
+
+    /// Joins two hosts by a link. Their addresses there are 10.99.0.1 and 10.99.0.2.
+    pub(crate) fn join(&self, other: &Host) {
+        let (a, b) = (self.child.id().to_string(), other.child.id().to_string());
+        let made = Command::new("ip")
+            .args(["link", "add", "name", LINK, "netns", &a, "type", "veth"])
+            .args(["peer", "name", LINK, "netns", &b])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        for (host, number) in [(self, 1), (other, 2)] {
+            host.ip(&format!("address add 10.99.0.{number}/24 dev {LINK}"));
+            host.link(true);
+        }
+    }
+
+    /// Sets the host's end of the link up or down.
+    pub(crate) fn link(&self, up: bool) {
+        self.ip(&format!(
+            "link set {LINK} {}",
+            if up { "up" } else { "down" }
+        ));
+    }
+
+    fn ip(&self, arguments: &str) {
+        self.say(&format!("ip {arguments}"));
+        assert_eq!(self.answer(0), "done", "ip {arguments}");
+    }
+
+    /// Starts a rank, and returns its process id in the host. `before` is the id that the host gave last, if given.
+    pub(crate) fn start(&self, rank: usize, before: Option<u32>) -> u32 {
+        assert!((1..=RANKS).contains(&rank));
+        let interface = if before.is_some() { "lo" } else { LINK };
+        self.say(&format!("start {interface} {}", before.unwrap_or(0)));
+        self.answer(0).parse().unwrap()
+    }
+
+    /// Sends a signal to a rank, and waits until a stopped one is stopped and a killed one is gone.
+    pub(crate) fn signal(&self, rank: usize, signal: i32) {
+        self.say(&format!("signal {rank} {signal}"));
+        assert_eq!(self.answer(0), "done", "signal {signal} to rank {rank}");
+    }
+
+    /// Sends a line to a rank.
+    pub(crate) fn tell(&self, rank: usize, line: &str) {
+        self.say(&format!("tell {rank} {line}"));
+    }
+
+    fn say(&self, line: &str) {
+        writeln!(&self.to, "{line}").unwrap();
+    }
+
+    /// The next line of a rank; of the first process for 0.
+    pub(crate) fn answer(&self, rank: usize) -> String {
+        let line = self.said[rank].recv_timeout(PATIENCE + Duration::from_secs(5));
+        line.unwrap_or_else(|e| panic!("rank {rank} (0 is the host): {e}"))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // The first process ends with `unshare`, and the rest of the host with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Delivers the lines of a host: the number of a rank, or 0, and text.
+fn deliver(from: impl std::io::Read, tell: &[Sender<String>]) {
+    for line in BufReader::new(from).lines().map_while(Result::ok) {
+        // The harness prints its own lines before ours, without a newline of their own.
+        let line = line.split_once('@').map(|(_, line)| line);
+        if let Some((number, text)) = line.and_then(|line| line.split_once(' '))
+            && let Some(tell) = number.parse::<usize>().ok().and_then(|n| tell.get(n))
+        {
+            let _ = tell.send(text.to_owned());
+        }
+    }
+}
+
+/// The first process of a host. It does not return.
+pub(crate) fn serve_as_host() {
+    let name = std::env::var(NAME).expect("started by a test, as its host");
+    if std::env::var_os(SHARED).is_none() {
+        // SAFETY: the name is readable for its length.
+        assert_eq!(
+            unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) },
+            0
+        );
+        let (kind, at) = (c"tmpfs".as_ptr(), c"/dev/shm".as_ptr());
+        // SAFETY: C strings; a tmpfs needs no data.
+        let mounted = unsafe { libc::mount(kind, at, kind, 0, std::ptr::null()) };
+        assert_eq!(mounted, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(run_ip("link set lo up"), "done");
+    }
+    println!("@0 ready");
+    let mut ranks: Vec<Child> = Vec::new();
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let (verb, rest) = line.split_once(' ').unwrap();
+        let two = || rest.split_once(' ').unwrap();
+        match verb {
+            "ip" => println!("@0 {}", run_ip(rest)),
+            "start" => {
+                let (interface, before) = two();
+                let child = start(ranks.len() + 1, interface, before);
+                println!("@0 {}", child.id());
+                ranks.push(child);
+            }
+            "signal" => {
+                let (rank, signal) = two();
+                let child = &mut ranks[rank.parse::<usize>().unwrap() - 1];
+                send(child, signal.parse().unwrap());
+                println!("@0 done");
+            }
+            _ => {
+                let (rank, text) = two();
+                let child = &mut ranks[rank.parse::<usize>().unwrap() - 1];
+                // A rank that failed says so itself.
+                let _ = writeln!(child.stdin.as_mut().unwrap(), "{text}");
+            }
+        }
+    }
+    // The kernel ends the ranks with the first process.
+    std::process::exit(0);
+}
+
+fn run_ip(arguments: &str) -> String {
+    let ran = Command::new("ip").args(arguments.split(' ')).output();
+    match ran {
+        Ok(o) if o.status.success() => String::from("done"),
+        other => format!("{other:?}").replace('\n', " "),
+    }
+}
+
+/// Starts a rank, whose process id is the one after `before` if that is not 0.
+fn start(number: usize, interface: &str, before: &str) -> Child {
+    if before != "0" {
+        std::fs::write(Path::new("/proc/sys/kernel/ns_last_pid"), before).unwrap();
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "rank_process", "--ignored", "--nocapture"])
+        .env(INTERFACE, interface)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let from = child.stdout.take().unwrap();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if let Some((_, text)) = line.split_once('@') {
+                println!("@{number} {text}");
+            }
+        }
+    });
+    child
+}
+
+fn send(child: &mut Child, signal: i32) {
+    let pid = child.id() as libc::pid_t;
+    // SAFETY: our own child, not yet waited for.
+    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    match signal {
+        libc::SIGKILL => drop(child.wait().unwrap()),
+        libc::SIGSTOP => {
+            let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            while !stat().rsplit(')').next().unwrap().trim().starts_with('T') {
+                std::thread::yield_now();
+            }
+        }
+        _ => {}
+    }
+}

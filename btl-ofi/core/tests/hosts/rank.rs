@@ -1,0 +1,303 @@
+//! A rank of a host: a process with a transport and a window, which does what the test tells it line by line, and makes
+//! progress meanwhile.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
+
+use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Transport};
+use mca_params::Value;
+use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+
+use crate::common::pair::{hex, unhex};
+use crate::common::tally::Origin;
+use crate::common::{Calls as _, SAME_NODE, open};
+
+/// Words of a rank's window: for atomics, for one put each, and for puts that exceed a message.
+pub(crate) const WINDOW: usize = 16 * 1024;
+/// The word that is added to.
+pub(crate) const SUM: usize = 8;
+/// The first word of small puts.
+pub(crate) const PUTS: usize = 16;
+const LARGE: usize = 8 * 1024;
+/// Words of a large put.
+const LARGE_WORDS: usize = 4 * 1024;
+
+/// A posted operation with a callback.
+#[derive(Default)]
+struct Posted {
+    succeeded: AtomicU32,
+    failed: AtomicU32,
+    /// The data of a put, or the result of an atomic.
+    word: u64,
+}
+
+unsafe extern "C" fn completed(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the rank keeps what it posts to the end of the process.
+    let posted = unsafe { &*context.cast::<Posted>() };
+    let count = if status == 0 {
+        &posted.succeeded
+    } else {
+        &posted.failed
+    };
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Operations without callback that were reported as failed.
+static LOST: AtomicU32 = AtomicU32::new(0);
+static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+unsafe extern "C" fn reported(
+    _: *mut Module,
+    _: u32,
+    _: *mut plugin_api::Endpoint,
+    _: u64,
+    _: i32,
+    info: *const c_char,
+    _: *mut c_void,
+) {
+    // SAFETY: the transport passes a C string.
+    let info = unsafe { CStr::from_ptr(info) }.to_string_lossy();
+    if let Some((number, _)) = info.split_once(" operation(s) to process") {
+        LOST.fetch_add(number.parse().unwrap(), Ordering::Relaxed);
+    }
+    REPORTS.lock().unwrap().push(info.into_owned());
+}
+
+struct Rank {
+    t: Transport,
+    window: &'static mut [u64],
+    peers: HashMap<u64, (NonNull<Endpoint>, Handle)>,
+    tracked: Vec<&'static Posted>,
+    /// Operations posted so far; each small put has its own word.
+    posts: u64,
+    large: &'static [u64],
+}
+
+/// The rank's side of a test. It does not return.
+pub(crate) fn serve_as_rank() {
+    let (tell, hear) = mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = std::io::stdin().lines().map_while(Result::ok);
+        for line in lines {
+            if tell.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let first = hear.recv().unwrap_or_else(|_| std::process::exit(0));
+    let mut rank = Rank::open(&first);
+    loop {
+        match hear.try_recv() {
+            Ok(line) => println!("@{}", rank.act(&line, &hear)),
+            Err(TryRecvError::Disconnected) => std::process::exit(0),
+            Err(TryRecvError::Empty) => {
+                rank.t.progress();
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// The fields of a line.
+fn numbers(text: &str) -> impl Iterator<Item = u64> {
+    text.split(' ').map(|n| n.parse().unwrap())
+}
+
+impl Rank {
+    /// `open PROVIDER TIMEOUT`.
+    fn open(line: &str) -> Rank {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let timeout = Value::Unsigned(fields[2].parse().unwrap());
+        let t = open(
+            fields[1],
+            ThreadLevel::Single,
+            &[SAME_NODE, ("btl_ofi_peer_timeout", timeout)],
+        );
+        t.on_error(Some(ErrorReport {
+            function: reported,
+            context: ptr::null_mut(),
+        }));
+        let window = vec![0u64; WINDOW].leak();
+        // SAFETY: the window lives to the end of the process.
+        let region =
+            unsafe { t.register(window.as_mut_ptr().cast(), 8 * WINDOW, Access::all()) }.unwrap();
+        // SAFETY: a handle is 32 plain bytes.
+        let handle: [u8; 32] = unsafe { std::mem::transmute(region.handle()) };
+        std::mem::forget(region);
+        println!("@{} {}", hex(t.address()), hex(&handle));
+        Rank {
+            t,
+            window,
+            peers: HashMap::new(),
+            tracked: Vec::new(),
+            posts: 0,
+            large: vec![0x5a5a_5a5a; LARGE_WORDS].leak(),
+        }
+    }
+
+    /// Does what a line says, and returns the answer.
+    fn act(&mut self, line: &str, hear: &mpsc::Receiver<String>) -> String {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match verb {
+            "connect" => {
+                let fields: Vec<&str> = rest.split(' ').collect();
+                let proc = fields[0].parse().unwrap();
+                let peer = self.t.connect(&unhex(fields[1]), proc).unwrap();
+                self.peers.insert(proc, (peer, handle(fields[2])));
+                String::from("done")
+            }
+            "mix" => self.mix(rest, hear),
+            "post" => self.post(rest),
+            "flush" => {
+                let status = match rest {
+                    "" => self.t.flush(None),
+                    proc => {
+                        let (peer, _) = self.peers[&proc.parse().unwrap()];
+                        // SAFETY: the rank never disconnects.
+                        self.t.flush(Some(unsafe { peer.as_ref() }))
+                    }
+                };
+                status.0.to_string()
+            }
+            "seen" => self.seen(),
+            "reports" => REPORTS.lock().unwrap().join("; ").replace('\n', " "),
+            "words" => {
+                let at: Vec<u64> = numbers(rest).collect();
+                let words = (at[0]..at[0] + at[1]).map(|i| {
+                    // SAFETY: inside the window, which peers may write.
+                    unsafe { ptr::read_volatile(&raw const self.window[i as usize]) }.to_string()
+                });
+                words.collect::<Vec<_>>().join(" ")
+            }
+            "progress" => {
+                for _ in 0..rest.parse().unwrap() {
+                    self.t.progress();
+                }
+                String::from("done")
+            }
+            "packets" => packets(rest).to_string(),
+            _ => panic!("{line}"),
+        }
+    }
+
+    /// `mix SEED OPERATIONS ADDRESS HANDLE`: atomics to process 0. With 0 operations, until a line comes.
+    fn mix(&mut self, rest: &str, hear: &mpsc::Receiver<String>) -> String {
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let (seed, wanted) = (fields[0].parse().unwrap(), fields[1].parse().unwrap());
+        let mut origin = Origin::new(&self.t, &unhex(fields[2]), handle(fields[3]), seed);
+        let mut done = 0;
+        loop {
+            if wanted == 0 && hear.try_recv().is_ok() || wanted > 0 && done == wanted {
+                return origin.tally.text();
+            }
+            origin.one();
+            done += 1;
+            // Progress for origins that wait for this process.
+            for _ in 0..20 {
+                self.t.progress();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// `post KIND PROC COUNT`: posts operations until there is no room. Answers how many with and without callback, and the
+    /// status of the last one.
+    fn post(&mut self, rest: &str) -> String {
+        let fields: Vec<&str> = rest.split(' ').collect();
+        let (peer, h) = self.peers[&fields[1].parse().unwrap()];
+        let (mut tracked, mut untracked) = (0, 0);
+        let mut status = Status::SUCCESS;
+        for i in 0..fields[2].parse::<u64>().unwrap() {
+            let kind = if fields[0] == "puts" { 2 } else { i % 4 };
+            let posted = Box::leak(Box::new(Posted {
+                word: self.posts + 1,
+                ..Posted::default()
+            }));
+            let has_callback = kind % 2 == 0;
+            let done = has_callback.then_some(Completion {
+                function: completed,
+                context: ptr::from_ref(posted).cast_mut().cast(),
+                data: ptr::null_mut(),
+            });
+            let word: *mut c_void = (&raw const posted.word).cast_mut().cast();
+            let (none, f, add) = (ptr::null_mut(), OpFlags::empty(), BtlAtomicOp::Add);
+            let sum = h.base() + 8 * SUM as u64;
+            let mine = h.base() + 8 * (PUTS as u64 + self.posts);
+            // SAFETY: what is posted lives to the end of the process.
+            status = unsafe {
+                match (kind, i % 16) {
+                    (0, _) => self
+                        .t
+                        .atomic_fop(peer, word, sum, none, &h, add, 1, f, done),
+                    (1, _) => self.t.atomic_op(peer, sum, &h, add, 1, f, done),
+                    (2, 14) => {
+                        let (from, at) = (self.large.as_ptr(), h.base() + 8 * LARGE as u64);
+                        let from = from.cast_mut().cast();
+                        self.t.put(peer, from, at, none, &h, 8 * LARGE_WORDS, done)
+                    }
+                    _ => self.t.put(peer, word, mine, none, &h, 8, done),
+                }
+            };
+            if status.is_again() && i % 16 == 14 {
+                // The provider has no room before it is connected; messages have.
+                continue;
+            }
+            if status != Status::SUCCESS {
+                break;
+            }
+            self.posts += 1;
+            if has_callback {
+                tracked += 1;
+                self.tracked.push(posted);
+            } else {
+                untracked += 1;
+            }
+        }
+        format!("{tracked} {untracked} {}", status.0)
+    }
+
+    /// How many operations with callback succeeded, failed, were not reported, and were reported twice; and how many
+    /// without were reported as failed.
+    fn seen(&self) -> String {
+        let (mut seen, lost) = ([0u32; 4], LOST.load(Ordering::Relaxed));
+        for posted in &self.tracked {
+            let (s, f) = (&posted.succeeded, &posted.failed);
+            let kind = match (s.load(Ordering::Relaxed), f.load(Ordering::Relaxed)) {
+                (1, 0) => 0,
+                (0, 1) => 1,
+                (0, 0) => 2,
+                _ => 3,
+            };
+            seen[kind] += 1;
+        }
+        let [succeeded, failed, pending, twice] = seen;
+        format!("{succeeded} {failed} {pending} {twice} {lost}")
+    }
+}
+
+fn handle(text: &str) -> Handle {
+    let bytes: [u8; 32] = unhex(text).try_into().unwrap();
+    // SAFETY: a handle is 32 plain bytes.
+    unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) }
+}
+
+/// Packets that an interface has sent.
+fn packets(interface: &str) -> u64 {
+    let table = std::fs::read_to_string("/proc/net/dev").unwrap();
+    let mut lines = table.lines().filter_map(|line| line.split_once(':'));
+    let (_, counts) = lines.find(|(name, _)| name.trim() == interface).unwrap();
+    // The tenth column is the number of packets sent.
+    counts.split_whitespace().nth(9).unwrap().parse().unwrap()
+}

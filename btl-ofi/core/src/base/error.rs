@@ -83,7 +83,7 @@ pub(crate) fn status_of(code: i32) -> Status {
     const KEY: i32 = fi(ffi::FI_EKEYREJECTED);
     const NOKEY: i32 = fi(ffi::FI_ENOKEY);
     const TIMEDOUT: i32 = fi(ffi::FI_ETIMEDOUT);
-    const UNREACHED: [i32; 9] = [
+    const UNREACHED: [i32; 10] = [
         fi(ffi::FI_ENOTCONN),
         fi(ffi::FI_ECONNREFUSED),
         fi(ffi::FI_ECONNRESET),
@@ -91,6 +91,8 @@ pub(crate) fn status_of(code: i32) -> Status {
         fi(ffi::FI_EHOSTUNREACH),
         fi(ffi::FI_ENETUNREACH),
         fi(ffi::FI_ESHUTDOWN),
+        // Providers cancel what is queued for a connection that breaks. This crate cancels nothing itself.
+        libc::ECANCELED,
         libc::EPIPE,
         libc::ESRCH,
     ];

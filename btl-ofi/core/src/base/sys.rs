@@ -40,6 +40,7 @@ macro_rules! scripted {
 
 mod files;
 mod memory;
+mod network;
 mod process;
 #[cfg(test)]
 pub(crate) mod script;
@@ -54,6 +55,7 @@ pub(crate) use files::{
 pub(crate) use memory::{
     is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, unmap,
 };
+pub(crate) use network::{connect, peek, stream_socket};
 pub(crate) use process::{
     effective_user, file_size_limit, find_process, permit_tracing, processors, threads,
 };

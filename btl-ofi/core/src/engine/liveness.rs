@@ -18,6 +18,7 @@ use crate::peer::liveness::State;
 use crate::peer::outstanding::{Backlog, Mark};
 use crate::peer::reach::{self, Standing};
 use crate::peer::route::Transfers;
+use crate::peer::trial::Trial;
 
 /// Reason for a liveness check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ struct Watched {
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     peers: HashMap<u64, Watched>,
+    /// Trial connections to peers that the provider takes nothing for, by process number.
+    pub(crate) trials: HashMap<u64, Trial>,
     last: u64,
 }
 
@@ -73,6 +76,7 @@ impl Watches {
 
     pub(crate) fn forget(&mut self, proc: u64) {
         self.peers.remove(&proc);
+        self.trials.remove(&proc);
     }
 }
 
@@ -180,6 +184,9 @@ impl Transport {
         }
         if self.policy.messages {
             self.knock();
+        }
+        for endpoint in self.refusing_peers() {
+            self.fail_peer(endpoint, Status::UNREACH, "its process refuses connections");
         }
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);

@@ -21,4 +21,5 @@ pub(crate) mod staging;
 mod submit;
 mod transfers;
 pub(crate) mod transport;
+mod trials;
 pub(crate) mod typed_amo;

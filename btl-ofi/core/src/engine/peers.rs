@@ -252,7 +252,14 @@ impl Transport {
 
     /// [`allocate_for`](Self::allocate_for) a connected peer.
     pub(crate) fn allocate_towards(&self, peer: &Endpoint) -> Result<(), String> {
-        let mut name = [0u8; 512];
+        let name = self.address_of(peer).map_err(|e| e.to_string())?;
+        let end = name.iter().position(|b| *b == 0);
+        self.allocate_for(&name[..end.unwrap_or(name.len())])
+    }
+
+    /// The address that a connected peer published.
+    pub(crate) fn address_of(&self, peer: &Endpoint) -> Result<Vec<u8>, CallError> {
+        let mut name = vec![0u8; 512];
         let mut length = name.len();
         // SAFETY: the buffer has `length` bytes; the address came from this address vector.
         let found = unsafe {
@@ -263,9 +270,9 @@ impl Transport {
                 &mut length,
             )
         };
-        check("fi_av_lookup", found).map_err(|e| e.to_string())?;
-        let end = name.iter().position(|b| *b == 0);
-        self.allocate_for(&name[..end.unwrap_or(name.len())])
+        check("fi_av_lookup", found)?;
+        name.truncate(length);
+        Ok(name)
     }
 
     /// Decides the route to a peer whose process id is one of this node. Returns the peer, and how to reach its memory

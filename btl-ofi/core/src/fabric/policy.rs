@@ -39,6 +39,8 @@ pub(crate) struct Policy {
     pub(crate) serves_itself: bool,
     /// Whether a poll that finds nothing makes system calls.
     pub(crate) polls_kernel: bool,
+    /// Whether the provider says nothing of a peer that refuses its connection, at the address that the peer published.
+    pub(crate) hides_refusals: bool,
     /// Whether an operation without callback needs no record (untracked).
     pub(crate) bare: bool,
     /// Whether updates are posted as fetching atomics whose results are discarded.
@@ -100,6 +102,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         one_node: quirks.has(Trait::OneNode),
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
+        hides_refusals: quirks.has(Trait::HidesRefusals),
         bare: !claims_context,
         depth: quirks.depth(),
         fetch_alone,

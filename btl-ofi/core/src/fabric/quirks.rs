@@ -28,6 +28,9 @@ pub(crate) enum Trait {
     KeepsFiles,
     /// A poll that finds nothing makes system calls.
     PollsKernel,
+    /// It connects by TCP when it first sends, at the address that a peer published. While it is not connected, it says
+    /// `FI_EAGAIN`, also if the peer refuses the connection, and tries again at each call.
+    HidesRefusals,
     /// It makes RMA and atomics in software, and acknowledges each operation: messages serve small ones better.
     PrefersMessages,
     /// An update with delivery-complete is answered twice, and a fetching atomic is not.
@@ -118,7 +121,12 @@ const QUIRKS: &[Row] = &[
     },
     Row {
         names: Names::Prefix("tcp"),
-        traits: &[Trait::PollsKernel, Trait::PrefersMessages],
+        // A killed peer on another host, observed with 1.17.
+        traits: &[
+            Trait::PollsKernel,
+            Trait::HidesRefusals,
+            Trait::PrefersMessages,
+        ],
     },
     Row {
         names: Names::Prefix("udp"),
@@ -126,7 +134,12 @@ const QUIRKS: &[Row] = &[
     },
     Row {
         names: Names::Prefix("net"),
-        traits: &[Trait::PollsKernel, Trait::PrefersMessages],
+        // A killed peer on another host, observed with 1.17.
+        traits: &[
+            Trait::PollsKernel,
+            Trait::HidesRefusals,
+            Trait::PrefersMessages,
+        ],
     },
     Row {
         names: Names::Prefix("efa"),

@@ -1,5 +1,5 @@
 //! Peers: endpoints and their table, address blobs, outstanding counts, liveness of local peers, access to their
-//! memory, and the route of requests.
+//! memory, trial connections to others, and the route of requests.
 
 pub(crate) mod address;
 #[cfg(test)]
@@ -10,3 +10,4 @@ pub(crate) mod outstanding;
 pub(crate) mod reach;
 pub(crate) mod route;
 pub(crate) mod table;
+pub(crate) mod trial;

@@ -39,6 +39,8 @@ pub(super) struct Line {
     pub(super) sequence: u32,
     /// Checks that still pass before the next empty message, and those between the last two.
     knock: (u32, u32),
+    /// Whether the provider took no message of the line when it was asked last.
+    pub(super) stuck: bool,
     /// Whether the carrier's list of lines with something to send has it.
     pub(super) listed: bool,
 }
@@ -55,6 +57,7 @@ impl Line {
             unanswered: VecDeque::new(),
             sequence: 0,
             knock: FIRST_KNOCK,
+            stuck: false,
             listed: false,
         }
     }
@@ -62,6 +65,7 @@ impl Line {
     /// Notes an answer, which tells the client number.
     pub(super) fn is_answered(&mut self, client: u32) {
         self.client = client;
+        self.stuck = false;
         self.knock = FIRST_KNOCK;
     }
 

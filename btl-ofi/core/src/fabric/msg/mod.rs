@@ -382,6 +382,7 @@ impl Messages {
             let Some(line) = &mut self.lines[number as usize] else {
                 return;
             };
+            line.stuck = rc == EAGAIN;
             match rc {
                 0 => {
                     self.batches[batch as usize].held = true;
@@ -735,15 +736,22 @@ impl Messages {
                 // One at a time: a target that takes nothing leaves the provider's queue to others.
                 let sent = |b: &Batch| b.held && b.is_empty() && b.line == number as u32;
                 if line.is_to_knock() && !self.batches.iter().any(sent) {
-                    self.send_empty(&line, (number as u32, number as u32), Kind::Alive);
+                    let rc = self.send_empty(&line, (number as u32, number as u32), Kind::Alive);
+                    line.stuck = rc == EAGAIN;
                 }
                 self.lines[number] = Some(line);
             }
         }
     }
 
-    /// Sends a message without entries. An error is told to the line `to_tell`.
-    fn send_empty(&mut self, line: &Line, (number, to_tell): (u32, u32), kind: Kind) {
+    /// Peers for which the provider took no message when it was asked last.
+    pub(crate) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
+        let stuck = self.lines.iter().flatten().filter(|line| line.stuck);
+        stuck.map(|line| line.endpoint)
+    }
+
+    /// Sends a message without entries, and returns the provider's code. An error is told to the line `to_tell`.
+    fn send_empty(&mut self, line: &Line, (number, to_tell): (u32, u32), kind: Kind) -> isize {
         let batch = self.free_batches.pop().unwrap_or_else(|| {
             self.batches.push(Batch::default());
             self.batches.len() as u32 - 1
@@ -777,6 +785,7 @@ impl Messages {
                 }
             }
         }
+        rc
     }
 
     /// Whether answers wait to be sent.

@@ -44,6 +44,7 @@ fn decisions(policy: &Policy) -> Vec<&'static str> {
         ("one_node", policy.one_node),
         ("serves_itself", policy.serves_itself),
         ("polls_kernel", policy.polls_kernel),
+        ("hides_refusals", policy.hides_refusals),
         ("bare", policy.bare),
         ("updates_fetch", policy.updates_fetch),
         ("fetch_alone", policy.fetch_alone),
@@ -79,17 +80,23 @@ fn each_row_decides_its_policy() {
         "bare",
         "reports_for_others",
     ];
+    let socket = ["polls_kernel", "hides_refusals", "bare"];
     let rows: [(&str, &[&str], u32); 10] = [
         ("shm", &shm, u32::MAX),
         ("sockets", &sockets, u32::MAX),
-        ("tcp", &["polls_kernel", "bare"], u32::MAX),
-        ("net", &["polls_kernel", "bare"], u32::MAX),
+        ("tcp", &socket, u32::MAX),
+        ("net", &socket, u32::MAX),
         ("udp", &["polls_kernel", "bare"], u32::MAX),
         ("efa", &["processor_atomics", "bare"], u32::MAX),
         ("verbs;ofi_rxm", &["processor_atomics", "bare"], u32::MAX),
         (
             "tcp;ofi_rxm",
-            &["processor_atomics", "polls_kernel", "bare"],
+            &[
+                "processor_atomics",
+                "polls_kernel",
+                "hides_refusals",
+                "bare",
+            ],
             u32::MAX,
         ),
         ("verbs;ofi_rxd", &rxd, 64),

@@ -23,9 +23,9 @@ fn names(provider: &str) -> Vec<Trait> {
 fn a_provider_has_the_traits_of_its_layers() {
     let polls = Trait::PollsKernel;
     let by_processor = Trait::ProcessorAtomics;
-    let messages = Trait::PrefersMessages;
-    assert_eq!(names("tcp"), [polls, messages]);
-    assert_eq!(names("tcp;ofi_rxm"), [polls, messages, by_processor]);
+    let (hides, messages) = (Trait::HidesRefusals, Trait::PrefersMessages);
+    assert_eq!(names("tcp"), [polls, hides, messages]);
+    assert_eq!(names("tcp;ofi_rxm"), [polls, hides, messages, by_processor]);
     assert_eq!(
         names("verbs;ofi_rxm"),
         [by_processor, Trait::ConfirmsSending]

@@ -17,6 +17,7 @@ use crate::fabric::policy;
 use crate::fabric::shm_room;
 use crate::peer::address::Blob;
 use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE};
+use crate::peer::liveness::State;
 use crate::peer::reach::{self, Probe, Reach};
 use crate::peer::route::{Atomics, Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
@@ -85,7 +86,10 @@ impl Transport {
         }
         let here = self.node.id != 0 && blob.node == self.node.id
             // A number that is no process id would name a process group to kill(2).
-            && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0);
+            && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0)
+            // Clones of a virtual machine have equal node numbers. A process that does not run here tells nothing of the
+            // peer then, not even that it is dead.
+            && (self.policy.one_node || blob.process.state() != State::Gone);
         let (placed, reached) = match here {
             true => self.place_local(address, proc, &blob),
             false => {

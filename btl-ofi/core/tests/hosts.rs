@@ -13,18 +13,23 @@ mod common;
 mod driver;
 #[path = "hosts/namespaces.rs"]
 mod namespaces;
+#[path = "hosts/pids.rs"]
+mod pids;
 #[path = "hosts/rank.rs"]
 mod rank;
 
+use std::time::Instant;
+
 use plugin_api::Status;
 
+use common::PATIENCE;
 use common::tally::{Tally, check};
-use driver::Rank;
+use driver::{Posted, Rank, Seen};
 use namespaces::{Host, available, serve_as_host};
 use rank::serve_as_rank;
 
 /// Operations of an origin on the other host; the others go on for as long.
-const OPERATIONS: u32 = 300;
+const OPERATIONS: u32 = 100;
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -115,4 +120,251 @@ fn mixed_over_rxm() {
 #[test]
 fn mixed_over_net() {
     mixed("net");
+}
+
+/// When a peer on another host is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killed {
+    /// While it is stopped, with operations sent and gathered.
+    Met,
+    /// Likewise, before the first answer to this process.
+    Unmet,
+    /// Before the operations are posted.
+    Before,
+}
+
+/// Each operation is reported once, and flushes end, without a process id to poll and without a timeout.
+fn killed(provider: &str, when: Killed) {
+    if !available() {
+        return;
+    }
+    let (a, b) = two_hosts();
+    let origin = Rank::start(&a, 1, provider, 0);
+    let (dead, living) = (
+        Rank::start(&b, 1, provider, 0),
+        Rank::start(&b, 2, provider, 0),
+    );
+    origin.connect(1, &dead);
+    origin.connect(2, &living);
+    let mut met = origin.post(2, 40);
+    if when != Killed::Unmet {
+        let first = origin.post(1, 40);
+        met.tracked += first.tracked;
+    }
+    assert_eq!(origin.flush(), Status::SUCCESS, "{}", origin.ask("reports"));
+    assert_eq!(origin.seen().succeeded, met.tracked);
+
+    dead.signal(libc::SIGSTOP);
+    if when == Killed::Before {
+        dead.signal(libc::SIGKILL);
+    }
+    let lost = origin.post(1, 2000);
+    assert!(
+        when == Killed::Before || lost.tracked + lost.untracked > 100,
+        "{lost:?}"
+    );
+    let other = origin.post(2, 40);
+    if when != Killed::Before {
+        dead.signal(libc::SIGKILL);
+    }
+    let flushed = origin.flush();
+    assert_eq!(flushed, Status::UNREACH, "{}", origin.ask("reports"));
+    assert_eq!(origin.flush(), Status::SUCCESS, "it was reported once");
+    let seen = Seen {
+        succeeded: met.tracked + other.tracked,
+        failed: lost.tracked,
+        pending: 0,
+        twice: 0,
+        lost: lost.untracked,
+    };
+    assert_eq!(origin.seen(), seen, "{provider} {when:?}");
+    assert_eq!(origin.post(1, 1).last, Status::UNREACH);
+    let last = origin.post(2, 40);
+    assert_eq!((last.tracked, last.untracked), (20, 20));
+    assert_eq!(origin.flush(), Status::SUCCESS);
+    assert_eq!(living.received().0, 3 * 20);
+}
+
+/// The providers whose peers on other hosts are reached by message.
+const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
+
+#[test]
+fn killed_with_operations_outstanding() {
+    for provider in PROVIDERS {
+        killed(provider, Killed::Met);
+    }
+}
+
+#[test]
+fn killed_before_the_first_answer() {
+    for provider in PROVIDERS {
+        killed(provider, Killed::Unmet);
+    }
+}
+
+#[test]
+fn killed_before_the_operations() {
+    for provider in PROVIDERS {
+        killed(provider, Killed::Before);
+    }
+}
+
+/// A peer that is stopped before the first answer is tried for by another connection, and is well when it goes on.
+#[test]
+fn stopped_before_the_first_answer() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let (a, b) = two_hosts();
+        let origin = Rank::start(&a, 1, provider, 0);
+        let target = Rank::start(&b, 1, provider, 0);
+        origin.connect(1, &target);
+        target.signal(libc::SIGSTOP);
+        let posted = origin.post(1, 400);
+        let deadline = Instant::now() + PATIENCE;
+        while origin.connections() < 2 {
+            assert!(Instant::now() < deadline, "{provider}: no trial");
+        }
+        target.signal(libc::SIGCONT);
+        assert_eq!(origin.flush(), Status::SUCCESS, "{}", origin.ask("reports"));
+        let seen = Seen {
+            succeeded: posted.tracked,
+            ..Seen::default()
+        };
+        assert_eq!(origin.seen(), seen, "{provider}");
+    }
+}
+
+/// A link that goes down with operations outstanding, at the origin's end or at the target's.
+struct Cut<'a> {
+    end: &'a Host,
+    origin: Rank<'a>,
+    target: Rank<'a>,
+    met: Posted,
+    posted: Posted,
+}
+
+impl<'a> Cut<'a> {
+    fn new(
+        (a, b): &'a (Host, Host),
+        provider: &str,
+        at_origin: bool,
+        timeout: u32,
+        large: bool,
+    ) -> Cut<'a> {
+        let origin = Rank::start(a, 1, provider, timeout);
+        let target = Rank::start(b, 1, provider, 0);
+        origin.connect(1, &target);
+        let met = origin.post(1, FIRST);
+        assert_eq!(origin.flush(), Status::SUCCESS);
+        let end = if at_origin { a } else { b };
+        end.link(false);
+        let posted = if large {
+            origin.post(1, THEN)
+        } else {
+            origin.post_small(1, THEN)
+        };
+        assert_eq!(posted.last, Status::SUCCESS, "{provider}: {posted:?}");
+        assert_eq!(posted.large > 0, large, "{provider}: {posted:?}");
+        let deadline = Instant::now() + PATIENCE;
+        while !origin.repeats() {
+            assert!(Instant::now() < deadline, "{provider}: nothing is sent");
+        }
+        Cut {
+            end,
+            origin,
+            target,
+            met,
+            posted,
+        }
+    }
+}
+
+/// Operations before a link goes down, and after.
+const FIRST: u32 = 40;
+const THEN: u32 = 1000;
+
+/// Each operation is reported once, after the peer timeout. The provider may still read the data of `large` puts, so its
+/// endpoints are closed then, and the transport is of no more use.
+fn stays_down(provider: &str, at_origin: bool, large: bool) {
+    let hosts = two_hosts();
+    let cut = Cut::new(&hosts, provider, at_origin, 2000, large);
+    let flushed = cut.origin.flush();
+    let expected = if large {
+        Status::FATAL
+    } else {
+        Status::UNREACH
+    };
+    assert_eq!(
+        flushed,
+        expected,
+        "{provider}: {}",
+        cut.origin.ask("reports")
+    );
+    let seen = Seen {
+        succeeded: cut.met.tracked,
+        failed: cut.posted.tracked,
+        lost: cut.posted.untracked,
+        ..Seen::default()
+    };
+    assert_eq!(cut.origin.seen(), seen, "{provider}");
+    assert_eq!(cut.origin.post(1, 1).last, Status::UNREACH, "{provider}");
+}
+
+/// Nothing is lost if the link comes back before the peer timeout.
+fn comes_back(provider: &str, at_origin: bool) {
+    let hosts = two_hosts();
+    let cut = Cut::new(&hosts, provider, at_origin, 15_000, true);
+    cut.end.link(true);
+    assert_eq!(
+        cut.origin.flush(),
+        Status::SUCCESS,
+        "{provider}: {}",
+        cut.origin.ask("reports")
+    );
+    let (met, posted) = (cut.met, cut.posted);
+    let seen = Seen {
+        succeeded: met.tracked + posted.tracked,
+        ..Seen::default()
+    };
+    assert_eq!(cut.origin.seen(), seen, "{provider}");
+    // Half of the operations add.
+    let sum = (FIRST + THEN) / 2;
+    let all = met.tracked + met.untracked + posted.tracked + posted.untracked;
+    let puts = all - sum - met.large - posted.large;
+    assert_eq!(
+        cut.target.received(),
+        (u64::from(sum), puts as usize),
+        "{provider}"
+    );
+}
+
+#[test]
+fn link_that_stays_down() {
+    if available() {
+        for provider in PROVIDERS {
+            stays_down(provider, provider == "net", false);
+        }
+    }
+}
+
+#[test]
+fn link_that_stays_down_under_large_puts() {
+    if available() {
+        for provider in PROVIDERS {
+            stays_down(provider, provider != "net", true);
+        }
+    }
+}
+
+#[test]
+fn link_that_comes_back() {
+    if available() {
+        for provider in PROVIDERS {
+            for at_origin in [true, false] {
+                comes_back(provider, at_origin);
+            }
+        }
+    }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Rank<'a> {
 pub(crate) struct Posted {
     pub(crate) tracked: u32,
     pub(crate) untracked: u32,
+    /// Puts among them that exceed a message.
+    pub(crate) large: u32,
     pub(crate) last: Status,
 }
 
@@ -105,7 +107,12 @@ impl<'a> Rank<'a> {
         self.post_some("any", proc, count)
     }
 
-    /// Likewise, puts with callback only.
+    /// Likewise, without puts that exceed a message.
+    pub(crate) fn post_small(&self, proc: u64, count: u32) -> Posted {
+        self.post_some("small", proc, count)
+    }
+
+    /// Likewise, small puts with callback only.
     pub(crate) fn put(&self, proc: u64, count: u32) -> Posted {
         self.post_some("puts", proc, count)
     }
@@ -115,7 +122,8 @@ impl<'a> Rank<'a> {
         Posted {
             tracked: n[0] as u32,
             untracked: n[1] as u32,
-            last: Status(n[2] as i32),
+            large: n[2] as u32,
+            last: Status(n[3] as i32),
         }
     }
 
@@ -145,6 +153,11 @@ impl<'a> Rank<'a> {
         Tally::from_text(&self.answer())
     }
 
+    /// Has the rank make progress while its failure detector looks at its peers at least twice.
+    pub(crate) fn wait_for_checks(&self) {
+        assert_eq!(self.ask("checks"), "done");
+    }
+
     /// The words that atomics change.
     pub(crate) fn counted(&self) -> [u64; WORDS] {
         self.words(0, WORDS).try_into().unwrap()
@@ -168,6 +181,16 @@ impl<'a> Rank<'a> {
     /// Packets that an interface of the rank's host has sent.
     pub(crate) fn packets(&self, interface: &str) -> i64 {
         self.ask_numbers(&format!("packets {interface}"))[0]
+    }
+
+    /// Whether TCP waited in vain for an answer on the rank's host.
+    pub(crate) fn repeats(&self) -> bool {
+        self.ask_numbers("repeats") == [1]
+    }
+
+    /// Number of connections of the rank's host.
+    pub(crate) fn connections(&self) -> i64 {
+        self.ask_numbers("connections")[0]
     }
 
     pub(crate) fn signal(&self, signal: i32) {

@@ -6,7 +6,8 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, TryRecvError};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Transport};
 use mca_params::Value;
@@ -25,6 +26,9 @@ pub(crate) const PUTS: usize = 16;
 const LARGE: usize = 8 * 1024;
 /// Words of a large put.
 const LARGE_WORDS: usize = 4 * 1024;
+
+/// One of 16 operations is such a put, where they are posted.
+const LARGE_PLACE: u64 = 14;
 
 /// A posted operation with a callback.
 #[derive(Default)]
@@ -98,12 +102,16 @@ pub(crate) fn serve_as_rank() {
     });
     let first = hear.recv().unwrap_or_else(|_| std::process::exit(0));
     let mut rank = Rank::open(&first);
+    let mut idle = 0;
     loop {
-        match hear.try_recv() {
+        // Ranks without work leave the processors to the others.
+        let pause = Duration::from_micros(if idle < 200 { 0 } else { 100 });
+        match hear.recv_timeout(pause) {
             Ok(line) => println!("@{}", rank.act(&line, &hear)),
-            Err(TryRecvError::Disconnected) => std::process::exit(0),
-            Err(TryRecvError::Empty) => {
-                rank.t.progress();
+            Err(RecvTimeoutError::Disconnected) => std::process::exit(0),
+            Err(RecvTimeoutError::Timeout) if rank.t.progress() > 0 => idle = 0,
+            Err(RecvTimeoutError::Timeout) => {
+                idle += 1;
                 std::thread::yield_now();
             }
         }
@@ -187,7 +195,17 @@ impl Rank {
                 }
                 String::from("done")
             }
+            "checks" => {
+                // The failure detector looks every 250 ms.
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_millis(600) {
+                    self.t.progress();
+                }
+                String::from("done")
+            }
             "packets" => packets(rest).to_string(),
+            "connections" => connections().len().to_string(),
+            "repeats" => u8::from(repeats()).to_string(),
             _ => panic!("{line}"),
         }
     }
@@ -212,15 +230,16 @@ impl Rank {
         }
     }
 
-    /// `post KIND PROC COUNT`: posts operations until there is no room. Answers how many with and without callback, and the
-    /// status of the last one.
+    /// `post KIND PROC COUNT`: posts operations until there is no room. Answers how many with and without callback, how many
+    /// of them are puts that exceed a message, and the status of the last one.
     fn post(&mut self, rest: &str) -> String {
         let fields: Vec<&str> = rest.split(' ').collect();
         let (peer, h) = self.peers[&fields[1].parse().unwrap()];
-        let (mut tracked, mut untracked) = (0, 0);
+        let (mut tracked, mut untracked, mut large) = (0, 0, 0);
         let mut status = Status::SUCCESS;
         for i in 0..fields[2].parse::<u64>().unwrap() {
             let kind = if fields[0] == "puts" { 2 } else { i % 4 };
+            let place = if fields[0] == "any" { i % 16 } else { 0 };
             let posted = Box::leak(Box::new(Posted {
                 word: self.posts + 1,
                 ..Posted::default()
@@ -237,12 +256,12 @@ impl Rank {
             let mine = h.base() + 8 * (PUTS as u64 + self.posts);
             // SAFETY: what is posted lives to the end of the process.
             status = unsafe {
-                match (kind, i % 16) {
+                match (kind, place) {
                     (0, _) => self
                         .t
                         .atomic_fop(peer, word, sum, none, &h, add, 1, f, done),
                     (1, _) => self.t.atomic_op(peer, sum, &h, add, 1, f, done),
-                    (2, 14) => {
+                    (2, LARGE_PLACE) => {
                         let (from, at) = (self.large.as_ptr(), h.base() + 8 * LARGE as u64);
                         let from = from.cast_mut().cast();
                         self.t.put(peer, from, at, none, &h, 8 * LARGE_WORDS, done)
@@ -250,7 +269,7 @@ impl Rank {
                     _ => self.t.put(peer, word, mine, none, &h, 8, done),
                 }
             };
-            if status.is_again() && i % 16 == 14 {
+            if status.is_again() && place == LARGE_PLACE {
                 // The provider has no room before it is connected; messages have.
                 continue;
             }
@@ -258,6 +277,7 @@ impl Rank {
                 break;
             }
             self.posts += 1;
+            large += u32::from(place == LARGE_PLACE);
             if has_callback {
                 tracked += 1;
                 self.tracked.push(posted);
@@ -265,7 +285,7 @@ impl Rank {
                 untracked += 1;
             }
         }
-        format!("{tracked} {untracked} {}", status.0)
+        format!("{tracked} {untracked} {large} {}", status.0)
     }
 
     /// How many operations with callback succeeded, failed, were not reported, and were reported twice; and how many
@@ -300,4 +320,22 @@ fn packets(interface: &str) -> u64 {
     let (_, counts) = lines.find(|(name, _)| name.trim() == interface).unwrap();
     // The tenth column is the number of packets sent.
     counts.split_whitespace().nth(9).unwrap().parse().unwrap()
+}
+
+/// The established TCP connections of the rank's host, each as the columns of the kernel's table.
+fn connections() -> Vec<Vec<String>> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table
+        .lines()
+        .map(|line| line.split_whitespace().map(str::to_owned).collect());
+    rows.filter(|columns: &Vec<String>| columns[3] == "01")
+        .collect()
+}
+
+/// Whether TCP has sent something again, or tried to send what no route leads to.
+fn repeats() -> bool {
+    connections().iter().any(|columns| {
+        let (repeated, probed) = (&columns[6], &columns[8]);
+        repeated != "00000000" || probed != "0"
+    })
 }

@@ -1,0 +1,113 @@
+//! Processes of two namespaces of process ids, whose ids are equal, on one network and with one `/dev/shm`. Near is only
+//! what was proved.
+
+use plugin_api::Status;
+
+use crate::common::tally::check;
+use crate::driver::{Rank, Seen};
+use crate::namespaces::{Host, available};
+use crate::{PROVIDERS, mix, routes};
+
+/// Two ranks in each namespace, with the same process ids in both. `None` if this kernel does not give chosen ids.
+fn twins<'a>(hosts: &'a [Host; 2], provider: &str) -> Option<[[Rank<'a>; 2]; 2]> {
+    let ranks = [0, 1].map(|host: usize| {
+        [1, 2].map(|number| Rank::start_after(&hosts[host], number, 500 * number as u32, provider))
+    });
+    let ids = ranks
+        .each_ref()
+        .map(|pair| pair.each_ref().map(|rank| rank.pid));
+    if ids[0] != ids[1] {
+        println!("skipped: process ids cannot be chosen: {ids:?}");
+        return None;
+    }
+    Some(ranks)
+}
+
+fn two_namespaces() -> [Host; 2] {
+    let first = Host::new("a");
+    let second = first.beside("b");
+    [first, second]
+}
+
+#[test]
+fn equal_process_ids() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let hosts = two_namespaces();
+        let Some([[owner, near], [far, other]]) = twins(&hosts, provider) else {
+            return;
+        };
+        for origin in [&near, &far, &other, &owner] {
+            origin.connect(0, &owner);
+        }
+        let tallies = mix(&owner, &[&near], &[&far, &other], 1);
+        check(owner.counted(), &tallies, 1);
+        routes(&owner, &near, &far);
+
+        // Of two processes with one id, one dies. It is lost to its peers, and the other one is not.
+        near.connect(1, &far);
+        let met = near.post(1, 40);
+        assert_eq!(near.flush(), Status::SUCCESS);
+        far.signal(libc::SIGSTOP);
+        let lost = near.post(1, 400);
+        far.signal(libc::SIGKILL);
+        assert_eq!(near.flush(), Status::UNREACH, "{provider}");
+        let before = near.seen();
+        assert_eq!((before.failed, before.lost), (lost.tracked, lost.untracked));
+        assert_eq!((before.pending, before.twice), (0, 0));
+        assert!(before.succeeded >= met.tracked);
+        for origin in [&near, &other] {
+            assert_eq!(origin.post(0, 40).last, Status::SUCCESS, "{provider}");
+            assert_eq!(
+                origin.flush(),
+                Status::SUCCESS,
+                "{provider}: {}",
+                origin.ask("reports")
+            );
+        }
+    }
+}
+
+/// A process that announces the node of another one, as in a clone of a virtual machine, and a process id that is there
+/// another process's, or nobody's. It is reached by message, and its death is not taken from that id.
+#[test]
+fn equal_nodes() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let hosts = two_namespaces();
+        let Some([[origin, _], [twin, other]]) = twins(&hosts, provider) else {
+            return;
+        };
+        let nobody = Rank::start_after(&hosts[1], 3, 2000, provider);
+        let mut succeeded = 0;
+        for (proc, target) in [(1, &twin), (2, &other), (3, &nobody)] {
+            // Bytes 8 to 16 of an address name the node.
+            let (own, rest) = (&origin.address[16..32], &target.address[32..]);
+            let claims = format!("{}{own}{rest}", &target.address[..16]);
+            origin.connect_to(proc, &claims, &target.handle);
+            let posted = origin.post(proc, 400);
+            assert_eq!(posted.last, Status::SUCCESS, "{provider}");
+            target.signal(libc::SIGSTOP);
+            // Checks of the peers find what the process id tells.
+            origin.wait_for_checks();
+            target.signal(libc::SIGCONT);
+            assert_eq!(
+                origin.flush(),
+                Status::SUCCESS,
+                "{provider}: {}",
+                origin.ask("reports")
+            );
+            succeeded += posted.tracked;
+            let seen = Seen {
+                succeeded,
+                ..Seen::default()
+            };
+            assert_eq!(origin.seen(), seen, "{provider}");
+            assert_eq!(target.received().0, 200, "{provider}");
+        }
+    }
+}

@@ -505,18 +505,23 @@ openmpi_test_apart() {
         openmpi_say "skipped, root is needed to give processes host names of their own: two pretended nodes"
         return
     fi
-    for ranks in 2 4; do
-        for program in hello_window transfers atomics window_life threads; do
-            openmpi_check "$program, $ranks ranks on two nodes" openmpi_program_apart 'tcp;ofi_rxm' "$ranks" "$program"
+    for provider in 'tcp;ofi_rxm' net; do
+        for ranks in 2 4; do
+            for program in hello_window transfers atomics window_life threads; do
+                openmpi_check "$program, $ranks ranks on two nodes, $provider" \
+                    openmpi_program_apart "$provider" "$ranks" "$program"
+            done
         done
     done
     openmpi_check "the README's words for several nodes" openmpi_readme_apart
-    for provider in shm 'tcp;ofi_rxm'; do
+    for provider in shm 'tcp;ofi_rxm' net; do
         openmpi_check "host-stub check under mpirun on two nodes, $provider" openmpi_host_stub_apart "$provider"
     done
     OPENMPI_RUN=openmpi_run_apart openmpi_check "a peer killed on another node" openmpi_survives_kill 'tcp;ofi_rxm'
     OPENMPI_RUN=openmpi_run_apart openmpi_check "a peer killed on another node, mpirun looking away" \
         openmpi_ends_job 'tcp;ofi_rxm'
-    OPENMPI_RUN=openmpi_run_apart openmpi_check "mpi4py, 4 ranks on two nodes" \
-        openmpi_mpi4py_run 'tcp;ofi_rxm' 4 test_rma test_rma_nb test_win
+    for provider in 'tcp;ofi_rxm' net; do
+        OPENMPI_RUN=openmpi_run_apart openmpi_check "mpi4py, 4 ranks on two nodes, $provider" \
+            openmpi_mpi4py_run "$provider" 4 test_rma test_rma_nb test_win
+    done
 }

@@ -14,7 +14,7 @@ use crate::engine::context::{Context, State};
 use crate::engine::post::{Caller, guarded};
 use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
-use crate::fabric::msg::Ended;
+use crate::fabric::msg::{Ended, Form};
 use crate::mem::handle::Handle;
 use crate::op::record::{Completion, Tag};
 use crate::op::request::Operands;
@@ -123,27 +123,25 @@ impl Transport {
             return None;
         }
         let messages = state.messages.as_mut()?;
+        let Told {
+            command,
+            operands,
+            size,
+            result,
+        } = told;
+        let form = Form::known(command.what, *size);
+        // SAFETY: the caller guarantees the operands; the line of a peer is removed before its endpoint is.
+        let gathered = unsafe { messages.gather(endpoint, (command, &form), (*operands, *size)) };
+        let (batch, full) = gathered.ok()?;
         let threaded = self.setup.threaded;
-        let finished = || {
-            let (own, peers) = (context.count.raise(threaded), peer.count.raise(threaded));
-            caller.finished(Tag::new(endpoint, own, peers))
-        };
-        let operands = (told.operands, told.size);
-        // SAFETY: the caller guarantees the buffers; the line of a peer is removed before its endpoint is.
-        let gathered = unsafe {
-            messages.gather(
-                endpoint,
-                &told.command,
-                operands,
-                told.result.cast(),
-                finished,
-            )
-        };
-        let full = match gathered {
-            Ok(full) => full,
-            Err(status) if status.is_again() => return None,
-            Err(status) => return Some(status),
-        };
+        let (own, peers) = (context.count.raise(threaded), peer.count.raise(threaded));
+        if form.results == 0 && caller.completion.is_none() {
+            batch.count(own, peers);
+        } else {
+            let finished = caller.finished(Tag::new(endpoint, own, peers));
+            // SAFETY: the caller guarantees that the result is writable until completion.
+            unsafe { batch.expect((&form, *size), result.cast(), finished) };
+        }
         state.posted += 1;
         drop(state);
         if full {

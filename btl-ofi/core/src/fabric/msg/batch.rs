@@ -9,6 +9,7 @@ use crate::op::record::{Finished, Tag};
 use crate::op::request::Operands;
 use crate::op::responder::Command;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::outstanding::Phase;
 
 /// Words that a batch has room for when it is made; most batches are short.
 const FIRST_WORDS: usize = 128;
@@ -30,13 +31,14 @@ type Untracked = [[u32; 2]; 2];
 
 /// A batch of one line.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     /// The message.
     pub(super) words: Vec<u64>,
     entries: u32,
     /// Words of results.
     results: u32,
-    region: Option<(u64, u64)>,
+    /// Key and cookie of the last command's region; no cookie is 0.
+    region: (u64, u64),
     pending: Vec<Pending>,
     untracked: Untracked,
     pub(super) sequence: u32,
@@ -75,7 +77,7 @@ impl Batch {
         }
         self.entries = 0;
         self.results = 0;
-        self.region = None;
+        self.region = (0, 0);
         self.pending.clear();
         self.untracked = Untracked::default();
         self.over = false;
@@ -88,55 +90,89 @@ impl Batch {
     }
 
     /// Whether a command of this form has room.
-    #[inline]
+    #[inline(always)]
     pub(super) fn has_room(&self, form: &Form) -> bool {
         let failures = self.entries as usize + 1;
         let answer = Header::WORDS + self.results as usize + form.results + failures;
         self.words.len() + form.words() <= MOST_WORDS && answer <= MOST_WORDS
     }
 
-    /// Adds a command that has room. An operation with callback or result is `finished` when it is answered, and its
-    /// result is written to `result`.
+    /// Adds a command that has room, with its operands. One of [`count`](Self::count) and [`expect`](Self::expect) follows.
     ///
     /// # Safety
-    /// The operands are readable for the command's size; `result` is NULL or writable for it until the operation is over.
-    #[inline]
+    /// The operands are readable for `size` bytes, for which the form was made.
+    #[inline(always)]
     pub(super) unsafe fn push(
         &mut self,
         (command, form): (&Command, &Form),
         (operands, size): (Operands, usize),
-        result: *mut u8,
-        finished: Finished,
     ) {
-        wire::push_entry(&mut self.words, command, form.compares(), &mut self.region);
-        if form.operands > 0 {
-            match operands {
-                Operands::Value(value) => self.words.push(value),
-                Operands::Buffer(buffer) => {
-                    let at = self.words.len();
-                    self.words.resize(at + form.operands, 0);
-                    // SAFETY: the caller guarantees `size` readable bytes; the form has as many words, just added.
-                    unsafe {
-                        let to = self.words.as_mut_ptr().add(at).cast();
-                        ptr::copy_nonoverlapping(buffer.cast::<u8>(), to, size);
-                    }
-                }
-            }
+        let before = self.words.len();
+        if self.words.capacity() - before < form.words() {
+            self.make_room();
         }
-        if form.results == 0 && finished.function.is_none() {
-            let (context, peer) = (finished.tag.context_phase(), finished.tag.endpoint_phase());
-            self.untracked[context as usize][peer as usize] += 1;
-        } else {
-            self.pending.push(Pending {
-                entry: self.entries,
-                at: self.results,
-                size: if form.results > 0 { size as u32 } else { 0 },
-                result,
-                finished,
-            });
+        // SAFETY: there is room for the form's words, of which the entry writes all that it counts. The caller guarantees
+        // the operands.
+        unsafe {
+            let mut at = self.words.as_mut_ptr().add(before);
+            at = wire::write_entry(at, command, form, &mut self.region);
+            if form.operands == 1 && size == size_of::<u64>() {
+                at.write(match operands {
+                    Operands::Value(value) => value,
+                    Operands::Buffer(buffer) => buffer.cast::<u64>().read_unaligned(),
+                });
+            } else if form.operands > 0 {
+                // The last word may be filled in part only.
+                at.add(form.operands - 1).write(0);
+                let value;
+                let from = match operands {
+                    Operands::Value(word) => {
+                        value = word;
+                        (&raw const value).cast::<u8>()
+                    }
+                    Operands::Buffer(buffer) => buffer.cast::<u8>(),
+                };
+                ptr::copy_nonoverlapping(from, at.cast::<u8>(), size);
+            }
+            let end = at.add(form.operands);
+            self.words
+                .set_len(end.offset_from_unsigned(self.words.as_ptr()));
         }
         self.results += form.results as u32;
         self.entries += 1;
+    }
+
+    /// Makes room for a whole batch: it has more than a few entries.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) {
+        self.words.reserve(MOST_WORDS - self.words.len());
+    }
+
+    /// Counts the last command as an untracked operation, by the phases of context and peer.
+    #[inline(always)]
+    pub(crate) fn count(&mut self, context: Phase, peer: Phase) {
+        self.untracked[(context & 1) as usize][(peer & 1) as usize] += 1;
+    }
+
+    /// The operation of the last command is `finished` when it is answered, and its result goes to `result`.
+    ///
+    /// # Safety
+    /// `result` is NULL, or writable for `size` bytes until the operation is over. The form is that of the command.
+    #[inline(always)]
+    pub(crate) unsafe fn expect(
+        &mut self,
+        (form, size): (&Form, usize),
+        result: *mut u8,
+        finished: Finished,
+    ) {
+        self.pending.push(Pending {
+            entry: self.entries - 1,
+            at: self.results - form.results as u32,
+            size: if form.results > 0 { size as u32 } else { 0 },
+            result,
+            finished,
+        });
     }
 
     /// Writes the header; the batch is then complete.

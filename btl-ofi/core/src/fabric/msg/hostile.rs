@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::base::guard::Reach;
 use crate::base::lock::Lock;
-use crate::fabric::msg::client;
+use crate::fabric::msg::execute;
 use crate::fabric::msg::wire::{self, Entries, Form, Header, Kind, MOST_WORDS};
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
@@ -58,6 +58,15 @@ impl Memory {
     }
 }
 
+/// Appends an entry without its operands.
+fn push_entry(words: &mut Vec<u64>, c: &Command, form: &Form, region: &mut (u64, u64)) {
+    let mut entry = vec![0; form.words()];
+    // SAFETY: the entry has room for the words of its form.
+    let end = unsafe { wire::write_entry(entry.as_mut_ptr(), c, form, region) };
+    entry.truncate((end as usize - entry.as_ptr() as usize) / 8);
+    words.extend(entry);
+}
+
 /// A batch in which each kind of command occurs.
 fn batch(memory: &Memory) -> Vec<u64> {
     let atomic =
@@ -87,10 +96,10 @@ fn batch(memory: &Memory) -> Vec<u64> {
         ),
     ];
     let mut words = vec![0; Header::WORDS];
-    let (mut region, mut results) = (None, 0);
+    let (mut region, mut results) = ((0, 0), 0);
     for c in &commands {
         let form = Form::of(c.what, c.count).unwrap();
-        wire::push_entry(&mut words, c, form.compares(), &mut region);
+        push_entry(&mut words, c, &form, &mut region);
         words.resize(words.len() + form.operands, 0x0101_0101_0101_0101);
         results += form.results as u32;
     }
@@ -114,10 +123,10 @@ fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
     buffer[..length].copy_from_slice(&bytes[..length]);
     let (header, words) = Header::read(&mut buffer).ok()?;
     let _ = wire::take_address(&words[Header::WORDS..]);
-    client::check(&header, words, Header::WORDS).ok()?;
+    execute::check(&header, words, Header::WORDS).ok()?;
     let mut answer = Vec::new();
     let batch = (words, Header::WORDS);
-    client::execute(
+    execute::execute(
         &mut Responder::default(),
         &memory.regions,
         batch,
@@ -150,7 +159,7 @@ fn each_kind_is_executed_and_answered() {
 fn refused_entries_are_named_and_the_others_executed() {
     let memory = Memory::new();
     let mut words = vec![0; Header::WORDS];
-    let mut region = None;
+    let mut region = (0, 0);
     let outside = memory.command(PUT, 8, WORDS as u64);
     let unknown = Command {
         key: 99,
@@ -158,7 +167,7 @@ fn refused_entries_are_named_and_the_others_executed() {
     };
     for c in [outside, memory.command(PUT, 8, 3), unknown] {
         let form = Form::of(c.what, c.count).unwrap();
-        wire::push_entry(&mut words, &c, false, &mut region);
+        push_entry(&mut words, &c, &form, &mut region);
         words.resize(words.len() + form.operands, 5);
     }
     let header = Header {
@@ -254,5 +263,30 @@ proptest! {
         holds(&memory, &words)?;
         let mut entries = Entries::at(Header::WORDS);
         while let Ok(Some(_)) = entries.next(&words) {}
+    }
+}
+
+/// What an origin knows of its own commands, and what a target finds out.
+#[test]
+fn both_sides_see_the_same_form() {
+    let codes = AtomicKind::ALL.iter().flat_map(|&kind| {
+        Datatype::ALL.iter().flat_map(move |&datatype| {
+            AtomicOp::ALL.iter().map(move |&op| {
+                (
+                    responder::what(kind, datatype as u32, op as u32),
+                    datatype.size(),
+                )
+            })
+        })
+    });
+    for (what, size) in codes.chain([(PUT, 1), (GET, 1)]) {
+        for count in [1, 3, 8, 100] {
+            let Some(form) = Form::of(what, count) else {
+                continue;
+            };
+            let known = Form::known(what, count as usize * size);
+            let parts = |f: Form| (f.words(), f.operands, f.results);
+            assert_eq!(parts(known), parts(form), "{what:#x}, {count}");
+        }
     }
 }

@@ -145,15 +145,28 @@ pub(super) fn take_address(words: &[u64]) -> Result<(Vec<u8>, usize), &'static s
 
 /// The parts of a command that its code and count determine.
 #[derive(Clone, Copy)]
-pub(super) struct Form {
+pub(crate) struct Form {
     compares: bool,
     /// Words of operands.
     pub(super) operands: usize,
     /// Words of results.
-    pub(super) results: usize,
+    pub(crate) results: usize,
 }
 
 impl Form {
+    /// The form of a command of this process, of which it is known that it can be executed, with the bytes of its elements.
+    #[inline(always)]
+    pub(crate) fn known(what: u32, size: usize) -> Form {
+        let words = size.div_ceil(8);
+        let part = |has| if has { words } else { 0 };
+        let kind = what >> 16;
+        Form {
+            compares: kind == AtomicKind::Compare as u32,
+            operands: part(what != GET && what & 0xff != AtomicOp::Read as u32 || what == PUT),
+            results: part(what != PUT && kind != AtomicKind::Update as u32),
+        }
+    }
+
     /// The form of a command; `None` if no such command can be executed.
     #[inline]
     pub(super) fn of(what: u32, count: u32) -> Option<Form> {
@@ -185,24 +198,37 @@ impl Form {
     }
 }
 
-/// Appends an entry without its operands. `region` is that of the entry before, and becomes this one's.
-#[inline]
-pub(super) fn push_entry(
-    words: &mut Vec<u64>,
+/// Writes an entry without its operands, whose place it returns. `region` is that of the entry before, and becomes this
+/// one's.
+///
+/// # Safety
+/// There is room for the [words](Form::words) of the form.
+#[inline(always)]
+pub(super) unsafe fn write_entry(
+    at: *mut u64,
     c: &Command,
-    compares: bool,
-    region: &mut Option<(u64, u64)>,
-) {
-    let count = u64::from(c.count) << 32;
-    if *region == Some((c.key, c.cookie)) {
-        let what = u64::from(c.what | SAME_REGION);
-        words.extend_from_slice(&[what | count, c.address]);
-    } else {
-        *region = Some((c.key, c.cookie));
-        words.extend_from_slice(&[u64::from(c.what) | count, c.address, c.key, c.cookie]);
-    }
-    if compares {
-        words.push(c.compare);
+    form: &Form,
+    region: &mut (u64, u64),
+) -> *mut u64 {
+    let first = u64::from(c.what) | u64::from(c.count) << 32;
+    // SAFETY: the caller guarantees room for all of these words.
+    unsafe {
+        at.add(1).write(c.address);
+        let mut next = at.add(2);
+        if *region == (c.key, c.cookie) {
+            at.write(first | u64::from(SAME_REGION));
+        } else {
+            *region = (c.key, c.cookie);
+            at.write(first);
+            next.write(c.key);
+            next.add(1).write(c.cookie);
+            next = next.add(2);
+        }
+        if form.compares {
+            next.write(c.compare);
+            next = next.add(1);
+        }
+        next
     }
 }
 
@@ -280,10 +306,5 @@ impl Form {
     #[inline]
     pub(super) fn words(&self) -> usize {
         4 + usize::from(self.compares) + self.operands
-    }
-
-    #[inline]
-    pub(super) fn compares(&self) -> bool {
-        self.compares
     }
 }

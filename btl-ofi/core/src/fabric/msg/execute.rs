@@ -1,26 +1,11 @@
-//! The target's side of messages: the origins that send batches here, and the execution of a batch.
+//! The execution of a batch at its target.
 
 use plugin_api::Status;
 
-use libfabric_sys::fi_addr_t;
-
 use crate::base::lock::Lock;
-use crate::fabric::msg::wire::{Entries, Header, Kind};
+use crate::fabric::msg::wire::{Entries, Header, Kind, MOST_WORDS};
 use crate::mem::regions::Regions;
 use crate::op::responder::{GET, PUT, Responder};
-
-/// An origin that sends batches here. It stays until its farewell. That of an origin that died, or whose farewell its
-/// provider did not take, stays until the transport closes: some hundred bytes, and an entry of the address vector.
-pub(super) struct Client {
-    pub(super) address: fi_addr_t,
-    /// What identifies its line at the origin.
-    pub(super) line: u32,
-    pub(super) cookie: u64,
-    /// The number of the batch that comes next.
-    pub(super) sequence: u32,
-    /// Batches that came before their turn.
-    pub(super) early: Vec<(Header, Vec<u64>)>,
-}
 
 /// Checks all entries of a batch, which begin at word `first`, before the first one is executed.
 pub(super) fn check(header: &Header, words: &[u64], first: usize) -> Result<(), &'static str> {
@@ -34,7 +19,7 @@ pub(super) fn check(header: &Header, words: &[u64], first: usize) -> Result<(), 
     if count != header.entries as usize || results != header.results as usize {
         return Err("its entries are not those that its header announces");
     }
-    if answer > super::wire::MOST_WORDS {
+    if answer > MOST_WORDS {
         return Err("its answer would be too long");
     }
     Ok(())

@@ -1,0 +1,406 @@
+//! The origin's side of messages: the lines to targets, the batches, and the operations that answers end.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ptr::NonNull;
+
+use plugin_api::Status;
+
+use crate::fabric::msg::batch::{Batch, Ended};
+use crate::fabric::msg::line::{Line, MOST_WAITING};
+use crate::fabric::msg::port::{EAGAIN, Port};
+use crate::fabric::msg::vacant;
+use crate::fabric::msg::wire::{Form, Header, Kind, UNKNOWN};
+use crate::op::record::Message;
+use crate::op::request::Operands;
+use crate::op::responder::Command;
+use crate::peer::endpoint::Endpoint;
+
+/// The line of a message whose failure concerns no line.
+const NOBODY: u32 = u32::MAX;
+
+/// What a transport keeps as an origin.
+pub(super) struct Origin {
+    /// The address of this process's endpoint.
+    address: Vec<u8>,
+    lines: Vec<Option<Line>>,
+    by_endpoint: HashMap<NonNull<Endpoint>, u32>,
+    /// The peer of the last command, and the batch that gathers for it.
+    last: Option<(NonNull<Endpoint>, u32)>,
+    /// Lines with something to send.
+    listed: Vec<u32>,
+    batches: Vec<Batch>,
+    free_batches: Vec<u32>,
+    random: RandomState,
+    cookies: u64,
+    ended: Ended,
+    /// Peers to which a message could not be sent, with the provider's code.
+    broken: Vec<(NonNull<Endpoint>, isize)>,
+}
+
+impl Origin {
+    pub(super) fn new(address: Vec<u8>) -> Origin {
+        Origin {
+            address,
+            lines: Vec::new(),
+            by_endpoint: HashMap::new(),
+            last: None,
+            listed: Vec::new(),
+            batches: Vec::new(),
+            free_batches: Vec::new(),
+            random: RandomState::new(),
+            cookies: 0,
+            ended: Ended::default(),
+            broken: Vec::new(),
+        }
+    }
+
+    /// [`Messages::gather`](super::Messages::gather).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn gather(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+        (command, form): (&Command, &Form),
+        (operands, size): (Operands, usize),
+    ) -> Result<(&mut Batch, bool), Status> {
+        let (number, full) = match self.last {
+            Some((last, number))
+                if last == endpoint && self.batches[number as usize].has_room(form) =>
+            {
+                (number, false)
+            }
+            _ => self.batch_for(port, endpoint, form)?,
+        };
+        let batch = &mut self.batches[number as usize];
+        // SAFETY: the caller guarantees the operands, and the batch has room.
+        unsafe { batch.push((command, form), (operands, size)) };
+        Ok((batch, full))
+    }
+
+    /// The batch that gathers for a peer and has room, and whether it is new because the last one was full.
+    #[cold]
+    #[inline(never)]
+    fn batch_for(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+        form: &Form,
+    ) -> Result<(u32, bool), Status> {
+        let number = self.line_to(endpoint);
+        let line = self.lines[number as usize].as_ref().ok_or(Status::ERROR)?;
+        let (batch, full) = match line.current {
+            Some(current) if self.batches[current as usize].has_room(form) => (current, false),
+            before => (self.next_batch(port, number)?, before.is_some()),
+        };
+        self.last = Some((endpoint, batch));
+        Ok((batch, full))
+    }
+
+    /// The line to a peer, made if there is none.
+    fn line_to(&mut self, endpoint: NonNull<Endpoint>) -> u32 {
+        match self.by_endpoint.get(&endpoint) {
+            Some(number) => *number,
+            None => {
+                self.cookies += 1;
+                let cookie =
+                    self.random
+                        .hash_one((std::process::id(), self.cookies, &self.address));
+                // SAFETY: the callers guarantee a live endpoint.
+                let address = unsafe { endpoint.as_ref() }.address;
+                let number = vacant(&mut self.lines);
+                self.lines[number as usize] = Some(Line::new(endpoint, address, cookie));
+                self.by_endpoint.insert(endpoint, number);
+                number
+            }
+        }
+    }
+
+    /// Completes the line's current batch, if it has one, and begins another.
+    fn next_batch(&mut self, port: &Port, number: u32) -> Result<u32, Status> {
+        if port.closed {
+            return Err(Status::FATAL);
+        }
+        let line = self.lines[number as usize].as_mut().ok_or(Status::ERROR)?;
+        if let Some(full) = line.current {
+            if line.waiting.len() >= MOST_WAITING {
+                return Err(Status::TEMP_OUT_OF_RESOURCE);
+            }
+            line.current = None;
+            line.waiting.push_back(full);
+        }
+        self.send_line(port, number);
+        let batch = self.take_batch();
+        let Some(line) = &mut self.lines[number as usize] else {
+            return Err(Status::ERROR);
+        };
+        let introduced = line.client != UNKNOWN || line.sequence > 0 || !line.waiting.is_empty();
+        let address = (!introduced).then_some(&*self.address);
+        self.batches[batch as usize].begin(number, address);
+        line.current = Some(batch);
+        if !line.listed {
+            line.listed = true;
+            self.listed.push(number);
+        }
+        Ok(batch)
+    }
+
+    fn take_batch(&mut self) -> u32 {
+        self.free_batches.pop().unwrap_or_else(|| {
+            self.batches.push(Batch::default());
+            self.batches.len() as u32 - 1
+        })
+    }
+
+    /// Whether a line has something to send.
+    #[inline]
+    pub(super) fn has_work(&self) -> bool {
+        !self.listed.is_empty()
+    }
+
+    /// Sends what may be sent.
+    pub(super) fn send_waiting(&mut self, port: &Port) {
+        for at in (0..self.listed.len()).rev() {
+            let number = self.listed[at];
+            self.send_line(port, number);
+            if let Some(line) = &mut self.lines[number as usize] {
+                line.listed = line.has_more();
+                if line.listed {
+                    continue;
+                }
+            }
+            self.listed.swap_remove(at);
+        }
+    }
+
+    /// The endpoints are closed: nothing is sent any more.
+    pub(super) fn shut(&mut self) {
+        self.listed.clear();
+    }
+
+    /// A batch could not be sent.
+    #[cold]
+    pub(super) fn failed(&mut self, number: u32, code: i32) {
+        let line = self.lines.get(self.batches[number as usize].line as usize);
+        if let Some(Some(line)) = line {
+            self.broken.push((line.endpoint, -(code as isize)));
+        }
+        self.sent(number);
+    }
+
+    /// Sends the batches of a line that may be sent now.
+    fn send_line(&mut self, port: &Port, number: u32) {
+        loop {
+            let Some(line) = &mut self.lines[number as usize] else {
+                return;
+            };
+            if line.waiting.is_empty()
+                && line.may_send_early()
+                && let Some(current) = line.current.take()
+            {
+                line.waiting.push_back(current);
+                self.last = None;
+            }
+            let Some(&batch) = line.waiting.front().filter(|_| line.may_send()) else {
+                return;
+            };
+            let message = &mut self.batches[batch as usize];
+            message.seal(line.cookie, line.client, line.sequence);
+            let rc = port.send(&message.words, line.address, Message::Batch(batch));
+            line.stuck = rc == EAGAIN;
+            match rc {
+                0 => {
+                    self.batches[batch as usize].held = true;
+                    line.waiting.pop_front();
+                    line.unanswered.push_back(batch);
+                    line.sequence = line.sequence.wrapping_add(1);
+                }
+                EAGAIN => return,
+                rc => {
+                    self.broken.push((line.endpoint, rc));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Ends the operations that an answer covers.
+    pub(super) fn answered(&mut self, header: Header, words: &[u64]) -> Result<(), &'static str> {
+        let line = self
+            .lines
+            .get_mut(header.line as usize)
+            .and_then(Option::as_mut);
+        let Some(line) = line.filter(|line| line.cookie == header.cookie) else {
+            // Its line was given up.
+            return Ok(());
+        };
+        let position = line
+            .unanswered
+            .iter()
+            .position(|n| self.batches[*n as usize].sequence == header.sequence);
+        let Some(number) = position.and_then(|at| line.unanswered.remove(at)) else {
+            return Ok(());
+        };
+        line.is_answered(header.client);
+        let batch = &mut self.batches[number as usize];
+        if header.kind == Kind::Refusal {
+            batch.fail(line.endpoint, Status::BAD_PARAM, &mut self.ended);
+        } else if batch.is_answered_by(&header, words) {
+            let (failures, results) = words[Header::WORDS..].split_at(header.entries as usize);
+            batch.answer(line.endpoint, failures, results, &mut self.ended);
+        } else {
+            batch.fail(line.endpoint, Status::ERROR, &mut self.ended);
+        }
+        self.end_batch(number);
+        Ok(())
+    }
+
+    /// The provider no longer reads a batch.
+    pub(super) fn sent(&mut self, number: u32) {
+        let batch = &mut self.batches[number as usize];
+        batch.held = false;
+        if batch.over {
+            self.free_batches.push(number);
+        }
+    }
+
+    fn end_batch(&mut self, number: u32) {
+        let batch = &mut self.batches[number as usize];
+        batch.over = true;
+        if !batch.held {
+            self.free_batches.push(number);
+        }
+    }
+
+    /// Operations that are over and were not taken yet.
+    #[inline]
+    pub(super) fn ended(&mut self) -> &mut Ended {
+        &mut self.ended
+    }
+
+    /// Whether operations or peers failed that were not taken yet.
+    #[inline]
+    pub(super) fn has_failures(&self) -> bool {
+        !self.ended.refused.is_empty() || !self.ended.lost.is_empty() || !self.broken.is_empty()
+    }
+
+    /// A peer to which a message could not be sent, with the provider's code.
+    pub(super) fn take_broken(&mut self) -> Option<(NonNull<Endpoint>, isize)> {
+        self.broken.pop()
+    }
+
+    /// Ends all operations to a peer as failed, and returns them.
+    #[cold]
+    pub(super) fn abandon(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
+        let mut ended = Ended::default();
+        self.last = None;
+        let number = self.by_endpoint.get(&endpoint);
+        let line = number.and_then(|number| self.lines[*number as usize].as_mut());
+        let Some(line) = line else {
+            return ended;
+        };
+        let mut all: Vec<u32> = line.unanswered.drain(..).collect();
+        all.extend(line.waiting.drain(..));
+        all.extend(line.current.take());
+        for number in all {
+            self.batches[number as usize].fail(endpoint, status, &mut ended);
+            self.end_batch(number);
+        }
+        ended
+    }
+
+    /// Removes the line to a peer that is released. Returns the operations that were not over, which fail.
+    pub(super) fn remove(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+        status: Status,
+    ) -> Ended {
+        let ended = self.abandon(endpoint, status);
+        self.broken.retain(|(broken, _)| *broken != endpoint);
+        let Some(number) = self.by_endpoint.remove(&endpoint) else {
+            return ended;
+        };
+        self.listed.retain(|listed| *listed != number);
+        let Some(line) = self.lines[number as usize].take() else {
+            return ended;
+        };
+        for batch in &mut self.batches {
+            if batch.line == number {
+                batch.line = NOBODY;
+            }
+        }
+        if line.client != UNKNOWN {
+            self.send_empty(port, &line, (number, NOBODY), Kind::Farewell);
+        }
+        ended
+    }
+
+    /// Sends a message without entries to each peer from which an answer is due, to learn whether the connection still
+    /// stands: its error then names the line.
+    #[cold]
+    pub(super) fn send_alive(&mut self, port: &Port) {
+        for number in 0..self.lines.len() {
+            if let Some(mut line) = self.lines[number].take() {
+                // One at a time: a target that takes nothing leaves the provider's queue to others.
+                let sent = |b: &Batch| b.held && b.is_empty() && b.line == number as u32;
+                if line.is_to_knock() && !self.batches.iter().any(sent) {
+                    let rc =
+                        self.send_empty(port, &line, (number as u32, number as u32), Kind::Alive);
+                    line.stuck = rc == EAGAIN;
+                }
+                self.lines[number] = Some(line);
+            }
+        }
+    }
+
+    /// Peers for which the provider took no message when it was asked last.
+    pub(super) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
+        let stuck = self.lines.iter().flatten().filter(|line| line.stuck);
+        stuck.map(|line| line.endpoint)
+    }
+
+    /// Sends a message without entries, and returns the provider's code. An error is told to the line `to_tell`.
+    fn send_empty(
+        &mut self,
+        port: &Port,
+        line: &Line,
+        (number, to_tell): (u32, u32),
+        kind: Kind,
+    ) -> isize {
+        let batch = self.take_batch();
+        let message = &mut self.batches[batch as usize];
+        message.begin(to_tell, None);
+        Header {
+            kind,
+            cookie: line.cookie,
+            line: number,
+            client: line.client,
+            sequence: 0,
+            entries: 0,
+            results: 0,
+        }
+        .write(&mut message.words);
+        let rc = port.send(
+            &self.batches[batch as usize].words,
+            line.address,
+            Message::Batch(batch),
+        );
+        match rc {
+            0 => {
+                self.batches[batch as usize].held = true;
+                self.batches[batch as usize].over = true;
+            }
+            rc => {
+                self.free_batches.push(batch);
+                if rc != EAGAIN && kind == Kind::Alive {
+                    self.broken.push((line.endpoint, rc));
+                }
+            }
+        }
+        rc
+    }
+}

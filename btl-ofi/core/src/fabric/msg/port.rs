@@ -1,0 +1,84 @@
+//! The provider's endpoint as the carrier uses it: sends and receives of messages.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use libfabric_sys as ffi;
+
+use crate::base::error::CallError;
+use crate::op::record::Message;
+
+type Send = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *const c_void,
+    usize,
+    *mut c_void,
+    ffi::fi_addr_t,
+    *mut c_void,
+) -> isize;
+type Receive = unsafe extern "C" fn(
+    *mut ffi::fid_ep,
+    *mut c_void,
+    usize,
+    *mut c_void,
+    ffi::fi_addr_t,
+    *mut c_void,
+) -> isize;
+
+/// The provider has no room at the moment.
+pub(super) const EAGAIN: isize = -(ffi::FI_EAGAIN as isize);
+
+/// The endpoints of the first context.
+pub(super) struct Port {
+    tx: *mut ffi::fid_ep,
+    rx: *mut ffi::fid_ep,
+    send: Send,
+    receive: Receive,
+    /// Whether the endpoints were closed. Nothing is posted then.
+    pub(super) closed: bool,
+}
+
+impl Port {
+    /// # Safety
+    /// The endpoints are live and enabled until `closed` is set, or outlive the port.
+    pub(super) unsafe fn new(
+        tx: *mut ffi::fid_ep,
+        rx: *mut ffi::fid_ep,
+    ) -> Result<Port, CallError> {
+        let missing = || CallError {
+            call: "fi_send",
+            code: ffi::FI_ENOSYS as i32,
+        };
+        // SAFETY: the caller guarantees live endpoints, which keep their tables valid.
+        let (of_tx, of_rx) = unsafe { ((*tx).msg.as_ref(), (*rx).msg.as_ref()) };
+        Ok(Port {
+            tx,
+            rx,
+            send: of_tx.and_then(|table| table.send).ok_or_else(missing)?,
+            receive: of_rx.and_then(|table| table.recv).ok_or_else(missing)?,
+            closed: false,
+        })
+    }
+
+    /// Posts a receive. The buffer must live until the receive completes or the endpoint is closed.
+    pub(super) fn receive(&self, buffer: &mut [u64], number: u32) -> isize {
+        if self.closed {
+            return EAGAIN;
+        }
+        let (at, size) = (buffer.as_mut_ptr().cast(), size_of_val(buffer));
+        let context = Message::Receive(number).context();
+        let (from, none) = (ffi::FI_ADDR_UNSPEC, ptr::null_mut());
+        // SAFETY: the endpoint is live, because it was not closed, and the callers keep the buffer.
+        unsafe { (self.receive)(self.rx, at, size, none, from, context) }
+    }
+
+    /// Sends words that stay as they are until the send completes.
+    pub(super) fn send(&self, words: &[u64], to: ffi::fi_addr_t, message: Message) -> isize {
+        if self.closed {
+            return EAGAIN;
+        }
+        let (at, size) = (words.as_ptr().cast(), size_of_val(words));
+        // SAFETY: the endpoint is live, because it was not closed; the callers keep the words until the completion.
+        unsafe { (self.send)(self.tx, at, size, ptr::null_mut(), to, message.context()) }
+    }
+}

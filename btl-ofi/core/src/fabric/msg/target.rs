@@ -1,0 +1,265 @@
+//! The target's side of messages: the origins that send batches here, and the answers to them.
+
+use std::collections::VecDeque;
+
+use libfabric_sys as ffi;
+use libfabric_sys::fi_addr_t;
+
+use crate::base::error::{describe, peer_is_gone};
+use crate::base::lock::Lock;
+use crate::fabric::msg::execute::{check, execute};
+use crate::fabric::msg::line::WINDOW;
+use crate::fabric::msg::port::{EAGAIN, Port};
+use crate::fabric::msg::vacant;
+use crate::fabric::msg::wire::{Header, Kind, UNKNOWN, take_address};
+use crate::mem::regions::Regions;
+use crate::op::record::Message;
+use crate::op::responder::Responder;
+use crate::peer::address::check_form;
+
+/// An origin that sends batches here. It stays until its farewell. That of an origin that died, or whose farewell its
+/// provider did not take, stays until the transport closes: some hundred bytes, and an entry of the address vector.
+pub(super) struct Client {
+    pub(super) address: fi_addr_t,
+    /// What identifies its line at the origin.
+    pub(super) line: u32,
+    pub(super) cookie: u64,
+    /// The number of the batch that comes next.
+    pub(super) sequence: u32,
+    /// Batches that came before their turn.
+    pub(super) early: Vec<(Header, Vec<u64>)>,
+}
+
+/// Failures after which an answer is sent no more.
+const MOST_FAILURES: u32 = 16;
+
+/// An answer that the provider has not sent yet.
+#[derive(Default)]
+struct Answer {
+    words: Vec<u64>,
+    /// Its receiver: the client's number and cookie.
+    client: (u32, u64),
+    /// How often it could not be sent.
+    failures: u32,
+}
+
+/// What a transport keeps as a target.
+pub(super) struct Target {
+    av: *mut ffi::fid_av,
+    /// The format of addresses (`FI_ADDR_*`, `FI_SOCKADDR*`), and the address of this process's endpoint.
+    format: u32,
+    address: Vec<u8>,
+    responder: Responder,
+    clients: Vec<Option<Client>>,
+    answers: Vec<Answer>,
+    free_answers: Vec<u32>,
+    /// Answers that the provider had no room for.
+    unsent: VecDeque<u32>,
+}
+
+impl Target {
+    /// # Safety
+    /// The address vector outlives the target.
+    pub(super) unsafe fn new(av: *mut ffi::fid_av, format: u32, address: Vec<u8>) -> Target {
+        Target {
+            av,
+            format,
+            address,
+            responder: Responder::default(),
+            clients: Vec::new(),
+            answers: Vec::new(),
+            free_answers: Vec::new(),
+            unsent: VecDeque::new(),
+        }
+    }
+
+    /// Whether answers wait for room at the provider.
+    #[inline]
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Whether answers are not sent yet, or the provider still reads them.
+    pub(super) fn owes_answers(&self) -> bool {
+        self.free_answers.len() < self.answers.len()
+    }
+
+    /// The endpoints are closed: nothing is sent any more.
+    pub(super) fn shut(&mut self) {
+        self.unsent.clear();
+    }
+
+    /// Sends the answers that the provider had no room for.
+    pub(super) fn send_waiting(&mut self, port: &Port) {
+        for _ in 0..self.unsent.len() {
+            let Some(number) = self.unsent.pop_front() else {
+                break;
+            };
+            self.send_answer(port, number);
+        }
+    }
+
+    /// The provider no longer reads an answer.
+    #[inline]
+    pub(super) fn sent(&mut self, number: u32) {
+        self.free_answers.push(number);
+    }
+
+    /// Executes a batch when its turn comes, and those that waited for it.
+    pub(super) fn execute(
+        &mut self,
+        port: &Port,
+        header: Header,
+        words: &mut [u64],
+        regions: &Lock<Regions>,
+    ) -> Result<(), &'static str> {
+        let (number, first) = match header.client {
+            UNKNOWN => self.introduce(&header, words)?,
+            known => (known, Header::WORDS),
+        };
+        let client = self
+            .clients
+            .get_mut(number as usize)
+            .and_then(Option::as_mut);
+        let client = client.filter(|c| c.cookie == header.cookie && c.line == header.line);
+        let client = client.ok_or("it is of an unknown client")?;
+        match header.sequence.wrapping_sub(client.sequence) {
+            0 => {}
+            ahead if (ahead as usize) < WINDOW => {
+                client.early.push((header, words.to_vec()));
+                return Ok(());
+            }
+            _ => return Err("it is not one of the next ones of its client"),
+        }
+        self.execute_next(port, (number, header), (words, first), regions);
+        while let Some(client) = &mut self.clients[number as usize]
+            && let Some(at) = client
+                .early
+                .iter()
+                .position(|(h, _)| h.sequence == client.sequence)
+        {
+            let (header, mut words) = client.early.swap_remove(at);
+            let batch = (&mut words[..], Header::WORDS);
+            self.execute_next(port, (number, header), batch, regions);
+        }
+        Ok(())
+    }
+
+    /// Executes the batch that is a client's next one, and sends its answer.
+    fn execute_next(
+        &mut self,
+        port: &Port,
+        (number, header): (u32, Header),
+        (words, first): (&mut [u64], usize),
+        regions: &Lock<Regions>,
+    ) {
+        let Some(client) = &mut self.clients[number as usize] else {
+            return;
+        };
+        client.sequence = client.sequence.wrapping_add(1);
+        let cookie = client.cookie;
+        let reply = self.free_answers.pop().unwrap_or_else(|| {
+            self.answers.push(Answer::default());
+            self.answers.len() as u32 - 1
+        });
+        let answer = &mut self.answers[reply as usize];
+        (answer.client, answer.failures) = ((number, cookie), 0);
+        let header = Header {
+            client: number,
+            ..header
+        };
+        if let Err(why) = check(&header, words, first) {
+            tracing::warn!("the operations of a message are refused: {why}");
+            answer.words.clear();
+            answer.words.resize(Header::WORDS, 0);
+            let refusal = Header {
+                kind: Kind::Refusal,
+                entries: 0,
+                results: 0,
+                ..header
+            };
+            refusal.write(&mut answer.words);
+        } else {
+            execute(
+                &mut self.responder,
+                regions,
+                (words, first),
+                &mut answer.words,
+                header,
+            );
+        }
+        self.send_answer(port, reply);
+    }
+
+    /// Makes an origin known, whose first batch this is. Returns its number, and the word at which the entries begin.
+    #[cold]
+    fn introduce(&mut self, header: &Header, words: &[u64]) -> Result<(u32, usize), &'static str> {
+        let (name, used) = take_address(&words[Header::WORDS..])?;
+        let own = &self.address;
+        if check_form(self.format, &name, own).is_err() {
+            return Err("the address of its endpoint is of another kind");
+        }
+        if header.sequence != 0 {
+            return Err("it introduces its sender, but is not its first one");
+        }
+        let mut address = ffi::FI_ADDR_NOTAVAIL;
+        // SAFETY: the address vector is live; the name has the length of this provider's addresses.
+        let inserted =
+            unsafe { ffi::fi_av_insert(self.av, name.as_ptr().cast(), 1, &mut address, 0) };
+        if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
+            return Err("the provider did not accept the address of its endpoint");
+        }
+        let number = vacant(&mut self.clients);
+        self.clients[number as usize] = Some(Client {
+            address,
+            line: header.line,
+            cookie: header.cookie,
+            sequence: 0,
+            early: Vec::new(),
+        });
+        Ok((number, Header::WORDS + used))
+    }
+
+    /// Forgets a client that sends no more batches.
+    pub(super) fn leave(&mut self, header: &Header) -> Result<(), &'static str> {
+        let slot = self
+            .clients
+            .get_mut(header.client as usize)
+            .ok_or("it is of an unknown client")?;
+        if let Some(client) = slot.take_if(|c| c.cookie == header.cookie && c.line == header.line) {
+            let mut address = client.address;
+            // SAFETY: the address vector is live, and `introduce` inserted the address for this client.
+            unsafe { ffi::fi_av_remove(self.av, &mut address, 1) };
+        }
+        Ok(())
+    }
+
+    fn send_answer(&mut self, port: &Port, number: u32) {
+        let answer = &self.answers[number as usize];
+        let (client, cookie) = answer.client;
+        let client = self.clients.get(client as usize).and_then(Option::as_ref);
+        let Some(client) = client.filter(|c| c.cookie == cookie) else {
+            // Its origin left without waiting for it, and the address is no longer in the address vector.
+            self.free_answers.push(number);
+            return;
+        };
+        match port.send(&answer.words, client.address, Message::Answer(number)) {
+            0 => {}
+            EAGAIN => self.unsent.push_back(number),
+            rc => self.answer_failed(number, i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32)),
+        }
+    }
+
+    /// Sends an answer again later, unless its origin is gone: the origin waits for it, and ignores a second one.
+    #[cold]
+    pub(super) fn answer_failed(&mut self, number: u32, code: i32) {
+        let answer = &mut self.answers[number as usize];
+        answer.failures += 1;
+        if peer_is_gone(code) || answer.failures >= MOST_FAILURES {
+            tracing::warn!("an answer could not be sent: {}", describe(code));
+            self.free_answers.push(number);
+        } else {
+            self.unsent.push_back(number);
+        }
+    }
+}

@@ -29,7 +29,7 @@ use namespaces::{Host, available, serve_as_host};
 use rank::serve_as_rank;
 
 /// Operations of an origin on the other host; the others go on for as long.
-const OPERATIONS: u32 = 100;
+const OPERATIONS: u32 = 60;
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -225,6 +225,7 @@ fn stopped_before_the_first_answer() {
         let deadline = Instant::now() + PATIENCE;
         while origin.connections() < 2 {
             assert!(Instant::now() < deadline, "{provider}: no trial");
+            origin.wait_for_checks();
         }
         target.signal(libc::SIGCONT);
         assert_eq!(origin.flush(), Status::SUCCESS, "{}", origin.ask("reports"));

@@ -81,11 +81,10 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the peer's transfers travel as messages.
-    #[inline(always)]
-    pub(crate) unsafe fn try_tell_transfer(
+    #[inline(never)]
+    pub(crate) unsafe fn try_tell_transfer<const PUTS: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
-        put: bool,
         local: *mut c_void,
         (remote, address): (&Handle, u64),
         size: usize,
@@ -97,9 +96,9 @@ impl Transport {
             local_address: local,
             local_handle: ptr::null_mut(),
         };
-        let told = Told::transfer(put, local, remote, address, size);
+        let told = Told::transfer(PUTS, local, remote, address, size);
         // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is valid until completion.
-        unsafe { self.try_tell(endpoint, &caller, &told) }
+        unsafe { self.gather(endpoint, &caller, &told) }
     }
 
     /// Adds a request to what gathers for its target. `None`, before side effects, if the peer failed, or if there is no
@@ -109,6 +108,21 @@ impl Transport {
     /// `endpoint` is live; the buffers of `told` are valid until completion.
     #[inline(never)]
     pub(crate) unsafe fn try_tell(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        told: &Told,
+    ) -> Option<Status> {
+        // SAFETY: the caller's own guarantees.
+        unsafe { self.gather(endpoint, caller, told) }
+    }
+
+    /// [`try_tell`](Self::try_tell), for the compiler to simplify where the kind of request is known.
+    ///
+    /// # Safety
+    /// As for [`try_tell`](Self::try_tell).
+    #[inline(always)]
+    unsafe fn gather(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
@@ -145,13 +159,19 @@ impl Transport {
         state.posted += 1;
         drop(state);
         if full {
-            // Answers are read while batches are sent, so that both go on.
-            guarded(|| {
-                self.poll_unless_delivering(context);
-                Status::SUCCESS
-            });
+            self.poll_while_sending(context);
         }
         Some(Status::SUCCESS)
+    }
+
+    /// Reads answers while batches are sent, so that both go on.
+    #[cold]
+    #[inline(never)]
+    fn poll_while_sending(&self, context: &Context) {
+        guarded(|| {
+            self.poll_unless_delivering(context);
+            Status::SUCCESS
+        });
     }
 
     /// Posts a request as a message.

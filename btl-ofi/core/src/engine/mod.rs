@@ -4,6 +4,7 @@ pub(crate) mod amo;
 pub(crate) mod atomics;
 pub(crate) mod context;
 pub(crate) mod doubt;
+mod error_completions;
 pub(crate) mod failure;
 pub(crate) mod flush;
 pub(crate) mod liveness;

@@ -46,7 +46,7 @@ impl Transport {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
-                    self.try_tell_transfer(endpoint, true, local, to, size, completion)
+                    self.try_tell_transfer::<true>(endpoint, local, to, size, completion)
                 };
             }
             return None;
@@ -103,7 +103,7 @@ impl Transport {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
-                    self.try_tell_transfer(endpoint, false, local, to, size, completion)
+                    self.try_tell_transfer::<false>(endpoint, local, to, size, completion)
                 };
             }
             return None;

@@ -217,7 +217,7 @@ impl Messages {
     /// Operations that are over and were not taken yet.
     #[inline]
     pub(crate) fn ended(&mut self) -> &mut Ended {
-        self.origin.ended()
+        &mut self.origin.ended
     }
 
     /// Whether operations or peers failed that were not taken yet.
@@ -237,7 +237,7 @@ impl Messages {
 
     /// A peer to which a message could not be sent, with the provider's code.
     pub(crate) fn take_broken(&mut self) -> Option<(NonNull<Endpoint>, isize)> {
-        self.origin.take_broken()
+        self.origin.broken.pop()
     }
 
     /// Ends all operations to a peer as failed, and returns them.

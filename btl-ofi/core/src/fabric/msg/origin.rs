@@ -33,9 +33,10 @@ pub(super) struct Origin {
     free_batches: Vec<u32>,
     random: RandomState,
     cookies: u64,
-    ended: Ended,
+    /// Operations that are over and were not taken yet.
+    pub(super) ended: Ended,
     /// Peers to which a message could not be sent, with the provider's code.
-    broken: Vec<(NonNull<Endpoint>, isize)>,
+    pub(super) broken: Vec<(NonNull<Endpoint>, isize)>,
 }
 
 impl Origin {
@@ -275,21 +276,10 @@ impl Origin {
         }
     }
 
-    /// Operations that are over and were not taken yet.
-    #[inline]
-    pub(super) fn ended(&mut self) -> &mut Ended {
-        &mut self.ended
-    }
-
     /// Whether operations or peers failed that were not taken yet.
     #[inline]
     pub(super) fn has_failures(&self) -> bool {
         !self.ended.refused.is_empty() || !self.ended.lost.is_empty() || !self.broken.is_empty()
-    }
-
-    /// A peer to which a message could not be sent, with the provider's code.
-    pub(super) fn take_broken(&mut self) -> Option<(NonNull<Endpoint>, isize)> {
-        self.broken.pop()
     }
 
     /// Ends all operations to a peer as failed, and returns them.

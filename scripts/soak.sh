@@ -3,13 +3,14 @@
 
 soak_usage() {
     cat <<'TEXT'
-usage: ./dev soak [--minutes N] [--seed S] [--one core|check|short|failure]
+usage: ./dev soak [--minutes N] [--seed S] [--one core|messages|check|short|failure]
 
 Runs thousands of random shapes and faults of the lab provider (tests/lab-provider) against their models, and
 ranks that are killed or stopped, for N minutes [default: 10]. The first seed is S [default: from the clock];
 the same seed makes the same faults. Ends with 1 at the first seed that fails, and says how to run it again.
 
   --one core      one seed through the transport alone
+  --one messages  one seed through it over a provider without atomics
   --one check     one seed through `host-stub check`
   --one short     one seed through a few tests of it
   --one failure   one seed of ranks killed and stopped
@@ -25,9 +26,9 @@ soak_build() {
     for file in host-stub libbtl_ofi.so liblab_fi.so; do
         cp "$target/release/$file" "$soak_files/"
     done
-    tests=$(cargo test --no-run -p btl-ofi -p integration-tests --test lab_faults --test lab_check --test process_failure 2>&1) ||
+    tests=$(cargo test --no-run -p btl-ofi -p integration-tests --test lab_faults --test lab_messages --test lab_check --test process_failure 2>&1) ||
         { printf '%s\n' "$tests" >&2; return 1; }
-    for file in lab_faults lab_check process_failure; do
+    for file in lab_faults lab_messages lab_check process_failure; do
         cp "$(sed -n "s|.*Executable .*(\(.*/$file-[0-9a-f]*\))$|\1|p" <<<"$tests")" "$soak_files/$file"
     done
     export INTEGRATION_FILES=$soak_files
@@ -42,6 +43,7 @@ soak_test() {
 soak_run() {
     case $1 in
     core) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_faults hundreds_of_seeds ;;
+    messages) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_messages hundreds_of_seeds ;;
     check) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported ;;
     short) LAB_SEED=$2 LAB_SEEDS=$3 soak_test lab_check every_fault_is_reported_in_short_runs ;;
     failure)
@@ -85,7 +87,7 @@ soak_command() {
         *) soak_usage >&2; exit 2 ;;
         esac
     done
-    if [[ ! $minutes =~ ^[0-9]+$ || ! ${seed:-1} =~ ^[0-9]+$ || ! ${one:-core} =~ ^(core|check|short|failure)$ ]]; then
+    if [[ ! $minutes =~ ^[0-9]+$ || ! ${seed:-1} =~ ^[0-9]+$ || ! ${one:-core} =~ ^(core|messages|check|short|failure)$ ]]; then
         soak_usage >&2
         exit 2
     fi
@@ -106,10 +108,10 @@ soak_command() {
     printf 'soak: %s minutes from seed %s\n' "$minutes" "$seed"
     end=$((SECONDS + minutes * 60)) next=$seed
     while [[ $SECONDS -lt $end ]]; do
-        for kind in core check short failure; do
+        for kind in core messages check short failure; do
             # What one kind takes a round: some ten seconds each on two processors.
             case $kind in
-            core) count=300 ;;
+            core | messages) count=300 ;;
             check) count=12 ;;
             short) count=40 ;;
             failure) count=1 ;;

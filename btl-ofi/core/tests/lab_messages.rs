@@ -203,7 +203,7 @@ fn some_seeds() {
     for seed in first..first + count {
         let plan = plan(seed);
         println!(
-            "@at seed {seed}: {} threads, {:?}, {:?}, {:?}",
+            "@at seed {seed} (./dev soak --one messages --seed {seed}): {} threads, {:?}, {:?}, {:?}",
             plan.threads, plan.settings, plan.origin, plan.target
         );
         let tally = judged(&plan);

@@ -37,13 +37,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that `pointer` came from this allocator, so from the system's, with `layout`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|a| a.set(a.get() + 1));
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that `pointer` came from this allocator, so from the system's, with `layout`,
+        // and that `size` is neither zero nor too large.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

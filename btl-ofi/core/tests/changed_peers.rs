@@ -233,7 +233,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
                 out[size - 1],
                 "{size} bytes, {last:x}"
             );
-            // SAFETY: as above.
+            // SAFETY: `back` lives until the flush below.
             insist(t, || unsafe {
                 t.get(target.peer, to, at, none, &h, size, seen.told())
             });
@@ -254,7 +254,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
     let mut fetched = [0u64; 300];
     for (i, (word, old)) in sources.iter_mut().zip(&mut fetched).enumerate() {
         let (from, at) = (ptr::from_mut(word).cast(), h.base() + 8 * (i as u64 + 1));
-        // SAFETY: as above.
+        // SAFETY: the words live until the flush below.
         insist(t, || unsafe {
             t.put(target.peer, from, at, none, &h, 8, seen.told())
         });
@@ -431,7 +431,7 @@ fn what_the_kernel_refuses_waits_for_the_target() {
     }
     let_look(&t);
     assert_eq!(seen.both(), (0, 0), "nobody can make them");
-    // SAFETY: as above.
+    // SAFETY: the process is our own child, not yet waited for.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
     assert_eq!(t.flush(None), Status::SUCCESS);
     assert_eq!(seen.both(), (40, 0));

@@ -73,7 +73,7 @@ fn wrong_handles_are_errors() {
     let forged = |change: fn(&mut [u64; 4])| {
         let mut w = words(h);
         change(&mut w);
-        // SAFETY: as above.
+        // SAFETY: a handle consists of four plain words, so any four words are a valid value.
         unsafe { std::mem::transmute::<[u64; 4], Handle>(w) }
     };
     let peer = a.connect(b.address(), 0).unwrap();

@@ -147,7 +147,7 @@ fn a_dead_target_blocks_nobody() {
     targets[0].child.kill().unwrap();
     targets[0].child.wait().unwrap();
     let before = worked();
-    // SAFETY: as above.
+    // SAFETY: endpoints live as long as the transport.
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
     assert_eq!(flushed, Status::UNREACH);
     // A look at the peers, after an interval of 250 ms without completions.
@@ -246,7 +246,7 @@ fn killed_initiators_leave_a_target_that_serves() {
             out.read_exact(&mut byte).unwrap();
         }
         let deadline = Instant::now() + PATIENCE;
-        // SAFETY: as above.
+        // SAFETY: the word is inside the window, which only this process changes, in its calls.
         while unsafe { base.read_volatile() } == before {
             t.progress();
             assert!(Instant::now() < deadline, "nothing arrives");
@@ -260,12 +260,12 @@ fn killed_initiators_leave_a_target_that_serves() {
         for _ in 0..10 {
             t.progress();
         }
-        // SAFETY: as above.
+        // SAFETY: the word is inside the window, which only this process changes, in its calls.
         let settled = unsafe { base.read_volatile() };
         for _ in 0..100 {
             t.progress();
         }
-        // SAFETY: as above.
+        // SAFETY: the word is inside the window, which only this process changes, in its calls.
         assert_eq!(settled, unsafe { base.read_volatile() }, "executed once");
         // Vectors begin at the second word, so an earlier word has at least a later one's count.
         // SAFETY: nobody changes the window now.
@@ -278,7 +278,7 @@ fn killed_initiators_leave_a_target_that_serves() {
     // One more, which is not killed, among the rings that the dead ones left.
     let other = open(near(), ThreadLevel::Single, &[]);
     let peer = other.connect(t.address(), 0).unwrap();
-    // SAFETY: as above.
+    // SAFETY: the word is inside the window, which only this process changes, in its calls.
     let before = unsafe { base.read_volatile() };
     let mut old = 0u64;
     for i in 0..100 {

@@ -87,7 +87,7 @@ fn initiator_process() {
     let mut posted = 0u32;
     loop {
         if posted - DONE.load(Ordering::Relaxed) < UNDER_WAY {
-            // SAFETY: as above.
+            // SAFETY: the buffer lives to the end of the process.
             insist(&t, || unsafe {
                 t.put(peer, from, window, none, &handle, BYTES, with)
             });

@@ -116,7 +116,7 @@ fn survives(provider: &str) {
     });
     let mut posted = 0;
     for i in 0..20 {
-        // SAFETY: as above.
+        // SAFETY: `i` is below 20, so the result lies inside `old`, which lives to the end of the test, as does `seen`.
         let status =
             unsafe { t.atomic_fop(peer, out.add(8 * i), h.base(), none, &h, add, 1, f, with) };
         match status {
@@ -146,7 +146,7 @@ fn survives(provider: &str) {
         "{provider}: {spent:?} of work"
     );
     assert!(seen.failed.load(Ordering::Relaxed) > 0);
-    // SAFETY: as above.
+    // SAFETY: the endpoint lives as long as the transport; `old` and `seen` live to the end of the test.
     let refused = unsafe { t.atomic_fop(peer, out, h.base(), none, &h, add, 1, f, with) };
     assert_eq!(
         refused,
@@ -162,14 +162,14 @@ fn survives(provider: &str) {
     let own = region.handle();
     if provider == "udp;ofi_rxd" {
         // Their other operations wait behind the dead peer's: errors, not hangs.
-        // SAFETY: as above.
+        // SAFETY: the endpoint lives as long as the transport, and `old` lives to the end of the test.
         let refused = unsafe { t.atomic_fop(mine, out, own.base(), none, &own, add, 1, f, None) };
         assert_eq!(refused, Status::FATAL, "{provider}");
         assert_eq!(t.flush(None), Status::FATAL, "{provider}");
     } else {
         // The other peer goes on, and flushes of all no longer wait for the dead one.
         for _ in 0..10 {
-            // SAFETY: as above.
+            // SAFETY: the endpoint lives as long as the transport, and `old` lives to the end of the test.
             insist(&t, || unsafe {
                 t.atomic_fop(mine, out, own.base(), none, &own, add, 1, f, None)
             });

@@ -139,7 +139,7 @@ fn copies(t: &btl_ofi::Transport, (from, to): (bool, bool)) {
     let read = unsafe { t.copy_from_hmem(at, 16, runs.as_ptr(), kind, 1, 0) };
     assert_eq!((read == 16, flat == [1, 2]), (from, from), "{read}");
     let new = [8u64, 9];
-    // SAFETY: as above.
+    // SAFETY: the one run is of 16 bytes, and so is `new`.
     let written = unsafe { t.copy_to_hmem(runs.as_ptr(), kind, 1, 0, new.as_ptr().cast(), 16) };
     assert_eq!((written == 16, memory == new), (to, to), "{written}");
     assert!((from || read < 0) && (to || written < 0));

@@ -63,7 +63,7 @@ fn round_trip(
         )
     });
     assert_eq!(t.flush(None), Status::SUCCESS);
-    // SAFETY: as above.
+    // SAFETY: `back` outlives the flush below.
     insist(t, || unsafe {
         t.get(
             peer,

@@ -296,7 +296,7 @@ fn one_pair() {
             for result in &mut old {
                 let out = (&raw mut *result).cast();
                 let (at, add) = (base + 8 * 10_000, BtlAtomicOp::Add);
-                // SAFETY: as above.
+                // SAFETY: the endpoint is connected, and the results outlive the flush below.
                 unsafe {
                     insist(&t, || {
                         t.atomic_fop(peer, out, at, none, &h, add, 1, f, None)

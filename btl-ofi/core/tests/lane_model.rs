@@ -100,7 +100,7 @@ struct State {
     entered: UnsafeCell<u32>,
 }
 
-// SAFETY: reached through the lock only, as in `context`.
+// SAFETY: the state is reached through the lock only, which gives it to one thread at a time.
 unsafe impl Send for State {}
 
 /// How often each of two operations was reported, and what its callback wrote.
@@ -175,7 +175,7 @@ impl Lane {
         let Some(mut state) = self.state.try_lock() else {
             return;
         };
-        // SAFETY: as in `post`.
+        // SAFETY: loom checks that the lock gives this to one thread at a time.
         state.entered.with_mut(|e| unsafe { *e += 1 });
         let Some(context) = read(&mut state) else {
             return;

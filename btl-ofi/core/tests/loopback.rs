@@ -77,7 +77,7 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
         assert_eq!(a, b, "{provider}: {size} bytes");
         let mut back = vec![0u8; size];
         let dst = back.as_mut_ptr().cast();
-        // SAFETY: as above.
+        // SAFETY: `back` outlives the flush below.
         insist(&t, || unsafe {
             t.get(peer, dst, at(0), none, &h, size, None)
         });
@@ -92,12 +92,12 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
         data: 77 as *mut c_void,
     });
     for _ in 0..300 {
-        // SAFETY: as above.
+        // SAFETY: the source and the counter live to the end of the test.
         insist(&t, || unsafe {
             t.put(peer, src, at(16), none, &h, 8, with)
         });
     }
-    // SAFETY: as above.
+    // SAFETY: the source and the counter live to the end of the test.
     insist(&t, || unsafe {
         t.put(peer, src, at(16), none, &h, 0, with)
     });
@@ -122,14 +122,14 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
     ];
     for (op, start, operand, end) in cases {
         window[40] = start;
-        // SAFETY: as above.
+        // SAFETY: the endpoint is connected, and the update has no local buffer.
         insist(&t, || unsafe {
             t.atomic_op(peer, at(40), &h, op, operand, f, None)
         });
         assert_eq!(t.flush(None), Status::SUCCESS);
         assert_eq!(word(40), end, "{provider}: {op:?}");
         window[40] = start;
-        // SAFETY: as above.
+        // SAFETY: `old` and the counter live to the end of the test.
         insist(&t, || unsafe {
             t.atomic_fop(peer, out, at(40), none, &h, op, operand, f, with)
         });
@@ -139,7 +139,7 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
     window[41] = 1;
     for (compare, value, then) in [(2, 5, 1), (1, 5, 5)] {
         let before = word(41);
-        // SAFETY: as above.
+        // SAFETY: `old` lives to the end of the test.
         insist(&t, || unsafe {
             t.atomic_cswap(peer, out, at(41), none, &h, compare, value, f, None)
         });
@@ -156,7 +156,7 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
     window[50..54].copy_from_slice(&[1.0f64.to_bits(); 4]);
     let operands = doubles.as_mut_ptr().cast::<c_void>();
     let (double, sum) = (Datatype::Double, AtomicOp::Sum);
-    // SAFETY: as above.
+    // SAFETY: the operands live to the end of the test.
     insist(&t, || unsafe {
         t.atomic_opv(peer, operands, at(50), none, &h, double, sum, n, None)
     });
@@ -168,7 +168,7 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
     let result = before.as_mut_ptr().cast::<c_void>();
     let read = AtomicOp::Read;
     insist(&t, || {
-        // SAFETY: as above.
+        // SAFETY: `before` lives to the end of the test; a read has no operands.
         unsafe {
             t.atomic_fopv(
                 peer,
@@ -404,7 +404,7 @@ fn a_release_that_is_overtaken_takes_nothing_away() {
         insist(&t, || unsafe {
             t.atomic_fop(peer, out, h.base(), none, &h, BtlAtomicOp::Add, 1, f, None)
         });
-        // SAFETY: as above.
+        // SAFETY: the endpoint was connected twice and released once, so it is live.
         assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
         assert_eq!((old, window), (5, 6), "{provider}");
         // SAFETY: connected twice, released twice.

@@ -299,7 +299,7 @@ fn handles_that_were_tampered_with() {
         // SAFETY: a handle is 32 plain bytes.
         let mut words = unsafe { mem::transmute::<Handle, [u64; 4]>(h) };
         change(&mut words);
-        // SAFETY: likewise.
+        // SAFETY: a handle is 32 plain bytes, so any value of them is valid.
         unsafe { mem::transmute::<[u64; 4], Handle>(words) }
     };
     let mut ours = vec![OURS; WORDS];

@@ -451,7 +451,7 @@ fn stopped_and_killed_targets() {
     );
     assert_eq!(told.times(), posted, "each once");
     let after = put_word(&t, peer, &h, &words[1]);
-    // SAFETY: as above.
+    // SAFETY: endpoints live as long as the transport.
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
     assert_eq!(after.ok().map_or(after, |_| flushed), Status::UNREACH);
     let _ = t.flush(None);

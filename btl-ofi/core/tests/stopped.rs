@@ -198,7 +198,7 @@ fn given_up(provider: &str) {
         "{provider}: {spent:?} of work"
     );
     assert!(seen.failed.load(Ordering::Relaxed) > 0, "{provider}");
-    // SAFETY: as above.
+    // SAFETY: the endpoint lives as long as the transport, and `out` lives to the end of the test.
     let refused = unsafe {
         t.get(
             peer,
@@ -393,7 +393,7 @@ fn a_busy_thread_does_not_hide_a_dead_peer() {
         }
         target.child.kill().unwrap();
         target.child.wait().unwrap();
-        // SAFETY: as above.
+        // SAFETY: endpoints live as long as the transport.
         t.flush(Some(unsafe { target.peer.as_ref() }));
         stop.store(1, Ordering::Relaxed);
         assert!(posted > 0 && seen.failed.load(Ordering::Relaxed) > 0);

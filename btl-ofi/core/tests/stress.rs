@@ -81,7 +81,7 @@ struct Peer {
 
 // SAFETY: an endpoint may be used from any thread of a transport opened for that.
 unsafe impl Send for Peer {}
-// SAFETY: as for Send.
+// SAFETY: a transport opened for several threads lets them share an endpoint.
 unsafe impl Sync for Peer {}
 
 impl Peer {
@@ -129,14 +129,14 @@ fn worker(t: &Transport, peer: Peer, number: usize, rounds: u64, seed: u64, sums
         peer.flush(t);
         model[at..at + length].copy_from_slice(&out);
         assert_eq!(count.load(Ordering::Acquire), u32::from(with.is_some()));
-        // SAFETY: as above.
+        // SAFETY: `back` and the count live until the flush below.
         insist(t, || unsafe {
             t.get(peer.endpoint, result, remote, none, &h, size, with)
         });
         let add = random.below(9);
         let mut old = 0u64;
         let (old_at, f) = (ptr::from_mut(&mut old).cast(), OpFlags::empty());
-        // SAFETY: as above.
+        // SAFETY: `old` and the count live until the flush below.
         insist(t, || unsafe {
             t.atomic_fop(
                 peer.endpoint,
@@ -205,7 +205,7 @@ fn registrar(t: &Transport, own: Peer, stop: &AtomicBool, seed: u64, sums: &Sums
             t.put(own.endpoint, local, at, none, &h, 8, None)
         });
         own.flush(t);
-        // SAFETY: as above.
+        // SAFETY: `back` lives until the flush below.
         insist(t, || unsafe {
             t.get(own.endpoint, result, at, none, &h, 8, None)
         });

@@ -113,7 +113,8 @@ impl Transport {
         caller: &Caller,
         told: &Told,
     ) -> Option<Status> {
-        // SAFETY: the caller's own guarantees.
+        // SAFETY: the caller guarantees that `endpoint` is live and that the buffers of `told` are valid until
+        // completion.
         unsafe { self.gather(endpoint, caller, told) }
     }
 

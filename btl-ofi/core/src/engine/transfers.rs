@@ -59,28 +59,31 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         loop {
-            // SAFETY, for each way: the caller guarantees that `endpoint` is live and that the local buffer is valid until
-            // completion; the bounds were checked against the handle.
             match peer.transfers() {
                 Transfers::Message if size <= self.setup.message_limit => {
                     let told = Told::transfer(put, caller.local_address, remote, address, size);
-                    // SAFETY: see above.
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
+                    // completion.
                     return unsafe { self.tell(endpoint, caller, &told) };
                 }
                 Transfers::Fabric | Transfers::Message if put => {
-                    // SAFETY: see above.
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is readable until
+                    // completion.
                     return unsafe { self.post_put(endpoint, caller, size, target) };
                 }
                 Transfers::Fabric | Transfers::Message => {
-                    // SAFETY: see above.
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is writable until
+                    // completion.
                     return unsafe { self.post_get(endpoint, caller, size, target) };
                 }
                 Transfers::Copy => {
-                    // SAFETY: see above.
+                    // SAFETY: the caller guarantees that the local buffer is valid; the remote range was checked
+                    // against the handle.
                     return unsafe { self.copy(endpoint, caller, remote, address, size, put) };
                 }
                 Transfers::Kernel => {
-                    // SAFETY: see above.
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
+                    // completion; the remote range was checked against the handle.
                     let made = unsafe {
                         self.copy_by_kernel(endpoint, caller, remote, address, size, put)
                     };
@@ -91,7 +94,8 @@ impl Transport {
                 Transfers::Ring => {
                     let direction = if put { Direction::Put } else { Direction::Get };
                     let transfer = Small::new(direction, op.local, remote, address, size);
-                    // SAFETY: see above; the route is `Transfers::Ring`.
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
+                    // completion; the route is `Transfers::Ring`.
                     return unsafe { self.leave_to_target(endpoint, caller, &transfer) };
                 }
                 Transfers::Doubted => {

@@ -24,7 +24,7 @@ pub(crate) trait Calls {
         size: usize,
         done: Done,
     ) -> Status {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected and that the buffer is readable until completion.
         unsafe { self.submitted(peer, Op::put(h, at, (local, handle), size), done) }
     }
 
@@ -38,7 +38,7 @@ pub(crate) trait Calls {
         size: usize,
         done: Done,
     ) -> Status {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected and that the buffer is writable until completion.
         unsafe { self.submitted(peer, Op::get(h, at, (local, handle), size), done) }
     }
 
@@ -53,7 +53,7 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let op = Op::word((op, flags), (h, at), operand, None);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected; the update has no local buffer.
         unsafe { self.submitted(peer, op, done) }
     }
 
@@ -70,7 +70,7 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let op = Op::word((op, flags), (h, at), operand, Some((local, handle)));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected and that the result is writable until completion.
         unsafe { self.submitted(peer, op, done) }
     }
 
@@ -87,7 +87,7 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let op = Op::swap_word(flags, (h, at), (compare, value), (local, handle));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected and that the result is writable until completion.
         unsafe { self.submitted(peer, op, done) }
     }
 
@@ -105,7 +105,7 @@ pub(crate) trait Calls {
     ) -> Status {
         let what = (AtomicKind::Update, datatype, op);
         let op = Op::atomic(what, (h, at), count, (local.cast_mut(), handle), NOWHERE);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected and that the operands are readable until completion.
         unsafe { self.submitted(peer, op, done) }
     }
 
@@ -125,7 +125,8 @@ pub(crate) trait Calls {
     ) -> Status {
         let what = (AtomicKind::Fetch, datatype, op);
         let (from, into) = ((local.cast_mut(), handle), (result, result_handle));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected, and that the operands are readable and the result
+        // is writable until completion.
         unsafe { self.submitted(peer, Op::atomic(what, (h, at), count, from, into), done) }
     }
 
@@ -142,14 +143,15 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let op = Op::swap(datatype, (h, at), (compare, value), (result, handle));
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected and that the result is writable until completion.
         unsafe { self.submitted(peer, op, done) }
     }
 }
 
 impl Calls for Transport {
     unsafe fn submitted(&self, peer: NonNull<Endpoint>, op: Op<'_>, done: Done) -> Status {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the peer is connected and that the buffers of the request are valid until
+        // completion.
         unsafe { self.submit(peer, &op.with_completion(done)) }
     }
 }

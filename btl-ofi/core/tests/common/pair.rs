@@ -173,7 +173,7 @@ pub(crate) fn succeed_target() {
     }
     println!("@done");
     for _ in BufReader::new(std::io::stdin()).lines() {
-        // SAFETY: as above.
+        // SAFETY: the words lie inside the mapping, which is never unmapped.
         let changed = (0..WORDS).filter(|i| unsafe { words.add(*i).read_volatile() } != THEIRS);
         println!("@{}", changed.count());
     }

@@ -39,7 +39,7 @@ pub(crate) fn shows(
         assert_eq!(seen, (round, round), "{provider}: a put of {words} words");
         if atomics {
             let counter = base + 8 * 10_000;
-            // SAFETY: as above.
+            // SAFETY: the endpoint is connected, and the update has no local buffer.
             insist(t, || unsafe {
                 t.atomic_op(peer, counter, &h, BtlAtomicOp::Add, 3, f, None)
             });
@@ -59,7 +59,7 @@ pub(crate) fn shows(
         for result in &mut old {
             let out = (&raw mut *result).cast::<c_void>();
             let (add, high) = (BtlAtomicOp::Add, 1 << 32);
-            // SAFETY: as above; each operation has its own place for its result.
+            // SAFETY: `old` and `data` outlive the flush below; each operation has its own place for its result.
             unsafe {
                 insist(t, || {
                     t.atomic_fop(peer, out, burst, none, &h, add, 1, f, None)

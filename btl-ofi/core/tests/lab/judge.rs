@@ -258,14 +258,14 @@ impl Judge<'_> {
                 let size = 1 + self.dice.below(SLOT * 8);
                 o.fetched = bytes(&now)[..size].to_vec();
                 o.what = format!("get of {size}");
-                // SAFETY: as above.
+                // SAFETY: the result and the peers outlive the flush.
                 o.refused =
                     self.insist(|| unsafe { t.get(peer, result, at, none, &h, size, completion) });
             }
             2 => {
                 o.then[0] = replace(now[0], arithmetic(op, old, operand, narrow), narrow);
                 o.what = format!("{op:?} of {width}");
-                // SAFETY: as above.
+                // SAFETY: the peers outlive the flush, and the update has no local buffer.
                 o.refused = self.insist(|| unsafe {
                     t.atomic_op(peer, at, &h, op, operand, flags, completion)
                 });
@@ -274,7 +274,7 @@ impl Judge<'_> {
                 o.then[0] = replace(now[0], arithmetic(op, old, operand, narrow), narrow);
                 o.fetched = now[0].to_ne_bytes()[..width].to_vec();
                 o.what = format!("fetching {op:?} of {width}");
-                // SAFETY: as above.
+                // SAFETY: the result and the peers outlive the flush.
                 o.refused = self.insist(|| unsafe {
                     t.atomic_fop(peer, result, at, none, &h, op, operand, flags, completion)
                 });
@@ -290,7 +290,7 @@ impl Judge<'_> {
                 }
                 o.fetched = now[0].to_ne_bytes()[..width].to_vec();
                 o.what = format!("compare-swap of {width}");
-                // SAFETY: as above.
+                // SAFETY: the result and the peers outlive the flush.
                 o.refused = self.insist(|| unsafe {
                     t.atomic_cswap(
                         peer, result, at, none, &h, compare, operand, flags, completion,
@@ -308,7 +308,7 @@ impl Judge<'_> {
                 if kind == 6 {
                     o.fetched = bytes(&now[..n]);
                 }
-                // SAFETY: as above.
+                // SAFETY: the operands, the result and the peers outlive the flush.
                 o.refused = self.insist(|| unsafe {
                     if kind == 6 {
                         t.atomic_fopv(

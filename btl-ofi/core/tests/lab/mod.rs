@@ -139,7 +139,7 @@ pub(crate) fn shape(pairs: &[(&str, &str)]) {
         unsafe { env::remove_var(name) };
     }
     for (name, value) in pairs {
-        // SAFETY: as above.
+        // SAFETY: a child runs one test, and between transports nothing else reads the environment.
         unsafe { env::set_var(format!("LAB_{name}"), value) };
     }
 }

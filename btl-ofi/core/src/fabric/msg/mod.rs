@@ -125,8 +125,8 @@ impl Messages {
             .receive(&mut self.buffers[number as usize], number)
     }
 
-    /// Adds a command to the batch for a peer. The caller then tells the batch whom to tell of its end. The flag says that
-    /// this began another batch, because one was full. An error comes before side effects:
+    /// Adds a command to the batch for a peer, which is returned: [`Batch::count`] or [`Batch::expect`] must follow. The flag
+    /// says that this began another batch, because one was full. An error comes before side effects:
     /// [`Status::TEMP_OUT_OF_RESOURCE`] if there is no room at the moment.
     ///
     /// # Safety

@@ -81,7 +81,7 @@ impl Transport {
             Atomics::Fabric | Atomics::Unclaimed | Atomics::Message => {
                 self.node.uses_fabric.store(true, Ordering::Relaxed);
                 let far = Transfers::far(self.policy.messages);
-                (far, "they go through the provider")
+                (far, "they go as to another node")
             }
         };
         peer.set_transfers(copies);

@@ -52,10 +52,11 @@ impl Transport {
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
         let (mut node, segment) = join_node(info, &name, options, &mut policy);
-        if node.same_node && policy.processor_atomics || policy.messages {
-            chosen
-                .atomics
-                .limit_to_targets(segment::LARGEST.min(msg::LARGEST));
+        if node.same_node && policy.processor_atomics {
+            chosen.atomics.limit_to_targets(segment::LARGEST);
+        }
+        if policy.messages {
+            chosen.atomics.limit_to_targets(msg::LARGEST);
         }
         let guard = ((node.same_node || policy.messages) && options.fault_guard)
             .then(Installed::new)
@@ -146,7 +147,7 @@ fn make_scratch(policy: &Policy, atomics: &mut AtomicTable) -> Scratch {
 }
 
 /// Finds out how this process and its neighbours can reach each other; creates the segment in which they leave atomics
-/// and small transfers for it. Without a segment their atomics go through the provider, and their transfers use CMA.
+/// and small transfers for it. Without a segment their atomics go as those of other nodes, and their transfers use CMA.
 fn join_node(
     info: InfoRef<'_>,
     name: &[u8],
@@ -163,7 +164,7 @@ fn join_node(
     let segment = attaches.then(|| Segment::make(known_by.value));
     let segment = segment.and_then(|made| {
         made.inspect_err(|e| {
-            tracing::info!("no segment for atomics; they go through the provider: {e}")
+            tracing::info!("no segment for atomics; they go as to other nodes: {e}")
         })
         .ok()
     });

@@ -7,7 +7,7 @@
 //! atomics take about 1 us, wait behind those outstanding at a dead process, and crash as updates (`fabric::policy`).
 //!
 //! **Route.** `peer::route` says to which peers atomics go by a ring. The first one settles it: if the segment cannot be
-//! opened or has no free ring, all atomics to that peer go through the provider. The two never mix at one peer, so atomics
+//! opened or has no free ring, all atomics to that peer go as those to other nodes. The two never mix at one peer, so atomics
 //! stay ordered. Only atomics that both the provider and `op::element` support are advertised, so both support all of
 //! them.
 //!

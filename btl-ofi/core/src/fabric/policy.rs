@@ -5,6 +5,7 @@
 //! | --- | --- | --- |
 //! | direct | nothing: CMA (`base::cma`) | puts and gets to peers of the same node |
 //! | ring | nothing: the target executes and answers | atomics to these peers; ring put, ring get |
+//! | message | nothing: the target executes and answers (`fabric::msg`) | small transfers and all atomics to other nodes, if the provider makes them in software |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | all other puts and updates |
 //! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself |
 //!

@@ -11,6 +11,8 @@ bitflags! {
     #[repr(transparent)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct ModuleFlags: u32 {
+        /// `send` works.
+        const SEND = 0x1;
         /// `put` works.
         const PUT = 0x2;
         /// `get` works.

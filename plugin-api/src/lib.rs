@@ -49,7 +49,7 @@ pub use hmem::{CopyFromFn, CopyToFn, HmemInfo, IoVec, OverrideOps, hmem_iface};
 pub use host::{HostVtable, LogLevel};
 pub use module::{
     Access, CompletionFn, Component, Endpoint, ErrorFlags, ErrorFn, Handle, Module, ModuleVtable,
-    OpFlags, Stats,
+    OpFlags, ReceiveFn, Stats,
 };
 pub use param::{ParamDecl, ParamKind, ParamValue, ParamValueBits};
 pub use status::Status;

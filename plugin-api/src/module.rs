@@ -60,6 +60,18 @@ pub type ErrorFn = unsafe extern "C" fn(
     context: *mut c_void,
 );
 
+/// Receives a message that a peer sent. `endpoint` is the sender, or NULL if this process has not added it. The `size` bytes
+/// at `data`, which is aligned to 8, are valid during the call. The function may send and post operations; it must not
+/// wait, because no further message arrives until it returns.
+pub type ReceiveFn = unsafe extern "C" fn(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    tag: u8,
+    data: *const c_void,
+    size: usize,
+    context: *mut c_void,
+);
+
 bitflags! {
     /// The severity of an error, with the bits of `MCA_BTL_ERROR_FLAGS_*`.
     #[repr(transparent)]

@@ -73,6 +73,7 @@ pub use base::error::{CallError, Error};
 pub use base::hints::branch;
 pub use base::log;
 pub use base::params::{DEFAULT_EXCLUDE, Options};
+pub use engine::sends::Receive;
 pub use engine::transport::Transport;
 pub use fabric::registration::Region;
 pub use fabric::select::{Candidate, survey};

@@ -15,6 +15,8 @@ pub struct Capabilities {
     pub put_limit: usize,
     /// Largest get, bytes.
     pub get_limit: usize,
+    /// Largest send, bytes; 0 if the host cannot send (`btl_ofi_mode`).
+    pub send_limit: usize,
     /// Preference among transports to one peer; the highest wins.
     pub exclusivity: u32,
     /// Latency in microseconds.

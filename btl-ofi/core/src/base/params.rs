@@ -22,6 +22,21 @@ const MESSAGE_LIMIT: u64 = 4096;
 /// Most receive buffers for messages.
 const MOST_RECEIVES: usize = 4096;
 
+/// Default of `btl_ofi_exclusivity`, and what it means when the transport carries the host's messages, too: below the
+/// transports of one node, above TCP.
+const EXCLUSIVITY: u64 = 64 * 1024 - 50;
+const EXCLUSIVITY_TWO_SIDED: u32 = 1024;
+
+/// What the transport offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Puts, gets and atomics.
+    OneSided,
+    /// Messages of the host.
+    TwoSided,
+    Both,
+}
+
 /// Progress mode that the transport asks of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressMode {
@@ -33,6 +48,7 @@ pub(crate) enum ProgressMode {
 /// Values of all parameters.
 #[derive(Clone, Debug)]
 pub struct Options {
+    pub(crate) mode: Mode,
     pub(crate) num_cq_read: usize,
     pub(crate) progress_mode: ProgressMode,
     pub(crate) contexts: usize,
@@ -112,16 +128,13 @@ impl Options {
                 .ok_or_else(|| wrong(name))
         };
 
-        let mode = int("btl_ofi_mode")?;
-        if mode != 0 {
-            return Err(Error::Parameter {
-                name: String::from("btl_ofi_mode"),
-                reason: format!(
-                    "mode {mode} needs two-sided messages, which this transport does not offer; use 0"
-                ),
-            });
-        }
+        let mode = match int("btl_ofi_mode")? {
+            0 => Mode::OneSided,
+            1 => Mode::TwoSided,
+            _ => Mode::Both,
+        };
         Ok(Options {
+            mode,
             num_cq_read: (int("btl_ofi_num_cq_read")? as usize).clamp(1, MAX_CQ_READ),
             progress_mode: match text("btl_ofi_progress_mode")? {
                 "auto" => ProgressMode::Auto,
@@ -134,7 +147,10 @@ impl Options {
             include: list(text("btl_ofi_provider_include")?),
             exclude: list(text("btl_ofi_provider_exclude")?),
             verbose: int("btl_ofi_verbose")?,
-            exclusivity: unsigned("btl_ofi_exclusivity")? as u32,
+            exclusivity: match unsigned("btl_ofi_exclusivity")? {
+                EXCLUSIVITY if mode != Mode::OneSided => EXCLUSIVITY_TWO_SIDED,
+                other => other as u32,
+            },
             flags: unsigned("btl_ofi_flags")? as u32,
             put_limit: unsigned("btl_ofi_put_limit")?,
             get_limit: unsigned("btl_ofi_get_limit")?,
@@ -160,6 +176,11 @@ impl Options {
     /// transfers further.
     pub fn need_limit(&mut self, bytes: usize) {
         self.smallest_limit = bytes;
+    }
+
+    /// Whether the transport sends and receives messages of the host.
+    pub(crate) fn two_sided(&self) -> bool {
+        self.mode != Mode::OneSided
     }
 
     /// The value of `btl_ofi_verbose`.

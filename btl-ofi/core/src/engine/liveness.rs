@@ -182,7 +182,7 @@ impl Transport {
                 self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
             }
         }
-        if self.policy.messages {
+        if self.policy.uses_messages() {
             self.knock();
         }
         for endpoint in self.refusing_peers() {

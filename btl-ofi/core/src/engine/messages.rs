@@ -4,6 +4,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
+use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
@@ -304,7 +305,7 @@ impl Transport {
 
     /// Sends what gathered, without waiting for the next progress.
     pub(crate) fn send_gathered(&self) {
-        if !self.policy.messages {
+        if !self.policy.uses_messages() {
             return;
         }
         let context = &self.contexts[0];
@@ -332,9 +333,15 @@ impl Transport {
         }
     }
 
-    /// Whether answers to peers are still to be sent.
-    pub(crate) fn owes_answers(&self) -> bool {
-        let state = self.contexts[0].state.lock();
-        state.messages.as_ref().is_some_and(|m| m.owes_answers())
+    /// Waits until answers and sends have left, or the sends to one peer, at most until `deadline`.
+    pub(crate) fn wait_for_sends(&self, endpoint: Option<NonNull<Endpoint>>, deadline: Instant) {
+        let is_sending = || {
+            let state = self.contexts[0].state.lock();
+            let messages = state.messages.as_ref();
+            messages.is_some_and(|messages| messages.is_sending(endpoint))
+        };
+        while is_sending() && Instant::now() < deadline {
+            self.progress();
+        }
     }
 }

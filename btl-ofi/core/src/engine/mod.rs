@@ -18,6 +18,7 @@ pub(crate) mod ring_atomics;
 mod ring_progress;
 pub(crate) mod ring_transfers;
 pub(crate) mod rma;
+pub(crate) mod sends;
 pub(crate) mod staging;
 mod submit;
 mod transfers;

@@ -10,7 +10,7 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Module, ModuleFlags, ThreadLeve
 use crate::base::capabilities::Capabilities;
 use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
-use crate::base::params::Options;
+use crate::base::params::{Mode, Options};
 use crate::engine::amo::Words;
 use crate::engine::context::{Carriers, Context};
 use crate::engine::peers::Peers;
@@ -47,8 +47,10 @@ impl Transport {
         let (info, name) = (device.info(), device.name()?);
         let mut policy = policy::decide(info);
         let scratch = make_scratch(&policy, &mut chosen.atomics);
+        policy.two_sided = options.two_sided();
         policy.messages = query::takes_messages(info)
-            && (options.message_limit > 0 || !chosen.atomics.by_provider);
+            && (policy::prefers_messages(info) && options.message_limit > 0
+                || !chosen.atomics.by_provider);
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
         let (mut node, segment) = join_node(info, &name, options, &mut policy);
@@ -62,14 +64,9 @@ impl Transport {
             .then(Installed::new)
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
-        node.address = address(
-            (info, name),
-            &registrar,
-            &node,
-            (segment.as_ref(), policy.messages),
-        );
+        node.address = address((info, name), &registrar, &node, segment.as_ref(), &policy);
         let contexts = make_contexts(&device, threaded, (segment, policy.polls_kernel))?;
-        if policy.messages {
+        if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
             state.messages = Some(open_messages(&device, options)?);
             state.carriers = Carriers::Messages;
@@ -127,6 +124,7 @@ impl Transport {
             },
             peers: Mutex::new(Peers::default()),
             hmem: Hmem::default(),
+            receive: Mutex::new(None),
             capabilities,
             policy,
             contexts,
@@ -186,13 +184,15 @@ fn address(
     (info, name): (InfoRef<'_>, Vec<u8>),
     registrar: &Registrar,
     node: &Node,
-    (segment, messages): (Option<&Segment>, bool),
+    segment: Option<&Segment>,
+    policy: &Policy,
 ) -> Vec<u8> {
     let probe = known_by(&node.probe);
     let blob = Blob {
         virtual_addresses: registrar.virtual_addresses,
         same_node: node.same_node,
-        messages,
+        messages: policy.messages,
+        two_sided: policy.two_sided,
         node: node.id,
         process: node.own,
         probe_address: probe.address,
@@ -246,6 +246,7 @@ fn open_messages(device: &Device, options: &Options) -> Result<Box<Messages>, Er
         format: device.info().raw().addr_format,
         address: device.name()?,
         receives: options.receives,
+        two_sided: options.two_sided(),
     };
     // SAFETY: the transport holds the device, which keeps its objects live longer than the contexts use them.
     let messages = unsafe { Messages::open(provider) }.doing(doing)?;
@@ -263,10 +264,12 @@ fn describe(
     let (put_limit, get_limit) = policy::limits(info, options);
     let needed_pages = libfabric_sys::FI_MR_BASIC | libfabric_sys::FI_MR_ALLOCATED;
     Capabilities {
-        flags: flags(policy, attaches, atomics) & ModuleFlags::from_bits_retain(options.flags),
+        flags: flags(policy, attaches, atomics, options.mode)
+            & ModuleFlags::from_bits_retain(options.flags),
         atomic_flags: atomics.flags(),
         put_limit,
         get_limit,
+        send_limit: if options.two_sided() { msg::LARGEST } else { 0 },
         exclusivity: options.exclusivity,
         latency: options.latency,
         bandwidth: match options.bandwidth {
@@ -308,8 +311,15 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities) {
     );
 }
 
-fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable) -> ModuleFlags {
-    let mut flags = ModuleFlags::PUT
+fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> ModuleFlags {
+    let mut flags = ModuleFlags::empty();
+    if mode != Mode::OneSided {
+        flags |= ModuleFlags::SEND;
+    }
+    if mode == Mode::TwoSided {
+        return flags;
+    }
+    flags |= ModuleFlags::PUT
         | ModuleFlags::GET
         | ModuleFlags::RDMA_FLUSH
         | ModuleFlags::RDMA_REMOTE_COMPLETION

@@ -5,13 +5,14 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
+use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
 use crate::base::error::{CallError, Doing, Error, check};
 use crate::engine::liveness::Watches;
-use crate::engine::transport::Transport;
+use crate::engine::transport::{CLOSE_PATIENCE, Transport};
 use crate::fabric::msg::Ended;
 use crate::fabric::policy;
 use crate::fabric::shm_room;
@@ -104,7 +105,8 @@ impl Transport {
             Placed::Remote(peer) => peer,
             Placed::Local(peer) => &peer.endpoint,
         };
-        let room = if local.uses_provider() {
+        let uses_provider = local.uses_provider() || self.policy.two_sided;
+        let room = if uses_provider {
             self.allocate_for(&blob.address).map_err(modex)
         } else {
             Ok(())
@@ -122,10 +124,12 @@ impl Transport {
             peers.reached.insert(proc, reach);
         }
         self.detector.impatient.store(false, Ordering::Relaxed);
-        // SAFETY: the endpoint was just inserted, and the lock keeps it in the table.
-        if unsafe { endpoint.as_ref() }.uses_provider() {
+        if uses_provider {
             self.node.uses_fabric.store(true, Ordering::Relaxed);
         }
+        // The lock of a context comes before that of the peers.
+        drop(peers);
+        self.expect_sends(blob.address, endpoint);
         Ok(endpoint)
     }
 
@@ -154,6 +158,11 @@ impl Transport {
                 "one side sends messages, the other does not (btl_ofi_message_limit is 0 at one of them)",
             ));
         }
+        if blob.two_sided != self.policy.two_sided {
+            return Err(String::from(
+                "one side takes two-sided messages, the other does not (btl_ofi_mode differs)",
+            ));
+        }
         let format = self.device.info().raw().addr_format;
         if blob.format != format {
             return Err(format!(
@@ -180,6 +189,9 @@ impl Transport {
             }
         }
         let flushed = self.flush_patiently(Some(peer));
+        if self.policy.two_sided && peer.failure().is_none() {
+            self.wait_for_sends(Some(endpoint), Instant::now() + CLOSE_PATIENCE);
+        }
         let mut state = self.contexts[0].state.lock();
         let mut peers = self.lock_peers();
         if peer.connected.load(Ordering::Relaxed) > 1 {

@@ -81,7 +81,7 @@ impl Transport {
 
     /// Whether the first context serves peers.
     fn first_serves(&self) -> bool {
-        self.node.has_rings || self.policy.messages
+        self.node.has_rings || self.policy.uses_messages()
     }
 
     /// Reads one context's queue once. Returns immediately if another thread reads it.
@@ -120,12 +120,16 @@ impl Transport {
     /// Sends what gathered, then polls rings and queue.
     #[inline(never)]
     fn poll_messages(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
-        if let Some(messages) = &mut state.messages
-            && messages.has_work()
-        {
-            messages.send_waiting();
-            if messages.has_failures() {
-                return self.tell_failures(context, state);
+        if let Some(messages) = &mut state.messages {
+            if messages.has_work() {
+                messages.send_waiting();
+                if messages.has_failures() {
+                    return self.tell_failures(context, state);
+                }
+            }
+            if messages.is_full() {
+                // Another thread hands to the host what came before.
+                return 0;
             }
         }
         if self.policy.polls_kernel {
@@ -239,6 +243,10 @@ impl Transport {
             n += self.take_ended(context, &mut state);
         }
         let ready = state.take_ready();
+        let arrived = match &mut state.messages {
+            Some(messages) if told => messages.begin_delivery(),
+            _ => None,
+        };
         let failures = told && state.messages.as_ref().is_some_and(|m| m.has_failures());
         if failures {
             n += self.tell_failures(context, state);
@@ -249,7 +257,11 @@ impl Transport {
         let finished =
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
         self.deliver(context, finished, Status::SUCCESS);
-        n + self.deliver_ready(context, ready)
+        n += self.deliver_ready(context, ready);
+        if let Some(arrived) = arrived {
+            n += self.deliver_sends(context, arrived);
+        }
+        n
     }
 
     /// Counts a run of untracked operations as done.
@@ -275,14 +287,14 @@ impl Transport {
     /// Returns whether callbacks of this context were already running. Two threads may mistake each other's
     /// callbacks for nested ones; the only effect is one poll more or less.
     #[inline(always)]
-    fn begin_delivering(&self, context: &Context) -> bool {
+    pub(crate) fn begin_delivering(&self, context: &Context) -> bool {
         let nested = context.delivering.load(Ordering::Relaxed);
         context.delivering.store(true, Ordering::Relaxed);
         nested
     }
 
     #[inline(always)]
-    fn end_delivering(&self, context: &Context, nested: bool) {
+    pub(crate) fn end_delivering(&self, context: &Context, nested: bool) {
         if !nested {
             context.delivering.store(false, Ordering::Relaxed);
         }

@@ -14,6 +14,7 @@ use crate::engine::amo::Words;
 use crate::engine::context::Context;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
+use crate::engine::sends::Receive;
 use crate::engine::staging::Hmem;
 use crate::engine::typed_amo::Vectors;
 use crate::fabric::atomic_table::AtomicTable;
@@ -27,7 +28,7 @@ use crate::peer::liveness::ProcessId;
 use crate::peer::reach::Probe;
 
 /// How long closing and releasing a peer wait for outstanding operations.
-const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Write-only memory for results that no caller uses.
 pub(crate) struct Scratch(pub(super) *mut [u64]);
@@ -67,6 +68,8 @@ pub struct Transport {
     pub(crate) peers: Mutex<Peers>,
     pub(crate) hmem: Hmem,
     pub(crate) capabilities: Capabilities,
+    /// The host's function for messages of peers.
+    pub(crate) receive: Mutex<Option<Receive>>,
 }
 
 /// The atomics that are supported, in the forms in which the paths look them up.
@@ -274,10 +277,8 @@ impl Transport {
     pub fn flush_for_close(&self) {
         let until = Instant::now() + CLOSE_PATIENCE;
         self.flush_patiently(None);
-        // Peers wait for the answers of commands that were executed here.
-        while self.owes_answers() && Instant::now() < until {
-            self.progress();
-        }
+        // Peers wait for the answers of commands that were executed here, and for sends, which were complete once copied.
+        self.wait_for_sends(None, until);
     }
 
     /// Waits for outstanding operations to one peer or to all, for at most `CLOSE_PATIENCE`. After one timeout
@@ -318,7 +319,7 @@ impl Transport {
         } = self;
         hmem.shut();
         drop(registrar);
-        if policy.messages && Arc::strong_count(&device) > 1 {
+        if policy.uses_messages() && Arc::strong_count(&device) > 1 {
             // Live regions keep the device open, but receives are posted to memory that ends here.
             device.shut();
         }

@@ -34,6 +34,8 @@ pub(crate) struct Policy {
     pub(crate) processor_atomics: bool,
     /// Whether small transfers and atomics to peers of other nodes travel as messages (`fabric::msg`).
     pub(crate) messages: bool,
+    /// Whether the host sends and receives messages of its own (`btl_ofi_mode`).
+    pub(crate) two_sided: bool,
     /// Whether all peers of this provider are on this node.
     pub(crate) one_node: bool,
     /// Whether the provider executes operations of peers without calls of this process (FI_PROGRESS_AUTO).
@@ -100,6 +102,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
         processor_atomics: quirks.has(Trait::ProcessorAtomics),
         messages: false,
+        two_sided: false,
         one_node: quirks.has(Trait::OneNode),
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
@@ -118,6 +121,11 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
 }
 
 impl Policy {
+    /// Whether the transport posts receives and sends messages (`fabric::msg`).
+    pub(crate) fn uses_messages(&self) -> bool {
+        self.messages || self.two_sided
+    }
+
     /// Describes in one line how completions come to be, with the ways of one node if `near`, or the reason why there are
     /// none.
     pub(crate) fn describe(&mut self, near: Result<(), &str>) {

@@ -257,6 +257,12 @@ fn try_open(
     let name = info.get().provider();
     let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
     let info = with_messages(info, options, calling).map_err(|e| e.to_string())?;
+    if options.two_sided() && !takes_messages(info.get()) {
+        return Err(String::from(
+            "btl_ofi_mode asks for two-sided messages, and it has none, claims their contexts (FI_CONTEXT), or takes too short \
+             ones",
+        ));
+    }
     let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
     let advertised = has_atomics(info.get());
     let device = Device::open(info, options).map_err(|e| e.to_string())?;
@@ -290,7 +296,7 @@ fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<
 /// Requests messages, where they serve better than the provider's own atomics and small transfers, or where it
 /// has no atomics.
 fn with_messages(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    if !policy::prefers_messages(info.get()) && has_atomics(info.get()) {
+    if !policy::prefers_messages(info.get()) && has_atomics(info.get()) && !options.two_sided() {
         return Ok(info);
     }
     let better = richer_entry(&info, options, calling, takes_messages, |h| {

@@ -22,6 +22,10 @@ use crate::op::element::{self, Elements};
 pub(crate) const PUT: u32 = 3 << 16;
 pub(crate) const GET: u32 = 4 << 16;
 
+/// The code of a send: bytes for the target's host, with a tag in the place of the address. Carriers hand it to the host
+/// and not to the responder, because it concerns no memory.
+pub(crate) const SEND: u32 = 5 << 16;
+
 /// The code of an atomic, from the codes of its type and operation.
 #[inline]
 pub(crate) fn what(kind: AtomicKind, datatype: u32, op: u32) -> u32 {

@@ -22,6 +22,8 @@ const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
 const FLAG_SAME_NODE: u16 = 2;
 /// Set if small transfers and atomics to the sender travel as messages (`fabric::msg`).
 const FLAG_MESSAGES: u16 = 4;
+/// Set if the sender takes sends of its peers (`btl_ofi_mode`).
+const FLAG_TWO_SIDED: u16 = 8;
 /// The value of the descriptor field if the sender has no segment.
 const NO_SEGMENT: u32 = u32::MAX;
 
@@ -33,6 +35,8 @@ pub(crate) struct Blob {
     pub(crate) same_node: bool,
     /// Whether small transfers and atomics to the sender travel as messages.
     pub(crate) messages: bool,
+    /// Whether the sender takes sends of its peers.
+    pub(crate) two_sided: bool,
     /// See [`crate::peer::liveness::node`].
     pub(crate) node: u64,
     pub(crate) process: ProcessId,
@@ -58,7 +62,8 @@ impl Blob {
         let flag = |set, bit| if set { bit } else { 0 };
         let flags = flag(self.virtual_addresses, FLAG_VIRTUAL_ADDRESSES)
             | flag(self.same_node, FLAG_SAME_NODE)
-            | flag(self.messages, FLAG_MESSAGES);
+            | flag(self.messages, FLAG_MESSAGES)
+            | flag(self.two_sided, FLAG_TWO_SIDED);
         out.extend(flags.to_le_bytes());
         out.extend(self.node.to_le_bytes());
         out.extend(self.process.pid.to_le_bytes());
@@ -92,7 +97,8 @@ impl Blob {
             ));
         }
         let flags = u16::from_le_bytes(r.array("flags")?);
-        if flags & !(FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAG_MESSAGES) != 0 {
+        let known = FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAG_MESSAGES | FLAG_TWO_SIDED;
+        if flags & !known != 0 {
             return Err(format!("unknown flags {flags:#x}"));
         }
         let node = u64::from_le_bytes(r.array("node")?);
@@ -120,6 +126,7 @@ impl Blob {
             virtual_addresses: flags & FLAG_VIRTUAL_ADDRESSES != 0,
             same_node: flags & FLAG_SAME_NODE != 0,
             messages: flags & FLAG_MESSAGES != 0,
+            two_sided: flags & FLAG_TWO_SIDED != 0,
             node,
             process: ProcessId { pid, started },
             probe_address,
@@ -216,6 +223,7 @@ mod tests {
             virtual_addresses: true,
             same_node: true,
             messages: true,
+            two_sided: false,
             node: 42,
             process: ProcessId { pid: 7, started: 9 },
             probe_address: 0xdead_0000,

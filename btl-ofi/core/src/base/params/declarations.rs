@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
 use plugin_api::ModuleFlags;
 
-use super::{DEFAULT_EXCLUDE, MAX_CQ_READ, MESSAGE_LIMIT};
+use super::{DEFAULT_EXCLUDE, EXCLUSIVITY, MAX_CQ_READ, MESSAGE_LIMIT};
 
 const fn declare(
     name: &'static str,
@@ -22,7 +22,8 @@ const fn declare(
         .help(help)
 }
 
-static FLAG_NAMES: [Named; 8] = [
+static FLAG_NAMES: [Named; 9] = [
+    Named::new(ModuleFlags::SEND.bits() as i64, "send"),
     Named::new(ModuleFlags::PUT.bits() as i64, "put"),
     Named::new(ModuleFlags::GET.bits() as i64, "get"),
     Named::new(ModuleFlags::ATOMIC_OPS.bits() as i64, "atomics"),
@@ -82,8 +83,8 @@ pub(super) static DECLARATIONS: [Declaration; 23] = [
         Value::Int(0),
         Allowed::Range { min: 0, max: 2 },
         Level::TUNER_DETAIL,
-        "What the transport offers: 0 one-sided, 1 two-sided, 2 both. This transport is one-sided \
-         and refuses to open with 1 or 2.",
+        "What the transport offers: 0 one-sided operations, 1 two-sided messages, by which a whole MPI \
+         job can run, 2 both.",
     ),
     declare(
         "btl_ofi_num_cq_read",
@@ -190,7 +191,7 @@ pub(super) static DECLARATIONS: [Declaration; 23] = [
     declare(
         "btl_ofi_exclusivity",
         Kind::UnsignedInt,
-        Value::Unsigned(64 * 1024 - 50),
+        Value::Unsigned(EXCLUSIVITY),
         Allowed::Any,
         Level::DEV_BASIC,
         "Preference among transports to one peer; the highest wins.",

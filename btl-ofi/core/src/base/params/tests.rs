@@ -28,9 +28,10 @@ fn including_overrules_the_exclusion() {
 }
 
 #[test]
-fn two_sided_modes_are_refused_by_name() {
-    let e = with(&[("btl_ofi_mode", Value::Int(2))])
-        .unwrap_err()
-        .to_string();
-    assert!(e.contains("btl_ofi_mode") && e.contains("two-sided"), "{e}");
+fn two_sided_modes_leave_one_node_to_others() {
+    let of = |mode| with(&[("btl_ofi_mode", Value::Int(mode))]).unwrap();
+    assert!(!of(0).two_sided() && of(1).two_sided() && of(2).two_sided());
+    // Shared memory has 65536, TCP 100.
+    assert_eq!(u64::from(of(0).exclusivity), EXCLUSIVITY);
+    assert_eq!(of(2).exclusivity, 1024);
 }

@@ -7,7 +7,7 @@ use plugin_api::Status;
 use crate::fabric::msg::wire::{self, Form, Header, Kind, MOST_WORDS};
 use crate::op::record::{Finished, Tag};
 use crate::op::request::Operands;
-use crate::op::responder::Command;
+use crate::op::responder::{Command, SEND};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Phase;
 
@@ -35,6 +35,8 @@ pub(crate) struct Batch {
     /// The message.
     pub(super) words: Vec<u64>,
     entries: u32,
+    /// The entries that are sends.
+    sends: u32,
     /// Words of results.
     results: u32,
     /// Key and cookie of the last command's region; no cookie is 0.
@@ -42,6 +44,8 @@ pub(crate) struct Batch {
     pending: Vec<Pending>,
     untracked: Untracked,
     pub(super) sequence: u32,
+    /// Whether the answer to a later batch covers it ([`Kind::Unanswered`]).
+    pub(super) unanswered: bool,
     /// Whether the provider still reads the message.
     pub(super) held: bool,
     /// Whether its operations are over although the provider still reads the message.
@@ -76,12 +80,18 @@ impl Batch {
             wire::push_address(&mut self.words, address);
         }
         self.entries = 0;
+        self.sends = 0;
         self.results = 0;
         self.region = (0, 0);
         self.pending.clear();
         self.untracked = Untracked::default();
         self.over = false;
         self.line = line;
+    }
+
+    /// Whether it has sends only, none of which waits for an answer.
+    pub(super) fn has_only_sends(&self) -> bool {
+        self.entries == self.sends
     }
 
     /// Whether it has no entries. Only messages of another kind are sent so.
@@ -107,15 +117,8 @@ impl Batch {
         (command, form): (&Command, &Form),
         (operands, size): (Operands, usize),
     ) {
-        let before = self.words.len();
-        if self.words.capacity() - before < form.words() {
-            self.make_room();
-        }
-        // SAFETY: there is room for the form's words, of which the entry writes all that it counts. The caller guarantees
-        // the operands.
-        unsafe {
-            let mut at = self.words.as_mut_ptr().add(before);
-            at = wire::write_entry(at, command, form, &mut self.region);
+        // SAFETY: the function writes all words of operands, for which there is room. The caller guarantees the operands.
+        let write = |at: *mut u64| unsafe {
             if form.operands == 1 && size == size_of::<u64>() {
                 at.write(match operands {
                     Operands::Value(value) => value,
@@ -134,6 +137,58 @@ impl Batch {
                 };
                 ptr::copy_nonoverlapping(from, at.cast::<u8>(), size);
             }
+        };
+        // SAFETY: the command has room, and `write` writes its operands.
+        unsafe { self.push_with((command, form), write) };
+    }
+
+    /// Adds a send that has room. `fill` writes its bytes.
+    ///
+    /// # Safety
+    /// `fill` writes `size` bytes.
+    #[inline]
+    pub(super) unsafe fn push_send(&mut self, tag: u8, size: usize, fill: impl FnOnce(*mut u8)) {
+        let (key, cookie) = self.region;
+        let command = Command {
+            what: SEND,
+            count: size as u32,
+            address: u64::from(tag),
+            key,
+            cookie,
+            compare: 0,
+        };
+        let form = Form::of_send(size);
+        let write = |at: *mut u64| {
+            if let Some(last) = form.operands.checked_sub(1) {
+                // SAFETY: there is room for all words; the last one may be filled in part only.
+                unsafe { at.add(last).write(0) };
+            }
+            fill(at.cast());
+        };
+        // SAFETY: the send has room, and the caller guarantees that `fill` writes its bytes.
+        unsafe { self.push_with((&command, &form), write) };
+        self.sends += 1;
+    }
+
+    /// Adds a command whose operands `write` writes.
+    ///
+    /// # Safety
+    /// The command has room; `write` writes all words of operands that its form counts.
+    #[inline(always)]
+    unsafe fn push_with(
+        &mut self,
+        (command, form): (&Command, &Form),
+        write: impl FnOnce(*mut u64),
+    ) {
+        let before = self.words.len();
+        if self.words.capacity() - before < form.words() {
+            self.make_room();
+        }
+        // SAFETY: there is room for the form's words, of which the entry and `write` write all.
+        unsafe {
+            let at = self.words.as_mut_ptr().add(before);
+            let at = wire::write_entry(at, command, form, &mut self.region);
+            write(at);
             let end = at.add(form.operands);
             self.words
                 .set_len(end.offset_from_unsigned(self.words.as_ptr()));
@@ -176,10 +231,11 @@ impl Batch {
     }
 
     /// Writes the header; the batch is then complete.
-    pub(super) fn seal(&mut self, cookie: u64, client: u32, sequence: u32) {
+    pub(super) fn seal(&mut self, kind: Kind, (cookie, client): (u64, u32), sequence: u32) {
         self.sequence = sequence;
+        self.unanswered = kind == Kind::Unanswered;
         Header {
-            kind: Kind::Batch,
+            kind,
             cookie,
             line: self.line,
             client,

@@ -1,17 +1,29 @@
 //! The execution of a batch at its target.
 
+use std::ptr::NonNull;
+
 use plugin_api::Status;
 
 use crate::base::lock::Lock;
+use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{Entries, Header, Kind, MOST_WORDS};
 use crate::mem::regions::Regions;
-use crate::op::responder::{GET, PUT, Responder};
+use crate::op::responder::{GET, PUT, Responder, SEND};
+use crate::peer::endpoint::Endpoint;
 
 /// Checks all entries of a batch, which begin at word `first`, before the first one is executed.
-pub(super) fn check(header: &Header, words: &[u64], first: usize) -> Result<(), &'static str> {
+pub(super) fn check(
+    header: &Header,
+    words: &[u64],
+    first: usize,
+    takes_sends: bool,
+) -> Result<(), &'static str> {
     let mut entries = Entries::at(first);
     let (mut count, mut results) = (0, 0);
     while let Some(entry) = entries.next(words)? {
+        if entry.command.what == SEND && !takes_sends {
+            return Err("this process takes no sends (btl_ofi_mode is 0)");
+        }
         count += 1;
         results += entry.form.results;
     }
@@ -25,9 +37,12 @@ pub(super) fn check(header: &Header, words: &[u64], first: usize) -> Result<(), 
     Ok(())
 }
 
-/// Executes a [checked](check) batch and writes its answer.
+/// Executes a [checked](check) batch of a peer and writes its answer. Puts its sends into the inbox.
 pub(super) fn execute(
-    responder: &mut Responder,
+    (responder, mut inbox): (
+        &mut Responder,
+        Option<(&mut Inbox, Option<NonNull<Endpoint>>)>,
+    ),
     regions: &Lock<Regions>,
     (words, first): (&mut [u64], usize),
     answer: &mut Vec<u64>,
@@ -42,6 +57,14 @@ pub(super) fn execute(
     let regions = regions.lock();
     while let Ok(Some(entry)) = entries.next(words) {
         let (c, form) = (&entry.command, entry.form);
+        if c.what == SEND {
+            if let Some((inbox, peer)) = &mut inbox {
+                let bytes = &words[entry.operands..entry.operands + form.operands];
+                inbox.push(*peer, c.address as u8, (bytes, c.count as usize));
+            }
+            number += 1;
+            continue;
+        }
         let place: *mut u8 = if form.results > 0 {
             let place = &mut answer[result..result + form.results];
             if form.operands > 0 {

@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use crate::base::guard::Reach;
 use crate::base::lock::Lock;
 use crate::fabric::msg::execute;
+use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{self, Entries, Form, Header, Kind, MOST_WORDS};
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
-use crate::op::responder::{self, Command, GET, PUT, Responder};
+use crate::op::responder::{self, Command, GET, PUT, Responder, SEND};
 
 const KEY: u64 = 7;
 /// Words of a window, between words that nothing may change.
@@ -89,6 +90,10 @@ fn batch(memory: &Memory) -> Vec<u64> {
             1,
             8,
         ),
+        Command {
+            address: 9,
+            ..memory.command(SEND, 21, 0)
+        },
         memory.command(
             atomic(AtomicKind::Compare, Datatype::Uint64, AtomicOp::Cswap),
             1,
@@ -123,16 +128,21 @@ fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
     buffer[..length].copy_from_slice(&bytes[..length]);
     let (header, words) = Header::read(&mut buffer).ok()?;
     let _ = wire::take_address(&words[Header::WORDS..]);
-    execute::check(&header, words, Header::WORDS).ok()?;
+    execute::check(&header, words, Header::WORDS, true).ok()?;
     let mut answer = Vec::new();
     let batch = (words, Header::WORDS);
+    let mut inbox = Inbox::default();
     execute::execute(
-        &mut Responder::default(),
+        (&mut Responder::default(), Some((&mut inbox, None))),
         &memory.regions,
         batch,
         &mut answer,
         header,
     );
+    let sends = inbox.begin();
+    for send in sends.iter().flat_map(|sends| sends.iter()) {
+        assert!(send.endpoint.is_null() && send.bytes.len() <= 8 * length);
+    }
     Some(answer)
 }
 

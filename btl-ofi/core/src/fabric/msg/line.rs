@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use libfabric_sys::fi_addr_t;
 
-use crate::fabric::msg::wire::UNKNOWN;
+use crate::fabric::msg::wire::{Kind, UNKNOWN};
 use crate::peer::endpoint::Endpoint;
 
 /// Batches of a line that may be unanswered at a time. The target has room for them.
@@ -15,6 +15,8 @@ pub(super) const MOST_WAITING: usize = 4;
 /// A batch that still has room is sent only while fewer batches than this are unanswered: the more there is to send, the
 /// more gathers.
 pub(super) const EAGER: usize = 2;
+/// Batches of sends in a row that are not answered. The next one is, and its answer covers them.
+const MOST_UNANSWERED: usize = 3;
 
 /// The second check without an answer sends an empty message. The pause doubles up to about a minute of checks with the
 /// default interval.
@@ -35,6 +37,9 @@ pub(super) struct Line {
     pub(super) waiting: VecDeque<u32>,
     /// Batches that were sent and are not answered.
     pub(super) unanswered: VecDeque<u32>,
+    /// How many of them the answer to a later batch will cover, and how many such batches were sent last in a row.
+    covered: usize,
+    row: usize,
     /// The number of the next batch.
     pub(super) sequence: u32,
     /// Checks that still pass before the next empty message, and those between the last two.
@@ -55,6 +60,8 @@ impl Line {
             current: None,
             waiting: VecDeque::new(),
             unanswered: VecDeque::new(),
+            covered: 0,
+            row: 0,
             sequence: 0,
             knock: FIRST_KNOCK,
             stuck: false,
@@ -69,11 +76,72 @@ impl Line {
         self.knock = FIRST_KNOCK;
     }
 
+    /// Whether batches were sent that the answer to a later one covers.
+    #[inline]
+    pub(super) fn has_covered(&self) -> bool {
+        self.covered > 0
+    }
+
+    /// Removes and returns the batches that the answer to the one at `position` covers: of those before it, which the target
+    /// has executed, because it keeps their order, those that are not answered themselves.
+    #[cold]
+    pub(super) fn take_covered(
+        &mut self,
+        position: usize,
+        unanswered: impl Fn(u32) -> bool,
+    ) -> Vec<u32> {
+        let mut taken = Vec::new();
+        for at in (0..position).rev() {
+            if unanswered(self.unanswered[at]) {
+                taken.extend(self.unanswered.remove(at));
+            }
+        }
+        self.covered -= taken.len();
+        taken
+    }
+
+    /// The kind in which a batch is sent that is to be sent now.
+    pub(super) fn kind(&self, has_only_sends: bool) -> Kind {
+        let covered = has_only_sends && self.client != UNKNOWN && self.row < MOST_UNANSWERED;
+        if covered {
+            Kind::Unanswered
+        } else {
+            Kind::Batch
+        }
+    }
+
+    /// Notes that the first waiting batch was sent, in this kind.
+    pub(super) fn is_sent(&mut self, kind: Kind) {
+        self.unanswered.extend(self.waiting.pop_front());
+        self.sequence = self.sequence.wrapping_add(1);
+        if kind == Kind::Unanswered {
+            self.covered += 1;
+            self.row += 1;
+        } else {
+            self.row = 0;
+        }
+    }
+
+    /// Removes all batches, and returns them.
+    pub(super) fn take_all(&mut self) -> Vec<u32> {
+        let mut all: Vec<u32> = self.unanswered.drain(..).collect();
+        all.extend(self.waiting.drain(..));
+        all.extend(self.current.take());
+        (self.covered, self.row) = (0, 0);
+        all
+    }
+
+    /// Batches whose answer is due.
+    #[inline]
+    fn due(&self) -> usize {
+        self.unanswered.len() - self.covered
+    }
+
     /// Counts one check of the line. Returns whether an empty message is to be sent now: an answer is due, and the pause,
     /// which doubles each time, is over.
     pub(super) fn is_to_knock(&mut self) -> bool {
         let (left, pause) = self.knock;
-        if self.unanswered.is_empty() {
+        if self.due() == 0 {
             self.knock = FIRST_KNOCK;
         } else if left > 1 {
             self.knock.0 = left - 1;
@@ -99,7 +167,7 @@ impl Line {
     /// Whether the batch that gathers may be sent before it is full.
     #[inline]
     pub(super) fn may_send_early(&self) -> bool {
-        self.waiting.is_empty() && self.unanswered.len() < self.window().min(EAGER)
+        self.waiting.is_empty() && self.may_send() && self.due() < self.window().min(EAGER)
     }
 
     /// Whether something is to be sent, now or after an answer.

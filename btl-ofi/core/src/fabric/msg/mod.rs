@@ -19,6 +19,10 @@
 //! **Introduction.** A target answers origins that it did not connect itself: an origin's first batch carries the
 //! address of its endpoint, and goes alone; the answer tells the origin its client number.
 //!
+//! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied when they are sent, so
+//! no operation waits for them, and most batches that hold nothing else are not answered: the answer to a later one covers
+//! them. At the target they go to the [inbox](inbox), from which progress hands them to the host without the lock.
+//!
 //! **Buffers.** Results are copied from the answer by this process, so the operations of a failed peer can be reported at
 //! once. Only the message itself stays until the provider has sent it.
 //!
@@ -28,6 +32,7 @@ mod batch;
 mod execute;
 #[cfg(test)]
 mod hostile;
+mod inbox;
 mod line;
 mod origin;
 mod port;
@@ -40,6 +45,7 @@ use libfabric_sys as ffi;
 use plugin_api::Status;
 
 pub(crate) use self::batch::{Batch, Ended};
+pub(crate) use self::inbox::Arrived;
 use self::origin::Origin;
 use self::port::{EAGAIN, Port};
 use self::target::Target;
@@ -64,6 +70,8 @@ pub(crate) struct Provider {
     pub(crate) format: u32,
     /// Number of receives to keep posted.
     pub(crate) receives: usize,
+    /// Whether the host sends and receives messages of its own.
+    pub(crate) two_sided: bool,
 }
 
 /// Bytes of the longest message.
@@ -97,10 +105,12 @@ impl Messages {
             address,
             format,
             receives,
+            two_sided,
         } = provider;
         // SAFETY: the caller guarantees the endpoints and the address vector.
-        let (port, target) =
+        let (port, mut target) =
             unsafe { (Port::new(tx, rx)?, Target::new(av, format, address.clone())) };
+        target.inbox = two_sided.then(Box::default);
         let mut messages = Messages {
             port,
             buffers: Vec::new(),
@@ -141,6 +151,49 @@ impl Messages {
     ) -> Result<(&mut Batch, bool), Status> {
         // SAFETY: the caller guarantees the endpoint and the operands.
         unsafe { self.origin.gather(&self.port, endpoint, command, operands) }
+    }
+
+    /// Sends bytes of the host with a tag: at once if the line to the peer is idle, else gathered with others. They are
+    /// copied, so nothing of this has to be waited for. An error comes before side effects, and before `fill` is
+    /// called.
+    ///
+    /// # Safety
+    /// `endpoint` is live until [`remove`](Self::remove). The size is at most [`LARGEST`], and `fill` writes so many
+    /// bytes.
+    pub(crate) unsafe fn send(
+        &mut self,
+        endpoint: NonNull<Endpoint>,
+        message: (u8, usize),
+        fill: impl FnOnce(*mut u8),
+    ) -> Result<(), Status> {
+        // SAFETY: the caller guarantees the endpoint and `fill`.
+        unsafe { self.origin.send(&self.port, endpoint, message, fill) }
+    }
+
+    /// Sends of peers that are to be handed to the host now; `None` if there are none, or if a thread is doing so.
+    /// [`next_delivery`](Self::next_delivery) must follow.
+    #[inline]
+    pub(crate) fn begin_delivery(&mut self) -> Option<Arrived> {
+        self.target.inbox.as_mut()?.begin()
+    }
+
+    /// Takes back what was handed to the host. Returns what came meanwhile; `None` ends the delivery.
+    pub(crate) fn next_delivery(&mut self, done: Arrived) -> Option<Arrived> {
+        self.target.inbox.as_mut()?.next(done)
+    }
+
+    /// Whether so much waits for the host that nothing more is to be received.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.target
+            .inbox
+            .as_ref()
+            .is_some_and(|inbox| inbox.is_full())
+    }
+
+    /// Notes the address of a connected peer's endpoint, so that its sends name it.
+    pub(crate) fn connect(&mut self, address: Vec<u8>, endpoint: NonNull<Endpoint>) {
+        self.target.connect(address, endpoint);
     }
 
     /// Whether something is to be sent or posted.
@@ -200,7 +253,9 @@ impl Messages {
         let handled = match Header::read(&mut buffer) {
             Err(why) => Err(why),
             Ok((header, words)) => match header.kind {
-                Kind::Batch => self.target.execute(&self.port, header, words, regions),
+                Kind::Batch | Kind::Unanswered => {
+                    self.target.execute(&self.port, header, words, regions)
+                }
                 Kind::Answer | Kind::Refusal => self.origin.answered(header, words),
                 Kind::Farewell => self.target.leave(&header),
                 Kind::Alive => Ok(()),
@@ -248,6 +303,7 @@ impl Messages {
 
     /// Removes the line to a peer that is released. Returns the operations that were not over, which fail.
     pub(crate) fn remove(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
+        self.target.disconnect(endpoint);
         self.origin.remove(&self.port, endpoint, status)
     }
 
@@ -262,9 +318,11 @@ impl Messages {
         self.origin.stuck()
     }
 
-    /// Whether answers wait to be sent.
-    pub(crate) fn owes_answers(&self) -> bool {
-        !self.port.closed && self.target.owes_answers()
+    /// Whether answers or sends are not sent yet, or the provider still reads them: sends to one peer, or all of both. No
+    /// count of operations has them.
+    pub(crate) fn is_sending(&self, endpoint: Option<NonNull<Endpoint>>) -> bool {
+        let answers = endpoint.is_none() && self.target.owes_answers();
+        !self.port.closed && (answers || self.origin.is_sending(endpoint))
     }
 }
 

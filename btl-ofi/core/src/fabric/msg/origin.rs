@@ -82,6 +82,24 @@ impl Origin {
         Ok((batch, full))
     }
 
+    /// Adds a send to the batch for a peer, and sends that batch if the line is idle.
+    ///
+    /// # Safety
+    /// The endpoint is live; `fill` writes `size` bytes.
+    pub(super) unsafe fn send(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+        (tag, size): (u8, usize),
+        fill: impl FnOnce(*mut u8),
+    ) -> Result<(), Status> {
+        let (number, _) = self.batch_for(port, endpoint, &Form::of_send(size))?;
+        // SAFETY: the batch has room, and the caller guarantees that `fill` writes its bytes.
+        unsafe { self.batches[number as usize].push_send(tag, size, fill) };
+        self.send_line(port, self.batches[number as usize].line);
+        Ok(())
+    }
+
     /// The batch that gathers for a peer and has room, and whether it is new because the last one was full.
     #[cold]
     #[inline(never)]
@@ -192,6 +210,14 @@ impl Origin {
         self.sent(number);
     }
 
+    /// Whether sends to a peer, or to any, wait, or the provider still reads them. No count of operations has them.
+    pub(super) fn is_sending(&self, endpoint: Option<NonNull<Endpoint>>) -> bool {
+        let lines = self.lines.iter().flatten();
+        let mut lines = lines.filter(|line| endpoint.is_none_or(|e| line.endpoint == e));
+        let is_read = |n: &u32| self.batches[*n as usize].held;
+        lines.any(|line| line.has_more() && !line.stuck || line.unanswered.iter().any(is_read))
+    }
+
     /// Sends the batches of a line that may be sent now.
     fn send_line(&mut self, port: &Port, number: u32) {
         loop {
@@ -209,15 +235,14 @@ impl Origin {
                 return;
             };
             let message = &mut self.batches[batch as usize];
-            message.seal(line.cookie, line.client, line.sequence);
+            let kind = line.kind(message.has_only_sends());
+            message.seal(kind, (line.cookie, line.client), line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));
             line.stuck = rc == EAGAIN;
             match rc {
                 0 => {
                     self.batches[batch as usize].held = true;
-                    line.waiting.pop_front();
-                    line.unanswered.push_back(batch);
-                    line.sequence = line.sequence.wrapping_add(1);
+                    line.is_sent(kind);
                 }
                 EAGAIN => return,
                 rc => {
@@ -238,13 +263,17 @@ impl Origin {
             // Its line was given up.
             return Ok(());
         };
-        let position = line
-            .unanswered
-            .iter()
-            .position(|n| self.batches[*n as usize].sequence == header.sequence);
-        let Some(number) = position.and_then(|at| line.unanswered.remove(at)) else {
+        let batches = &self.batches;
+        let is_answered = |n: &u32| batches[*n as usize].sequence == header.sequence;
+        let Some(position) = line.unanswered.iter().position(is_answered) else {
             return Ok(());
         };
+        let number = line.unanswered[position];
+        let covered = match line.has_covered() {
+            true => line.take_covered(position, |n| batches[n as usize].unanswered),
+            false => Vec::new(),
+        };
+        line.unanswered.retain(|n| *n != number);
         line.is_answered(header.client);
         let batch = &mut self.batches[number as usize];
         if header.kind == Kind::Refusal {
@@ -256,6 +285,9 @@ impl Origin {
             batch.fail(line.endpoint, Status::ERROR, &mut self.ended);
         }
         self.end_batch(number);
+        for number in covered {
+            self.end_batch(number);
+        }
         Ok(())
     }
 
@@ -292,10 +324,7 @@ impl Origin {
         let Some(line) = line else {
             return ended;
         };
-        let mut all: Vec<u32> = line.unanswered.drain(..).collect();
-        all.extend(line.waiting.drain(..));
-        all.extend(line.current.take());
-        for number in all {
+        for number in line.take_all() {
             self.batches[number as usize].fail(endpoint, status, &mut ended);
             self.end_batch(number);
         }

@@ -1,6 +1,7 @@
 //! The target's side of messages: the origins that send batches here, and the answers to them.
 
 use std::collections::VecDeque;
+use std::ptr::NonNull;
 
 use libfabric_sys as ffi;
 use libfabric_sys::fi_addr_t;
@@ -8,6 +9,7 @@ use libfabric_sys::fi_addr_t;
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Lock;
 use crate::fabric::msg::execute::{check, execute};
+use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::line::WINDOW;
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::vacant;
@@ -16,6 +18,7 @@ use crate::mem::regions::Regions;
 use crate::op::record::Message;
 use crate::op::responder::Responder;
 use crate::peer::address::check_form;
+use crate::peer::endpoint::Endpoint;
 
 /// An origin that sends batches here. It stays until its farewell. That of an origin that died, or whose farewell its
 /// provider did not take, stays until the transport closes: some hundred bytes, and an entry of the address vector.
@@ -24,6 +27,9 @@ pub(super) struct Client {
     /// What identifies its line at the origin.
     pub(super) line: u32,
     pub(super) cookie: u64,
+    /// The address of its endpoint, and the connected peer that has it, if the host takes sends.
+    name: Vec<u8>,
+    peer: Option<NonNull<Endpoint>>,
     /// The number of the batch that comes next.
     pub(super) sequence: u32,
     /// Batches that came before their turn.
@@ -50,6 +56,8 @@ pub(super) struct Target {
     format: u32,
     address: Vec<u8>,
     responder: Responder,
+    /// Sends of peers, if the host takes them.
+    pub(super) inbox: Option<Box<Inbox>>,
     clients: Vec<Option<Client>>,
     answers: Vec<Answer>,
     free_answers: Vec<u32>,
@@ -66,6 +74,7 @@ impl Target {
             format,
             address,
             responder: Responder::default(),
+            inbox: None,
             clients: Vec::new(),
             answers: Vec::new(),
             free_answers: Vec::new(),
@@ -157,7 +166,7 @@ impl Target {
             return;
         };
         client.sequence = client.sequence.wrapping_add(1);
-        let cookie = client.cookie;
+        let (cookie, peer) = (client.cookie, client.peer);
         let reply = self.free_answers.pop().unwrap_or_else(|| {
             self.answers.push(Answer::default());
             self.answers.len() as u32 - 1
@@ -168,7 +177,7 @@ impl Target {
             client: number,
             ..header
         };
-        if let Err(why) = check(&header, words, first) {
+        if let Err(why) = check(&header, words, first, self.inbox.is_some()) {
             tracing::warn!("the operations of a message are refused: {why}");
             answer.words.clear();
             answer.words.resize(Header::WORDS, 0);
@@ -180,15 +189,20 @@ impl Target {
             };
             refusal.write(&mut answer.words);
         } else {
+            let inbox = self.inbox.as_deref_mut().map(|inbox| (inbox, peer));
             execute(
-                &mut self.responder,
+                (&mut self.responder, inbox),
                 regions,
                 (words, first),
                 &mut answer.words,
                 header,
             );
         }
-        self.send_answer(port, reply);
+        if header.kind == Kind::Unanswered {
+            self.free_answers.push(reply);
+        } else {
+            self.send_answer(port, reply);
+        }
     }
 
     /// Makes an origin known, whose first batch this is. Returns its number, and the word at which the entries begin.
@@ -214,6 +228,12 @@ impl Target {
             address,
             line: header.line,
             cookie: header.cookie,
+            peer: self.inbox.as_ref().and_then(|inbox| inbox.peer(&name)),
+            name: if self.inbox.is_some() {
+                name
+            } else {
+                Vec::new()
+            },
             sequence: 0,
             early: Vec::new(),
         });
@@ -232,6 +252,27 @@ impl Target {
             unsafe { ffi::fi_av_remove(self.av, &mut address, 1) };
         }
         Ok(())
+    }
+
+    /// Notes the address of a connected peer's endpoint, so that its sends name it.
+    pub(super) fn connect(&mut self, address: Vec<u8>, endpoint: NonNull<Endpoint>) {
+        if let Some(inbox) = &mut self.inbox {
+            let clients = self.clients.iter_mut().flatten();
+            for client in clients.filter(|c| c.name == address) {
+                client.peer = Some(endpoint);
+            }
+            inbox.connect(address, endpoint);
+        }
+    }
+
+    /// Forgets a peer that is released.
+    pub(super) fn disconnect(&mut self, endpoint: NonNull<Endpoint>) {
+        if let Some(inbox) = &mut self.inbox {
+            inbox.disconnect(endpoint);
+            for client in self.clients.iter_mut().flatten() {
+                client.peer.take_if(|peer| *peer == endpoint);
+            }
+        }
     }
 
     fn send_answer(&mut self, port: &Port, number: u32) {

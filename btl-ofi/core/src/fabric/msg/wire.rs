@@ -7,12 +7,13 @@
 //!
 //! An entry is: code and count (one word), address, key and cookie of the region unless it is that of the entry before
 //! ([`SAME_REGION`]), the value to compare with if it is a compare-and-swap, and the operands, filled up to whole words.
+//! A send names no region; its tag is in the place of the address.
 //!
 //! Everything here comes from another process, so [`Entries`] checks each length before it is used.
 
 use plugin_api::{AtomicKind, AtomicOp};
 
-use crate::op::responder::{self, Command, GET, PUT};
+use crate::op::responder::{self, Command, GET, PUT, SEND};
 
 /// Bytes that one command carries at most, to the target or back.
 pub(crate) const LARGEST: usize = 12 * 1024;
@@ -30,7 +31,7 @@ const _: () = assert!(
 const LONGEST_ENTRY: usize = 5;
 
 /// The first word's lower half: the letters BTM and the version of this format.
-const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x01");
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x02");
 
 /// Set in the code of an entry whose region is that of the entry before.
 const SAME_REGION: u32 = 1 << 31;
@@ -52,6 +53,8 @@ pub(super) enum Kind {
     Farewell = 4,
     /// Carries nothing. A sender learns by it whether the connection still stands.
     Alive = 5,
+    /// Sends only. It is not answered: the answer to a later batch covers it.
+    Unanswered = 6,
 }
 
 /// The beginning of each message.
@@ -101,6 +104,7 @@ impl Header {
             3 => Kind::Refusal,
             4 => Kind::Farewell,
             5 => Kind::Alive,
+            6 => Kind::Unanswered,
             _ => return Err("it is of an unknown kind"),
         };
         let header = Header {
@@ -167,10 +171,23 @@ impl Form {
         }
     }
 
+    /// The form of a send of so many bytes.
+    #[inline(always)]
+    pub(super) fn of_send(size: usize) -> Form {
+        Form {
+            compares: false,
+            operands: size.div_ceil(8),
+            results: 0,
+        }
+    }
+
     /// The form of a command; `None` if no such command can be executed.
     #[inline]
     pub(super) fn of(what: u32, count: u32) -> Option<Form> {
         let count = count as usize;
+        if what == SEND {
+            return (count <= LARGEST).then(|| Form::of_send(count));
+        }
         let (size, form) = match what {
             PUT => (count, (false, true, false)),
             GET => (count, (false, false, true)),
@@ -274,7 +291,11 @@ impl Entries {
             self.region = Some((key, cookie));
             self.at += 2;
         }
-        let (key, cookie) = self.region.ok_or("the first entry names no region")?;
+        let (key, cookie) = match self.region {
+            Some(region) => region,
+            None if what == SEND => (0, 0),
+            None => return Err("the first entry names no region"),
+        };
         let form = Form::of(what, count).ok_or("an entry has an unknown code or size")?;
         let mut compare = 0;
         if form.compares {

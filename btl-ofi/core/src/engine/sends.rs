@@ -1,0 +1,136 @@
+//! Two-sided messages of the host: bytes with a tag, which the peer's host receives by a function (BTL's `send` and active
+//! messages). They travel by `fabric::msg`.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use plugin_api::{ReceiveFn, Status};
+
+use crate::engine::context::Context;
+use crate::engine::post::guarded;
+use crate::engine::transport::Transport;
+use crate::fabric::msg::{Arrived, LARGEST};
+use crate::peer::endpoint::Endpoint;
+
+/// The host's function for messages that arrive.
+#[derive(Clone, Copy)]
+pub struct Receive {
+    /// The function.
+    pub function: ReceiveFn,
+    /// The function's last argument.
+    pub context: *mut c_void,
+}
+
+// SAFETY: only the host's function follows the pointer, and the host allows that function on any progressing thread.
+unsafe impl Send for Receive {}
+
+impl Transport {
+    /// Sends `size` bytes with a tag to the host of a peer, whose function for messages gets them in the peer's progress.
+    /// `fill` writes the bytes to the address that it is given, which is aligned to 8; it must not call the transport.
+    ///
+    /// The message is complete when this returns: nothing of the caller's is used any more. Messages to one peer arrive in
+    /// the order in which they were sent. Those of a peer that fails are lost; the failure is reported.
+    ///
+    /// [`Status::NOT_SUPPORTED`]: `btl_ofi_mode` is 0. [`Status::BAD_PARAM`]: `size` exceeds
+    /// [`send_limit`](crate::Capabilities::send_limit). [`Status::TEMP_OUT_OF_RESOURCE`]: too much waits for this peer; make
+    /// progress and try again. [`Status::UNREACH`]: the peer is gone.
+    ///
+    /// # Safety
+    /// `endpoint` came from [`connect`](Self::connect) and was not released. `fill` writes `size` bytes.
+    #[inline]
+    pub unsafe fn send(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        (tag, size): (u8, usize),
+        fill: impl FnOnce(*mut u8),
+    ) -> Status {
+        if !self.policy.two_sided {
+            return Status::NOT_SUPPORTED;
+        }
+        if size > LARGEST {
+            return Status::BAD_PARAM;
+        }
+        // SAFETY: the caller guarantees a live endpoint.
+        let peer = unsafe { endpoint.as_ref() };
+        self.leave_route(peer);
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        // Checked under the lock, because the messages to a failed peer end under it.
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        let Some(messages) = &mut state.messages else {
+            return Status::NOT_SUPPORTED;
+        };
+        // SAFETY: the caller guarantees a live endpoint and that `fill` writes `size` bytes; the line of a peer is removed
+        // before its endpoint is.
+        let sent = unsafe { messages.send(endpoint, (tag, size), fill) };
+        let failures = messages.has_failures();
+        match sent {
+            Ok(()) => {
+                state.posted += 1;
+                state.completed += 1;
+            }
+            Err(_) => state.again += 1,
+        }
+        if failures {
+            guarded(|| {
+                self.tell_failures(context, state);
+                Status::SUCCESS
+            });
+        }
+        sent.err().unwrap_or(Status::SUCCESS)
+    }
+
+    /// Sets the function that receives the messages of peers, or none: they are then dropped. The function runs in progress,
+    /// on any thread that makes progress, but for one message at a time. It may send, and post operations; it must not
+    /// wait, because no further message arrives until it returns.
+    pub fn on_receive(&self, receive: Option<Receive>) {
+        *self
+            .receive
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = receive;
+    }
+
+    /// Notes the address of a connected peer, by which its messages name it.
+    pub(crate) fn expect_sends(&self, address: Vec<u8>, endpoint: NonNull<Endpoint>) {
+        if self.policy.two_sided
+            && let Some(messages) = &mut self.contexts[0].state.lock().messages
+        {
+            messages.connect(address, endpoint);
+        }
+    }
+
+    /// Hands messages of peers to the host. The caller holds no lock. Returns their number.
+    #[inline(never)]
+    pub(crate) fn deliver_sends(&self, context: &Context, arrived: Arrived) -> usize {
+        let receive = *self
+            .receive
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let owner = self.setup.owner.load(Ordering::Relaxed);
+        let mut n = 0;
+        let mut next = Some(arrived);
+        while let Some(arrived) = next {
+            let nested = self.begin_delivering(context);
+            for message in arrived.iter() {
+                n += 1;
+                if let Some(Receive { function, context }) = receive {
+                    let (data, size) = (message.bytes.as_ptr().cast(), message.bytes.len());
+                    let endpoint = message.endpoint.cast();
+                    // SAFETY: the host set this function with its argument, and allows it to run on any thread that makes
+                    // progress. The bytes are valid during the call.
+                    unsafe { function(owner, endpoint, message.tag, data, size, context) };
+                }
+            }
+            self.end_delivering(context, nested);
+            let mut state = context.state.lock();
+            next = state
+                .messages
+                .as_mut()
+                .and_then(|messages| messages.next_delivery(arrived));
+        }
+        n
+    }
+}

@@ -1,0 +1,412 @@
+//! Two-sided messages of hosts: content and order over each provider, replies from within the receiving function, room,
+//! senders that leave at once, receivers that do not know the sender, threads, and peers that end.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use btl_ofi::{Endpoint, Receive, Transport};
+use common::Calls as _;
+use mca_params::Value;
+use plugin_api::{Access, ModuleFlags, Status, ThreadLevel};
+
+use common::attending::attended;
+use common::reference::Numbers;
+use common::{PATIENCE, insist, open, register};
+
+const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
+
+fn two_sided(provider: &str, level: ThreadLevel) -> Transport {
+    open(provider, level, &[("btl_ofi_mode", Value::Int(2))])
+}
+
+fn single(provider: &str) -> Transport {
+    two_sided(provider, ThreadLevel::Single)
+}
+
+/// Sends when there is room.
+fn send(t: &Transport, peer: NonNull<Endpoint>, tag: u8, bytes: &[u8]) {
+    insist(t, || try_send(t, peer, tag, bytes));
+}
+
+fn try_send(t: &Transport, peer: NonNull<Endpoint>, tag: u8, bytes: &[u8]) -> Status {
+    // SAFETY: the tests keep endpoints connected while they use them; the copy has the size that is stated.
+    unsafe {
+        t.send(peer, (tag, bytes.len()), |to| {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        })
+    }
+}
+
+/// What a transport received: who sent it, the tag and the bytes.
+#[derive(Default)]
+struct Inbox {
+    all: Mutex<Vec<(usize, u8, Vec<u8>)>>,
+    count: AtomicUsize,
+}
+
+impl Inbox {
+    fn of(t: &Transport) -> Box<Inbox> {
+        let inbox: Box<Inbox> = Box::default();
+        t.on_receive(Some(Receive {
+            function: keep,
+            context: (&raw const *inbox).cast_mut().cast(),
+        }));
+        inbox
+    }
+
+    /// Waits for so many messages.
+    fn wait(&self, t: &Transport, n: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.count.load(Ordering::Acquire) < n {
+            assert!(
+                Instant::now() < deadline,
+                "{} of {n} came",
+                self.count.load(Ordering::Relaxed)
+            );
+            t.progress();
+        }
+    }
+}
+
+unsafe extern "C" fn keep(
+    _: *mut plugin_api::Module,
+    endpoint: *mut plugin_api::Endpoint,
+    tag: u8,
+    data: *const c_void,
+    size: usize,
+    context: *mut c_void,
+) {
+    assert!(data.addr().is_multiple_of(8));
+    // SAFETY: the context is the test's inbox, and the bytes are valid during the call.
+    let (inbox, bytes) = unsafe {
+        (
+            &*context.cast::<Inbox>(),
+            std::slice::from_raw_parts(data.cast::<u8>(), size),
+        )
+    };
+    inbox
+        .all
+        .lock()
+        .unwrap()
+        .push((endpoint.addr(), tag, bytes.to_vec()));
+    inbox.count.fetch_add(1, Ordering::Release);
+}
+
+fn content(number: usize, size: usize) -> Vec<u8> {
+    (0..size).map(|i| (number * 31 + i * 7) as u8).collect()
+}
+
+/// Messages of all sizes arrive complete, in order, from the endpoint that the receiver knows, mixed with puts.
+fn in_order(provider: &str, seed: u64) {
+    const MANY: usize = 3000;
+    let (a, b) = (single(provider), single(provider));
+    assert!(a.capabilities().flags.contains(ModuleFlags::SEND));
+    let limit = a.capabilities().send_limit;
+    let from = b.connect(a.address(), 0).unwrap();
+    let peer = a.connect(b.address(), 1).unwrap();
+    let inbox = Inbox::of(&b);
+    let mut window = vec![0u64; 8];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let mut numbers = Numbers(seed);
+    let sizes: Vec<usize> = (0..MANY)
+        .map(|_| [0, 1, 7, 8, 40, 100, 2000, 4097, limit][numbers.below(9)])
+        .collect();
+    let values: Vec<u64> = (0..MANY as u64).collect();
+    attended(&b, || {
+        for (i, size) in sizes.iter().enumerate() {
+            send(&a, peer, i as u8, &content(i, *size));
+            if numbers.below(5) == 0 {
+                let local = ptr::from_ref(&values[i]).cast_mut().cast();
+                // SAFETY: the values outlive the flush.
+                insist(&a, || unsafe {
+                    a.put(peer, local, h.base(), ptr::null_mut(), &h, 8, None)
+                });
+            }
+            if numbers.below(50) == 0 {
+                assert_eq!(a.flush(None), Status::SUCCESS);
+            }
+        }
+        assert_eq!(a.flush(None), Status::SUCCESS);
+        inbox.wait(&a, MANY);
+    });
+    for (i, (endpoint, tag, bytes)) in inbox.all.lock().unwrap().iter().enumerate() {
+        assert_eq!(*endpoint, from.as_ptr().addr(), "{provider}");
+        assert_eq!(*tag, i as u8, "{provider}: message {i}");
+        assert!(*bytes == content(i, sizes[i]), "{provider}: message {i}");
+    }
+    drop(region);
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+#[test]
+fn messages_arrive_complete_and_in_order() {
+    for provider in PROVIDERS {
+        (1..=2).for_each(|seed| in_order(provider, seed));
+    }
+}
+
+/// What `reply` needs: the transport, its peer, and how many messages came.
+struct Replier {
+    t: Transport,
+    peer: NonNull<Endpoint>,
+    count: AtomicUsize,
+}
+
+// SAFETY: the pointer is used by transports only, which may be called by any thread.
+unsafe impl Sync for Replier {}
+
+unsafe extern "C" fn reply(
+    _: *mut plugin_api::Module,
+    endpoint: *mut plugin_api::Endpoint,
+    tag: u8,
+    data: *const c_void,
+    size: usize,
+    context: *mut c_void,
+) {
+    // SAFETY: the context is the test's replier, and the bytes are valid during the call.
+    let (replier, bytes) = unsafe {
+        (
+            &*context.cast::<Replier>(),
+            std::slice::from_raw_parts(data.cast::<u8>(), size),
+        )
+    };
+    assert_eq!(endpoint.addr(), replier.peer.as_ptr().addr());
+    replier.count.fetch_add(1, Ordering::Relaxed);
+    if tag > 0 {
+        assert_eq!(
+            try_send(&replier.t, replier.peer, tag - 1, bytes),
+            Status::SUCCESS
+        );
+    }
+    // Delivers nothing, because a message is being delivered.
+    replier.t.progress();
+}
+
+/// The receiving function replies, and makes progress, on both sides.
+#[test]
+fn replies_from_within() {
+    for provider in PROVIDERS {
+        let (a, b) = (single(provider), single(provider));
+        let (to_b, to_a) = (
+            a.connect(b.address(), 1).unwrap(),
+            b.connect(a.address(), 0).unwrap(),
+        );
+        let repliers = [(a, to_b), (b, to_a)].map(|(t, peer)| {
+            Box::new(Replier {
+                t,
+                peer,
+                count: AtomicUsize::new(0),
+            })
+        });
+        for replier in &repliers {
+            replier.t.on_receive(Some(Receive {
+                function: reply,
+                context: (&raw const **replier).cast_mut().cast(),
+            }));
+        }
+        let [a, b] = &repliers;
+        send(&a.t, a.peer, 255, b"ping");
+        send(&a.t, a.peer, 254, &content(3, 5000));
+        let deadline = Instant::now() + PATIENCE;
+        let total = || a.count.load(Ordering::Relaxed) + b.count.load(Ordering::Relaxed);
+        while total() < 256 + 255 {
+            assert!(Instant::now() < deadline, "{provider}: {} came", total());
+            a.t.progress();
+            b.t.progress();
+        }
+    }
+}
+
+/// A sender that closes at once, or releases the peer, has sent everything. The receiver does not know it.
+#[test]
+fn senders_leave_at_once() {
+    for provider in PROVIDERS {
+        let b = single(provider);
+        let inbox = Inbox::of(&b);
+        for round in 0..4 {
+            let a = single(provider);
+            let peer = a.connect(b.address(), 1).unwrap();
+            attended(&b, || {
+                (0..200).for_each(|i| send(&a, peer, i as u8, &content(i, 900)));
+                if round % 2 == 0 {
+                    // SAFETY: connected once.
+                    assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+                }
+                a.close().unwrap();
+            });
+            inbox.wait(&b, 200 * (round + 1));
+        }
+        let all = inbox.all.lock().unwrap();
+        for (i, (endpoint, _, bytes)) in all.iter().enumerate() {
+            assert_eq!(*endpoint, 0, "{provider}: the sender is not connected");
+            assert!(*bytes == content(i % 200, 900), "{provider}: message {i}");
+        }
+        drop(all);
+        b.close().unwrap();
+    }
+}
+
+/// The receiver connects its sender after the first message came.
+#[test]
+fn senders_become_known() {
+    for provider in PROVIDERS {
+        let (a, b) = (single(provider), single(provider));
+        let inbox = Inbox::of(&b);
+        let peer = a.connect(b.address(), 1).unwrap();
+        let tell = |tag: u8| {
+            send(&a, peer, tag, b"hello");
+            attended(&a, || inbox.wait(&b, usize::from(tag)));
+        };
+        tell(1);
+        let from = b.connect(a.address(), 0).unwrap();
+        tell(2);
+        // SAFETY: connected once.
+        assert_eq!(unsafe { b.disconnect(from) }, Status::SUCCESS);
+        tell(3);
+        let senders: Vec<_> = inbox.all.lock().unwrap().iter().map(|(e, ..)| *e).collect();
+        assert_eq!(senders, [0, from.as_ptr().addr(), 0], "{provider}");
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// A receiver that makes no progress: its sender has bounded room, and everything arrives once there is progress.
+#[test]
+fn room_is_bounded() {
+    for provider in ["tcp;ofi_rxm", "net", "shm"] {
+        let (a, b) = (single(provider), single(provider));
+        let inbox = Inbox::of(&b);
+        let peer = a.connect(b.address(), 1).unwrap();
+        let mut sent = 0;
+        loop {
+            let status = try_send(&a, peer, 0, &content(sent, 3000));
+            if status.is_again() {
+                break;
+            }
+            assert_eq!(status, Status::SUCCESS);
+            sent += 1;
+            assert!(sent < 1000, "{provider}: never refused");
+            a.progress();
+        }
+        assert!(sent > 8, "{provider}: {sent}");
+        attended(&a, || inbox.wait(&b, sent));
+        send(&a, peer, 0, b"more");
+        attended(&a, || inbox.wait(&b, sent + 1));
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// Several threads send and receive at the same time: each sender's messages keep their order.
+#[test]
+fn threads_send_and_receive() {
+    const THREADS: usize = 3;
+    const MANY: usize = 1500;
+    struct Shared(NonNull<Endpoint>);
+    // SAFETY: transports of this level may be called with the endpoint by any thread.
+    unsafe impl Sync for Shared {}
+    for provider in ["tcp;ofi_rxm", "net", "shm"] {
+        let level = ThreadLevel::Multiple;
+        let (a, b) = (two_sided(provider, level), two_sided(provider, level));
+        let inbox = Inbox::of(&b);
+        let peer = Shared(a.connect(b.address(), 1).unwrap());
+        std::thread::scope(|s| {
+            for thread in 0..THREADS {
+                let (a, peer) = (&a, &peer);
+                s.spawn(move || {
+                    for i in 0..MANY {
+                        let peer = peer;
+                        send(a, peer.0, thread as u8, &content(i, 10 + i % 700));
+                    }
+                });
+            }
+            for _ in 0..2 {
+                s.spawn(|| inbox.wait(&b, THREADS * MANY));
+            }
+            inbox.wait(&a, THREADS * MANY);
+        });
+        let mut next = [0; THREADS];
+        for (_, tag, bytes) in inbox.all.lock().unwrap().iter() {
+            let i = &mut next[usize::from(*tag)];
+            assert!(
+                *bytes == content(*i, 10 + *i % 700),
+                "{provider}: {i} of {tag}"
+            );
+            *i += 1;
+        }
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}
+
+/// One side alone in a two-sided mode, a mode without sends, messages that are too long.
+#[test]
+fn misuse_is_refused() {
+    let (a, b) = (single("net"), open("net", ThreadLevel::Single, &[]));
+    let said = a.connect(b.address(), 1).unwrap_err().to_string();
+    assert!(said.contains("btl_ofi_mode"), "{said}");
+    let said = b.connect(a.address(), 1).unwrap_err().to_string();
+    assert!(said.contains("btl_ofi_mode"), "{said}");
+    let own = b.connect(b.address(), 0).unwrap();
+    assert_eq!(try_send(&b, own, 0, b"x"), Status::NOT_SUPPORTED);
+    assert!(!b.capabilities().flags.contains(ModuleFlags::SEND));
+    let own = a.connect(a.address(), 0).unwrap();
+    let limit = a.capabilities().send_limit;
+    assert_eq!(try_send(&a, own, 0, &vec![0; limit + 1]), Status::BAD_PARAM);
+    let only = open(
+        "net",
+        ThreadLevel::Single,
+        &[("btl_ofi_mode", Value::Int(1))],
+    );
+    assert_eq!(only.capabilities().flags, ModuleFlags::SEND);
+    // A message to oneself.
+    let inbox = Inbox::of(&a);
+    send(&a, own, 9, b"to myself");
+    inbox.wait(&a, 1);
+    assert_eq!(
+        inbox.all.lock().unwrap()[0],
+        (own.as_ptr().addr(), 9, b"to myself".to_vec())
+    );
+}
+
+/// Messages without a function are dropped, and others arrive once there is one.
+#[test]
+fn without_a_function_messages_are_dropped() {
+    let (a, b) = (single("net"), single("net"));
+    let peer = a.connect(b.address(), 1).unwrap();
+    let mut window = vec![0u64; 1];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let value = 1u64;
+    attended(&b, || {
+        send(&a, peer, 0, b"lost");
+        // An operation behind it, whose end says that the target has executed the batch before.
+        let local = ptr::from_ref(&value).cast_mut().cast();
+        // SAFETY: the value outlives the flush.
+        insist(&a, || unsafe {
+            a.put(peer, local, h.base(), ptr::null_mut(), &h, 8, None)
+        });
+        assert_eq!(a.flush(None), Status::SUCCESS);
+    });
+    drop(region);
+    let inbox = Inbox::of(&b);
+    send(&a, peer, 1, b"kept");
+    attended(&a, || inbox.wait(&b, 1));
+    assert_eq!(inbox.all.lock().unwrap()[0].1, 1);
+    a.close().unwrap();
+    b.close().unwrap();
+}

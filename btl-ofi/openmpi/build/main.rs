@@ -82,7 +82,7 @@ fn bind(headers: &Headers) {
         .clang_args(headers.late_dirs.iter().map(|dir| format!("-idirafter{}", dir.display())))
         .allowlist_type("mca_btl_base_(module_t|component_3_0_0_t|atomic_op_t)")
         .allowlist_type("mca_btl_base_(registration_handle|endpoint)_t")
-        .allowlist_type("mca_btl_base_rdma_completion_fn_t")
+        .allowlist_type("mca_btl_base_(rdma_completion_fn|descriptor|segment)_t|opal_convertor_t")
         .allowlist_type("mca_rcache_base_(module|registration|resources)_t")
         .allowlist_type("mca_base_var_.*|opal_proc_t|opal_process_name_t|opal_bitmap_t")
         .allowlist_function("mca_base_component_var_register|mca_base_var_(register|find|register_synonym|get_value)")
@@ -114,6 +114,7 @@ fn compile(headers: &Headers) {
     }
     build
         .file(source)
+        .file("c/host.c")
         .include("c")
         .includes(&headers.include_dirs)
         .warnings(true)

@@ -2,9 +2,15 @@
 #ifndef MCA_BTL_OFI_HOST_H
 #define MCA_BTL_OFI_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct mca_base_component_2_1_0_t;
+struct mca_btl_base_descriptor_t;
+struct mca_btl_base_endpoint_t;
+struct mca_btl_base_module_t;
+struct opal_convertor_t;
 struct opal_proc_t;
 
 /* Publishes `size` bytes under the component's name for all processes of the job. Returns an OPAL_* code. */
@@ -16,5 +22,20 @@ int mca_btl_ofi_host_modex_recv(const struct mca_base_component_2_1_0_t *compone
 
 /* Asks the runtime to end the job with `message`. May return. */
 void mca_btl_ofi_host_abort(int status, const char *message);
+
+/* Hands a message to the function that is registered for its tag. `endpoint` may be NULL. Returns false if there is no
+ * such function. */
+bool mca_btl_ofi_host_receive(struct mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,
+                              const void *data, size_t size);
+
+/* Makes a descriptor an object of Open MPI. The memory is zeroed. */
+void mca_btl_ofi_host_construct(struct mca_btl_base_descriptor_t *descriptor);
+
+/* Whether the convertor's data has to be copied before it is sent. */
+bool mca_btl_ofi_host_needs_packing(const struct opal_convertor_t *convertor);
+
+/* Packs up to `*size` bytes to `to`, and advances the convertor; sets `*size`. Without `to`, which is for data that needs no
+ * packing, packs nothing. Returns where the bytes are, or NULL. */
+void *mca_btl_ofi_host_pack(struct opal_convertor_t *convertor, void *to, size_t *size);
 
 #endif

@@ -2,6 +2,7 @@
 #include "opal_config.h"
 
 #include "opal/constants.h"
+#include "opal/mca/btl/btl.h"
 #include "opal/mca/mca.h"
 #include "opal/mca/pmix/pmix.h"
 #include "opal/util/proc.h"
@@ -30,4 +31,19 @@ void mca_btl_ofi_host_abort(int status, const char *message)
     if (NULL != opal_pmix.abort) {
         (void) opal_pmix.abort(status, message, NULL);
     }
+}
+
+bool mca_btl_ofi_host_receive(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,
+                              const void *data, size_t size)
+{
+    mca_btl_base_segment_t segment = {.seg_addr = {.pval = (void *) data}, .seg_len = size};
+    mca_btl_base_descriptor_t descriptor = {.des_segments = &segment, .des_segment_count = 1};
+    /* This series tells no sender. */
+    (void) endpoint;
+    if (tag >= MCA_BTL_TAG_MAX || NULL == mca_btl_base_active_message_trigger[tag].cbfunc) {
+        return false;
+    }
+    mca_btl_base_active_message_trigger[tag].cbfunc(btl, tag, &descriptor,
+                                                    mca_btl_base_active_message_trigger[tag].cbdata);
+    return true;
 }

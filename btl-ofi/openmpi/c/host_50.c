@@ -2,6 +2,7 @@
 #include "opal_config.h"
 
 #include "opal/constants.h"
+#include "opal/mca/btl/btl.h"
 #include "opal/mca/mca.h"
 #include "opal/mca/pmix/pmix-internal.h"
 #include "opal/util/proc.h"
@@ -28,4 +29,22 @@ int mca_btl_ofi_host_modex_recv(const mca_base_component_t *component, const opa
 void mca_btl_ofi_host_abort(int status, const char *message)
 {
     (void) PMIx_Abort(status, message, NULL, 0);
+}
+
+bool mca_btl_ofi_host_receive(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,
+                              const void *data, size_t size)
+{
+    if (tag >= MCA_BTL_TAG_MAX || NULL == mca_btl_base_active_message_trigger[tag].cbfunc) {
+        return false;
+    }
+    mca_btl_base_segment_t segment = {.seg_addr = {.pval = (void *) data}, .seg_len = size};
+    mca_btl_base_receive_descriptor_t descriptor = {
+        .endpoint = endpoint,
+        .des_segments = &segment,
+        .des_segment_count = 1,
+        .tag = tag,
+        .cbdata = mca_btl_base_active_message_trigger[tag].cbdata,
+    };
+    mca_btl_base_active_message_trigger[tag].cbfunc(btl, &descriptor);
+    return true;
 }

@@ -35,4 +35,22 @@ unsafe extern "C" {
     ) -> c_int;
     /// See `c/host.h`.
     pub(crate) fn mca_btl_ofi_host_abort(status: c_int, message: *const c_char);
+    /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_receive(
+        btl: *mut mca_btl_base_module_t,
+        endpoint: *mut mca_btl_base_endpoint_t,
+        tag: u8,
+        data: *const c_void,
+        size: usize,
+    ) -> bool;
+    /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_construct(descriptor: *mut mca_btl_base_descriptor_t);
+    /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_needs_packing(convertor: *const opal_convertor_t) -> bool;
+    /// See `c/host.h`.
+    pub(crate) fn mca_btl_ofi_host_pack(
+        convertor: *mut opal_convertor_t,
+        to: *mut c_void,
+        size: *mut usize,
+    ) -> *mut c_void;
 }

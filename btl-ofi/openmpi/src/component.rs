@@ -224,7 +224,13 @@ unsafe extern "C" fn init(
 /// Reads completions and runs callbacks. A callback may call it: the transport holds no lock while a callback runs.
 unsafe extern "C" fn progress() -> c_int {
     guarded("progress", 0, || match Module::current() {
-        Some(module) => c_int::try_from(module.transport().progress()).unwrap_or(c_int::MAX),
+        Some(module) => {
+            let mut done = module.transport().progress();
+            if module.fragments().has_waiting() {
+                done += module.fragments().resume(module);
+            }
+            c_int::try_from(done).unwrap_or(c_int::MAX)
+        }
         None => 0,
     })
 }

@@ -7,7 +7,8 @@ use crate::bindings as ffi;
 use crate::series;
 
 /// The flags that the component can declare. A provider may offer less, and `btl_ofi_flags` may remove some.
-pub(crate) const FLAGS: u32 = ModuleFlags::PUT.bits()
+pub(crate) const FLAGS: u32 = ModuleFlags::SEND.bits()
+    | ModuleFlags::PUT.bits()
     | ModuleFlags::GET.bits()
     | ModuleFlags::ATOMIC_OPS.bits()
     | ModuleFlags::ATOMIC_FOPS.bits()
@@ -22,6 +23,7 @@ macro_rules! same_bits {
 }
 
 same_bits! {
+    ModuleFlags::SEND => MCA_BTL_FLAGS_SEND,
     ModuleFlags::PUT => MCA_BTL_FLAGS_PUT,
     ModuleFlags::GET => MCA_BTL_FLAGS_GET,
     ModuleFlags::ATOMIC_OPS => MCA_BTL_FLAGS_ATOMIC_OPS,

@@ -20,6 +20,8 @@ mod entries;
 #[cfg(openmpi)]
 mod flags;
 #[cfg(openmpi)]
+mod fragments;
+#[cfg(openmpi)]
 mod guard;
 #[cfg(openmpi)]
 mod identity;

@@ -7,14 +7,16 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Transport, survey};
-use plugin_api::{ErrorFlags, Status, ThreadLevel};
+use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport, survey};
+use plugin_api::{ErrorFlags, ModuleFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
 use crate::flags::{FLAGS, NOT_DECLARED};
+use crate::fragments::Fragments;
 use crate::guard::guarded;
 use crate::identity;
 use crate::log;
+use crate::params;
 use crate::peers::Peers;
 use crate::registrations::Registrations;
 
@@ -34,6 +36,7 @@ pub(crate) struct Module {
     transport: MaybeUninit<Transport>,
     registrations: Registrations,
     peers: Mutex<Peers>,
+    fragments: Fragments,
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
     /// Set by the first error that ends the job; later errors, which follow from it, are not reported.
@@ -58,6 +61,7 @@ impl Module {
             transport: MaybeUninit::uninit(),
             registrations: Registrations::Direct,
             peers: Mutex::new(Peers::default()),
+            fragments: Fragments::default(),
             error: AtomicPtr::new(null_mut()),
             failed: AtomicBool::new(false),
         });
@@ -89,6 +93,10 @@ impl Module {
             context: owner.cast(),
         };
         module.transport().on_error(Some(report));
+        module.transport().on_receive(Some(Receive {
+            function: receive,
+            context: owner.cast(),
+        }));
         // Release: pairs with the Acquire load in `current`.
         CURRENT.store(owner, Ordering::Release);
         Ok(NonNull::from(module))
@@ -166,6 +174,16 @@ impl Module {
         unsafe { self.transport.assume_init_ref() }
     }
 
+    /// The structure that Open MPI knows.
+    pub(crate) fn btl(&self) -> *mut ffi::mca_btl_base_module_t {
+        (&raw const self.btl).cast_mut()
+    }
+
+    /// The module's descriptors of messages.
+    pub(crate) fn fragments(&self) -> &Fragments {
+        &self.fragments
+    }
+
     /// The module's way to register memory.
     pub(crate) fn registrations(&self) -> Registrations {
         self.registrations
@@ -194,7 +212,7 @@ impl Module {
         if !callback.is_null() {
             // SAFETY: `on_error` stores only NULL or an `ErrorCallback`, and `callback` is not NULL.
             let callback = unsafe { transmute::<*mut c_void, ErrorCallback>(callback) };
-            let btl = (&raw const self.btl).cast_mut();
+            let btl = self.btl();
             // SAFETY: the callback is Open MPI's; the module is live, and the line lives through the call.
             unsafe {
                 callback(
@@ -260,6 +278,10 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
     btl.btl_put_limit = offered.put_limit;
     btl.btl_get_limit = offered.get_limit;
     // 0: no alignment needed.
+    if offered.flags.contains(ModuleFlags::SEND) {
+        btl.btl_flags |= ffi::MCA_BTL_FLAGS_SEND_INPLACE;
+        params::limit_sends(btl, offered.send_limit);
+    }
     btl.btl_put_alignment = 0;
     btl.btl_get_alignment = 0;
     // Local handles are never needed: the transport refuses providers that need them (FI_MR_LOCAL). With a threshold
@@ -279,6 +301,29 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
             offered.completion.to_string_lossy()
         )
     });
+}
+
+/// A message of a peer, for the function that Open MPI has registered for its tag.
+unsafe extern "C" fn receive(
+    _module: *mut plugin_api::Module,
+    endpoint: *mut plugin_api::Endpoint,
+    tag: u8,
+    data: *const c_void,
+    size: usize,
+    context: *mut c_void,
+) {
+    // SAFETY: `context` is the module that registered this function; it outlives its transport.
+    let Some(module) = (unsafe { context.cast::<Module>().as_ref() }) else {
+        return;
+    };
+    // SAFETY: the module is live, and the bytes are valid during the call.
+    let known =
+        unsafe { ffi::mca_btl_ofi_host_receive(module.btl(), endpoint.cast(), tag, data, size) };
+    if !known {
+        log::line(&format!(
+            "a message of {size} bytes has tag {tag}, for which there is no function; it is dropped"
+        ));
+    }
 }
 
 /// The transport's error report: a peer or the module is gone, or an operation without callback failed.

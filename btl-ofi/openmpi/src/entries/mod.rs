@@ -7,6 +7,7 @@ mod life;
 mod memory;
 mod procs;
 mod rma;
+mod send;
 
 use std::mem::zeroed;
 
@@ -30,6 +31,11 @@ pub(crate) fn functions(
     } else {
         operations::<false>(&mut btl);
     }
+    btl.btl_alloc = Some(send::alloc);
+    btl.btl_free = Some(send::free);
+    btl.btl_prepare_src = Some(send::prepare_src);
+    btl.btl_send = Some(send::send);
+    btl.btl_sendi = Some(send::sendi);
     btl.btl_flush = Some(rma::flush);
     btl.btl_register_mem = Some(memory::register_mem);
     btl.btl_deregister_mem = Some(memory::deregister_mem);

@@ -11,6 +11,11 @@ use super::PREFIX;
 use crate::bindings as ffi;
 use crate::flags::{FLAGS, NOT_DECLARED};
 
+/// Largest send of the transport, bytes.
+const LONGEST_SEND: usize = 12 * 1024;
+/// Largest piece of a transfer that pml/ob1 divides, bytes.
+const PIECE: usize = 1 << 20;
+
 /// The module structure whose fields hold these parameters; NULL before `register`.
 static TEMPLATE: AtomicPtr<ffi::mca_btl_base_module_t> = AtomicPtr::new(null_mut());
 
@@ -18,6 +23,7 @@ static TEMPLATE: AtomicPtr<ffi::mca_btl_base_module_t> = AtomicPtr::new(null_mut
 pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), String> {
     let component = template.btl_component;
     template.btl_flags = FLAGS;
+    set_sends(&mut template);
     // Informational until a provider is known. With zero Open MPI would remove the atomics from the flags.
     template.btl_atomic_flags = (AtomicFlags::all() - NOT_DECLARED).bits();
     for declared in Options::declarations() {
@@ -46,6 +52,32 @@ pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), S
     // Release: pairs with the Acquire load in `value`.
     TEMPLATE.store(template, Ordering::Release);
     Ok(())
+}
+
+/// The defaults of the sizes by which pml/ob1 divides messages: up to the eager limit at once; longer ones, if they need no
+/// packing, by the receiver's gets; the others in pieces.
+fn set_sends(template: &mut ffi::mca_btl_base_module_t) {
+    template.btl_eager_limit = LONGEST_SEND;
+    template.btl_rndv_eager_limit = LONGEST_SEND;
+    template.btl_max_send_size = LONGEST_SEND;
+    template.btl_rdma_pipeline_send_length = LONGEST_SEND;
+    template.btl_rdma_pipeline_frag_size = PIECE;
+    template.btl_min_rdma_pipeline_size = LONGEST_SEND + PIECE;
+}
+
+/// Copies the sizes that the user may have set to a module whose transport sends at most `limit` bytes at once.
+pub(crate) fn limit_sends(btl: &mut ffi::mca_btl_base_module_t, limit: usize) {
+    // Acquire: pairs with the Release store in `register`.
+    let template = TEMPLATE.load(Ordering::Acquire);
+    // SAFETY: the pointer is NULL or leaked; the variable system writes to the fields only during registration.
+    if let Some(set) = unsafe { template.as_ref() } {
+        btl.btl_eager_limit = set.btl_eager_limit.min(limit);
+        btl.btl_rndv_eager_limit = set.btl_rndv_eager_limit.min(limit);
+        btl.btl_max_send_size = set.btl_max_send_size.min(limit);
+        btl.btl_rdma_pipeline_send_length = set.btl_rdma_pipeline_send_length;
+        btl.btl_rdma_pipeline_frag_size = set.btl_rdma_pipeline_frag_size;
+        btl.btl_min_rdma_pipeline_size = set.btl_min_rdma_pipeline_size;
+    }
 }
 
 /// The value of a parameter that Open MPI keeps in a field of the template.

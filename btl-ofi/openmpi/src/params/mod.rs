@@ -15,6 +15,7 @@ use crate::identity;
 use crate::storage::{self, Name, Variable};
 
 mod every_btl;
+pub(crate) use every_btl::limit_sends;
 
 /// The prefix of each parameter; the rest is its name within the component.
 const PREFIX: &str = "btl_ofi_";

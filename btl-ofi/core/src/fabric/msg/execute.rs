@@ -11,6 +11,9 @@ use crate::mem::regions::Regions;
 use crate::op::responder::{GET, PUT, Responder, SEND};
 use crate::peer::endpoint::Endpoint;
 
+/// Where the sends of a peer go, and the peer, if this process has connected it.
+type Sends<'a> = (&'a mut Inbox, Option<NonNull<Endpoint>>);
+
 /// Checks all entries of a batch, which begin at word `first`, before the first one is executed.
 pub(super) fn check(
     header: &Header,
@@ -39,10 +42,7 @@ pub(super) fn check(
 
 /// Executes a [checked](check) batch of a peer and writes its answer. Puts its sends into the inbox.
 pub(super) fn execute(
-    (responder, mut inbox): (
-        &mut Responder,
-        Option<(&mut Inbox, Option<NonNull<Endpoint>>)>,
-    ),
+    (responder, mut sends): (&mut Responder, Option<Sends<'_>>),
     regions: &Lock<Regions>,
     (words, first): (&mut [u64], usize),
     answer: &mut Vec<u64>,
@@ -58,7 +58,7 @@ pub(super) fn execute(
     while let Ok(Some(entry)) = entries.next(words) {
         let (c, form) = (&entry.command, entry.form);
         if c.what == SEND {
-            if let Some((inbox, peer)) = &mut inbox {
+            if let Some((inbox, peer)) = &mut sends {
                 let bytes = &words[entry.operands..entry.operands + form.operands];
                 inbox.push(*peer, c.address as u8, (bytes, c.count as usize));
             }

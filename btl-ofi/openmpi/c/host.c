@@ -1,0 +1,24 @@
+/* What is the same in all series. */
+#include "opal_config.h"
+
+#include "opal/datatype/opal_convertor.h"
+#include "opal/mca/btl/btl.h"
+
+#include "host.h"
+
+void mca_btl_ofi_host_construct(mca_btl_base_descriptor_t *descriptor)
+{
+    OBJ_CONSTRUCT(descriptor, mca_btl_base_descriptor_t);
+}
+
+bool mca_btl_ofi_host_needs_packing(const opal_convertor_t *convertor)
+{
+    return 0 != opal_convertor_need_buffers(convertor);
+}
+
+void *mca_btl_ofi_host_pack(opal_convertor_t *convertor, void *to, size_t *size)
+{
+    struct iovec iov = {.iov_base = to, .iov_len = *size};
+    uint32_t count = 1;
+    return opal_convertor_pack(convertor, &iov, &count, size) < 0 ? NULL : iov.iov_base;
+}

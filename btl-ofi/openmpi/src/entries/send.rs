@@ -1,0 +1,167 @@
+//! Two-sided messages: descriptors, their sending, and messages that go at once. pml/ob1 relies on these rules:
+//! - `send` returns 1 if the message is complete. Then it calls the descriptor's function only if the descriptor asks for
+//!   that always. It returns 0 if the function will be called later.
+//! - "Out of resource" from `send` is followed by another attempt only after some later completion, which may never come. So
+//!   `send` keeps a descriptor that finds no room, and returns 0.
+//! - `sendi` may fail for lack of room, with the convertor unchanged; Open MPI then takes the other way.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull, null_mut};
+
+use plugin_api::Status;
+
+use crate::bindings as ffi;
+use crate::entries::call::{Btl, BtlEndpoint};
+use crate::fragments::{Fragment, NONE};
+use crate::guard::guarded;
+use crate::module::Module;
+
+type Descriptor = *mut ffi::mca_btl_base_descriptor_t;
+
+/// A descriptor for a message of at most `size` bytes, or of the longest one.
+pub(super) unsafe extern "C" fn alloc(
+    btl: Btl,
+    _endpoint: BtlEndpoint,
+    _order: u8,
+    size: usize,
+    flags: u32,
+) -> Descriptor {
+    guarded("alloc", NONE, || {
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+        let Some(module) = (unsafe { Module::of(btl) }) else {
+            return NONE;
+        };
+        let size = size.min(module.transport().capabilities().send_limit);
+        module.fragments().take(size, flags).as_ptr().cast()
+    })
+}
+
+/// Gives a descriptor back.
+pub(super) unsafe extern "C" fn free(btl: Btl, descriptor: Descriptor) -> c_int {
+    guarded("free", Status::ERROR.0, || {
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+        let module = unsafe { Module::of(btl) };
+        let (Some(module), Some(fragment)) = (module, NonNull::new(descriptor.cast::<Fragment>()))
+        else {
+            return Status::BAD_PARAM.0;
+        };
+        // SAFETY: Open MPI gives each descriptor back once.
+        unsafe { module.fragments().give_back(fragment) };
+        Status::SUCCESS.0
+    })
+}
+
+/// A descriptor for `reserve` bytes and up to `*size` bytes of the convertor's data, which are sent from where they are if they
+/// need no packing.
+pub(super) unsafe extern "C" fn prepare_src(
+    btl: Btl,
+    _endpoint: BtlEndpoint,
+    convertor: *mut ffi::opal_convertor_t,
+    _order: u8,
+    reserve: usize,
+    size: *mut usize,
+    flags: u32,
+) -> Descriptor {
+    guarded("prepare_src", NONE, || {
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned, and a writable size.
+        let (module, size) = unsafe { (Module::of(btl), size.as_mut()) };
+        let (Some(module), Some(size)) = (module, size) else {
+            return NONE;
+        };
+        let limit = module.transport().capabilities().send_limit;
+        let Some(room) = limit.checked_sub(reserve) else {
+            return NONE;
+        };
+        let mut data = (*size).min(room);
+        // SAFETY: Open MPI passes a convertor that is ready to pack.
+        let packs = unsafe { ffi::mca_btl_ofi_host_needs_packing(convertor) };
+        let buffer = reserve + if packs { data } else { 0 };
+        let fragment = module.fragments().take(buffer, flags);
+        // SAFETY: `take` returned a descriptor that nobody else has. Open MPI keeps the data until the message is complete; the
+        // buffer has room for `data` bytes behind the reserve.
+        unsafe {
+            let f = &mut *fragment.as_ptr();
+            let to = if packs { f.at(reserve) } else { null_mut() };
+            let at = ffi::mca_btl_ofi_host_pack(convertor, to, &raw mut data);
+            if at.is_null() && data > 0 {
+                module.fragments().give_back(fragment);
+                return NONE;
+            }
+            match packs {
+                true => f.cut(reserve + data),
+                false => f.append(at, data),
+            }
+        }
+        *size = data;
+        fragment.as_ptr().cast()
+    })
+}
+
+/// Sends a descriptor.
+pub(super) unsafe extern "C" fn send(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    descriptor: Descriptor,
+    tag: u8,
+) -> c_int {
+    guarded("send", Status::ERROR.0, || {
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+        let module = unsafe { Module::of(btl) };
+        let (Some(module), Some(endpoint), Some(fragment)) = (
+            module,
+            NonNull::new(endpoint.cast()),
+            NonNull::new(descriptor.cast::<Fragment>()),
+        ) else {
+            return Status::BAD_PARAM.0;
+        };
+        // SAFETY: Open MPI passes a descriptor of this module, which is not used until it is complete, and a live endpoint.
+        unsafe { module.fragments().send(module, (endpoint, tag), fragment) }
+    })
+}
+
+/// Sends a header and the convertor's data at once, or fails without a change.
+pub(super) unsafe extern "C" fn sendi(
+    btl: Btl,
+    endpoint: BtlEndpoint,
+    convertor: *mut ffi::opal_convertor_t,
+    header: *mut c_void,
+    header_size: usize,
+    payload_size: usize,
+    _order: u8,
+    flags: u32,
+    tag: u8,
+    descriptor: *mut Descriptor,
+) -> c_int {
+    guarded("sendi", Status::ERROR.0, || {
+        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+        let module = unsafe { Module::of(btl) };
+        let (Some(module), Some(to)) = (module, NonNull::new(endpoint.cast())) else {
+            return Status::BAD_PARAM.0;
+        };
+        let size = header_size + payload_size;
+        let mut status = Status::TEMP_OUT_OF_RESOURCE;
+        if !module.fragments().has_waiting() {
+            let fill = |at: *mut u8| {
+                let mut packed = payload_size;
+                // SAFETY: Open MPI passes a header of this size, and a convertor with this much data.
+                unsafe {
+                    ptr::copy_nonoverlapping(header.cast::<u8>(), at, header_size);
+                    if payload_size > 0 {
+                        ffi::mca_btl_ofi_host_pack(
+                            convertor,
+                            at.add(header_size).cast(),
+                            &raw mut packed,
+                        );
+                    }
+                }
+            };
+            // SAFETY: the endpoint is live, and `fill` writes all bytes.
+            status = unsafe { module.transport().send(to, (tag, size), fill) };
+        }
+        if !status.is_ok() && !descriptor.is_null() {
+            // SAFETY: Open MPI passes NULL or a writable place for a descriptor, which it then fills in and sends.
+            unsafe { *descriptor = alloc(btl, endpoint, 0, size, flags) };
+        }
+        status.0
+    })
+}

@@ -1,0 +1,300 @@
+//! Descriptors of messages: Open MPI fills them in and sends them. The transport copies what it sends, so a descriptor is
+//! complete once it was sent. One that finds no room waits here, and progress sends it.
+
+use std::collections::VecDeque;
+use std::mem::zeroed;
+use std::ptr::{self, NonNull, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use btl_ofi::{Endpoint, Transport};
+use plugin_api::Status;
+
+use crate::bindings as ffi;
+use crate::module::Module;
+
+/// A descriptor with room for one message. Open MPI sees the first field only.
+#[repr(C)]
+pub(crate) struct Fragment {
+    pub(crate) base: ffi::mca_btl_base_descriptor_t,
+    /// The bytes of the buffer, then those that are sent from where they are.
+    segments: [ffi::mca_btl_base_segment_t; 2],
+    /// In words, for its alignment.
+    buffer: Vec<u64>,
+}
+
+impl Fragment {
+    /// A descriptor whose one segment is a buffer of so many bytes.
+    fn new() -> Box<Fragment> {
+        // SAFETY: the structures hold numbers, pointers and optional functions; zero is a valid value of each.
+        let (base, segments) = unsafe { zeroed() };
+        let mut fragment = Box::new(Fragment {
+            base,
+            segments,
+            buffer: Vec::new(),
+        });
+        // SAFETY: the descriptor is zeroed and stays in its box.
+        unsafe { ffi::mca_btl_ofi_host_construct(&raw mut fragment.base) };
+        fragment
+    }
+
+    fn begin(&mut self, size: usize, flags: u32) {
+        let words = size.div_ceil(8);
+        if self.buffer.len() < words {
+            self.buffer.resize(words, 0);
+        }
+        let segments = self.segments.as_mut_ptr();
+        self.base.des_segments = segments;
+        self.base.des_segment_count = 1;
+        self.base.des_cbfunc = None;
+        self.base.des_flags = flags;
+        self.base.order = ffi::MCA_BTL_NO_ORDER as u8;
+        let at = self.at(0);
+        self.set(0, at, size);
+    }
+
+    /// Sets a segment.
+    fn set(&mut self, number: usize, at: *mut std::ffi::c_void, size: usize) {
+        self.segments[number].seg_addr.pval = at;
+        self.segments[number].seg_len = size as u64;
+    }
+
+    /// The address of the buffer's byte at `offset`.
+    pub(crate) fn at(&mut self, offset: usize) -> *mut std::ffi::c_void {
+        // SAFETY: the callers stay within the size that they asked for.
+        unsafe { self.buffer.as_mut_ptr().cast::<u8>().add(offset).cast() }
+    }
+
+    /// Shortens the message to its first `size` bytes, which are all in the buffer.
+    pub(crate) fn cut(&mut self, size: usize) {
+        self.segments[0].seg_len = size as u64;
+    }
+
+    /// Adds bytes that are sent from where they are.
+    pub(crate) fn append(&mut self, at: *mut std::ffi::c_void, size: usize) {
+        self.set(1, at, size);
+        self.base.des_segment_count = 2;
+    }
+
+    fn segments(&self) -> &[ffi::mca_btl_base_segment_t] {
+        &self.segments[..self.base.des_segment_count.min(2)]
+    }
+
+    fn size(&self) -> usize {
+        self.segments().iter().map(|s| s.seg_len as usize).sum()
+    }
+
+    /// Copies the message.
+    ///
+    /// # Safety
+    /// `to` is writable for the message's size, and Open MPI keeps what is sent from where it is.
+    unsafe fn copy_to(&self, mut to: *mut u8) {
+        for segment in self.segments() {
+            let size = segment.seg_len as usize;
+            // SAFETY: the caller guarantees both sides.
+            unsafe {
+                ptr::copy_nonoverlapping(segment.seg_addr.pval.cast::<u8>(), to, size);
+                to = to.add(size);
+            }
+        }
+    }
+}
+
+/// A descriptor that found no room.
+struct Waiting {
+    endpoint: NonNull<Endpoint>,
+    fragment: NonNull<Fragment>,
+    tag: u8,
+}
+
+/// The descriptors of a module.
+#[derive(Default)]
+pub(crate) struct Fragments {
+    #[allow(clippy::vec_box, reason = "Open MPI holds their addresses")]
+    free: Mutex<Vec<Box<Fragment>>>,
+    waiting: Mutex<VecDeque<Waiting>>,
+    /// The length of `waiting`.
+    count: AtomicUsize,
+}
+
+// SAFETY: a fragment is used by one thread at a time: by Open MPI's until it is sent, then by the one that holds the lock.
+unsafe impl Send for Fragments {}
+// SAFETY: the lists are locked.
+unsafe impl Sync for Fragments {}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fragments {
+    /// A descriptor with a buffer of so many bytes, which belongs to the caller until [`give_back`](Self::give_back).
+    pub(crate) fn take(&self, size: usize, flags: u32) -> NonNull<Fragment> {
+        let mut fragment = lock(&self.free).pop().unwrap_or_else(Fragment::new);
+        fragment.begin(size, flags);
+        NonNull::from(Box::leak(fragment))
+    }
+
+    /// # Safety
+    /// The descriptor came from [`take`](Self::take), and was not given back since.
+    pub(crate) unsafe fn give_back(&self, fragment: NonNull<Fragment>) {
+        // SAFETY: `take` leaked this box, and the caller gives it back once.
+        let fragment = unsafe { Box::from_raw(fragment.as_ptr()) };
+        lock(&self.free).push(fragment);
+    }
+
+    /// Sends a descriptor, or keeps it until there is room. Returns 1 if it was sent, 0 if it is kept, or an error.
+    ///
+    /// # Safety
+    /// The descriptor belongs to the caller; the endpoint is live.
+    pub(crate) unsafe fn send(
+        &self,
+        module: &Module,
+        (endpoint, tag): (NonNull<Endpoint>, u8),
+        fragment: NonNull<Fragment>,
+    ) -> i32 {
+        let mut status = Status::TEMP_OUT_OF_RESOURCE;
+        if !self.has_waiting() {
+            // SAFETY: the caller guarantees the descriptor and the endpoint.
+            status = unsafe { post(module.transport(), (endpoint, tag), fragment) };
+        }
+        if status.is_ok() {
+            // SAFETY: the descriptor was sent, and is not used here any more.
+            unsafe { self.tell(module, endpoint, fragment, status, false) };
+            return 1;
+        }
+        if !status.is_again() {
+            return status.0;
+        }
+        let mut waiting = lock(&self.waiting);
+        waiting.push_back(Waiting {
+            endpoint,
+            fragment,
+            tag,
+        });
+        self.count.store(waiting.len(), Ordering::Relaxed);
+        0
+    }
+
+    /// Whether descriptors wait for room.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sends what waits for room. Returns the number of descriptors that are complete.
+    #[cold]
+    pub(crate) fn resume(&self, module: &Module) -> usize {
+        let mut done = 0;
+        loop {
+            let (first, status) = {
+                let mut waiting = lock(&self.waiting);
+                let Some(first) = waiting.front() else {
+                    return done;
+                };
+                let to = (first.endpoint, first.tag);
+                // SAFETY: a waiting descriptor belongs to this list, and its endpoint leaves it before it is released.
+                let status = unsafe { post(module.transport(), to, first.fragment) };
+                if status.is_again() {
+                    return done;
+                }
+                let first = waiting.pop_front();
+                self.count.store(waiting.len(), Ordering::Relaxed);
+                (first, status)
+            };
+            if let Some(Waiting {
+                endpoint, fragment, ..
+            }) = first
+            {
+                done += 1;
+                // SAFETY: the descriptor left the list, so it completes once.
+                unsafe { self.tell(module, endpoint, fragment, status, true) };
+            }
+        }
+    }
+
+    /// Ends what waits for a peer that is released, as not sent.
+    pub(crate) fn release(&self, module: &Module, released: NonNull<Endpoint>) {
+        let mut unsent = Vec::new();
+        {
+            let mut waiting = lock(&self.waiting);
+            waiting.retain(|w| {
+                let stays = w.endpoint != released;
+                if !stays {
+                    unsent.push(w.fragment);
+                }
+                stays
+            });
+            self.count.store(waiting.len(), Ordering::Relaxed);
+        }
+        for fragment in unsent {
+            // SAFETY: the descriptor left the list, so it completes once.
+            unsafe { self.tell(module, released, fragment, Status::UNREACH, true) };
+        }
+    }
+
+    /// Calls a descriptor's function, if it was kept or asks for that always, and gives it back if Open MPI has left it to
+    /// the component.
+    ///
+    /// # Safety
+    /// The descriptor is not used here any more. The caller holds no lock.
+    unsafe fn tell(
+        &self,
+        module: &Module,
+        endpoint: NonNull<Endpoint>,
+        fragment: NonNull<Fragment>,
+        status: Status,
+        was_kept: bool,
+    ) {
+        // SAFETY: the caller guarantees a live descriptor.
+        let (flags, function) = unsafe {
+            let base = &(*fragment.as_ptr()).base;
+            (base.des_flags, base.des_cbfunc)
+        };
+        if (was_kept || flags & ffi::MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0)
+            && let Some(function) = function
+        {
+            // SAFETY: the function is Open MPI's, with the arguments that it expects.
+            unsafe {
+                function(
+                    module.btl(),
+                    endpoint.as_ptr().cast(),
+                    fragment.as_ptr().cast(),
+                    status.0,
+                )
+            };
+        }
+        // Without this flag, Open MPI frees the descriptor, perhaps in its function.
+        if flags & ffi::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0 {
+            // SAFETY: the descriptor is the component's now.
+            unsafe { self.give_back(fragment) };
+        }
+    }
+}
+
+impl Drop for Fragments {
+    fn drop(&mut self) {
+        for Waiting { fragment, .. } in lock(&self.waiting).drain(..) {
+            // SAFETY: `take` leaked this box, and it waited here.
+            drop(unsafe { Box::from_raw(fragment.as_ptr()) });
+        }
+    }
+}
+
+/// Sends a descriptor's message.
+///
+/// # Safety
+/// The descriptor belongs to the caller; the endpoint is live.
+unsafe fn post(
+    transport: &Transport,
+    (endpoint, tag): (NonNull<Endpoint>, u8),
+    fragment: NonNull<Fragment>,
+) -> Status {
+    // SAFETY: the caller guarantees the descriptor, whose bytes have its size, and the endpoint.
+    unsafe {
+        let fragment = fragment.as_ref();
+        transport.send(endpoint, (tag, fragment.size()), |to| fragment.copy_to(to))
+    }
+}
+
+/// No descriptor.
+pub(crate) const NONE: *mut ffi::mca_btl_base_descriptor_t = null_mut();

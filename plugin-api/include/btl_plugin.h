@@ -51,7 +51,7 @@ extern "C" {
 /* Tables of another major are refused. */
 #define BTL_ABI_MAJOR 1
 /* Raised when a table grows at its end. */
-#define BTL_ABI_MINOR 1
+#define BTL_ABI_MINOR 2
 
 /* The one symbol that a plugin exports, for dlsym. */
 #define BTL_ENTRY_SYMBOL "btl_plugin_entry_v1"
@@ -184,6 +184,7 @@ typedef struct btl_host_vtable {
 /* ---- Capabilities of a module --------------------------------------------------------------- */
 
 /* Capabilities of a module, with the bits of MCA_BTL_FLAGS_*. */
+#define BTL_FLAG_SEND UINT32_C(0x1) /* send works */
 #define BTL_FLAG_PUT UINT32_C(0x2) /* put works */
 #define BTL_FLAG_GET UINT32_C(0x4) /* get works */
 /* A completion means that the data is visible at the target. */
@@ -273,6 +274,21 @@ typedef void (*btl_completion_fn)(btl_module *module, btl_endpoint *endpoint, vo
  * the whole module; `info` is one line of text, borrowed for the call. */
 typedef void (*btl_error_fn)(btl_module *module, uint32_t flags, btl_endpoint *endpoint,
                              uint64_t proc, int32_t status, const char *info, void *context);
+
+/* Receives a message that a peer sent. `endpoint` is the sender, or NULL if this process has not added
+ * it. The `size` bytes at `data`, which is aligned to 8, are valid during the call. The function may
+ * send and post operations; it must not wait, because no further message arrives until it returns. */
+typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8_t tag,
+                               const void *data, size_t size, void *context);
+
+/* A message that is to be sent: first the bytes at `data`, which the caller writes, then those at
+ * `source`, which are sent from where they are. The module owns the memory. */
+typedef struct btl_descriptor {
+    void *data;         /* aligned to 8 */
+    size_t size;        /* the caller may make it smaller */
+    const void *source; /* NULL: none */
+    size_t source_size;
+} btl_descriptor;
 
 /* Rights on registered memory, with the bits of MCA_BTL_REG_FLAG_*. */
 #define BTL_ACCESS_LOCAL_WRITE UINT32_C(0x1)   /* gets and fetches of this process write it */
@@ -540,6 +556,38 @@ struct btl_module_vtable {
 
     /* Writes the module's support of one kind of memory. */
     btl_status (*query_hmem)(btl_module *module, uint32_t iface, btl_hmem_info *info);
+
+    /* Since ABI 1.2; this and the entries below may be NULL. They work if the module has
+     * BTL_FLAG_SEND. Makes a descriptor for a message of `size` bytes, or of the longest one if that is
+     * smaller; NULL without memory. It belongs to the caller until free. */
+    btl_descriptor *(*alloc)(btl_module *module, btl_endpoint *endpoint, size_t size);
+
+    /* Ends a descriptor. */
+    btl_status (*free)(btl_module *module, btl_descriptor *descriptor);
+
+    /* Makes a descriptor for `reserve` bytes, which the caller writes, and the `*size` bytes at
+     * `source`, or fewer if the message would be too long; writes their number to `*size`. The source
+     * must not change until the message is sent. NULL if there is no room behind the reserve. */
+    btl_descriptor *(*prepare_src)(btl_module *module, btl_endpoint *endpoint, const void *source,
+                                   size_t reserve, size_t *size);
+
+    /* Sends a message to the function that the peer's host has set for the tag. BTL_COMPLETED: it is
+     * sent, and the descriptor is the caller's again. Messages to one peer arrive in the order in
+     * which they are sent; those to a peer that fails are lost. BTL_TEMP_OUT_OF_RESOURCE: too much
+     * waits for this peer; call progress and try again. */
+    btl_status (*send)(btl_module *module, btl_endpoint *endpoint, btl_descriptor *descriptor,
+                       uint8_t tag);
+
+    /* Sends a header and a payload as one message, without a descriptor; otherwise as send.
+     * BTL_BAD_PARAM: it is too long. */
+    btl_status (*sendi)(btl_module *module, btl_endpoint *endpoint, const void *header,
+                        size_t header_size, const void *payload, size_t payload_size,
+                        uint8_t tag);
+
+    /* Sets the function that receives the messages with a tag; NULL: they are dropped. It runs in
+     * progress, on any thread that makes progress, for one message at a time. */
+    btl_status (*register_receive)(btl_module *module, uint8_t tag, btl_receive_fn receive,
+                                   void *context);
 };
 
 /* The table's size in ABI 1.0, on platforms with 64-bit pointers. */

@@ -7,8 +7,8 @@
 use std::mem::offset_of;
 
 use crate::{
-    Attributes, ComponentVtable, HmemInfo, HostVtable, IoVec, Module, ModuleVtable, OverrideOps,
-    ParamDecl, ParamValue, ParamValueBits, Provider, Stats, Status, TableHeader,
+    Attributes, ComponentVtable, Descriptor, HmemInfo, HostVtable, IoVec, Module, ModuleVtable,
+    OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider, Stats, Status, TableHeader,
 };
 
 /// Asserts the offset of each field and the size and alignment of the type. The closure destructures the type without
@@ -139,7 +139,7 @@ layout!(HmemInfo: 48 bytes {
     staged at 40,
 });
 
-layout!(ModuleVtable: 192 bytes {
+layout!(ModuleVtable: 240 bytes {
     header at 0,
     add_procs at 16,
     del_procs at 24,
@@ -163,6 +163,19 @@ layout!(ModuleVtable: 192 bytes {
     copy_from_hmem_iov at 168,
     copy_to_hmem_iov at 176,
     query_hmem at 184,
+    alloc at 192,
+    free at 200,
+    prepare_src at 208,
+    send at 216,
+    sendi at 224,
+    register_receive at 232,
+});
+
+layout!(Descriptor: 32 bytes {
+    data at 0,
+    size at 8,
+    source at 16,
+    source_size at 24,
 });
 
 layout!(Provider: 32 bytes {

@@ -48,8 +48,8 @@ pub use header::{ABI_MAJOR, ABI_MINOR, AbiError, TableHeader, magic};
 pub use hmem::{CopyFromFn, CopyToFn, HmemInfo, IoVec, OverrideOps, hmem_iface};
 pub use host::{HostVtable, LogLevel};
 pub use module::{
-    Access, CompletionFn, Component, Endpoint, ErrorFlags, ErrorFn, Handle, Module, ModuleVtable,
-    OpFlags, ReceiveFn, Stats,
+    Access, CompletionFn, Component, Descriptor, Endpoint, ErrorFlags, ErrorFn, Handle, Module,
+    ModuleVtable, OpFlags, ReceiveFn, Stats,
 };
 pub use param::{ParamDecl, ParamKind, ParamValue, ParamValueBits};
 pub use status::Status;

@@ -72,6 +72,21 @@ pub type ReceiveFn = unsafe extern "C" fn(
     context: *mut c_void,
 );
 
+/// A message that is to be sent: first the bytes at `data`, which the caller writes, then those at `source`, which are sent
+/// from where they are. The module owns the memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Descriptor {
+    /// Aligned to 8.
+    pub data: *mut c_void,
+    /// Bytes at `data`; the caller may make it smaller.
+    pub size: usize,
+    /// NULL: none.
+    pub source: *const c_void,
+    /// Bytes at `source`.
+    pub source_size: usize,
+}
+
 bitflags! {
     /// The severity of an error, with the bits of `MCA_BTL_ERROR_FLAGS_*`.
     #[repr(transparent)]
@@ -431,6 +446,66 @@ pub struct ModuleVtable {
     /// Writes the module's support of one kind of memory.
     pub query_hmem: Option<
         unsafe extern "C" fn(module: *mut Module, iface: u32, info: *mut HmemInfo) -> Status,
+    >,
+    /// Since ABI 1.2; this and the entries below may be NULL. They work if the module has
+    /// [`ModuleFlags::SEND`](crate::ModuleFlags::SEND). Makes a descriptor for a message of `size` bytes, or of the longest
+    /// one if that is smaller; NULL without memory. It belongs to the caller until `free`.
+    pub alloc: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            endpoint: *mut Endpoint,
+            size: usize,
+        ) -> *mut Descriptor,
+    >,
+    /// Ends a descriptor.
+    pub free:
+        Option<unsafe extern "C" fn(module: *mut Module, descriptor: *mut Descriptor) -> Status>,
+    /// Makes a descriptor for `reserve` bytes, which the caller writes, and the `*size` bytes at `source`, or fewer if the
+    /// message would be too long; writes their number to `*size`. The source must not change until the message is
+    /// sent. NULL if there is no room behind the reserve.
+    pub prepare_src: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            endpoint: *mut Endpoint,
+            source: *const c_void,
+            reserve: usize,
+            size: *mut usize,
+        ) -> *mut Descriptor,
+    >,
+    /// Sends a message to the function that the peer's host has set for the tag. [`Status::COMPLETED`]: it is sent, and the
+    /// descriptor is the caller's again. Messages to one peer arrive in the order in which they are sent; those to a peer
+    /// that fails are lost. [`Status::TEMP_OUT_OF_RESOURCE`]: too much waits for this peer; call `progress` and try
+    /// again.
+    pub send: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            endpoint: *mut Endpoint,
+            descriptor: *mut Descriptor,
+            tag: u8,
+        ) -> Status,
+    >,
+    /// Sends a header and a payload as one message, without a descriptor; otherwise as `send`. [`Status::BAD_PARAM`]: it is
+    /// too long.
+    pub sendi: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            endpoint: *mut Endpoint,
+            header: *const c_void,
+            header_size: usize,
+            payload: *const c_void,
+            payload_size: usize,
+            tag: u8,
+        ) -> Status,
+    >,
+    /// Sets the function that receives the messages with a tag; NULL: they are dropped. It runs in progress, on any thread
+    /// that makes progress, for one message at a time.
+    pub register_receive: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            tag: u8,
+            receive: Option<ReceiveFn>,
+            context: *mut c_void,
+        ) -> Status,
     >,
 }
 

@@ -214,6 +214,8 @@ static btl_handle *exchange_windows(btl_module *module, struct offer offers[2])
     return handle;
 }
 
+#include "sends.h"
+
 static void check_module(btl_module *module)
 {
     const btl_module_vtable *vtable = module->vtable;
@@ -257,6 +259,8 @@ static void check_module(btl_module *module)
     check_module_refusals(module, targets, 2);
     expect(vtable->flush(module, NULL) == BTL_SUCCESS, "flush after the refusals");
     check_put_and_get(module, &targets[1]);
+    if (module->attributes->flags & BTL_FLAG_SEND)
+        check_sends(module, endpoints[1]);
 
     host_barrier(&host);
     expect(vtable->deregister_mem(module, scratch_handle) == BTL_SUCCESS, "deregistration");

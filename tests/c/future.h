@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The tables of an imagined ABI 1.2, each grown at its end, for the tests that put a newer side
- * before an older one. Built with -DFUTURE, host.c and plugin.c speak 1.2 and fall back to 1.1
+ * The tables of an imagined next ABI, each grown at its end, for the tests that put a newer side
+ * before an older one. Built with -DFUTURE, host.c and plugin.c speak it and fall back to this one
  * where the other side's table is too short; built without, they have never heard of it.
  */
 #ifndef FUTURE_H
@@ -32,7 +32,7 @@ typedef struct future_component_vtable {
     uint32_t (*modules)(btl_component *component);
 } future_component_vtable;
 
-/* Whether the 1.0 table at `table` is the start of a `type` that holds `field`. */
+/* Whether the table at `table` is the start of a `type` that holds `field`. */
 #define FUTURE_HOLDS(table, type, field) \
     ((size_t)(table)->header.size >= offsetof(type, field) + sizeof(((type *)0)->field))
 

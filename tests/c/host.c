@@ -152,16 +152,16 @@ static void check_growth(const btl_component_vtable *component, btl_component *i
     expect(FUTURE_HOLDS(component, future_component_vtable, modules) == newer &&
                FUTURE_HOLDS(module->vtable, future_module_vtable, job_size) == newer &&
                FUTURE_HOLDS(module->attributes, future_attributes, region_limit) == newer,
-           "an entry of ABI 1.2 exists in plugins of 1.2 alone");
+           "an entry of the next ABI exists in plugins of it alone");
     if (!newer)
         return;
     expect(((const future_component_vtable *)component)->modules(instance) == 1,
-           "the component of 1.2 counts its module");
+           "the component of the next ABI counts its module");
     expect(((const future_module_vtable *)module->vtable)->job_size(module, &size) == BTL_SUCCESS &&
                size == 2,
-           "the module of 1.2 asks its host of 1.2");
+           "the module of the next ABI asks its host");
     expect(((const future_attributes *)module->attributes)->region_limit > 0,
-           "the attributes of 1.2 are filled");
+           "the attributes of the next ABI are filled");
 #else
     (void)instance, (void)module;
 #endif

@@ -14,6 +14,7 @@ use integration_tests::fixtures::{
     PROVIDERS, c_plugin, c_program, host_stub, ofi_plugin, valgrind,
 };
 use integration_tests::process::{Outcome, run};
+use plugin_api::ABI_MINOR;
 
 /// Longer than the host's own limit, whose message is the better one.
 const LIMIT: Duration = Duration::from_secs(110);
@@ -92,8 +93,8 @@ fn c_program_with_a_device() {
 
 #[test]
 fn newer_and_older_sides_work_together() {
-    for (program, minor) in [("host", 1), ("host-future", 2)] {
-        for (variant, plugin_minor) in [("", 1), ("FUTURE", 2)] {
+    for (program, minor) in [("host", ABI_MINOR), ("host-future", ABI_MINOR + 1)] {
+        for (variant, plugin_minor) in [("", ABI_MINOR), ("FUTURE", ABI_MINOR + 1)] {
             let said = passes(program, &c_plugin(variant), &[]);
             let line = format!("rank 0: host ABI 1.{minor}, plugin ABI 1.{plugin_minor}");
             assert!(said.contains(&line), "{said}");
@@ -125,13 +126,17 @@ fn c_host_under_valgrind() {
     assert!(!said.contains("definitely lost"), "{said}");
 }
 
+/// With messages of its own (mode 2), and without.
 fn over_provider(provider: &str) {
     let setting = format!("btl_ofi_provider_include={provider}");
-    let said = passes("host", ofi_plugin(), &[&setting]);
-    assert!(
-        said.contains(&format!("), provider {provider}, domain ")),
-        "{said}"
-    );
+    for mode in ["0", "2"] {
+        let mode = format!("btl_ofi_mode={mode}");
+        let said = passes("host", ofi_plugin(), &[&setting, &mode]);
+        assert!(
+            said.contains(&format!("), provider {provider}, domain ")),
+            "{said}"
+        );
+    }
 }
 
 #[test]
@@ -142,6 +147,11 @@ fn c_host_over_shm() {
 #[test]
 fn c_host_over_tcp() {
     over_provider("tcp;ofi_rxm");
+}
+
+#[test]
+fn c_host_over_net() {
+    over_provider("net");
 }
 
 #[test]

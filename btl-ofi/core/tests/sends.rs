@@ -410,3 +410,36 @@ fn without_a_function_messages_are_dropped() {
     a.close().unwrap();
     b.close().unwrap();
 }
+
+/// Two transports that know each other and exchange messages. One releases the other, again and again; the other's way back
+/// stays.
+#[test]
+fn one_side_leaves() {
+    for provider in PROVIDERS {
+        let (a, b) = (single(provider), single(provider));
+        let (of_a, of_b) = (Inbox::of(&a), Inbox::of(&b));
+        let back = b.connect(a.address(), 0).unwrap();
+        for round in 1..=4 {
+            let peer = a.connect(b.address(), 1).unwrap();
+            send(&a, peer, 1, b"there");
+            attended(&a, || of_b.wait(&b, round));
+            send(&b, back, 2, b"and back");
+            attended(&b, || of_a.wait(&a, 2 * round - 1));
+            // SAFETY: connected once.
+            attended(&b, || {
+                assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS)
+            });
+            send(&b, back, 3, b"still");
+            attended(&b, || of_a.wait(&a, 2 * round));
+        }
+        let known = of_b
+            .all
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|(e, ..)| *e == back.as_ptr().addr());
+        assert!(known, "{provider}");
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}

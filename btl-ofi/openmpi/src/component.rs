@@ -227,7 +227,7 @@ unsafe extern "C" fn progress() -> c_int {
         Some(module) => {
             let mut done = module.transport().progress();
             if module.fragments().has_waiting() {
-                done += module.fragments().resume(module);
+                done += module.fragments().resume(module.door());
             }
             c_int::try_from(done).unwrap_or(c_int::MAX)
         }

@@ -11,7 +11,13 @@ use btl_ofi::{Endpoint, Transport};
 use plugin_api::Status;
 
 use crate::bindings as ffi;
-use crate::module::Module;
+
+/// What sending needs of a module.
+#[derive(Clone, Copy)]
+pub(crate) struct Door<'a> {
+    pub(crate) transport: &'a Transport,
+    pub(crate) btl: *mut ffi::mca_btl_base_module_t,
+}
 
 /// A descriptor with room for one message. Open MPI sees the first field only.
 #[repr(C)]
@@ -148,18 +154,18 @@ impl Fragments {
     /// The descriptor belongs to the caller; the endpoint is live.
     pub(crate) unsafe fn send(
         &self,
-        module: &Module,
+        door: Door<'_>,
         (endpoint, tag): (NonNull<Endpoint>, u8),
         fragment: NonNull<Fragment>,
     ) -> i32 {
         let mut status = Status::TEMP_OUT_OF_RESOURCE;
         if !self.has_waiting() {
             // SAFETY: the caller guarantees the descriptor and the endpoint.
-            status = unsafe { post(module.transport(), (endpoint, tag), fragment) };
+            status = unsafe { post(door.transport, (endpoint, tag), fragment) };
         }
         if status.is_ok() {
             // SAFETY: the descriptor was sent, and is not used here any more.
-            unsafe { self.tell(module, endpoint, fragment, status, false) };
+            unsafe { self.tell(door, endpoint, fragment, status, false) };
             return 1;
         }
         if !status.is_again() {
@@ -183,7 +189,7 @@ impl Fragments {
 
     /// Sends what waits for room. Returns the number of descriptors that are complete.
     #[cold]
-    pub(crate) fn resume(&self, module: &Module) -> usize {
+    pub(crate) fn resume(&self, door: Door<'_>) -> usize {
         let mut done = 0;
         loop {
             let (first, status) = {
@@ -193,7 +199,7 @@ impl Fragments {
                 };
                 let to = (first.endpoint, first.tag);
                 // SAFETY: a waiting descriptor belongs to this list, and its endpoint leaves it before it is released.
-                let status = unsafe { post(module.transport(), to, first.fragment) };
+                let status = unsafe { post(door.transport, to, first.fragment) };
                 if status.is_again() {
                     return done;
                 }
@@ -207,13 +213,13 @@ impl Fragments {
             {
                 done += 1;
                 // SAFETY: the descriptor left the list, so it completes once.
-                unsafe { self.tell(module, endpoint, fragment, status, true) };
+                unsafe { self.tell(door, endpoint, fragment, status, true) };
             }
         }
     }
 
     /// Ends what waits for a peer that is released, as not sent.
-    pub(crate) fn release(&self, module: &Module, released: NonNull<Endpoint>) {
+    pub(crate) fn release(&self, door: Door<'_>, released: NonNull<Endpoint>) {
         let mut unsent = Vec::new();
         {
             let mut waiting = lock(&self.waiting);
@@ -228,7 +234,7 @@ impl Fragments {
         }
         for fragment in unsent {
             // SAFETY: the descriptor left the list, so it completes once.
-            unsafe { self.tell(module, released, fragment, Status::UNREACH, true) };
+            unsafe { self.tell(door, released, fragment, Status::UNREACH, true) };
         }
     }
 
@@ -239,7 +245,7 @@ impl Fragments {
     /// The descriptor is not used here any more. The caller holds no lock.
     unsafe fn tell(
         &self,
-        module: &Module,
+        door: Door<'_>,
         endpoint: NonNull<Endpoint>,
         fragment: NonNull<Fragment>,
         status: Status,
@@ -256,7 +262,7 @@ impl Fragments {
             // SAFETY: the function is Open MPI's, with the arguments that it expects.
             unsafe {
                 function(
-                    module.btl(),
+                    door.btl,
                     endpoint.as_ptr().cast(),
                     fragment.as_ptr().cast(),
                     status.0,

@@ -12,7 +12,7 @@ use plugin_api::{ErrorFlags, ModuleFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
 use crate::flags::{FLAGS, NOT_DECLARED};
-use crate::fragments::Fragments;
+use crate::fragments::{Door, Fragments};
 use crate::guard::guarded;
 use crate::identity;
 use crate::log;
@@ -174,8 +174,16 @@ impl Module {
         unsafe { self.transport.assume_init_ref() }
     }
 
+    /// What the descriptors need of the module.
+    pub(crate) fn door(&self) -> Door<'_> {
+        Door {
+            transport: self.transport(),
+            btl: self.btl(),
+        }
+    }
+
     /// The structure that Open MPI knows.
-    pub(crate) fn btl(&self) -> *mut ffi::mca_btl_base_module_t {
+    fn btl(&self) -> *mut ffi::mca_btl_base_module_t {
         (&raw const self.btl).cast_mut()
     }
 

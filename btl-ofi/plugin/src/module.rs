@@ -4,6 +4,7 @@
 mod amo;
 mod hmem;
 mod rma;
+mod send;
 mod typed_amo;
 
 use std::ffi::c_void;
@@ -48,6 +49,12 @@ const fn table<const T: bool>() -> ModuleVtable {
         copy_from_hmem_iov: Some(hmem::copy_from_hmem_iov),
         copy_to_hmem_iov: Some(hmem::copy_to_hmem_iov),
         query_hmem: Some(hmem::query_hmem),
+        alloc: Some(send::alloc),
+        free: Some(send::free),
+        prepare_src: Some(send::prepare_src),
+        send: Some(send::send),
+        sendi: Some(send::sendi),
+        register_receive: Some(send::register_receive),
     }
 }
 
@@ -90,6 +97,7 @@ pub(crate) struct OfiModule {
     host: &'static HostVtable,
     slot: *const Slot,
     handles: Handles,
+    receivers: send::Receivers,
     attributes: Attributes,
 }
 
@@ -131,6 +139,7 @@ impl OfiModule {
             slot,
             transport,
             handles: Handles::default(),
+            receivers: send::Receivers::default(),
             attributes,
         }));
         // SAFETY: the module was just allocated, and no other reference to it exists.
@@ -140,6 +149,7 @@ impl OfiModule {
             // A host of this ABI may wait for a peer to which it has nothing outstanding, and lets no process end while
             // others wait. So a peer that disappears is a failure.
             (*module).transport.watch_idle_peers();
+            (*module).receivers.attach(&(*module).transport);
         }
         slot.put(module);
         module

@@ -4,9 +4,9 @@
 use std::ffi::{c_char, c_double, c_void};
 
 use plugin_api::{
-    Attributes, Component, ComponentVtable, Endpoint, Handle, HmemInfo, HostVtable, IoVec, Module,
-    ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider, Stats, Status,
-    TableHeader,
+    Attributes, Component, ComponentVtable, Descriptor, Endpoint, Handle, HmemInfo, HostVtable,
+    IoVec, Module, ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider,
+    Stats, Status, TableHeader,
 };
 
 /// A type with a C spelling.
@@ -26,6 +26,8 @@ macro_rules! spelled {
 }
 
 spelled! {
+    u8 => "uint8_t",
+    Descriptor => "btl_descriptor",
     u16 => "uint16_t",
     u32 => "uint32_t",
     u64 => "uint64_t",
@@ -95,6 +97,12 @@ impl CReturn for () {
 impl CReturn for Status {
     fn spelling() -> String {
         <Status as CType>::spelling()
+    }
+}
+
+impl CReturn for *mut Descriptor {
+    fn spelling() -> String {
+        <*mut Descriptor as CType>::spelling()
     }
 }
 

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::mem::offset_of;
 
 use plugin_api::{
-    Attributes, CompletionFn, ComponentVtable, EntryFn, ErrorFn, HmemInfo, HostVtable, IoVec,
-    Module, ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider, Stats,
-    SurveyFn, TableHeader,
+    Attributes, CompletionFn, ComponentVtable, Descriptor, EntryFn, ErrorFn, HmemInfo, HostVtable,
+    IoVec, Module, ModuleVtable, OverrideOps, ParamDecl, ParamValue, ParamValueBits, Provider,
+    ReceiveFn, Stats, SurveyFn, TableHeader,
 };
 
 use crate::ctype::{CFunction, CType};
@@ -79,14 +79,16 @@ pub(crate) fn assertions() -> String {
         header, add_procs, del_procs, register_mem, deregister_mem, put, get, atomic_op,
         atomic_fop, atomic_cswap, flush, register_error, atomic_query, atomic_opv, atomic_fopv,
         atomic_cswapv, stats, finalize, set_overrides, register_hmem, copy_from_hmem_iov,
-        copy_to_hmem_iov, query_hmem,
+        copy_to_hmem_iov, query_hmem, alloc, free, prepare_src, send, sendi, register_receive,
     });
+    structure!(out, Descriptor as "btl_descriptor" { data, size, source, source_size });
     structure!(out, Provider as "btl_provider" { name, domain, refusal, chosen, reserved });
     structure!(out, ComponentVtable as "btl_component_vtable" {
         header, name, version, register_params, open, survey, init, progress, close,
     });
     function::<CompletionFn>(&mut out, "(btl_completion_fn)0");
     function::<ErrorFn>(&mut out, "(btl_error_fn)0");
+    function::<ReceiveFn>(&mut out, "(btl_receive_fn)0");
     function::<SurveyFn>(&mut out, "(btl_survey_fn)0");
     function::<EntryFn>(&mut out, "(btl_entry_fn)0");
     function::<EntryFn>(&mut out, "&btl_plugin_entry_v1");

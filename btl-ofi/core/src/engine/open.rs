@@ -242,12 +242,13 @@ fn open_messages(device: &Device, options: &Options) -> Result<Box<Messages>, Er
     let provider = msg::Provider {
         tx,
         rx,
-        av: device.av(),
+        addresses: Arc::clone(device.addresses()),
         format: device.info().raw().addr_format,
         address: device.name()?,
         receives: options.receives,
         two_sided: options.two_sided(),
     };
+    device.addresses().count();
     // SAFETY: the transport holds the device, which keeps its objects live longer than the contexts use them.
     let messages = unsafe { Messages::open(provider) }.doing(doing)?;
     Ok(Box::new(messages))

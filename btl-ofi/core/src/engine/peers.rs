@@ -70,21 +70,10 @@ impl Transport {
         if !peers.known.reserve() || peers.reached.try_reserve(1).is_err() {
             return Err(Error::OutOfMemory("another peer"));
         }
-        let mut address = ffi::FI_ADDR_NOTAVAIL;
         // SAFETY: `check_form` verified that the address has the provider's format and length.
-        let inserted = unsafe {
-            ffi::fi_av_insert(
-                self.device.av(),
-                blob.address.as_ptr().cast(),
-                1,
-                &mut address,
-                0,
-            )
-        };
-        check("fi_av_insert", inserted).doing(|| format!("adding process {proc}"))?;
-        if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
-            return Err(modex(String::from("the provider did not accept it")));
-        }
+        let address = unsafe { self.device.addresses().insert(&blob.address) }
+            .doing(|| format!("adding process {proc}"))?
+            .ok_or_else(|| modex(String::from("the provider did not accept it")))?;
         let here = self.node.id != 0 && blob.node == self.node.id
             // A number that is no process id would name a process group to kill(2).
             && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0)
@@ -116,9 +105,8 @@ impl Transport {
             kept.ok_or(Error::OutOfMemory("another peer"))
         });
         let endpoint = kept.inspect_err(|_| {
-            let mut address = address;
-            // SAFETY: the address was just inserted.
-            unsafe { ffi::fi_av_remove(self.device.av(), &mut address, 1) };
+            // The reason why the peer cannot be made is told instead.
+            let _ = self.device.addresses().remove(address);
         })?;
         if let Some(reach) = reached {
             peers.reached.insert(proc, reach);
@@ -247,12 +235,7 @@ impl Transport {
         if peer.removed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let mut address = peer.address;
-        // SAFETY: the address came from this address vector, and `removed` ensures that it is removed once.
-        check("fi_av_remove", unsafe {
-            ffi::fi_av_remove(self.device.av(), &mut address, 1)
-        })
-        .map(drop)
+        self.device.addresses().remove(peer.address)
     }
 
     /// Allocates the shared memory that this endpoint and the endpoint at `address` need, before the first

@@ -24,6 +24,8 @@ pub struct Receive {
 
 // SAFETY: only the host's function follows the pointer, and the host allows that function on any progressing thread.
 unsafe impl Send for Receive {}
+// SAFETY: a shared `Receive` gives no access but copies of two pointers.
+unsafe impl Sync for Receive {}
 
 impl Transport {
     /// Sends `size` bytes with a tag to the host of a peer, whose function for messages gets them in the peer's progress.

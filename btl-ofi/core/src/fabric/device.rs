@@ -1,12 +1,13 @@
 //! The libfabric objects of one module: fabric, domain, address vector, completion queues and endpoints.
 
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys as ffi;
 
 use crate::base::error::{CallError, Doing, Error};
 use crate::base::params::Options;
+use crate::fabric::addresses::Addresses;
 use crate::fabric::fids::{Info, InfoRef, Owned};
 use crate::fabric::offer::Offer;
 use crate::fabric::policy;
@@ -26,6 +27,7 @@ pub(crate) struct Device {
     /// One per transmit context.
     queues: Vec<Owned<ffi::fid_cq>>,
     av: Owned<ffi::fid_av>,
+    addresses: Arc<Addresses>,
     domain: Owned<ffi::fid_domain>,
     fabric: Owned<ffi::fid_fabric>,
     info: Info,
@@ -112,6 +114,8 @@ impl Device {
         let mut device = Device {
             ends: Mutex::default(),
             queues: Vec::new(),
+            // SAFETY: who inserts addresses holds the device, or stops before it is closed.
+            addresses: Arc::new(unsafe { Addresses::new(av.ptr()) }),
             av,
             domain,
             fabric,
@@ -268,6 +272,11 @@ impl Device {
         self.av.ptr()
     }
 
+    /// The entries of the address vector.
+    pub(crate) fn addresses(&self) -> &Arc<Addresses> {
+        &self.addresses
+    }
+
     /// The endpoint to which regions are bound under `FI_MR_ENDPOINT`.
     pub(crate) fn endpoint(&self) -> Option<*mut ffi::fid> {
         self.ends().endpoint.as_ref().map(Owned::fid)
@@ -316,6 +325,7 @@ impl Device {
             fabric,
             info,
             offer,
+            addresses: _,
         } = self;
         let name = info.get().provider();
         let mut first = Ok(());

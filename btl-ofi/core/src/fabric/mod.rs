@@ -1,6 +1,7 @@
 //! libfabric: selection of a provider, owners of its objects, memory registration, and the quirks of each provider.
 //! Posting and progress are in `engine`.
 
+pub(crate) mod addresses;
 pub(crate) mod atomic_table;
 pub(crate) mod device;
 pub(crate) mod fids;

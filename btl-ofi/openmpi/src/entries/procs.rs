@@ -138,7 +138,7 @@ pub(super) unsafe extern "C" fn del_procs(
             let name = unsafe { Name::of(proc) };
             let known = module.peers().0.remove(&name);
             if let Some(peer) = known {
-                module.fragments().release(module, peer.endpoint);
+                module.fragments().release(module.door(), peer.endpoint);
                 // SAFETY: `add_procs` connected the endpoint, and it has just left the table, so it is released once.
                 let status = unsafe { module.transport().disconnect(peer.endpoint) };
                 if !status.is_ok() {

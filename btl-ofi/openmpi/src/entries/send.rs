@@ -115,7 +115,11 @@ pub(super) unsafe extern "C" fn send(
             return Status::BAD_PARAM.0;
         };
         // SAFETY: Open MPI passes a descriptor of this module, which is not used until it is complete, and a live endpoint.
-        unsafe { module.fragments().send(module, (endpoint, tag), fragment) }
+        unsafe {
+            module
+                .fragments()
+                .send(module.door(), (endpoint, tag), fragment)
+        }
     })
 }
 

@@ -40,6 +40,7 @@ mod target;
 mod wire;
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
@@ -53,6 +54,7 @@ pub(crate) use self::wire::{Form, LARGEST};
 use self::wire::{Header, Kind, MOST_WORDS};
 use crate::base::error::{CallError, check, describe};
 use crate::base::lock::Lock;
+use crate::fabric::addresses::Addresses;
 use crate::mem::regions::Regions;
 use crate::op::record::Message;
 use crate::op::request::Operands;
@@ -63,7 +65,7 @@ use crate::peer::endpoint::Endpoint;
 pub(crate) struct Provider {
     pub(crate) tx: *mut ffi::fid_ep,
     pub(crate) rx: *mut ffi::fid_ep,
-    pub(crate) av: *mut ffi::fid_av,
+    pub(crate) addresses: Arc<Addresses>,
     /// The address of this process's endpoint.
     pub(crate) address: Vec<u8>,
     /// The format of addresses (`FI_ADDR_*`, `FI_SOCKADDR*`).
@@ -95,21 +97,20 @@ impl Messages {
     /// Posts the receives.
     ///
     /// # Safety
-    /// The endpoints are live and enabled, and outlive the carrier or [its closing](Self::shut); the address vector
-    /// outlives it.
+    /// The endpoints are live and enabled, and outlive the carrier or [its closing](Self::shut).
     pub(crate) unsafe fn open(provider: Provider) -> Result<Messages, CallError> {
         let Provider {
             tx,
             rx,
-            av,
+            addresses,
             address,
             format,
             receives,
             two_sided,
         } = provider;
-        // SAFETY: the caller guarantees the endpoints and the address vector.
-        let (port, mut target) =
-            unsafe { (Port::new(tx, rx)?, Target::new(av, format, address.clone())) };
+        // SAFETY: the caller guarantees the endpoints.
+        let port = unsafe { Port::new(tx, rx)? };
+        let mut target = Target::new(addresses, format, address.clone());
         target.inbox = two_sided.then(Box::default);
         let mut messages = Messages {
             port,

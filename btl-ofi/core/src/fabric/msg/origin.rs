@@ -1,5 +1,7 @@
 //! The origin's side of messages: the lines to targets, the batches, and the operations that answers end.
 
+mod knock;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::ptr::NonNull;
@@ -356,70 +358,5 @@ impl Origin {
             self.send_empty(port, &line, (number, NOBODY), Kind::Farewell);
         }
         ended
-    }
-
-    /// Sends a message without entries to each peer from which an answer is due, to learn whether the connection still
-    /// stands: its error then names the line.
-    #[cold]
-    pub(super) fn send_alive(&mut self, port: &Port) {
-        for number in 0..self.lines.len() {
-            if let Some(mut line) = self.lines[number].take() {
-                // One at a time: a target that takes nothing leaves the provider's queue to others.
-                let sent = |b: &Batch| b.held && b.is_empty() && b.line == number as u32;
-                if line.is_to_knock() && !self.batches.iter().any(sent) {
-                    let rc =
-                        self.send_empty(port, &line, (number as u32, number as u32), Kind::Alive);
-                    line.stuck = rc == EAGAIN;
-                }
-                self.lines[number] = Some(line);
-            }
-        }
-    }
-
-    /// Peers for which the provider took no message when it was asked last.
-    pub(super) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
-        let stuck = self.lines.iter().flatten().filter(|line| line.stuck);
-        stuck.map(|line| line.endpoint)
-    }
-
-    /// Sends a message without entries, and returns the provider's code. An error is told to the line `to_tell`.
-    fn send_empty(
-        &mut self,
-        port: &Port,
-        line: &Line,
-        (number, to_tell): (u32, u32),
-        kind: Kind,
-    ) -> isize {
-        let batch = self.take_batch();
-        let message = &mut self.batches[batch as usize];
-        message.begin(to_tell, None);
-        Header {
-            kind,
-            cookie: line.cookie,
-            line: number,
-            client: line.client,
-            sequence: 0,
-            entries: 0,
-            results: 0,
-        }
-        .write(&mut message.words);
-        let rc = port.send(
-            &self.batches[batch as usize].words,
-            line.address,
-            Message::Batch(batch),
-        );
-        match rc {
-            0 => {
-                self.batches[batch as usize].held = true;
-                self.batches[batch as usize].over = true;
-            }
-            rc => {
-                self.free_batches.push(batch);
-                if rc != EAGAIN && kind == Kind::Alive {
-                    self.broken.push((line.endpoint, rc));
-                }
-            }
-        }
-        rc
     }
 }

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use libfabric_sys as ffi;
 use libfabric_sys::fi_addr_t;
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Lock;
+use crate::fabric::addresses::Addresses;
 use crate::fabric::msg::execute::{check, execute};
 use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::line::WINDOW;
@@ -51,7 +53,7 @@ struct Answer {
 
 /// What a transport keeps as a target.
 pub(super) struct Target {
-    av: *mut ffi::fid_av,
+    addresses: Arc<Addresses>,
     /// The format of addresses (`FI_ADDR_*`, `FI_SOCKADDR*`), and the address of this process's endpoint.
     format: u32,
     address: Vec<u8>,
@@ -66,11 +68,9 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// # Safety
-    /// The address vector outlives the target.
-    pub(super) unsafe fn new(av: *mut ffi::fid_av, format: u32, address: Vec<u8>) -> Target {
+    pub(super) fn new(addresses: Arc<Addresses>, format: u32, address: Vec<u8>) -> Target {
         Target {
-            av,
+            addresses,
             format,
             address,
             responder: Responder::default(),
@@ -216,13 +216,10 @@ impl Target {
         if header.sequence != 0 {
             return Err("it introduces its sender, but is not its first one");
         }
-        let mut address = ffi::FI_ADDR_NOTAVAIL;
-        // SAFETY: the address vector is live; the name has the length of this provider's addresses.
-        let inserted =
-            unsafe { ffi::fi_av_insert(self.av, name.as_ptr().cast(), 1, &mut address, 0) };
-        if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
-            return Err("the provider did not accept the address of its endpoint");
-        }
+        // SAFETY: `check_form` verified that the name has the form of this provider's addresses.
+        let address = unsafe { self.addresses.insert(&name) };
+        let address = address.ok().flatten();
+        let address = address.ok_or("the provider did not accept the address of its endpoint")?;
         let number = vacant(&mut self.clients);
         self.clients[number as usize] = Some(Client {
             address,
@@ -246,10 +243,10 @@ impl Target {
             .clients
             .get_mut(header.client as usize)
             .ok_or("it is of an unknown client")?;
-        if let Some(client) = slot.take_if(|c| c.cookie == header.cookie && c.line == header.line) {
-            let mut address = client.address;
-            // SAFETY: the address vector is live, and `introduce` inserted the address for this client.
-            unsafe { ffi::fi_av_remove(self.av, &mut address, 1) };
+        if let Some(client) = slot.take_if(|c| c.cookie == header.cookie && c.line == header.line)
+            && let Err(e) = self.addresses.remove(client.address)
+        {
+            tracing::warn!("the address of an origin that leaves stays: {e}");
         }
         Ok(())
     }

@@ -1,0 +1,103 @@
+//! The addresses of other processes in the provider's address vector.
+//!
+//! A process may be a connected peer and an origin of messages at the same time. Providers disagree about an address that is
+//! inserted twice: shm (1.17) returns the first entry, and forgets it at the first removal. So where messages are used, an
+//! address is inserted once, and its uses are counted here.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use libfabric_sys as ffi;
+use libfabric_sys::fi_addr_t;
+
+use crate::base::error::{CallError, check};
+
+/// The entries of an address vector.
+pub(crate) struct Addresses {
+    av: *mut ffi::fid_av,
+    /// The counted entries; `None` if each insertion is an entry of its own.
+    counted: Mutex<Option<Counted>>,
+}
+
+#[derive(Default)]
+struct Counted {
+    by_name: HashMap<Vec<u8>, fi_addr_t>,
+    uses: HashMap<fi_addr_t, (u32, Vec<u8>)>,
+}
+
+// SAFETY: libfabric's address vector may be used by any thread under FI_THREAD_COMPLETION; under FI_THREAD_DOMAIN the host
+// guarantees one call at a time.
+unsafe impl Send for Addresses {}
+// SAFETY: the table is locked, and the address vector may be used as stated for `Send`.
+unsafe impl Sync for Addresses {}
+
+impl Addresses {
+    /// # Safety
+    /// The address vector outlives all calls.
+    pub(crate) unsafe fn new(av: *mut ffi::fid_av) -> Addresses {
+        Addresses {
+            av,
+            counted: Mutex::new(None),
+        }
+    }
+
+    /// Counts the uses of each address from now on. To be called before the first insertion.
+    pub(crate) fn count(&self) {
+        *self.lock() = Some(Counted::default());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Counted>> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The entry of an address; `None` if the provider does not accept it.
+    ///
+    /// # Safety
+    /// The address has the provider's format and length.
+    pub(crate) unsafe fn insert(&self, name: &[u8]) -> Result<Option<fi_addr_t>, CallError> {
+        let mut counted = self.lock();
+        if let Some(counted) = &mut *counted
+            && let Some(address) = counted.by_name.get(name)
+        {
+            if let Some((uses, _)) = counted.uses.get_mut(address) {
+                *uses += 1;
+            }
+            return Ok(Some(*address));
+        }
+        let mut address = ffi::FI_ADDR_NOTAVAIL;
+        // SAFETY: the address vector is live; the caller guarantees the address.
+        let inserted =
+            unsafe { ffi::fi_av_insert(self.av, name.as_ptr().cast(), 1, &mut address, 0) };
+        check("fi_av_insert", inserted)?;
+        if inserted != 1 || address == ffi::FI_ADDR_NOTAVAIL {
+            return Ok(None);
+        }
+        if let Some(counted) = &mut *counted {
+            counted.by_name.insert(name.to_vec(), address);
+            counted.uses.insert(address, (1, name.to_vec()));
+        }
+        Ok(Some(address))
+    }
+
+    /// Ends one use of an entry that [`insert`](Self::insert) returned.
+    pub(crate) fn remove(&self, address: fi_addr_t) -> Result<(), CallError> {
+        let mut counted = self.lock();
+        if let Some(counted) = &mut *counted
+            && let Some((uses, _)) = counted.uses.get_mut(&address)
+        {
+            *uses -= 1;
+            if *uses > 0 {
+                return Ok(());
+            }
+            if let Some((_, name)) = counted.uses.remove(&address) {
+                counted.by_name.remove(&name);
+            }
+        }
+        let mut address = address;
+        // SAFETY: the address vector is live, and has the entry, whose last use this was.
+        check("fi_av_remove", unsafe {
+            ffi::fi_av_remove(self.av, &mut address, 1)
+        })
+        .map(drop)
+    }
+}

@@ -426,9 +426,8 @@ fn one_side_leaves() {
             send(&b, back, 2, b"and back");
             attended(&b, || of_a.wait(&a, 2 * round - 1));
             // SAFETY: connected once.
-            attended(&b, || {
-                assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS)
-            });
+            let released = attended(&b, || unsafe { a.disconnect(peer) });
+            assert_eq!(released, Status::SUCCESS);
             send(&b, back, 3, b"still");
             attended(&b, || of_a.wait(&a, 2 * round));
         }

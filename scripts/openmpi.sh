@@ -79,7 +79,7 @@ The component is $openmpi_component/mca_btl_$openmpi_name.so. To use it:
          --mca osc rdma,sm --mca btl self,vader,$openmpi_name ...
 
 The first setting puts our folder before the system's; the second chooses one-sided communication over BTLs and the
-BTLs; between nodes add tcp for MPI's messages, self,vader,tcp,$openmpi_name. A provider other than the default choice: --mca opal_common_ofi_provider_include 'tcp;ofi_rxm'. On one node
+BTLs; between nodes add --mca btl_${openmpi_name}_mode 2, so that MPI's messages go over it, too. A provider other than the default choice: --mca opal_common_ofi_provider_include 'tcp;ofi_rxm'. On one node
 Open MPI prefers shared memory of its own; --mca btl_vader_single_copy_mechanism none leaves windows to this
 component. Which component is loaded: OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system ompi_info \\
 --param btl $openmpi_name --level 4 prints btl_${openmpi_name}_implementation.

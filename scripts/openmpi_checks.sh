@@ -115,12 +115,13 @@ openmpi_readme() {
     grep -q '^hello_window: ok, 2 ranks' <<<"$out" && grep -Eq 'shm on shm: .* [1-9][0-9]* operations posted' <<<"$out"
 }
 
-# The list of BTLs that the README gives for several nodes.
+# The list of BTLs and the mode that the README gives for several nodes.
 openmpi_readme_apart() {
-    local btl out
-    btl=$(sed -n 's/.*`--mca btl self,\([a-z,]*\),ofi`.*/\1/p' README.md)
-    [ -n "$btl" ] || return 1
-    out=$(OPENMPI_BTL=$btl openmpi_run_apart 'tcp;ofi_rxm' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" 2>&1) ||
+    local btl mode out
+    btl=$(sed -n 's/.*`--mca btl self,\([a-z,]*\),ofi --mca btl_ofi_mode [0-9]`.*/\1/p' README.md)
+    mode=$(sed -n 's/.*`--mca btl self,[a-z,]*,ofi --mca btl_ofi_mode \([0-9]\)`.*/\1/p' README.md)
+    [ -n "$btl" ] && [ -n "$mode" ] || return 1
+    out=$(OPENMPI_BTL=$btl openmpi_run_apart 'tcp;ofi_rxm' 2 --mca btl_ofi_mode "$mode" --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -q '^hello_window: ok, 2 ranks' <<<"$out" && grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"

@@ -48,7 +48,7 @@ impl Transport {
         let mut policy = policy::decide(info);
         let scratch = make_scratch(&policy, &mut chosen.atomics);
         policy.two_sided = options.two_sided();
-        policy.messages = query::takes_messages(info)
+        policy.messages = query::takes_messages(info, options)
             && (policy::prefers_messages(info) && options.message_limit > 0
                 || !chosen.atomics.by_provider);
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
@@ -270,7 +270,11 @@ fn describe(
         atomic_flags: atomics.flags(),
         put_limit,
         get_limit,
-        send_limit: if options.two_sided() { msg::LARGEST } else { 0 },
+        send_limit: if options.two_sided() {
+            msg::LARGEST_SEND
+        } else {
+            0
+        },
         exclusivity: options.exclusivity,
         latency: options.latency,
         bandwidth: match options.bandwidth {

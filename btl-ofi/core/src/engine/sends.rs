@@ -10,7 +10,7 @@ use plugin_api::{ReceiveFn, Status};
 use crate::engine::context::Context;
 use crate::engine::post::guarded;
 use crate::engine::transport::Transport;
-use crate::fabric::msg::{Arrived, LARGEST};
+use crate::fabric::msg::{Arrived, LARGEST_SEND};
 use crate::peer::endpoint::Endpoint;
 
 /// The host's function for messages that arrive.
@@ -50,7 +50,7 @@ impl Transport {
         if !self.policy.two_sided {
             return Status::NOT_SUPPORTED;
         }
-        if size > LARGEST {
+        if size > LARGEST_SEND {
             return Status::BAD_PARAM;
         }
         // SAFETY: the caller guarantees a live endpoint.

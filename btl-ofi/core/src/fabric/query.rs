@@ -110,9 +110,9 @@ pub(super) fn has_atomics(info: InfoRef<'_>) -> bool {
 }
 
 /// Whether the provider takes messages as long as those of the transport.
-pub(crate) fn takes_messages(info: InfoRef<'_>) -> bool {
+pub(crate) fn takes_messages(info: InfoRef<'_>, options: &Options) -> bool {
     info.raw().caps & u64::from(ffi::FI_MSG) != 0
-        && info.ep_attr().max_msg_size >= msg::LONGEST
+        && info.ep_attr().max_msg_size >= msg::longest(options.two_sided())
         // Contexts of messages are numbers (`op::record`), and no place for a provider to write to.
         && !info.claims_contexts()
 }

@@ -257,7 +257,7 @@ fn try_open(
     let name = info.get().provider();
     let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
     let info = with_messages(info, options, calling).map_err(|e| e.to_string())?;
-    if options.two_sided() && !takes_messages(info.get()) {
+    if options.two_sided() && !takes_messages(info.get(), options) {
         return Err(String::from(
             "btl_ofi_mode asks for two-sided messages, and it has none, claims their contexts (FI_CONTEXT), or takes too short \
              ones",
@@ -269,7 +269,9 @@ fn try_open(
     let atomics = AtomicTable::query(&device);
     match atomics.missing() {
         None => Ok((device, atomics)),
-        Some(_) if takes_messages(device.info()) => Ok((device, AtomicTable::of_targets())),
+        Some(_) if takes_messages(device.info(), options) => {
+            Ok((device, AtomicTable::of_targets()))
+        }
         Some(missing) if advertised => Err(format!(
             "{name} advertises atomics, but fi_query_atomic refuses {missing}"
         )),
@@ -299,9 +301,15 @@ fn with_messages(info: Info, options: &Options, calling: Calling) -> Result<Info
     if !policy::prefers_messages(info.get()) && has_atomics(info.get()) && !options.two_sided() {
         return Ok(info);
     }
-    let better = richer_entry(&info, options, calling, takes_messages, |h| {
-        *h.caps |= u64::from(ffi::FI_MSG);
-    })?;
+    let better = richer_entry(
+        &info,
+        options,
+        calling,
+        |i| takes_messages(i, options),
+        |h| {
+            *h.caps |= u64::from(ffi::FI_MSG);
+        },
+    )?;
     Ok(better.unwrap_or(info))
 }
 

@@ -12,7 +12,7 @@ use crate::bindings as ffi;
 use crate::flags::{FLAGS, NOT_DECLARED};
 
 /// Largest send of the transport, bytes.
-const LONGEST_SEND: usize = 12 * 1024;
+const LONGEST_SEND: usize = 64 * 1024;
 /// Largest piece of a transfer that pml/ob1 divides, bytes.
 const PIECE: usize = 1 << 20;
 

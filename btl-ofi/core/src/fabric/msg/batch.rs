@@ -182,7 +182,7 @@ impl Batch {
     ) {
         let before = self.words.len();
         if self.words.capacity() - before < form.words() {
-            self.make_room();
+            self.make_room(form.words());
         }
         // SAFETY: there is room for the form's words, of which the entry and `write` write all.
         unsafe {
@@ -197,11 +197,12 @@ impl Batch {
         self.entries += 1;
     }
 
-    /// Makes room for a whole batch: it has more than a few entries.
+    /// Makes room for a whole batch, which has more than a few entries, and for this many more words.
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self) {
-        self.words.reserve(MOST_WORDS - self.words.len());
+    fn make_room(&mut self, words: usize) {
+        let rest = MOST_WORDS.saturating_sub(self.words.len());
+        self.words.reserve(rest.max(words));
     }
 
     /// Counts the last command as an untracked operation, by the phases of context and peer.

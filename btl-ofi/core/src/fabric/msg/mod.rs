@@ -50,8 +50,8 @@ pub(crate) use self::inbox::Arrived;
 use self::origin::Origin;
 use self::port::{EAGAIN, Port};
 use self::target::Target;
-pub(crate) use self::wire::{Form, LARGEST};
-use self::wire::{Header, Kind, MOST_WORDS};
+pub(crate) use self::wire::{Form, LARGEST, LARGEST_SEND};
+use self::wire::{Header, Kind, LONG_WORDS, MOST_WORDS};
 use crate::base::error::{CallError, check, describe};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
@@ -76,8 +76,10 @@ pub(crate) struct Provider {
     pub(crate) two_sided: bool,
 }
 
-/// Bytes of the longest message.
-pub(crate) const LONGEST: usize = 8 * MOST_WORDS;
+/// Bytes of the longest message, with sends of the host or without.
+pub(crate) fn longest(two_sided: bool) -> usize {
+    8 * if two_sided { LONG_WORDS } else { MOST_WORDS }
+}
 
 /// The messages of one transport.
 pub(crate) struct Messages {
@@ -120,7 +122,7 @@ impl Messages {
             target,
         };
         for number in 0..receives as u32 {
-            let buffer = vec![0; MOST_WORDS].into_boxed_slice();
+            let buffer = vec![0; longest(two_sided) / 8].into_boxed_slice();
             messages.buffers.push(buffer);
             match messages.post_receive(number) {
                 0 => {}
@@ -159,7 +161,7 @@ impl Messages {
     /// called.
     ///
     /// # Safety
-    /// `endpoint` is live until [`remove`](Self::remove). The size is at most [`LARGEST`], and `fill` writes so many
+    /// `endpoint` is live until [`remove`](Self::remove). The size is at most [`LARGEST_SEND`], and `fill` writes so many
     /// bytes.
     pub(crate) unsafe fn send(
         &mut self,

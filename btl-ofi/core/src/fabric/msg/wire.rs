@@ -20,6 +20,10 @@ pub(crate) const LARGEST: usize = 12 * 1024;
 /// Words of the longest message: a header, the longest address of an endpoint, and one largest command. With its own
 /// header, rxm sends up to 16 KiB as one packet, which costs the least.
 pub(super) const MOST_WORDS: usize = 2000;
+/// Bytes of the longest send: as much as Open MPI's tcp sends at once.
+pub(crate) const LARGEST_SEND: usize = 64 * 1024;
+/// Words of the longest message where there are sends. One that has no room in a batch of [`MOST_WORDS`] goes alone.
+pub(super) const LONG_WORDS: usize = MOST_WORDS + (LARGEST_SEND - LARGEST) / 8;
 /// Longest address of an endpoint, in bytes.
 const LONGEST_ADDRESS: usize = 1024;
 
@@ -186,7 +190,7 @@ impl Form {
     pub(super) fn of(what: u32, count: u32) -> Option<Form> {
         let count = count as usize;
         if what == SEND {
-            return (count <= LARGEST).then(|| Form::of_send(count));
+            return (count <= LARGEST_SEND).then(|| Form::of_send(count));
         }
         let (size, form) = match what {
             PUT => (count, (false, true, false)),

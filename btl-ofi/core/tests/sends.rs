@@ -110,7 +110,7 @@ fn content(number: usize, size: usize) -> Vec<u8> {
 
 /// Messages of all sizes arrive complete, in order, from the endpoint that the receiver knows, mixed with puts.
 fn in_order(provider: &str, seed: u64) {
-    const MANY: usize = 3000;
+    const MANY: usize = 1000;
     let (a, b) = (single(provider), single(provider));
     assert!(a.capabilities().flags.contains(ModuleFlags::SEND));
     let limit = a.capabilities().send_limit;

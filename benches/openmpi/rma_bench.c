@@ -1,8 +1,10 @@
-/* One-sided operations between two ranks: latency, rate, bandwidth, windows, flush, finalize.
+/* One-sided operations and messages between two ranks: latency, rate, bandwidth, windows, flush, finalize.
  *
  * Prints a line per measurement: `name bytes threads value unit`. A latency is the median over batches of the mean
  * time of one operation with its flush; a rate or bandwidth is the median over batches of 64 operations and one
  * flush. Each measurement is bound in time, so that a transport of 10 ms per operation ends too.
+ *
+ * A message's latency is half of a round trip; its rate or bandwidth is that of 64 messages and one reply.
  *
  * Usage: rma_bench [all | quick | threads N] */
 #define _GNU_SOURCE /* sched_setaffinity */
@@ -277,6 +279,57 @@ static void threaded(int count)
     report("put_rate_threads", 8, count, total / 1e6, "Mop/s");
 }
 
+/* `burst` messages to rank 1 and a reply: as many bytes for one message, none for more. Rank 1 repeats that until a message has
+ * the tag 1. Collective. */
+static void messages(const char *name, size_t size, int burst, const char *unit)
+{
+    static double batch[BATCHES];
+    MPI_Request requests[BURST];
+    int n = 0, rounds = burst > 1 ? 1 : 20, length = (int) size, back = burst > 1 ? 0 : length, last = 0;
+    double begin = now();
+    while (!last) {
+        double t = now();
+        if (0 == rank) {
+            last = n == BATCHES - 1 || t - begin > BUDGET;
+        }
+        for (int i = 0; i < rounds; ++i) {
+            MPI_Status status;
+            for (int k = 0; k < burst; ++k) {
+                if (0 == rank) {
+                    MPI_Isend(buffer, length, MPI_BYTE, 1, last, MPI_COMM_WORLD, &requests[k]);
+                } else {
+                    MPI_Irecv(buffer, length, MPI_BYTE, 0, MPI_ANY_TAG, MPI_COMM_WORLD, &requests[k]);
+                }
+            }
+            if (0 == rank) {
+                MPI_Waitall(burst, requests, MPI_STATUSES_IGNORE);
+                MPI_Recv(buffer, back, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            } else {
+                MPI_Waitall(burst - 1, requests, MPI_STATUSES_IGNORE);
+                MPI_Wait(&requests[burst - 1], &status);
+                MPI_Send(buffer, back, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+                last = status.MPI_TAG;
+            }
+        }
+        batch[n++ % BATCHES] = (now() - t) / (rounds * burst);
+    }
+    double each = median(batch, n < BATCHES ? n : BATCHES);
+    if (0 == rank) {
+        report(name, size, 1, !strcmp(unit, "us") ? each / 2 * 1e6 : !strcmp(unit, "MB/s") ? (double) size / each / 1e6 : 1 / each / 1e6,
+               unit);
+    }
+}
+
+static void all_messages(int quick)
+{
+    messages("send_latency", 8, 1, "us");
+    messages("send_rate", 8, BURST, "Mop/s");
+    for (size_t size = 1 << 10; size <= LARGEST; size *= quick ? 8 : 4) {
+        messages("send_latency", size, 1, "us");
+        messages("send_bandwidth", size, size >= 1 << 20 ? 16 : BURST, "MB/s");
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "all";
@@ -308,6 +361,7 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     if (!threads) {
         seen();
+        all_messages(!strcmp(what, "quick"));
     }
     if (0 == rank) {
         if (threads) {

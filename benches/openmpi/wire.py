@@ -19,6 +19,8 @@ TARGETS = {
     ("put_rate", 8): (1.5, "least"),
     ("put_bandwidth", None): (1.0, "least"),
     ("get_bandwidth", None): (1.0, "least"),
+    ("send_latency", None): (0.8, "most"),
+    ("send_bandwidth", None): (1.1, "least"),
 }
 
 
@@ -27,9 +29,9 @@ def sides(options):
     ours = {
         "mca_base_component_path": f"{options.component}:{options.system}",
         "osc": "rdma",
-        "btl": "self,vader,ofi",
+        "btl": "self,ofi",
+        "btl_ofi_mode": "2",
         "btl_ofi_same_node": "off",
-        "btl_vader_single_copy_mechanism": "none",
     }
     ucx = {"pml": "ucx", "osc": "ucx"}
     for name in ("pml_ucx_tls", "pml_ucx_devices", "opal_common_ucx_tls", "opal_common_ucx_devices"):

@@ -132,6 +132,9 @@ impl Transport {
                 return 0;
             }
         }
+        if state.channel.is_none() {
+            return self.read_queue(context, state);
+        }
         if self.policy.polls_kernel {
             return self.poll_rings_and_kernel(context, state);
         }

@@ -66,6 +66,12 @@ impl Inbox {
         to.extend_from_slice(words);
     }
 
+    /// Whether sends wait for the host.
+    #[inline]
+    pub(super) fn has_sends(&self) -> bool {
+        !self.waiting.0.is_empty()
+    }
+
     /// Whether nothing more is to be received.
     #[inline]
     pub(super) fn is_full(&self) -> bool {

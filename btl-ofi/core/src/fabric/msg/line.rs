@@ -8,15 +8,19 @@ use libfabric_sys::fi_addr_t;
 use crate::fabric::msg::wire::{Kind, UNKNOWN};
 use crate::peer::endpoint::Endpoint;
 
-/// Batches of a line that may be unanswered at a time. The target has room for them.
-pub(super) const WINDOW: usize = 8;
+/// Batches of a line that may be unanswered at a time, and those whose answer may be due. The target keeps those that come
+/// early.
+pub(super) const WINDOW: usize = 16;
+const MOST_DUE: usize = 8;
 /// Complete batches that may wait for the window; further commands are refused for the moment.
 pub(super) const MOST_WAITING: usize = 4;
 /// A batch that still has room is sent only while fewer batches than this are unanswered: the more there is to send, the
 /// more gathers.
 pub(super) const EAGER: usize = 2;
+/// A send leaves at once while fewer batches than this are unanswered; then sends gather until the next progress.
+const EAGER_SENDS: usize = 4;
 /// Batches of sends in a row that are not answered. The next one is, and its answer covers them.
-const MOST_UNANSWERED: usize = 3;
+const MOST_UNANSWERED: usize = 7;
 
 /// The second check without an answer sends an empty message. The pause doubles up to about a minute of checks with the
 /// default interval.
@@ -153,21 +157,28 @@ impl Line {
         false
     }
 
-    /// How many batches may be unanswered. The first one alone introduces this process to the target.
-    fn window(&self) -> usize {
-        if self.client == UNKNOWN { 1 } else { WINDOW }
+    /// How many answers may be due. The first batch alone introduces this process to the target.
+    fn most_due(&self) -> usize {
+        if self.client == UNKNOWN { 1 } else { MOST_DUE }
     }
 
     /// Whether a complete batch may be sent.
     #[inline]
     pub(super) fn may_send(&self) -> bool {
-        self.unanswered.len() < self.window()
+        self.due() < self.most_due() && self.unanswered.len() < WINDOW
     }
 
-    /// Whether the batch that gathers may be sent before it is full.
+    /// Whether the batch that gathers may be sent before it is full. Nobody waits for the answer to one that has only sends.
+    /// So the next progress sends it, even if many answers are due: a process that shares its processor with the target
+    /// would wait long for them.
     #[inline]
-    pub(super) fn may_send_early(&self) -> bool {
-        self.waiting.is_empty() && self.may_send() && self.due() < self.window().min(EAGER)
+    pub(super) fn may_send_early(&self, has_only_sends: bool, at_once: bool) -> bool {
+        let may = match (has_only_sends, at_once) {
+            (false, _) => self.due() < EAGER,
+            (true, false) => true,
+            (true, true) => self.unanswered.len() < EAGER_SENDS,
+        };
+        may && self.waiting.is_empty() && self.may_send()
     }
 
     /// Whether something is to be sent, now or after an answer.

@@ -85,7 +85,7 @@ pub(crate) fn longest(two_sided: bool) -> usize {
 pub(crate) struct Messages {
     port: Port,
     buffers: Vec<Box<[u64]>>,
-    /// Buffers whose receive the provider had no room for.
+    /// Buffers whose receive is to be posted.
     unposted: Vec<u32>,
     origin: Origin,
     target: Target,
@@ -227,7 +227,8 @@ impl Messages {
         match message {
             Message::Receive(number) => {
                 self.received(number, regions);
-                if self.post_receive(number) != 0 {
+                // The host waits for what came: the next progress posts the receive again.
+                if self.target.has_sends() || self.post_receive(number) != 0 {
                     self.unposted.push(number);
                 }
             }

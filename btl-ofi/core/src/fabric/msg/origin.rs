@@ -98,7 +98,7 @@ impl Origin {
         let (number, _) = self.batch_for(port, endpoint, &Form::of_send(size))?;
         // SAFETY: the batch has room, and the caller guarantees that `fill` writes its bytes.
         unsafe { self.batches[number as usize].push_send(tag, size, fill) };
-        self.send_line(port, self.batches[number as usize].line);
+        self.send_line(port, self.batches[number as usize].line, true);
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Origin {
             line.current = None;
             line.waiting.push_back(full);
         }
-        self.send_line(port, number);
+        self.send_line(port, number, false);
         let batch = self.take_batch();
         let Some(line) = &mut self.lines[number as usize] else {
             return Err(Status::ERROR);
@@ -186,7 +186,7 @@ impl Origin {
     pub(super) fn send_waiting(&mut self, port: &Port) {
         for at in (0..self.listed.len()).rev() {
             let number = self.listed[at];
-            self.send_line(port, number);
+            self.send_line(port, number, false);
             if let Some(line) = &mut self.lines[number as usize] {
                 line.listed = line.has_more();
                 if line.listed {
@@ -220,16 +220,16 @@ impl Origin {
         lines.any(|line| line.has_more() && !line.stuck || line.unanswered.iter().any(is_read))
     }
 
-    /// Sends the batches of a line that may be sent now.
-    fn send_line(&mut self, port: &Port, number: u32) {
+    /// Sends the batches of a line that may be sent now. `at_once`: for a send, and not by progress.
+    fn send_line(&mut self, port: &Port, number: u32, at_once: bool) {
         loop {
             let Some(line) = &mut self.lines[number as usize] else {
                 return;
             };
-            if line.waiting.is_empty()
-                && line.may_send_early()
-                && let Some(current) = line.current.take()
+            if let Some(current) = line.current
+                && line.may_send_early(self.batches[current as usize].has_only_sends(), at_once)
             {
+                line.current = None;
                 line.waiting.push_back(current);
                 self.last = None;
             }

@@ -82,6 +82,12 @@ impl Target {
         }
     }
 
+    /// Whether sends wait for the host.
+    #[inline]
+    pub(super) fn has_sends(&self) -> bool {
+        self.inbox.as_ref().is_some_and(|inbox| inbox.has_sends())
+    }
+
     /// Whether answers wait for room at the provider.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {

@@ -7,7 +7,7 @@
 //! # Example
 //!
 //! A process puts a word into a window of its own; a peer's window is used in the same way, once its address and its
-//! handle came by the host's own means. The tests (`tests/loopback.rs`, `tests/common`) use every public name.
+//! handle came by the host's own means.
 //!
 //! ```no_run
 //! use btl_ofi::{Op, Options, Transport};
@@ -41,6 +41,25 @@
 //! # }
 //! ```
 //!
+//! # The public names
+//!
+//! | name | what it is | example |
+//! | --- | --- | --- |
+//! | [`Transport`] | what a door opens; it makes the operations | above |
+//! | [`Options`] | the values of all parameters | above |
+//! | [`Op`], [`Completion`] | one request, and the callback at its end | above; `tests/common/calls.rs` |
+//! | [`Region`], [`Handle`] | registered memory, and the bytes by which peers name it | above; `tests/rights.rs` |
+//! | [`Endpoint`] | a connected peer | above |
+//! | [`Capabilities`] | what the opened provider offers | `tests/lab_atomics.rs` |
+//! | [`Candidate`] | a provider in [`Transport::survey`] | `tests/room.rs` |
+//! | [`Receive`] | the host's function for messages that arrive | `tests/sends.rs` |
+//! | [`ErrorReport`] | the host's function for failures that no callback reports | `tests/gone.rs` |
+//! | [`Error`], [`CallError`] | why a call failed | `btl-ofi/plugin/src/module.rs` |
+//! | [`log`] | the way of log lines to the host | `btl-ofi/plugin/src/component.rs` |
+//! | [`hints`] | for the quick paths of doors | `btl-ofi/plugin/src/module/rma.rs` |
+//!
+//! # Layers
+//!
 //! The folders are layers: each uses only those above it in this table. `fabric` and `sm` do not use each other.
 //!
 //! | folder | holds |
@@ -70,14 +89,14 @@ mod sm;
 
 pub use base::capabilities::{Capabilities, ErrorReport};
 pub use base::error::{CallError, Error};
-pub use base::hints::branch;
+pub use base::hints;
 pub use base::log;
-pub use base::params::{DEFAULT_EXCLUDE, Options};
+pub use base::params::Options;
 pub use engine::sends::Receive;
 pub use engine::transport::Transport;
 pub use fabric::registration::Region;
-pub use fabric::select::{Candidate, survey};
-pub use mem::handle::{HANDLE_SIZE, Handle};
+pub use fabric::select::Candidate;
+pub use mem::handle::Handle;
 pub use op::record::Completion;
-pub use op::request::{Buffer, NOWHERE, Op};
+pub use op::request::Op;
 pub use peer::endpoint::Endpoint;

@@ -14,7 +14,7 @@ mod lab;
 use std::ptr;
 use std::time::Duration;
 
-use btl_ofi::{Options, Region, Transport, survey};
+use btl_ofi::{Options, Region, Transport};
 use common::Calls as _;
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
@@ -246,7 +246,7 @@ fn passed_over() {
     // rxd, which stands before it, is kept to what it sends in one packet.
     shape(&[]);
     let both = offered("udp;ofi_rxd,lab", 4096);
-    let seen = survey(&both, ThreadLevel::Serialized).unwrap();
+    let seen = Transport::survey(&both, ThreadLevel::Serialized).unwrap();
     let of = |name: &str| seen.iter().find(|c| c.name == name).unwrap();
     let rxd = of("udp;ofi_rxd").refusal.as_ref();
     assert!(rxd.unwrap().contains("it moves at most"), "{seen:?}");

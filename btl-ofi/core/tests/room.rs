@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
 
-use btl_ofi::{Handle, Transport, survey};
+use btl_ofi::{Handle, Transport};
 use common::Calls as _;
 use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
@@ -204,7 +204,7 @@ fn too_small_a_folder_is_named() {
         return;
     }
     loopback();
-    let candidates = survey(&shm_alone(), ThreadLevel::Single).unwrap();
+    let candidates = Transport::survey(&shm_alone(), ThreadLevel::Single).unwrap();
     let shm = candidates.iter().find(|c| c.name == "shm").unwrap();
     let opened = Transport::open(&shm_alone(), ThreadLevel::Single);
     let opened = opened.err().expect("there is no room").to_string();

@@ -7,7 +7,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport, survey};
+use btl_ofi::{Endpoint, ErrorReport, Handle, Options, Receive, Transport};
 use plugin_api::{ErrorFlags, ModuleFlags, Status, ThreadLevel};
 
 use crate::bindings as ffi;
@@ -244,7 +244,7 @@ fn log_choice(options: &Options, level: ThreadLevel) {
         return;
     }
     log::line(&identity::description());
-    match survey(options, level) {
+    match Transport::survey(options, level) {
         Ok(candidates) => {
             for candidate in candidates {
                 let verdict = match (&candidate.refusal, candidate.chosen) {

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, offset_of, size_of};
 use std::ptr::{NonNull, null_mut};
 
-use btl_ofi::{HANDLE_SIZE, Handle, Region, Transport};
+use btl_ofi::{Handle, Region, Transport};
 use plugin_api::{Access, Status};
 
 use crate::bindings as ffi;
@@ -19,7 +19,7 @@ use crate::guard::guarded;
 use crate::log;
 
 /// osc/rdma copies a handle into a fixed array of 256 bytes, 8 bytes at a time.
-const _: () = assert!(HANDLE_SIZE <= 256 && HANDLE_SIZE.is_multiple_of(8));
+const _: () = assert!(Handle::SIZE <= 256 && Handle::SIZE.is_multiple_of(8));
 
 /// The cache's registration followed by this component's fields. The cache allocates and frees it. The component's
 /// fields are initialised between `reg_mem` and `dereg_mem`.

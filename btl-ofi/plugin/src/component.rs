@@ -130,7 +130,7 @@ unsafe extern "C" fn survey(
         let (Some(component), Some(visit)) = (unsafe { component_ref(component) }, visit) else {
             return Status::BAD_PARAM;
         };
-        let candidates = match transport::survey(&component.options, ThreadLevel::Single) {
+        let candidates = match Transport::survey(&component.options, ThreadLevel::Single) {
             Ok(candidates) => candidates,
             Err(e) => {
                 log_line(component.host, LogLevel::Error, &e.to_string());

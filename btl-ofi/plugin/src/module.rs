@@ -15,7 +15,7 @@ use plugin_api::{
     Access, Attributes, CompletionFn, Endpoint, ErrorFn, Handle, HostVtable, Module, ModuleVtable,
     Stats, Status, TableHeader, magic,
 };
-use transport::{Completion, ErrorReport, HANDLE_SIZE, Transport};
+use transport::{Completion, ErrorReport, Transport};
 
 use crate::guard::{guarded, need};
 use crate::handles::Handles;
@@ -121,7 +121,7 @@ impl OfiModule {
             // No supported provider needs local registration (FI_MR_LOCAL is refused).
             put_local_registration_threshold: u64::MAX,
             get_local_registration_threshold: u64::MAX,
-            handle_size: HANDLE_SIZE as u64,
+            handle_size: transport::Handle::SIZE as u64,
             latency: c.latency,
             bandwidth: c.bandwidth,
             exclusivity: c.exclusivity,

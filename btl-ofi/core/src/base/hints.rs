@@ -1,4 +1,9 @@
-//! Hints to the compiler. No function here changes what a program computes.
+//! For the doors: what keeps their quick paths short. Nothing here changes what a program computes.
+//!
+//! The functions of the plugin's table (`btl-ofi/plugin/src/module/rma.rs`) are an example.
+
+#[doc(inline)]
+pub use crate::quick_entry;
 
 /// Keeps two branches apart. The compiler otherwise merges their conditions: flags that are set and combined take
 /// more instructions than branches that are never taken.
@@ -19,6 +24,7 @@ pub fn branch() {
 /// - `$slow` serves everything else, after `$quick` returned `None`, before any side effect.
 ///
 /// The constant `T` means that calls may overlap. A door's table has the functions of its case.
+#[doc(hidden)]
 #[macro_export]
 macro_rules! quick_entry {
     (

@@ -6,7 +6,7 @@ pub(crate) mod cma;
 pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod guard;
-pub(crate) mod hints;
+pub mod hints;
 pub(crate) mod lock;
 #[cfg(test)]
 mod lock_tests;

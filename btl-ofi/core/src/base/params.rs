@@ -13,7 +13,7 @@ mod declarations;
 use declarations::DECLARATIONS;
 
 /// Providers that are used only when the user names them: Open MPI's default of `opal_common_ofi_provider_exclude`.
-pub const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net";
+pub(crate) const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net";
 
 /// Largest value of `num_cq_read`: completions are read into an array on the stack.
 pub(crate) const MAX_CQ_READ: usize = 64;

@@ -27,7 +27,7 @@ use crate::fabric::msg::{self, Messages};
 use crate::fabric::policy::{self, Policy};
 use crate::fabric::query::{self, Calling};
 use crate::fabric::registration::Registrar;
-use crate::fabric::select;
+use crate::fabric::select::{self, Candidate};
 use crate::peer::address::Blob;
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::reach;
@@ -35,6 +35,16 @@ use crate::sm::channel::Channel;
 use crate::sm::segment::{self, Segment};
 
 impl Transport {
+    /// Lists every provider that libfabric offers, and whether a transport opened at this thread level accepts it, or
+    /// the reason for refusal. Opens each acceptable provider for a moment, because some advertise what they do not
+    /// provide.
+    ///
+    /// # Errors
+    /// libfabric is too old, or `fi_getinfo` fails.
+    pub fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, Error> {
+        select::survey(options, level)
+    }
+
     /// Opens the first usable provider.
     ///
     /// # Errors

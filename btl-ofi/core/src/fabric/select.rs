@@ -113,13 +113,8 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
     Err(Error::NoProvider { wanted, refusals })
 }
 
-/// Lists every provider that libfabric offers, and whether a transport opened at this thread level accepts it, or the
-/// reason for refusal. Opens each acceptable provider for a moment, because some advertise what they do not
-/// provide.
-///
-/// # Errors
-/// libfabric is too old, or `fi_getinfo` fails.
-pub fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, Error> {
+/// Lists every provider: [`Transport::survey`](crate::Transport::survey).
+pub(crate) fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, Error> {
     survey_for(options, Calling::at(level))
 }
 

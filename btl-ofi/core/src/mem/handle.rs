@@ -22,10 +22,7 @@ pub struct Handle {
     cookie: u64,
 }
 
-/// Size of a handle in bytes.
-pub const HANDLE_SIZE: usize = size_of::<Handle>();
-
-const _: () = assert!(HANDLE_SIZE == 32 && HANDLE_SIZE.is_multiple_of(8) && HANDLE_SIZE <= 256);
+const _: () = assert!(Handle::SIZE == 32 && Handle::SIZE.is_multiple_of(8) && Handle::SIZE <= 256);
 
 /// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and no two differ in one bit only. None
 /// equals a cookie of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
@@ -54,6 +51,9 @@ pub(crate) struct Target {
 }
 
 impl Handle {
+    /// Size of a handle in bytes.
+    pub const SIZE: usize = size_of::<Handle>();
+
     /// The handle of a region of host memory.
     pub(crate) fn new(base: u64, length: u64, key: u64, access: Access, generation: u32) -> Handle {
         Handle {

@@ -45,10 +45,10 @@ pub(crate) enum Operands {
 }
 
 /// A buffer of this process, with its handle if the buffer was registered; NULL for no handle.
-pub type Buffer = (*mut c_void, *mut plugin_api::Handle);
+pub(crate) type Buffer = (*mut c_void, *mut plugin_api::Handle);
 
 /// No buffer.
-pub const NOWHERE: Buffer = (ptr::null_mut(), ptr::null_mut());
+pub(crate) const NOWHERE: Buffer = (ptr::null_mut(), ptr::null_mut());
 
 /// A request of one operation. [`Transport::submit`](crate::Transport::submit) executes it.
 #[derive(Clone, Copy)]
@@ -82,13 +82,13 @@ impl<'a> Op<'a> {
     }
 
     /// An atomic on `count` elements at `address`. `operands` is readable, and `results` writable, until completion;
-    /// an update has no results, and a read no operands.
+    /// an update has no results, and a read no operands (NULL).
     pub fn atomic(
         (kind, datatype, op): (AtomicKind, Datatype, AtomicOp),
         (remote, address): (&'a Handle, u64),
         count: usize,
         operands: Buffer,
-        results: Buffer,
+        results: Option<Buffer>,
     ) -> Op<'a> {
         let action = Action::Atomic {
             kind,
@@ -97,6 +97,7 @@ impl<'a> Op<'a> {
             compare: 0,
         };
         let size = count.saturating_mul(datatype.size());
+        let results = results.unwrap_or(NOWHERE);
         Op::new(action, (remote, address), size, operands, results)
     }
 
@@ -129,7 +130,6 @@ impl<'a> Op<'a> {
             Some(_) => AtomicKind::Fetch,
             None => AtomicKind::Update,
         };
-        let result = result.unwrap_or(NOWHERE);
         Op::atomic((kind, datatype, op), target, 1, NOWHERE, result).with_value(operand)
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use btl_ofi::{Completion, Endpoint, Handle, NOWHERE, Op, Transport};
+use btl_ofi::{Completion, Endpoint, Handle, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 type Local = *mut plugin_api::Handle;
@@ -104,7 +104,7 @@ pub(crate) trait Calls {
         done: Done,
     ) -> Status {
         let what = (AtomicKind::Update, datatype, op);
-        let op = Op::atomic(what, (h, at), count, (local.cast_mut(), handle), NOWHERE);
+        let op = Op::atomic(what, (h, at), count, (local.cast_mut(), handle), None);
         // SAFETY: the caller guarantees that the peer is connected and that the operands are readable until completion.
         unsafe { self.submitted(peer, op, done) }
     }
@@ -127,7 +127,13 @@ pub(crate) trait Calls {
         let (from, into) = ((local.cast_mut(), handle), (result, result_handle));
         // SAFETY: the caller guarantees that the peer is connected, and that the operands are readable and the result
         // is writable until completion.
-        unsafe { self.submitted(peer, Op::atomic(what, (h, at), count, from, into), done) }
+        unsafe {
+            self.submitted(
+                peer,
+                Op::atomic(what, (h, at), count, from, Some(into)),
+                done,
+            )
+        }
     }
 
     unsafe fn atomic_cswapv(

@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use btl_ofi::{Op, branch, quick_entry};
+use btl_ofi::Op;
+use btl_ofi::hints::{branch, quick_entry};
 use plugin_api::{OpFlags, Status};
 
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};

@@ -11,7 +11,7 @@ mod send;
 
 use std::mem::zeroed;
 
-use btl_ofi::HANDLE_SIZE;
+use btl_ofi::Handle;
 
 use crate::bindings as ffi;
 
@@ -41,7 +41,7 @@ pub(crate) fn functions(
     btl.btl_deregister_mem = Some(memory::deregister_mem);
     btl.btl_register_error = Some(life::register_error);
     btl.btl_dump = Some(life::dump);
-    btl.btl_registration_handle_size = HANDLE_SIZE;
+    btl.btl_registration_handle_size = Handle::SIZE;
     btl
 }
 

@@ -2,7 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use btl_ofi::{Endpoint, Op, branch, quick_entry};
+use btl_ofi::hints::{branch, quick_entry};
+use btl_ofi::{Endpoint, Op};
 use plugin_api::Status;
 
 use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};

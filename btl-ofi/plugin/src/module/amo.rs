@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 
 use plugin_api::{BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, Status};
 
-use transport::{Op, branch, quick_entry};
+use transport::Op;
+use transport::hints::{branch, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};

@@ -4,7 +4,8 @@ use std::ffi::c_void;
 
 use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 
-use transport::{Op, branch, quick_entry};
+use transport::Op;
+use transport::hints::{branch, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};

@@ -5,7 +5,8 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::{AtomicKind, AtomicOp, CompletionFn, Datatype, Endpoint, Handle, Module, Status};
 
-use transport::{NOWHERE, Op, branch, quick_entry};
+use transport::Op;
+use transport::hints::{branch, quick_entry};
 
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need};
@@ -105,7 +106,7 @@ unsafe extern "C" fn slow_atomic_opv(
         unsafe {
             let (what, target) = ((AtomicKind::Update, datatype, op), (remote, remote_address));
             let operands = (local_address.cast_mut(), local_handle);
-            let op = Op::atomic(what, target, count, operands, NOWHERE);
+            let op = Op::atomic(what, target, count, operands, None);
             module
                 .transport
                 .submit(peer, &op.with_completion(completion))
@@ -195,7 +196,7 @@ unsafe extern "C" fn slow_atomic_fopv(
             let (what, target) = ((AtomicKind::Fetch, datatype, op), (remote, remote_address));
             let operands = (local_address.cast_mut(), local_handle);
             let results = (result_address, result_handle);
-            let op = Op::atomic(what, target, count, operands, results);
+            let op = Op::atomic(what, target, count, operands, Some(results));
             module
                 .transport
                 .submit(peer, &op.with_completion(completion))

@@ -10,7 +10,7 @@ use super::wire::{self, Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::FRAGMENT;
-use crate::op::request::{Action, Op};
+use crate::op::request::{Action, NOWHERE, Op};
 
 /// Most fragments of one operation in progress: one is on the wire while the next is copied. With more, the
 /// copied data leaves the core's cache before it is sent (measured over tcp).
@@ -224,15 +224,15 @@ unsafe fn post(t: &Transport, op: &Staged, fragment: &Fragment) -> Start {
             } => wire::start(flag, |told| {
                 let target = (&op.remote, at);
                 let result = fragment.result.as_ref();
-                let result = result.map_or(none, |r| r.pointer().cast());
-                let results = (result, ptr::null_mut());
+                let results = result.map(|r| (r.pointer().cast(), none));
                 let request = if code == AtomicOp::Cswap {
                     let mut value = 0u64;
                     ptr::copy_nonoverlapping(buffer, (&raw mut value).cast(), fragment.len.min(8));
-                    Op::swap(datatype, target, (compare, value), results)
+                    let result = results.unwrap_or(NOWHERE);
+                    Op::swap(datatype, target, (compare, value), result)
                 } else {
                     let count = fragment.len / datatype.size();
-                    let operands = (buffer.cast(), ptr::null_mut());
+                    let operands = (buffer.cast(), none);
                     Op::atomic((kind, datatype, code), target, count, operands, results)
                 };
                 t.submit(op.endpoint, &request.with_completion(Some(told)))

@@ -45,39 +45,190 @@ pub(crate) enum ProgressMode {
     Manual,
 }
 
-/// Values of all parameters.
+/// Values of all parameters, by topic.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) mode: Mode,
-    pub(crate) num_cq_read: usize,
-    pub(crate) progress_mode: ProgressMode,
-    pub(crate) contexts: usize,
-    pub(crate) disable_sep: bool,
-    pub(crate) progress_threshold: u32,
+    pub(crate) provider: Provider,
+    pub(crate) contexts: Contexts,
+    pub(crate) offer: Offer,
+    pub(crate) peers: Peers,
+    pub(crate) messages: Messages,
+    pub(crate) devices: Devices,
+    pub(crate) verbose: i32,
+}
+
+/// Which provider is used, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Provider {
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
-    pub(crate) verbose: i32,
+    pub(crate) progress_mode: ProgressMode,
+    /// See [`need_limit`](Options::need_limit).
+    pub(crate) smallest_limit: usize,
+}
+
+/// Transmit contexts and their completion queues.
+#[derive(Clone, Debug)]
+pub(crate) struct Contexts {
+    pub(crate) number: usize,
+    pub(crate) disable_sep: bool,
+    pub(crate) num_cq_read: usize,
+    pub(crate) progress_threshold: u32,
+}
+
+/// What the host is told of the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
     pub(crate) exclusivity: u32,
     pub(crate) flags: u32,
     pub(crate) put_limit: u64,
     pub(crate) get_limit: u64,
     pub(crate) latency: u32,
     pub(crate) bandwidth: u32,
-    pub(crate) peer_check_ms: u32,
-    pub(crate) peer_timeout_ms: u32,
-    /// Whether neighbours may be reached by memory.
+}
+
+/// Failure detection, and the ways to peers of this node.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    pub(crate) check_ms: u32,
+    pub(crate) timeout_ms: u32,
+    /// Whether local peers may be reached by memory.
     pub(crate) same_node: bool,
     /// Whether signal handlers may be installed.
     pub(crate) fault_guard: bool,
-    /// Number of receive buffers for messages.
+}
+
+/// Commands that travel as messages.
+#[derive(Clone, Debug)]
+pub(crate) struct Messages {
+    /// Number of receive buffers.
     pub(crate) receives: usize,
     /// Largest put and get that travels as a message; 0 for no messages where the provider has atomics.
-    pub(crate) message_limit: usize,
+    pub(crate) limit: usize,
+}
+
+/// Device memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Devices {
     /// Whether to ask the provider to reach device memory itself; `None` for auto.
-    pub(crate) hmem: Option<bool>,
-    pub(crate) hmem_thread: bool,
-    /// See [`need_limit`](Self::need_limit).
-    pub(crate) smallest_limit: usize,
+    pub(crate) by_provider: Option<bool>,
+    /// Whether a thread of its own serves peers.
+    pub(crate) thread: bool,
+}
+
+/// The values as the host resolved them, by name.
+struct Values(Vec<(&'static str, Value)>);
+
+impl Values {
+    fn get<'a, T>(
+        &'a self,
+        name: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<T, Error> {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found
+            .and_then(|(_, value)| read(value))
+            .ok_or_else(|| Error::Parameter {
+                name: name.to_owned(),
+                reason: String::from("the host gave a value of another type"),
+            })
+    }
+
+    fn int(&self, name: &str) -> Result<i32, Error> {
+        self.get(name, Value::as_int)
+    }
+
+    fn unsigned(&self, name: &str) -> Result<u64, Error> {
+        self.get(name, Value::as_unsigned)
+    }
+
+    fn text(&self, name: &str) -> Result<&str, Error> {
+        self.get(name, Value::as_str)
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, Error> {
+        self.get(name, Value::as_bool)
+    }
+
+    fn list(&self, name: &str) -> Result<Vec<String>, Error> {
+        self.text(name).map(list)
+    }
+}
+
+impl Provider {
+    fn of(values: &Values) -> Result<Provider, Error> {
+        Ok(Provider {
+            include: values.list("btl_ofi_provider_include")?,
+            exclude: values.list("btl_ofi_provider_exclude")?,
+            progress_mode: match values.text("btl_ofi_progress_mode")? {
+                "auto" => ProgressMode::Auto,
+                "manual" => ProgressMode::Manual,
+                _ => ProgressMode::Unspecified,
+            },
+            smallest_limit: 0,
+        })
+    }
+}
+
+impl Contexts {
+    fn of(values: &Values) -> Result<Contexts, Error> {
+        Ok(Contexts {
+            number: values.int("btl_ofi_num_contexts_per_module")?.max(1) as usize,
+            disable_sep: values.flag("btl_ofi_disable_sep")?,
+            num_cq_read: (values.int("btl_ofi_num_cq_read")? as usize).clamp(1, MAX_CQ_READ),
+            progress_threshold: values.int("btl_ofi_progress_threshold")?.max(1) as u32,
+        })
+    }
+}
+
+impl Offer {
+    fn of(values: &Values, mode: Mode) -> Result<Offer, Error> {
+        Ok(Offer {
+            exclusivity: match values.unsigned("btl_ofi_exclusivity")? {
+                EXCLUSIVITY if mode != Mode::OneSided => EXCLUSIVITY_TWO_SIDED,
+                other => other as u32,
+            },
+            flags: values.unsigned("btl_ofi_flags")? as u32,
+            put_limit: values.unsigned("btl_ofi_put_limit")?,
+            get_limit: values.unsigned("btl_ofi_get_limit")?,
+            latency: values.unsigned("btl_ofi_latency")? as u32,
+            bandwidth: values.unsigned("btl_ofi_bandwidth")? as u32,
+        })
+    }
+}
+
+impl Peers {
+    fn of(values: &Values) -> Result<Peers, Error> {
+        Ok(Peers {
+            check_ms: values.unsigned("btl_ofi_peer_check_interval")? as u32,
+            timeout_ms: values.unsigned("btl_ofi_peer_timeout")? as u32,
+            same_node: values.text("btl_ofi_same_node")? == "auto",
+            fault_guard: values.flag("btl_ofi_fault_guard")?,
+        })
+    }
+}
+
+impl Messages {
+    fn of(values: &Values) -> Result<Messages, Error> {
+        Ok(Messages {
+            receives: (values.int("btl_ofi_rd_num")?.max(1) as usize).min(MOST_RECEIVES),
+            limit: values.unsigned("btl_ofi_message_limit")? as usize,
+        })
+    }
+}
+
+impl Devices {
+    fn of(values: &Values) -> Result<Devices, Error> {
+        Ok(Devices {
+            by_provider: match values.text("btl_ofi_hmem")? {
+                "on" => Some(true),
+                "off" => Some(false),
+                _ => None,
+            },
+            thread: values.flag("btl_ofi_hmem_thread")?,
+        })
+    }
 }
 
 impl Options {
@@ -89,8 +240,7 @@ impl Options {
     /// Reads every parameter with `resolve`, which gets each declaration once.
     ///
     /// # Errors
-    /// [`Error::Parameter`] with the error of `resolve`, for a value of another type, or for a mode that this
-    /// transport does not offer.
+    /// [`Error::Parameter`] with the error of `resolve`, or for a value of another type.
     pub fn resolve<E: StdError>(
         mut resolve: impl FnMut(&Declaration) -> Result<Value, E>,
     ) -> Result<Options, Error> {
@@ -102,80 +252,28 @@ impl Options {
             })?;
             values.push((d.name.as_ref(), value));
         }
-        let find = |name: &str| values.iter().find(|(n, _)| *n == name).map(|(_, v)| v);
-        let wrong = |name: &str| Error::Parameter {
-            name: name.to_owned(),
-            reason: String::from("the host gave a value of another type"),
-        };
-        let int = |name: &str| {
-            find(name)
-                .and_then(Value::as_int)
-                .ok_or_else(|| wrong(name))
-        };
-        let unsigned = |name: &str| {
-            find(name)
-                .and_then(Value::as_unsigned)
-                .ok_or_else(|| wrong(name))
-        };
-        let text = |name: &str| {
-            find(name)
-                .and_then(Value::as_str)
-                .ok_or_else(|| wrong(name))
-        };
-        let flag = |name: &str| {
-            find(name)
-                .and_then(Value::as_bool)
-                .ok_or_else(|| wrong(name))
-        };
-
-        let mode = match int("btl_ofi_mode")? {
+        let values = Values(values);
+        let mode = match values.int("btl_ofi_mode")? {
             0 => Mode::OneSided,
             1 => Mode::TwoSided,
             _ => Mode::Both,
         };
         Ok(Options {
             mode,
-            num_cq_read: (int("btl_ofi_num_cq_read")? as usize).clamp(1, MAX_CQ_READ),
-            progress_mode: match text("btl_ofi_progress_mode")? {
-                "auto" => ProgressMode::Auto,
-                "manual" => ProgressMode::Manual,
-                _ => ProgressMode::Unspecified,
-            },
-            contexts: int("btl_ofi_num_contexts_per_module")?.max(1) as usize,
-            disable_sep: flag("btl_ofi_disable_sep")?,
-            progress_threshold: int("btl_ofi_progress_threshold")?.max(1) as u32,
-            include: list(text("btl_ofi_provider_include")?),
-            exclude: list(text("btl_ofi_provider_exclude")?),
-            verbose: int("btl_ofi_verbose")?,
-            exclusivity: match unsigned("btl_ofi_exclusivity")? {
-                EXCLUSIVITY if mode != Mode::OneSided => EXCLUSIVITY_TWO_SIDED,
-                other => other as u32,
-            },
-            flags: unsigned("btl_ofi_flags")? as u32,
-            put_limit: unsigned("btl_ofi_put_limit")?,
-            get_limit: unsigned("btl_ofi_get_limit")?,
-            latency: unsigned("btl_ofi_latency")? as u32,
-            bandwidth: unsigned("btl_ofi_bandwidth")? as u32,
-            peer_check_ms: unsigned("btl_ofi_peer_check_interval")? as u32,
-            peer_timeout_ms: unsigned("btl_ofi_peer_timeout")? as u32,
-            same_node: text("btl_ofi_same_node")? == "auto",
-            fault_guard: flag("btl_ofi_fault_guard")?,
-            receives: (int("btl_ofi_rd_num")?.max(1) as usize).min(MOST_RECEIVES),
-            message_limit: unsigned("btl_ofi_message_limit")? as usize,
-            hmem: match text("btl_ofi_hmem")? {
-                "on" => Some(true),
-                "off" => Some(false),
-                _ => None,
-            },
-            hmem_thread: flag("btl_ofi_hmem_thread")?,
-            smallest_limit: 0,
+            provider: Provider::of(&values)?,
+            contexts: Contexts::of(&values)?,
+            offer: Offer::of(&values, mode)?,
+            peers: Peers::of(&values)?,
+            messages: Messages::of(&values)?,
+            devices: Devices::of(&values)?,
+            verbose: values.int("btl_ofi_verbose")?,
         })
     }
 
     /// Rejects providers that move fewer than `bytes` bytes per operation, for hosts that cannot divide their
     /// transfers further.
     pub fn need_limit(&mut self, bytes: usize) {
-        self.smallest_limit = bytes;
+        self.provider.smallest_limit = bytes;
     }
 
     /// Whether the transport sends and receives messages of the host.
@@ -200,19 +298,19 @@ impl Options {
                     .is_some_and(|start| start.eq_ignore_ascii_case(n))
             })
         };
-        if !self.include.is_empty() {
-            if listed(&self.include) {
+        if !self.provider.include.is_empty() {
+            if listed(&self.provider.include) {
                 Ok(())
             } else {
                 Err(format!(
                     "not in btl_ofi_provider_include ({})",
-                    self.include.join(",")
+                    self.provider.include.join(",")
                 ))
             }
-        } else if listed(&self.exclude) {
+        } else if listed(&self.provider.exclude) {
             Err(format!(
                 "in btl_ofi_provider_exclude ({})",
-                self.exclude.join(",")
+                self.provider.exclude.join(",")
             ))
         } else {
             Ok(())
@@ -221,7 +319,7 @@ impl Options {
 
     /// Whether the user named the provider in `btl_ofi_provider_include`.
     pub(crate) fn named(&self, provider: &str) -> bool {
-        !self.include.is_empty() && self.admits(provider).is_ok()
+        !self.provider.include.is_empty() && self.admits(provider).is_ok()
     }
 }
 

@@ -59,7 +59,7 @@ impl Transport {
         let scratch = make_scratch(&policy, &mut chosen.atomics);
         policy.two_sided = options.two_sided();
         policy.messages = query::takes_messages(info, options)
-            && (policy::prefers_messages(info) && options.message_limit > 0
+            && (policy::prefers_messages(info) && options.messages.limit > 0
                 || !chosen.atomics.by_provider);
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
@@ -70,7 +70,7 @@ impl Transport {
         if policy.messages {
             chosen.atomics.limit_to_targets(msg::LARGEST);
         }
-        let guard = ((node.same_node || policy.messages) && options.fault_guard)
+        let guard = ((node.same_node || policy.messages) && options.peers.fault_guard)
             .then(Installed::new)
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
@@ -99,7 +99,7 @@ impl Transport {
                 first: contexts.as_ptr(),
                 several: contexts.len() > 1,
                 delivered: policy.delivered,
-                crowd: policy.depth.min(options.progress_threshold),
+                crowd: policy.depth.min(options.contexts.progress_threshold),
                 records: !policy.bare,
                 virtual_addresses: registrar.virtual_addresses,
             },
@@ -115,13 +115,13 @@ impl Transport {
                 virtual_addresses: registrar.virtual_addresses,
                 put_limit: capabilities.put_limit,
                 get_limit: capabilities.get_limit,
-                message_limit: options.message_limit,
-                progress_threshold: options.progress_threshold,
-                num_cq_read: options.num_cq_read,
+                message_limit: options.messages.limit,
+                progress_threshold: options.contexts.progress_threshold,
+                num_cq_read: options.contexts.num_cq_read,
                 look_ms: look_interval(options),
-                peer_timeout_ms: u64::from(options.peer_timeout_ms),
+                peer_timeout_ms: u64::from(options.peers.timeout_ms),
                 hmem_provider: select::takes_devices(info),
-                hmem_thread: options.hmem_thread,
+                hmem_thread: options.devices.thread,
                 owner: AtomicPtr::new(std::ptr::null_mut()),
             },
             node,
@@ -255,7 +255,7 @@ fn open_messages(device: &Device, options: &Options) -> Result<Box<Messages>, Er
         addresses: Arc::clone(device.addresses()),
         format: device.info().raw().addr_format,
         address: device.name()?,
-        receives: options.receives,
+        receives: options.messages.receives,
         two_sided: options.two_sided(),
     };
     device.addresses().count();
@@ -276,7 +276,7 @@ fn describe(
     let needed_pages = libfabric_sys::FI_MR_BASIC | libfabric_sys::FI_MR_ALLOCATED;
     Capabilities {
         flags: flags(policy, attaches, atomics, options.mode)
-            & ModuleFlags::from_bits_retain(options.flags),
+            & ModuleFlags::from_bits_retain(options.offer.flags),
         atomic_flags: atomics.flags(),
         put_limit,
         get_limit,
@@ -285,9 +285,9 @@ fn describe(
         } else {
             0
         },
-        exclusivity: options.exclusivity,
-        latency: options.latency,
-        bandwidth: match options.bandwidth {
+        exclusivity: options.offer.exclusivity,
+        latency: options.offer.latency,
+        bandwidth: match options.offer.bandwidth {
             0 => link_speed(info),
             n => n,
         },
@@ -303,8 +303,8 @@ fn describe(
 /// Logs what was chosen, and what was asked for and is not had.
 fn announce(options: &Options, device: &Device, capabilities: &Capabilities) {
     let (contexts, provider) = (capabilities.contexts, device.info().provider());
-    if options.contexts > contexts {
-        let why = if options.disable_sep {
+    if options.contexts.number > contexts {
+        let why = if options.contexts.disable_sep {
             String::from(": btl_ofi_disable_sep is set")
         } else if device.is_scalable() {
             format!(": provider {provider} has no more")
@@ -313,7 +313,7 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities) {
         };
         tracing::warn!(
             "{} contexts were asked for, {contexts} are used{why}",
-            options.contexts
+            options.contexts.number
         );
     }
     for (name, why) in &capabilities.passed_over {
@@ -355,8 +355,8 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
 /// Milliseconds between two liveness checks: at most a quarter of the peer timeout, so that it is exceeded by a
 /// quarter at most.
 fn look_interval(options: &Options) -> u64 {
-    let interval = u64::from(options.peer_check_ms);
-    match options.peer_timeout_ms {
+    let interval = u64::from(options.peers.check_ms);
+    match options.peers.timeout_ms {
         0 => interval,
         limit => interval.min(u64::from(limit).div_ceil(4)),
     }

@@ -110,7 +110,7 @@ impl Device {
         .doing(|| doing("the address vector"))?;
 
         let most = info.get().domain_attr().max_ep_tx_ctx;
-        let scalable = !options.disable_sep && options.contexts > 1 && most > 1;
+        let scalable = !options.contexts.disable_sep && options.contexts.number > 1 && most > 1;
         let mut device = Device {
             ends: Mutex::default(),
             queues: Vec::new(),
@@ -123,7 +123,7 @@ impl Device {
             offer: Mutex::default(),
         };
         if scalable {
-            device.open_scalable(options.contexts.min(most), &doing)?;
+            device.open_scalable(options.contexts.number.min(most), &doing)?;
         } else {
             device.open_single(&doing)?;
         }

@@ -171,7 +171,7 @@ impl Policy {
 
 /// The reason why peers of this node must not be reached by memory with this provider, if the user gave one.
 pub(crate) fn keeps_apart(info: InfoRef<'_>, options: &Options) -> Option<String> {
-    if !options.same_node {
+    if !options.peers.same_node {
         return Some(String::from("btl_ofi_same_node is off"));
     }
     let forbids = Quirks::of(&info.provider()).copied_by_cma()?;
@@ -193,7 +193,10 @@ pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
         0 => limit,
         n => limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
     };
-    (narrow(options.put_limit), narrow(options.get_limit))
+    (
+        narrow(options.offer.put_limit),
+        narrow(options.offer.get_limit),
+    )
 }
 
 /// Whether to request access to device memory from the provider. Not where CMA or our local copies replace its

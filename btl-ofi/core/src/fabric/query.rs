@@ -197,7 +197,7 @@ pub(super) fn write_hints(
         ffi::FI_THREAD_DOMAIN
     };
     h.domain.resource_mgmt = ffi::FI_RM_ENABLED;
-    let progress = match options.progress_mode {
+    let progress = match options.provider.progress_mode {
         ProgressMode::Unspecified => ffi::FI_PROGRESS_UNSPEC,
         ProgressMode::Auto => ffi::FI_PROGRESS_AUTO,
         ProgressMode::Manual => ffi::FI_PROGRESS_MANUAL,

@@ -102,12 +102,12 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
             refusals.push(refusal);
         }
     }
-    let wanted = if options.include.is_empty() {
+    let wanted = if options.provider.include.is_empty() {
         String::new()
     } else {
         format!(
             " (btl_ofi_provider_include is \"{}\")",
-            options.include.join(",")
+            options.provider.include.join(",")
         )
     };
     Err(Error::NoProvider { wanted, refusals })
@@ -183,6 +183,7 @@ fn turn(options: &Options) -> Option<Turn> {
 /// Names of the include list that match no known provider.
 fn unmatched(options: &Options, known: &[Candidate]) -> Vec<String> {
     options
+        .provider
         .include
         .iter()
         .filter(|wanted| {
@@ -232,11 +233,11 @@ fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(), String> 
     }
     policy::refusal(info, options)?;
     let (put, get) = policy::limits(info, options);
-    if put.min(get) < options.smallest_limit {
+    if put.min(get) < options.provider.smallest_limit {
         return Err(format!(
             "it moves at most {} bytes at once (after btl_ofi_put_limit and btl_ofi_get_limit), and {} are needed",
             put.min(get),
-            options.smallest_limit
+            options.provider.smallest_limit
         ));
     }
     Ok(())
@@ -311,7 +312,10 @@ fn with_messages(info: Info, options: &Options, calling: Calling) -> Result<Info
 /// Requests device memory where there may be some: takes the provider's entry with FI_HMEM if its other attributes
 /// are the same. Not for providers whose transfers are replaced by copies (`policy::takes_devices`).
 fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    let wanted = options.hmem.unwrap_or_else(|| cuda::devices() > 0);
+    let wanted = options
+        .devices
+        .by_provider
+        .unwrap_or_else(|| cuda::devices() > 0);
     let old = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
     // FI_MR_HMEM is not combined with the old modes.
     let is_old = info.get().domain_attr().mr_mode as u32 & old != 0;

@@ -10,8 +10,8 @@ fn with(overrides: &[(&str, Value)]) -> Result<Options, Error> {
 #[test]
 fn defaults_resolve() {
     let o = with(&[]).unwrap();
-    assert_eq!(o.num_cq_read, 64);
-    assert_eq!((o.receives, o.message_limit), (10, 4096));
+    assert_eq!(o.contexts.num_cq_read, 64);
+    assert_eq!((o.messages.receives, o.messages.limit), (10, 4096));
     assert!(
         o.admits("tcp;ofi_rxm").is_err(),
         "excluded by its beginning, as Open MPI does"
@@ -32,6 +32,6 @@ fn two_sided_modes_leave_one_node_to_others() {
     let of = |mode| with(&[("btl_ofi_mode", Value::Int(mode))]).unwrap();
     assert!(!of(0).two_sided() && of(1).two_sided() && of(2).two_sided());
     // Shared memory has 65536, TCP 100.
-    assert_eq!(u64::from(of(0).exclusivity), EXCLUSIVITY);
-    assert_eq!(of(2).exclusivity, 1024);
+    assert_eq!(u64::from(of(0).offer.exclusivity), EXCLUSIVITY);
+    assert_eq!(of(2).offer.exclusivity, 1024);
 }

@@ -468,7 +468,7 @@ fn a_transport_says_that_the_kernel_copies_nothing() {
     let t = opened();
     let said = t.capabilities().completion.to_string_lossy().into_owned();
     for part in [
-        "neighbours are not reached by memory",
+        "local peers are not reached by memory",
         "process_vm_readv",
         "seccomp",
     ] {

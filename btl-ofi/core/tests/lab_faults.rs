@@ -171,7 +171,7 @@ fn run(script: &Script, seed: u64) -> Tally {
                     faults: true,
                     gone: script.gone,
                     // Which thread's flush tells of those is not said.
-                    bare: script.threads == 1,
+                    untracked: script.threads == 1,
                     losses,
                     tally: Tally::default(),
                     model: HashMap::new(),

@@ -77,7 +77,7 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
                     dice: Dice(seed + i as u64),
                     faults: false,
                     gone: false,
-                    bare: true,
+                    untracked: true,
                     losses,
                     tally: Tally::default(),
                     model: HashMap::new(),

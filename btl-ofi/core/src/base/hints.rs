@@ -19,8 +19,8 @@ pub fn branch() {
 /// Defines a function of a door's table, `$name`, in two functions; `$slow` is written beside them. All three have
 /// the same arguments in the same order, and each of the two calls the next in one place only, so that the compiler
 /// makes it a jump (a tail call):
-/// - `$name` serves peers whose requests of this class go by the provider, by `$quick` with `$is_far` true;
-/// - `$near` serves others, by `$quick` with `$is_far` false;
+/// - `$name` serves peers whose requests of this class go by the provider, by `$quick` with `$by_fabric` true;
+/// - `$other` serves others, by `$quick` with `$by_fabric` false;
 /// - `$slow` serves everything else, after `$quick` returned `None`, before any side effect.
 ///
 /// The constant `T` means that calls may overlap. A door's table has the functions of its case.
@@ -28,9 +28,9 @@ pub fn branch() {
 #[macro_export]
 macro_rules! quick_entry {
     (
-        $name:ident, $near:ident, $slow:ident,
+        $name:ident, $other:ident, $slow:ident,
         ($module:ident: $module_type:ty, $endpoint:ident: $endpoint_type:ty, $($arg:ident: $type:ty),* $(,)?),
-        $is_far:ident, $quick:block -> $result:ty
+        $by_fabric:ident, $quick:block -> $result:ty
     ) => {
         pub(super) unsafe extern "C" fn $name<const T: bool>(
             $module: $module_type,
@@ -38,24 +38,24 @@ macro_rules! quick_entry {
             $($arg: $type),*
         ) -> $result {
             let fast = (|| {
-                const $is_far: bool = true;
+                const $by_fabric: bool = true;
                 $quick
             })();
             if let Some(status) = fast {
                 return status;
             }
             // SAFETY: the arguments are the host's own, unchanged, and the quick path did nothing.
-            unsafe { $near::<T>($module, $endpoint, $($arg),*) }
+            unsafe { $other::<T>($module, $endpoint, $($arg),*) }
         }
 
         #[inline(never)]
-        unsafe extern "C" fn $near<const T: bool>(
+        unsafe extern "C" fn $other<const T: bool>(
             $module: $module_type,
             $endpoint: $endpoint_type,
             $($arg: $type),*
         ) -> $result {
             let fast = (|| {
-                const $is_far: bool = false;
+                const $by_fabric: bool = false;
                 $quick
             })();
             if let Some(status) = fast {

@@ -89,7 +89,7 @@ impl Words {
 }
 
 /// An AMO without its target.
-struct Asked {
+struct WordOperands {
     kind: AtomicKind,
     operand: u64,
     compare: u64,
@@ -98,13 +98,13 @@ struct Asked {
 impl Transport {
     /// Quick path of an update of one word. `None`, before side effects, for anything unusual,
     /// including unknown codes; the caller then calls [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded), with
-    /// `FAR` it serves peers whose atomics the provider executes, without it those with a ring.
+    /// `FABRIC` it serves peers whose atomics the provider executes, without it those with a ring.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named in
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
-    pub unsafe fn try_atomic_op<const T: bool, const FAR: bool>(
+    pub unsafe fn try_atomic_op<const T: bool, const FABRIC: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         remote_address: u64,
@@ -119,8 +119,8 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Update;
-            if !FAR {
-                let asked = Asked {
+            if !FABRIC {
+                let word_operands = WordOperands {
                     kind,
                     operand,
                     compare: 0,
@@ -130,7 +130,7 @@ impl Transport {
                     (op, flags),
                     at,
                     remote,
-                    &asked,
+                    &word_operands,
                     ptr::null_mut(),
                     completion,
                 );
@@ -163,7 +163,7 @@ impl Transport {
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
-    pub unsafe fn try_atomic_fop<const T: bool, const FAR: bool>(
+    pub unsafe fn try_atomic_fop<const T: bool, const FABRIC: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -183,8 +183,8 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Fetch;
-            if !FAR {
-                let asked = Asked {
+            if !FABRIC {
+                let word_operands = WordOperands {
                     kind,
                     operand,
                     compare: 0,
@@ -194,7 +194,7 @@ impl Transport {
                     (op, flags),
                     at,
                     remote,
-                    &asked,
+                    &word_operands,
                     local,
                     completion,
                 );
@@ -233,7 +233,7 @@ impl Transport {
     /// [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
-    pub unsafe fn try_atomic_cswap<const T: bool, const FAR: bool>(
+    pub unsafe fn try_atomic_cswap<const T: bool, const FABRIC: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -253,8 +253,8 @@ impl Transport {
         unsafe {
             let peer = endpoint.as_ref();
             let kind = AtomicKind::Compare;
-            if !FAR {
-                let asked = Asked {
+            if !FABRIC {
+                let word_operands = WordOperands {
                     kind,
                     operand: value,
                     compare,
@@ -264,7 +264,7 @@ impl Transport {
                     (SWAP, flags),
                     at,
                     remote,
-                    &asked,
+                    &word_operands,
                     local,
                     completion,
                 );
@@ -335,21 +335,21 @@ impl Transport {
         codes: (u32, u32),
         address: u64,
         handle: &Handle,
-        asked: &Asked,
+        word_operands: &WordOperands,
         result: *mut c_void,
         completion: Option<Completion>,
     ) -> Option<Status> {
-        let bit = 1 << (asked.kind as u32 + RING);
+        let bit = 1 << (word_operands.kind as u32 + RING);
         let (target, word) = self.word(bit, codes, handle, address)?;
         let atomic = AtomicCommand {
-            what: responder::what(asked.kind, word.datatype as u32, word.op as u32),
+            what: responder::what(word_operands.kind, word.datatype as u32, word.op as u32),
             count: 1,
             size: word.mask as usize + 1,
             address,
             key: target.key,
             cookie: handle.cookie(),
-            operands: Operands::Value(asked.operand),
-            compare: asked.compare,
+            operands: Operands::Value(word_operands.operand),
+            compare: word_operands.compare,
             result,
         };
         let caller = Caller {

@@ -15,7 +15,7 @@ use crate::mem::rights;
 use crate::op::request::Op;
 use crate::op::request::Operands;
 use crate::op::responder;
-use crate::peer::endpoint::{Endpoint, MET};
+use crate::peer::endpoint::{Endpoint, WAS_READ};
 use crate::peer::route::Atomics;
 
 /// The target's part of an atomic, checked.
@@ -90,11 +90,11 @@ impl Transport {
             // A side that is not host memory may be device memory.
             // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the
             // handles are NULL or readable.
-            Err(status) => return unsafe { self.elsewhere(endpoint, status, op) },
+            Err(status) => return unsafe { self.submit_device(endpoint, status, op) },
         };
         let caller = Caller::of(op);
         if count == 0 {
-            return self.nothing(endpoint, caller);
+            return self.complete_empty(endpoint, caller);
         }
         let has_operands = op.value.is_some() || !op.local.is_null() || code == AtomicOp::Read;
         let has_results = kind == AtomicKind::Update || !op.result.is_null();
@@ -233,10 +233,10 @@ impl Transport {
 
     /// Whether a read from the peer was posted before; posts one if not. A fetch that must be alone on its
     /// context waits for that read to complete, because the first call returns false with the read outstanding.
-    fn introduced(&self, endpoint: NonNull<Endpoint>, remote: &Remote) -> bool {
+    fn was_read(&self, endpoint: NonNull<Endpoint>, remote: &Remote) -> bool {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        if peer.has(MET) {
+        if peer.has(WAS_READ) {
             return true;
         }
         let caller = Caller {
@@ -256,7 +256,7 @@ impl Transport {
             })
         };
         if status.is_ok() {
-            peer.mark(MET);
+            peer.mark(WAS_READ);
         }
         false
     }
@@ -275,7 +275,7 @@ impl Transport {
         result: *mut c_void,
     ) -> Status {
         let alone = self.policy.fetch_alone;
-        if alone && !self.introduced(endpoint, remote) {
+        if alone && !self.was_read(endpoint, remote) {
             return Status::TEMP_OUT_OF_RESOURCE;
         }
         let needs = Needs {
@@ -330,7 +330,7 @@ impl Transport {
         // both values are in the operation record.
         unsafe {
             let alone = self.policy.fetch_alone;
-            if alone && !self.introduced(endpoint, remote) {
+            if alone && !self.was_read(endpoint, remote) {
                 return Status::TEMP_OUT_OF_RESOURCE;
             }
             let needs = Needs {

@@ -224,7 +224,7 @@ pub(crate) struct State {
     pub(crate) ready: Vec<Finished>,
     /// An empty list that replaces `ready`, so that its allocation is reused.
     pub(crate) spare: Vec<Finished>,
-    /// Rings for atomics and small transfers with local peers, if the provider is bypassed.
+    /// Rings for atomics and ring puts and gets with local peers, if the provider is bypassed.
     pub(crate) channel: Option<Box<Channel>>,
     /// How commands of peers arrive here.
     pub(crate) carriers: Carriers,
@@ -273,7 +273,7 @@ pub(crate) struct Context {
     pub(crate) delivering: AtomicBool,
     /// Polls of this context by its threads. Used only with several contexts.
     pub(crate) polls: AtomicU32,
-    pub(crate) looks: AtomicU32,
+    pub(crate) other_polls: AtomicU32,
     /// When the provider's queue was last read, and how long a reading takes that finds nothing, in [`ticks`]. Used only
     /// where a reading makes system calls.
     read_at: AtomicU64,
@@ -352,7 +352,7 @@ impl Context {
             direct: AtomicU64::new(0),
             delivering: AtomicBool::new(false),
             polls: AtomicU32::new(0),
-            looks: AtomicU32::new(0),
+            other_polls: AtomicU32::new(0),
             read_at: AtomicU64::new(0),
             read_takes: AtomicU64::new(0),
             state: Lock::new(state, threaded),

@@ -68,7 +68,7 @@ impl Transport {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
         // The code below handles a failed peer and lack of memory.
-        if peer.atomics() == Atomics::Unclaimed && self.introduce(endpoint).is_err() {
+        if peer.atomics() == Atomics::Unclaimed && self.claim_ring(endpoint).is_err() {
             return;
         }
         let state = self.contexts[0].state.lock();
@@ -80,8 +80,8 @@ impl Transport {
             Atomics::Own => (Transfers::Copy, "this process copies them"),
             Atomics::Fabric | Atomics::Unclaimed | Atomics::Message => {
                 self.node.uses_fabric.store(true, Ordering::Relaxed);
-                let far = Transfers::far(self.policy.messages);
-                (far, "they go as to another node")
+                let remote = Transfers::remote(self.policy.messages);
+                (remote, "they go as to another node")
             }
         };
         peer.set_transfers(copies);

@@ -44,7 +44,7 @@ impl Transport {
             s if s.is_ok() || s.is_again() => Status::ERROR,
             s => s,
         };
-        let tag = Tag::from_bare(entry.op_context);
+        let tag = Tag::from_untracked(entry.op_context);
         if tag.is_none()
             && let (Some(message), Some(messages)) =
                 (Message::of(entry.op_context), state.messages.as_mut())

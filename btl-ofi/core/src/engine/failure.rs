@@ -27,26 +27,26 @@ enum Cause {
 
 thread_local! {
     /// Failure reports in progress on this thread.
-    static TELLING: Cell<u32> = const { Cell::new(0) };
+    static REPORTING: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Marks that a thread reports the operations of a failed peer.
-struct Telling<'a>(&'a Transport);
+struct Reporting<'a>(&'a Transport);
 
-impl<'a> Telling<'a> {
-    fn begin(transport: &'a Transport) -> Telling<'a> {
-        TELLING.set(TELLING.get() + 1);
-        transport.failures.telling.fetch_add(1, Ordering::Relaxed);
-        Telling(transport)
+impl<'a> Reporting<'a> {
+    fn begin(transport: &'a Transport) -> Reporting<'a> {
+        REPORTING.set(REPORTING.get() + 1);
+        transport.failures.reporting.fetch_add(1, Ordering::Relaxed);
+        Reporting(transport)
     }
 }
 
-impl Drop for Telling<'_> {
+impl Drop for Reporting<'_> {
     fn drop(&mut self) {
-        TELLING.set(TELLING.get() - 1);
-        // Release pairs with the Acquire in `wait_until_told`: a flush that returns sees the effects of the
+        REPORTING.set(REPORTING.get() - 1);
+        // Release pairs with the Acquire in `wait_for_reports`: a flush that returns sees the effects of the
         // callbacks.
-        self.0.failures.telling.fetch_sub(1, Ordering::Release);
+        self.0.failures.reporting.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -120,8 +120,8 @@ impl Transport {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
         // Must precede the Release stores that mark a peer or the module as failed, here and elsewhere. They
-        // pair with the fence in `wait_until_told`.
-        let _telling = Telling::begin(self);
+        // pair with the fence in `wait_for_reports`.
+        let _reporting = Reporting::begin(self);
         let first = peer
             .failed
             .compare_exchange(0, status.0, Ordering::Release, Ordering::Relaxed)
@@ -252,11 +252,11 @@ impl Transport {
     /// For a flush that saw a peer fail: waits until the callbacks that other threads run for it have returned.
     /// Does not wait on a thread that is inside such a callback itself.
     /// The fence pairs with the Release stores that mark a peer or the module as failed, the load with the
-    /// Release in the drop of `Telling`.
+    /// Release in the drop of `Reporting`.
     #[cold]
-    pub(crate) fn wait_until_told(&self) {
+    pub(crate) fn wait_for_reports(&self) {
         fence(Ordering::Acquire);
-        while self.failures.telling.load(Ordering::Acquire) > 0 && TELLING.get() == 0 {
+        while self.failures.reporting.load(Ordering::Acquire) > 0 && REPORTING.get() == 0 {
             std::thread::yield_now();
         }
     }
@@ -312,7 +312,7 @@ impl Transport {
             let peers = self.lock_peers();
             for peer in peers.known.iter() {
                 let endpoint = NonNull::from(peer);
-                let mut bare = 0;
+                let mut untracked = 0;
                 for phase in 0..2 {
                     let recorded = finished
                         .iter()
@@ -320,12 +320,12 @@ impl Transport {
                             f.tag.endpoint() == endpoint.as_ptr() && f.tag.endpoint_phase() == phase
                         })
                         .count() as u32;
-                    let n = peer.count.in_slot(phase).saturating_sub(recorded);
+                    let n = peer.count.outstanding_in(phase).saturating_sub(recorded);
                     peer.count.lower(phase, n, self.setup.threaded);
-                    bare += n;
+                    untracked += n;
                 }
-                if bare > 0 {
-                    lost.push((endpoint, bare));
+                if untracked > 0 {
+                    lost.push((endpoint, untracked));
                 }
             }
         }
@@ -335,7 +335,7 @@ impl Transport {
                     .iter()
                     .filter(|(i, f)| *i == index && f.tag.context_phase() == phase)
                     .count() as u32;
-                let n = context.count.in_slot(phase).saturating_sub(recorded);
+                let n = context.count.outstanding_in(phase).saturating_sub(recorded);
                 context.count.lower(phase, n, self.setup.threaded);
             }
         }

@@ -102,7 +102,7 @@ impl Transport {
                 settled = Status::TIMEOUT;
             }
         }
-        self.wait_until_told();
+        self.wait_for_reports();
         match self.failures.last_failure.swap(0, Ordering::Relaxed) {
             0 if self.failures.broken.load(Ordering::Relaxed) => Status::FATAL,
             0 => settled,
@@ -130,7 +130,7 @@ impl Transport {
                 return Status::SUCCESS;
             }
             if let Some(status) = give_up() {
-                self.wait_until_told();
+                self.wait_for_reports();
                 return status;
             }
             turns = turns.wrapping_add(1);

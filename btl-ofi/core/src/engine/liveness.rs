@@ -93,7 +93,7 @@ impl Transport {
     pub(crate) fn check_peers_now_and_then(&self) {
         let now = self.detector.opened.elapsed().as_millis() as u64;
         let last = self.detector.last_check.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) < self.setup.look_ms {
+        if now.wrapping_sub(last) < self.setup.check_interval_ms {
             return;
         }
         // Only one of several threads checks.
@@ -126,15 +126,15 @@ impl Transport {
             // This process spent more than one interval elsewhere.
             let passed = now
                 .saturating_sub(peers.watches.last)
-                .min(self.setup.look_ms);
+                .min(self.setup.check_interval_ms);
             peers.watches.last = now;
             // Without a peer timeout there is nothing to check for remote peers, of which there may be a
             // million.
-            let (near, all) = match self.setup.peer_timeout_ms {
+            let (local, all) = match self.setup.peer_timeout_ms {
                 0 => (Some(peers.known.iter_local()), None),
                 _ => (None, Some(peers.known.iter())),
             };
-            for peer in near.into_iter().flatten().chain(all.into_iter().flatten()) {
+            for peer in local.into_iter().flatten().chain(all.into_iter().flatten()) {
                 if peer.failure().is_some() {
                     continue;
                 }

@@ -293,13 +293,13 @@ impl Transport {
         status: Status,
         why: &str,
     ) {
-        let mut unheard: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
+        let mut unreported: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
         for (f, status) in ended.refused {
-            unheard += u32::from(f.function.is_none());
+            unreported += u32::from(f.function.is_none());
             self.deliver(&self.contexts[0], &[f], status);
         }
-        if unheard > 0 {
-            self.lose(Tag::new(endpoint, 0, 0), unheard, status, why);
+        if unreported > 0 {
+            self.lose(Tag::new(endpoint, 0, 0), unreported, status, why);
         }
     }
 

@@ -99,8 +99,8 @@ impl Transport {
                 first: contexts.as_ptr(),
                 several: contexts.len() > 1,
                 delivered: policy.delivered,
-                crowd: policy.depth.min(options.contexts.progress_threshold),
-                records: !policy.bare,
+                outstanding_limit: policy.depth.min(options.contexts.progress_threshold),
+                records: !policy.untracked,
                 virtual_addresses: registrar.virtual_addresses,
             },
             scratch,
@@ -118,7 +118,7 @@ impl Transport {
                 message_limit: options.messages.limit,
                 progress_threshold: options.contexts.progress_threshold,
                 num_cq_read: options.contexts.num_cq_read,
-                look_ms: look_interval(options),
+                check_interval_ms: check_interval(options),
                 peer_timeout_ms: u64::from(options.peers.timeout_ms),
                 hmem_provider: select::takes_devices(info),
                 hmem_thread: options.devices.thread,
@@ -154,8 +154,8 @@ fn make_scratch(policy: &Policy, atomics: &mut AtomicTable) -> Scratch {
     Scratch(Box::into_raw(words.into_boxed_slice()))
 }
 
-/// Finds out how this process and its neighbours can reach each other; creates the segment in which they leave atomics
-/// and small transfers for it. Without a segment their atomics go as those of other nodes, and their transfers use CMA.
+/// Finds out how this process and its local peers can reach each other; creates the segment in which they leave atomics
+/// and ring puts and gets for it. Without a segment their atomics go as those of other nodes, and their transfers use CMA.
 fn join_node(
     info: InfoRef<'_>,
     name: &[u8],
@@ -354,7 +354,7 @@ fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> 
 
 /// Milliseconds between two liveness checks: at most a quarter of the peer timeout, so that it is exceeded by a
 /// quarter at most.
-fn look_interval(options: &Options) -> u64 {
+fn check_interval(options: &Options) -> u64 {
     let interval = u64::from(options.peers.check_ms);
     match options.peers.timeout_ms {
         0 => interval,

@@ -29,7 +29,7 @@ pub(crate) struct Quick {
     pub(crate) delivered: u64,
     /// Outstanding operations on a context from which on a post leaves the fast path, to make progress or be
     /// refused.
-    pub(crate) crowd: u32,
+    pub(crate) outstanding_limit: u32,
     /// Whether there is more than one context.
     pub(crate) several: bool,
     /// Whether operations without callback need a record too.
@@ -172,7 +172,7 @@ impl Transport {
         // SAFETY: the caller guarantees that `T` is the transport's threading.
         let ordinary = unsafe { peer.is_well::<T>() } && {
             branch();
-            context.count.outstanding() < self.quick.crowd
+            context.count.outstanding() < self.quick.outstanding_limit
         };
         if !ordinary {
             // SAFETY: the lock was taken above with the same `T`.
@@ -185,7 +185,7 @@ impl Transport {
             return Some(Posting {
                 context,
                 state,
-                pointer: tag.bare(),
+                pointer: tag.untracked(),
             });
         }
         let Some(taken) = state.pool.take_ready() else {
@@ -248,7 +248,7 @@ impl Transport {
         if let Some(status) = peer.failure() {
             return status;
         }
-        if needs.alone || context.count.outstanding() >= self.quick.crowd {
+        if needs.alone || context.count.outstanding() >= self.quick.outstanding_limit {
             state = match self.make_room(context, state, needs.alone) {
                 Ok(state) => state,
                 Err(status) => return status,
@@ -280,7 +280,7 @@ impl Transport {
             }
             taken.as_ptr().cast()
         } else {
-            tag.bare()
+            tag.untracked()
         };
         let mut posting = Posting {
             context,
@@ -347,7 +347,7 @@ impl Transport {
         pointer: *mut c_void,
         rc: isize,
     ) -> Status {
-        let tag = match (Tag::from_bare(pointer), NonNull::new(pointer.cast())) {
+        let tag = match (Tag::from_untracked(pointer), NonNull::new(pointer.cast())) {
             (Some(tag), _) => tag,
             // SAFETY: `begin` or `post` took the record from the pool; the provider refused the operation and
             // does not use it.

@@ -67,14 +67,14 @@ impl Transport {
         if done > 0 && !polls.is_multiple_of(BUSY_POLLS) {
             return done;
         }
-        let looks = context.looks.load(Ordering::Relaxed);
+        let other_polls = context.other_polls.load(Ordering::Relaxed);
         context
-            .looks
-            .store(looks.wrapping_add(1), Ordering::Relaxed);
+            .other_polls
+            .store(other_polls.wrapping_add(1), Ordering::Relaxed);
         // Any context except its own; every second time the first, which serves peers.
-        let other = match self.first_serves() && own != 0 && looks.is_multiple_of(2) {
+        let other = match self.first_serves() && own != 0 && other_polls.is_multiple_of(2) {
             true => 0,
-            false => (own + 1 + (looks / 2) as usize % (n - 1)) % n,
+            false => (own + 1 + (other_polls / 2) as usize % (n - 1)) % n,
         };
         done + self.poll(&self.contexts[other])
     }
@@ -164,7 +164,7 @@ impl Transport {
     #[inline(always)]
     fn complete_one(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         let pointer = state.entries[0].op_context;
-        if let Some(tag) = Tag::from_bare(pointer) {
+        if let Some(tag) = Tag::from_untracked(pointer) {
             state.completed += 1;
             drop(state);
             self.lower(context, tag, 1);
@@ -215,8 +215,8 @@ impl Transport {
                 length += 1;
                 continue;
             }
-            if Tag::from_bare(pointer).is_some() {
-                self.lower_bare(context, run, length);
+            if Tag::from_untracked(pointer).is_some() {
+                self.lower_untracked(context, run, length);
                 (run, length) = (pointer, 1);
                 continue;
             }
@@ -239,7 +239,7 @@ impl Transport {
             finished[recorded].write(unsafe { pool.give_back(record) });
             recorded += 1;
         }
-        self.lower_bare(context, run, length);
+        self.lower_untracked(context, run, length);
         let mut n = n - stray;
         state.completed += n as u64;
         if told {
@@ -269,8 +269,8 @@ impl Transport {
 
     /// Counts a run of untracked operations as done.
     #[inline(always)]
-    fn lower_bare(&self, context: &Context, run: *mut c_void, length: u32) {
-        if let Some(tag) = Tag::from_bare(run) {
+    fn lower_untracked(&self, context: &Context, run: *mut c_void, length: u32) {
+        if let Some(tag) = Tag::from_untracked(run) {
             self.lower(context, tag, length);
         }
     }
@@ -347,11 +347,11 @@ impl Transport {
             return self.complete_ready(context, state);
         }
         state.idle = state.idle.wrapping_add(1);
-        let look = state.idle.is_multiple_of(IDLE_CHECK);
+        let check = state.idle.is_multiple_of(IDLE_CHECK);
         let unattributed = state.unattributed;
         drop(state);
         // Also with nothing outstanding: the host may be waiting for a signal from a dead peer.
-        if look {
+        if check {
             self.check_peers_now_and_then();
         }
         if unattributed > 0 && context.count.outstanding() > 0 {

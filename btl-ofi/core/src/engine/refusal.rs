@@ -80,7 +80,7 @@ impl Transport {
     /// Completes an operation that needs no provider: immediately without callback, otherwise on the next
     /// progress call.
     #[cold]
-    pub(crate) fn nothing(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
+    pub(crate) fn complete_empty(&self, endpoint: NonNull<Endpoint>, caller: Caller) -> Status {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if let Some(status) = peer.failure() {

@@ -168,7 +168,7 @@ impl Transport {
                 }
                 Atomics::Unclaimed => {
                     drop(state);
-                    if let Err(status) = self.introduce(endpoint) {
+                    if let Err(status) = self.claim_ring(endpoint) {
                         return Some(status);
                     }
                 }
@@ -259,10 +259,10 @@ impl Transport {
         Status::SUCCESS
     }
 
-    /// Settles what executes the atomics to a peer.
+    /// Claims a ring of the peer, if that is not settled. Without one, its atomics take the route to other nodes.
     #[cold]
     #[inline(never)]
-    pub(crate) fn introduce(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
+    pub(crate) fn claim_ring(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let (probe, held) = {
@@ -324,7 +324,7 @@ impl Transport {
                 }
                 tracing::info!("atomics to process {} use no ring: {e}", peer.proc);
                 self.node.uses_fabric.store(true, Ordering::Relaxed);
-                peer.settle_atomics(Atomics::far(self.policy.messages), 0);
+                peer.settle_atomics(Atomics::remote(self.policy.messages), 0);
             }
             (_, None) => {
                 if let Err(why) = self.allocate_towards(peer) {
@@ -332,7 +332,7 @@ impl Transport {
                     return Err(Status::OUT_OF_RESOURCE);
                 }
                 self.node.uses_fabric.store(true, Ordering::Relaxed);
-                peer.settle_atomics(Atomics::far(self.policy.messages), 0);
+                peer.settle_atomics(Atomics::remote(self.policy.messages), 0);
             }
         }
         Ok(())

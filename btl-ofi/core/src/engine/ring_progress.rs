@@ -145,7 +145,7 @@ impl Transport {
     #[cold]
     pub(crate) fn abandon_commands(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         let context = &self.contexts[0];
-        let mut unheard = Vec::new();
+        let mut unreported = Vec::new();
         loop {
             let mut done = Done::new();
             let abandoned = {
@@ -165,14 +165,14 @@ impl Transport {
             }
             match abandoned {
                 Some(f) if f.function.is_some() => self.deliver(context, &[f], status),
-                Some(f) => unheard.push(f),
+                Some(f) => unreported.push(f),
                 None if done.finished().is_empty() && done.refused.is_none() => break,
                 None => {}
             }
         }
-        if let Some(f) = unheard.first() {
-            self.lose(f.tag, unheard.len() as u32, status, why);
-            self.deliver(context, &unheard, status);
+        if let Some(f) = unreported.first() {
+            self.lose(f.tag, unreported.len() as u32, status, why);
+            self.deliver(context, &unreported, status);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A CMA put or get costs a system call, most of it independent of the size: 0.5 to 1.3 us for a word. A target
 //! that makes progress executes the same transfer in a fraction of that time, once it finds the command in its
-//! ring. A target that computes makes no progress, but CMA does not need it to. So a small transfer is first
+//! ring. A target that computes makes no progress, but CMA does not need it to. So a small put or get is first
 //! posted to the target's ring, the one that atomics use. It is *revoked* if no answer comes for about as long
 //! as CMA would have taken (`Requester::collect`, in any poll of this process), and then made by CMA. A
 //! compare-and-swap on the slot (`sm::ring`) decides between target and requester, so the transfer is made
@@ -19,8 +19,8 @@
 //! the target refuses a fragment, the get fails, because the target knows its regions and the kernel does not.
 //! Puts cannot do this, because the target would write to the window late; large puts use CMA. Which way of a
 //! get is faster depends on the processors; autotune measures it (`sm::requester`). The lock is released after
-//! each [`HOLD`] bytes, with no fragment outstanding, to serve peers and deliver completions. If a thread waits
-//! for the lock, the next [`HOLD`] bytes are read by CMA before the lock is taken again.
+//! each [`BYTES_PER_LOCK`] bytes, with no fragment outstanding, to serve peers and deliver completions. If a thread waits
+//! for the lock, the next [`BYTES_PER_LOCK`] bytes are read by CMA before the lock is taken again.
 //!
 //! **CMA is used from the start** when another thread holds the context, when the ring is full or has no free block,
 //! and when there is no ring. A target that is stopped by a signal while it holds a command is waited for, as
@@ -50,11 +50,11 @@ use crate::sm::ring::Command;
 pub(crate) const MOST: usize = 8 * 1024;
 
 /// Most bytes of a large get that are copied while the lock is held once: about 50 us.
-pub(crate) const HOLD: usize = 512 * 1024;
+pub(crate) const BYTES_PER_LOCK: usize = 512 * 1024;
 
 /// A transfer through the ring, checked against its handle.
 #[derive(Clone, Copy)]
-pub(crate) struct Small {
+pub(crate) struct RingTransfer {
     direction: Direction,
     local: *mut c_void,
     address: u64,
@@ -66,15 +66,15 @@ pub(crate) struct Small {
 /// Outcome of the first part of a large get.
 #[derive(Default)]
 pub(crate) struct Begun {
-    /// Bytes received, at most [`HOLD`]; fewer than requested if the target paused.
+    /// Bytes received, at most [`BYTES_PER_LOCK`]; fewer than requested if the target paused.
     pub(crate) got: usize,
     /// The target's status, if it refused the get.
     pub(crate) refused: Option<Status>,
-    /// The way and start time, if the get is to be [timed](Transport::took) for autotune.
+    /// The way and start time, if the get is to be [timed](Transport::record_time) for autotune.
     pub(crate) timed: Option<(GetWay, Instant)>,
 }
 
-impl Small {
+impl RingTransfer {
     #[inline]
     pub(crate) fn new(
         direction: Direction,
@@ -82,8 +82,8 @@ impl Small {
         remote: &Handle,
         address: u64,
         size: usize,
-    ) -> Small {
-        Small {
+    ) -> RingTransfer {
+        RingTransfer {
             direction,
             local,
             address,
@@ -134,7 +134,7 @@ impl Transport {
             Atomics::Unclaimed => {
                 drop(state);
                 // A later CMA call finds whatever is wrong with the peer.
-                guarded(|| self.introduce(endpoint).err().unwrap_or(Status::SUCCESS));
+                guarded(|| self.claim_ring(endpoint).err().unwrap_or(Status::SUCCESS));
                 None
             }
             _ => None,
@@ -151,7 +151,7 @@ impl Transport {
     pub(crate) unsafe fn get_beginning(
         &self,
         endpoint: NonNull<Endpoint>,
-        get: &Small,
+        get: &RingTransfer,
         later: bool,
     ) -> Begun {
         let mut begun = Begun::default();
@@ -183,7 +183,7 @@ impl Transport {
         }
         // Serves own requests meanwhile: two processes may get from each other.
         let meanwhile = || channel.attend(self.registrar.table());
-        let most = get.size.min(HOLD);
+        let most = get.size.min(BYTES_PER_LOCK);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
         match unsafe { requester.get_fragments(get.command(), get.local, most, meanwhile) } {
             Ok(got) => begun.got = got,
@@ -198,7 +198,7 @@ impl Transport {
     /// Serves peers and delivers completions in the middle of a large get, without the lock held. Returns
     /// whether a thread waits for the lock.
     #[inline(never)]
-    pub(crate) fn let_others_in(&self) -> bool {
+    pub(crate) fn serve_without_lock(&self) -> bool {
         let context = &self.contexts[0];
         let waited_for = context.state.is_waited_for();
         guarded(|| {
@@ -218,7 +218,7 @@ impl Transport {
     /// Records the time of a timed get.
     #[cold]
     #[inline(never)]
-    pub(crate) fn took(
+    pub(crate) fn record_time(
         &self,
         endpoint: NonNull<Endpoint>,
         size: usize,
@@ -229,7 +229,7 @@ impl Transport {
             // SAFETY: the callers guarantee that `endpoint` is live; the peer's atomics go by a ring, so it has a
             // requester, and the lock is held.
             let requester = unsafe { &mut *Requester::of(endpoint.as_ref()) };
-            requester.took(way, size, time);
+            requester.record_time(way, size, time);
         }
     }
 
@@ -238,12 +238,12 @@ impl Transport {
     /// # Safety
     /// `endpoint` is live, and the local buffer is valid until completion.
     #[inline(always)]
-    pub(crate) unsafe fn hand_over(
+    pub(crate) unsafe fn try_ring_transfer(
         &self,
         endpoint: NonNull<Endpoint>,
         completion: Option<Completion>,
         local_handle: *mut plugin_api::Handle,
-        small: &Small,
+        small: &RingTransfer,
     ) -> Option<Status> {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -251,7 +251,7 @@ impl Transport {
         let mut state = self.ring_to(endpoint)?;
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let mut requester = unsafe { &mut *Requester::of(peer) };
-        if !requester.tries_small() {
+        if !requester.tries_ring() {
             return None;
         }
         let room = match requester.reserve(small.size, false) {
@@ -316,7 +316,7 @@ impl Transport {
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
-        transfer: &Small,
+        transfer: &RingTransfer,
     ) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };

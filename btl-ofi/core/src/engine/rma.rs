@@ -10,12 +10,12 @@ use crate::base::cma::{self, Refused};
 use crate::base::hints::branch;
 use crate::engine::context::Context;
 use crate::engine::post::guarded;
-use crate::engine::ring_transfers::{MOST, Small};
+use crate::engine::ring_transfers::{MOST, RingTransfer};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::op::record::Completion;
 use crate::peer::endpoint::Endpoint;
-use crate::peer::reach::COPIES_PER_LOOK;
+use crate::peer::reach::COPIES_PER_CHECK;
 use crate::peer::route::Transfers;
 use crate::sm::requester::Direction;
 
@@ -23,12 +23,12 @@ impl Transport {
     /// Quick path of a put, for callers without local handle. `None`, before side effects, for
     /// anything unusual; the caller then calls
     /// [`submit`](Self::submit). `T` is [`is_threaded`](Self::is_threaded), with
-    /// `FAR` it serves peers whose transfers the provider makes, without it those of this node.
+    /// `FABRIC` it serves peers whose transfers the provider makes, without it those of this node.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named above.
     #[inline(always)]
-    pub unsafe fn try_put<const T: bool, const FAR: bool>(
+    pub unsafe fn try_put<const T: bool, const FABRIC: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -40,9 +40,9 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        let here = unsafe { peer.takes_transfers::<T, FAR>() };
+        let here = unsafe { peer.takes_transfers::<T, FABRIC>() };
         if !here {
-            if !FAR && peer.transfers() == Transfers::Message {
+            if !FABRIC && peer.transfers() == Transfers::Message {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
@@ -56,12 +56,14 @@ impl Transport {
         // completion; `open_target` checked that the target's region allows writes; the message is used only
         // while the context is locked.
         unsafe {
-            if !FAR {
+            if !FABRIC {
                 if size <= MOST {
-                    let put = Small::new(Direction::Put, local, remote, remote_address, size);
-                    let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &put);
-                    if handed.is_some() {
-                        return handed;
+                    let put =
+                        RingTransfer::new(Direction::Put, local, remote, remote_address, size);
+                    let posted =
+                        self.try_ring_transfer(endpoint, completion, ptr::null_mut(), &put);
+                    if posted.is_some() {
+                        return posted;
                     }
                 }
                 self.may_copy::<T>(peer, completion)?;
@@ -85,7 +87,7 @@ impl Transport {
     /// # Safety
     /// As for [`submit`](Self::submit); the constants have the values named in [`try_put`](Self::try_put).
     #[inline(always)]
-    pub unsafe fn try_get<const T: bool, const FAR: bool>(
+    pub unsafe fn try_get<const T: bool, const FABRIC: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,
@@ -97,9 +99,9 @@ impl Transport {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         // SAFETY: the caller guarantees that `T` is the transport's threading.
-        let here = unsafe { peer.takes_transfers::<T, FAR>() };
+        let here = unsafe { peer.takes_transfers::<T, FABRIC>() };
         if !here {
-            if !FAR && peer.transfers() == Transfers::Message {
+            if !FABRIC && peer.transfers() == Transfers::Message {
                 let to = (remote, remote_address);
                 // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
                 return unsafe {
@@ -113,12 +115,14 @@ impl Transport {
         // completion; `open_target` checked that the target's region allows reads. A read completes when its
         // data has arrived, so it needs no delivery flags.
         unsafe {
-            if !FAR {
+            if !FABRIC {
                 if size <= MOST {
-                    let get = Small::new(Direction::Get, local, remote, remote_address, size);
-                    let handed = self.hand_over(endpoint, completion, ptr::null_mut(), &get);
-                    if handed.is_some() {
-                        return handed;
+                    let get =
+                        RingTransfer::new(Direction::Get, local, remote, remote_address, size);
+                    let posted =
+                        self.try_ring_transfer(endpoint, completion, ptr::null_mut(), &get);
+                    if posted.is_some() {
+                        return posted;
                     }
                 }
                 self.may_copy::<T>(peer, completion)?;
@@ -214,7 +218,7 @@ impl Transport {
             context.direct.store(before + 1, Ordering::Relaxed);
             before
         };
-        if before.is_multiple_of(COPIES_PER_LOOK) {
+        if before.is_multiple_of(COPIES_PER_CHECK) {
             self.check_peers_between_copies();
         }
     }

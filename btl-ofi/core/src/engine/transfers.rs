@@ -9,7 +9,7 @@ use crate::base::cma::{self, Refused};
 use crate::base::guard;
 use crate::engine::messages::Told;
 use crate::engine::post::{Caller, Needs};
-use crate::engine::ring_transfers::{HOLD, MOST, Small};
+use crate::engine::ring_transfers::{BYTES_PER_LOCK, MOST, RingTransfer};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
 use crate::mem::rights;
@@ -40,11 +40,11 @@ impl Transport {
             // A side that is not host memory may be device memory.
             // SAFETY: the caller guarantees that `endpoint` is live, the local buffer is valid until completion, and the
             // local handle is NULL or readable.
-            Err(status) => return unsafe { self.elsewhere(endpoint, status, op) },
+            Err(status) => return unsafe { self.submit_device(endpoint, status, op) },
         };
         let caller = Caller::of(op);
         if op.size == 0 {
-            return self.nothing(endpoint, caller);
+            return self.complete_empty(endpoint, caller);
         }
         if op.size
             > if put {
@@ -93,7 +93,7 @@ impl Transport {
                 }
                 Transfers::Ring => {
                     let direction = if put { Direction::Put } else { Direction::Get };
-                    let transfer = Small::new(direction, op.local, remote, address, size);
+                    let transfer = RingTransfer::new(direction, op.local, remote, address, size);
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion; the route is `Transfers::Ring`.
                     return unsafe { self.leave_to_target(endpoint, caller, &transfer) };
@@ -198,7 +198,7 @@ impl Transport {
         }
         if size <= MOST {
             let direction = if put { Direction::Put } else { Direction::Get };
-            let small = Small::new(direction, local, remote, remote_address, size);
+            let small = RingTransfer::new(direction, local, remote, remote_address, size);
             let Caller {
                 completion,
                 local_handle,
@@ -206,9 +206,10 @@ impl Transport {
             } = *caller;
             // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
             // completion.
-            let handed = unsafe { self.hand_over(endpoint, completion, local_handle, &small) };
-            if handed.is_some() {
-                return handed;
+            let posted =
+                unsafe { self.try_ring_transfer(endpoint, completion, local_handle, &small) };
+            if posted.is_some() {
+                return posted;
             }
         }
         // SAFETY: the caller guarantees that the local buffer is valid for `size` bytes and that the target's
@@ -227,7 +228,7 @@ impl Transport {
         if self.setup.answers_at_once && caller.completion.is_some() {
             return Some(Status::COMPLETED);
         }
-        Some(self.nothing(endpoint, *caller))
+        Some(self.complete_empty(endpoint, *caller))
     }
 
     /// Gets from a peer by CMA, with the target's help where that is faster.
@@ -248,7 +249,7 @@ impl Transport {
         let (mut got, mut timed) = (0, None);
         while size - got > MOST {
             let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
-            let rest = Small::new(Direction::Get, to, remote, from, size - got);
+            let rest = RingTransfer::new(Direction::Get, to, remote, from, size - got);
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is writable; `rest`
             // lies inside it.
             let begun = unsafe { self.get_beginning(endpoint, &rest, got > 0) };
@@ -260,12 +261,12 @@ impl Transport {
             if begun.got == 0 || got == size {
                 break;
             }
-            let waited_for = self.let_others_in();
-            let share = if begun.got < HOLD {
+            let waited_for = self.serve_without_lock();
+            let share = if begun.got < BYTES_PER_LOCK {
                 // The target pauses, perhaps briefly. Do not wait for the bytes that it may have begun.
                 PAYLOAD
             } else if waited_for {
-                HOLD
+                BYTES_PER_LOCK
             } else {
                 continue;
             };
@@ -279,7 +280,7 @@ impl Transport {
         // SAFETY: the caller guarantees `size` writable bytes, of which `got` are filled.
         unsafe { cma::read(pid, to, from, size - got) }?;
         if let Some(timed) = timed {
-            self.took(endpoint, size, timed);
+            self.record_time(endpoint, size, timed);
         }
         Ok(())
     }
@@ -301,8 +302,8 @@ impl Transport {
         let local: *mut u8 = caller.local_address.cast();
         let window: *mut u8 = ptr::with_exposed_provenance_mut(remote_address as usize);
         // The lock on the regions keeps the window registered; it is released between two parts.
-        for start in (0..size).step_by(HOLD) {
-            let part = HOLD.min(size - start);
+        for start in (0..size).step_by(BYTES_PER_LOCK) {
+            let part = BYTES_PER_LOCK.min(size - start);
             let (local, window) = (local.wrapping_add(start), window.wrapping_add(start));
             let (from, to) = if put {
                 (local, window)
@@ -327,7 +328,7 @@ impl Transport {
         if self.setup.answers_at_once && caller.completion.is_some() {
             return Status::COMPLETED;
         }
-        self.nothing(endpoint, *caller)
+        self.complete_empty(endpoint, *caller)
     }
 }
 

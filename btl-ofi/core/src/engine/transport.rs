@@ -92,7 +92,7 @@ pub(crate) struct Setup {
     pub(crate) progress_threshold: u32,
     pub(crate) num_cq_read: usize,
     /// Milliseconds between two liveness checks.
-    pub(crate) look_ms: u64,
+    pub(crate) check_interval_ms: u64,
     /// Milliseconds of silence after which a peer is given up; 0 means never.
     pub(crate) peer_timeout_ms: u64,
     /// Whether the provider may register device memory (FI_HMEM).
@@ -131,7 +131,7 @@ pub(crate) struct Failures {
     /// Set once a peer failed: a flush of all then waits for each living peer by itself.
     pub(crate) degraded: AtomicBool,
     /// Threads that currently report the operations of failed peers.
-    pub(crate) telling: AtomicU32,
+    pub(crate) reporting: AtomicU32,
     /// Set once no operation through the provider can complete any more.
     pub(crate) broken: AtomicBool,
     /// Status of the last peer failure, for the next flush of all peers.

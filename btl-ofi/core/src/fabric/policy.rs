@@ -45,7 +45,7 @@ pub(crate) struct Policy {
     /// Whether the provider says nothing of a peer that refuses its connection, at the address that the peer published.
     pub(crate) hides_refusals: bool,
     /// Whether an operation without callback needs no record (untracked).
-    pub(crate) bare: bool,
+    pub(crate) untracked: bool,
     /// Whether updates are posted as fetching atomics whose results are discarded.
     pub(crate) updates_fetch: bool,
     /// Most outstanding operations of one context.
@@ -107,7 +107,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
         hides_refusals: quirks.has(Trait::HidesRefusals),
-        bare: !claims_context,
+        untracked: !claims_context,
         depth: quirks.depth(),
         fetch_alone,
         self_by_copy: quirks.has(Trait::CrashesOnItself),
@@ -126,11 +126,11 @@ impl Policy {
         self.messages || self.two_sided
     }
 
-    /// Describes in one line how completions come to be, with the ways of one node if `near`, or the reason why there are
+    /// Describes in one line how completions come to be, with the ways of one node if `local`, or the reason why there are
     /// none.
-    pub(crate) fn describe(&mut self, near: Result<(), &str>) {
+    pub(crate) fn describe(&mut self, local: Result<(), &str>) {
         let mut parts: Vec<&str> = Vec::new();
-        if near.is_ok() {
+        if local.is_ok() {
             parts.push(
                 "on this node, puts and gets are copied by the kernel (cross-memory attach), or by a target that is faster",
             );
@@ -143,12 +143,12 @@ impl Policy {
                 "other small puts and gets, and other atomics, are executed and answered by the target, many in one message",
             );
         }
-        parts.push(match near {
+        parts.push(match local {
             _ if self.messages => "large puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
             Ok(()) => "other puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
             Err(_) => "puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
         });
-        match (self.updates_fetch, near) {
+        match (self.updates_fetch, local) {
             _ if self.messages => {}
             (true, Ok(())) => parts.push(
                 "other updates are posted as fetching atomics and complete with the old value",
@@ -161,8 +161,8 @@ impl Policy {
         }
         parts.push("gets and fetches complete with their data");
         let why;
-        if let Err(reason) = near {
-            why = format!("neighbours are not reached by memory: {reason}");
+        if let Err(reason) = local {
+            why = format!("local peers are not reached by memory: {reason}");
             parts.push(&why);
         }
         self.text = parts.join("; ");

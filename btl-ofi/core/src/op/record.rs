@@ -93,13 +93,13 @@ impl Tag {
 
     /// The provider's context pointer of an untracked operation.
     #[inline]
-    pub(crate) fn bare(self) -> *mut c_void {
+    pub(crate) fn untracked(self) -> *mut c_void {
         ptr::without_provenance_mut(self.0.wrapping_add(UNTRACKED))
     }
 
-    /// The tag in a pointer made by [`bare`](Self::bare); `None` for any other pointer.
+    /// The tag in a pointer made by [`untracked`](Self::untracked); `None` for any other pointer.
     #[inline]
-    pub(crate) fn from_bare(pointer: *mut c_void) -> Option<Tag> {
+    pub(crate) fn from_untracked(pointer: *mut c_void) -> Option<Tag> {
         let word = pointer as usize;
         (word & UNTRACKED != 0).then_some(Tag(word & !UNTRACKED))
     }
@@ -437,12 +437,12 @@ mod tests {
     #[test]
     fn a_tag_keeps_its_parts() {
         for (c, p) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            let tag = Tag::from_bare(Tag::new(endpoint(), c, p).bare()).unwrap();
+            let tag = Tag::from_untracked(Tag::new(endpoint(), c, p).untracked()).unwrap();
             assert_eq!(tag.context_phase(), c);
             assert_eq!(tag.endpoint_phase(), p);
             assert_eq!(tag.endpoint(), endpoint().as_ptr());
         }
-        assert!(Tag::from_bare(ptr::null_mut()).is_none());
+        assert!(Tag::from_untracked(ptr::null_mut()).is_none());
     }
 
     #[test]
@@ -453,7 +453,7 @@ mod tests {
             Message::Answer(7),
         ] {
             let context = message.context();
-            assert!(Tag::from_bare(context).is_none());
+            assert!(Tag::from_untracked(context).is_none());
             assert_eq!(Message::of(context), Some(message));
         }
         let record = Pool::new(false).take().unwrap();

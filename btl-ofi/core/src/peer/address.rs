@@ -18,7 +18,7 @@ const MAX_ADDRESS: usize = 1024;
 
 /// Set if the sender's provider uses virtual addresses.
 const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
-/// Set if the sender allows its neighbours to reach its memory without the provider (`btl_ofi_same_node`).
+/// Set if the sender allows its local peers to reach its memory without the provider (`btl_ofi_same_node`).
 const FLAG_SAME_NODE: u16 = 2;
 /// Set if small transfers and atomics to the sender travel as messages (`fabric::msg`).
 const FLAG_MESSAGES: u16 = 4;

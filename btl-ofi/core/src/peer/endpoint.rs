@@ -11,7 +11,7 @@ use crate::peer::outstanding::OutstandingCount;
 use crate::peer::route::{Atomics, Route, Transfers};
 
 /// Mark of a peer from which a get was made, where fetching atomics need that (`Policy::fetch_alone`).
-pub(crate) const MET: u8 = 1;
+pub(crate) const WAS_READ: u8 = 1;
 /// Mark of a peer to which an operation was posted through the provider although its route says otherwise (device memory).
 pub(crate) const OFF_ROUTE: u8 = 2;
 
@@ -39,7 +39,7 @@ pub struct Endpoint {
     pid: u32,
     /// A [`Transfers`].
     transfers: AtomicU8,
-    /// What was done to the peer: [`MET`], [`OFF_ROUTE`].
+    /// What was done to the peer: [`WAS_READ`], [`OFF_ROUTE`].
     marks: AtomicU8,
     /// Whether the address was removed from the provider's address vector.
     pub(crate) removed: AtomicBool,
@@ -145,13 +145,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether the provider makes puts and gets (`FAR`), or the kernel, or the peer through its ring (not `FAR`).
+    /// Whether the provider makes puts and gets (`FABRIC`), or the kernel, or the peer through its ring (not `FABRIC`).
     ///
     /// # Safety
     /// `T` is false only where calls never overlap.
     #[inline(always)]
-    pub(crate) unsafe fn takes_transfers<const T: bool, const FAR: bool>(&self) -> bool {
-        let wanted = match FAR {
+    pub(crate) unsafe fn takes_transfers<const T: bool, const FABRIC: bool>(&self) -> bool {
+        let wanted = match FABRIC {
             true => Transfers::Fabric,
             false => Transfers::Kernel,
         };

@@ -74,7 +74,7 @@ impl OutstandingCount {
     #[inline]
     pub(crate) fn lower(&self, phase: Phase, n: u32, threaded: bool) {
         let count = &self.outstanding[(phase & 1) as usize];
-        // Release pairs with the Acquire in `drained`, `in_slot` and `outstanding`: a flush that reads the lower
+        // Release pairs with the Acquire in `drained`, `outstanding_in` and `outstanding`: a flush that reads the lower
         // count also sees the writes of the callback.
         if threaded {
             count.fetch_sub(n, Ordering::Release);
@@ -96,7 +96,7 @@ impl OutstandingCount {
     }
 
     /// Operations outstanding in one phase.
-    pub(crate) fn in_slot(&self, phase: Phase) -> u32 {
+    pub(crate) fn outstanding_in(&self, phase: Phase) -> u32 {
         // Acquire pairs with the Release in `lower`.
         self.outstanding[(phase & 1) as usize].load(Ordering::Acquire)
     }
@@ -107,7 +107,7 @@ impl OutstandingCount {
         let phase = self.phase.load(Ordering::Acquire);
         Backlog {
             phase,
-            count: self.in_slot(phase.wrapping_add(1)),
+            count: self.outstanding_in(phase.wrapping_add(1)),
         }
     }
 

@@ -24,7 +24,7 @@ use crate::base::sys;
 use crate::peer::liveness::{ProcessId, State};
 
 /// Number of CMA copies after which the failure detector reads the clock, for a host that never polls.
-pub(crate) const COPIES_PER_LOOK: u64 = 256;
+pub(crate) const COPIES_PER_CHECK: u64 = 256;
 
 const SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 

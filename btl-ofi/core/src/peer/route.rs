@@ -12,7 +12,7 @@
 //! atomics would not exclude them (`Facts::processor_atomics`). And with `btl_ofi_same_node` off, at either side, the
 //! second row does not apply, nor does the first unless messages or the provider require it.
 //!
-//! **Near is what was proved**: a word of the peer's memory was read, held the random value that the peer announced,
+//! **Same node is what was proved**: a word of the peer's memory was read, held the random value that the peer announced,
 //! and was written (`peer::reach`). Equal names, boot ids and process ids prove nothing.
 //!
 //! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread and the software
@@ -57,7 +57,7 @@ pub(crate) enum Atomics {
 
 impl Atomics {
     /// What executes the atomics to a peer that no ring reaches.
-    pub(crate) fn far(messages: bool) -> Atomics {
+    pub(crate) fn remote(messages: bool) -> Atomics {
         if messages {
             Atomics::Message
         } else {
@@ -68,7 +68,7 @@ impl Atomics {
 
 impl Transfers {
     /// What makes the puts and gets to a peer whose memory is not reached.
-    pub(crate) fn far(messages: bool) -> Transfers {
+    pub(crate) fn remote(messages: bool) -> Transfers {
         if messages {
             Transfers::Message
         } else {
@@ -105,19 +105,19 @@ pub(crate) struct Route {
 
 impl Route {
     pub(crate) fn decide(facts: Facts) -> Route {
-        let near = facts.same_node && (facts.own || facts.reached);
-        let transfers = match (facts.own, near) {
+        let local = facts.same_node && (facts.own || facts.reached);
+        let transfers = match (facts.own, local) {
             (true, true) => Transfers::Copy,
             (true, false) if facts.copies_to_itself || facts.messages => Transfers::Copy,
             (false, true) => Transfers::Kernel,
-            (_, false) => Transfers::far(facts.messages),
+            (_, false) => Transfers::remote(facts.messages),
         };
         let by_processors = facts.processor_atomics || facts.messages;
-        let atomics = match (facts.own, near) {
+        let atomics = match (facts.own, local) {
             (true, _) if facts.messages => Atomics::Own,
             (true, true) if by_processors => Atomics::Own,
             (false, true) if by_processors && facts.ring => Atomics::Unclaimed,
-            _ => Atomics::far(facts.messages),
+            _ => Atomics::remote(facts.messages),
         };
         Route { transfers, atomics }
     }
@@ -130,33 +130,33 @@ mod tests {
     /// Every row of the module's table, and the two facts that change rows.
     #[test]
     fn the_table() {
-        let near = Facts {
+        let local = Facts {
             same_node: true,
             reached: true,
             ring: true,
             processor_atomics: true,
             ..Facts::default()
         };
-        let own = Facts { own: true, ..near };
+        let own = Facts { own: true, ..local };
         let of = |facts| {
             let Route { transfers, atomics } = Route::decide(facts);
             (transfers, atomics)
         };
         assert_eq!(of(own), (Transfers::Copy, Atomics::Own));
-        assert_eq!(of(near), (Transfers::Kernel, Atomics::Unclaimed));
+        assert_eq!(of(local), (Transfers::Kernel, Atomics::Unclaimed));
         let fabric = (Transfers::Fabric, Atomics::Fabric);
         assert_eq!(of(Facts::default()), fabric);
         let unreached = Facts {
             reached: false,
-            ..near
+            ..local
         };
-        assert_eq!(of(unreached), fabric, "a peer that only claims to be near");
+        assert_eq!(of(unreached), fabric, "a peer that only claims to be local");
         let without_ring = Facts {
             ring: false,
-            ..near
+            ..local
         };
         assert_eq!(of(without_ring), (Transfers::Kernel, Atomics::Fabric));
-        for (facts, transfers) in [(own, Transfers::Copy), (near, Transfers::Kernel)] {
+        for (facts, transfers) in [(own, Transfers::Copy), (local, Transfers::Kernel)] {
             let hardware = Facts {
                 processor_atomics: false,
                 ..facts
@@ -183,7 +183,7 @@ mod tests {
         };
         assert_eq!(told(own), (Transfers::Copy, Atomics::Own));
         assert_eq!(told(off), (Transfers::Copy, Atomics::Own));
-        assert_eq!(told(near), (Transfers::Kernel, Atomics::Unclaimed));
+        assert_eq!(told(local), (Transfers::Kernel, Atomics::Unclaimed));
         assert_eq!(told(without_ring), (Transfers::Kernel, Atomics::Message));
         let message = (Transfers::Message, Atomics::Message);
         assert_eq!(told(unreached), message);

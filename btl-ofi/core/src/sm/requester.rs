@@ -1,4 +1,4 @@
-//! The requester: one ring of one peer, for direct atomics and small transfers, and the commands outstanding in it.
+//! The requester: one ring of one peer, for direct atomics and ring puts and gets, and the commands outstanding in it.
 //!
 //! Callbacks and result addresses stay in this process's memory, which the responder cannot write. The requester
 //! reads back only one address from the ring, the remote address of a revoked transfer; it is used only to access the
@@ -39,7 +39,7 @@ pub(crate) use autotune::Way as GetWay;
 pub(crate) use done::Done;
 use fragments::Queued;
 pub(crate) use transfers::Direction;
-use transfers::Pace;
+use transfers::Tuning;
 
 /// Alignment of the parts of the payload: a cache line.
 const LINE: usize = 64;
@@ -151,7 +151,7 @@ pub(crate) struct Requester {
     held: u32,
     /// The responder's process, once the peer was released while a slot was [held](Use::Held).
     pub(crate) leaving: Option<ProcessId>,
-    pace: Pace,
+    tuning: Tuning,
     pending: Box<[MaybeUninit<Pending>]>,
     /// Transfers that only the responder can make. At least one of them has slots in use, or there is no room for
     /// any.
@@ -188,7 +188,7 @@ impl Requester {
             spent,
             held: 0,
             leaving: None,
-            pace: Pace::default(),
+            tuning: Tuning::default(),
             pending,
             queued: VecDeque::new(),
         }

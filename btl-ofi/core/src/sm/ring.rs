@@ -1,4 +1,4 @@
-//! The ring protocol between a requester, which issues atomics and small transfers, and a responder, which executes
+//! The ring protocol between a requester, which issues atomics and ring puts and gets, and a responder, which executes
 //! them: the owner of each word at each time, and the doorbell.
 //!
 //! A ring has one requester and one responder. Commands have consecutive positions. Position `p` uses slot `p % n`;

@@ -1,4 +1,4 @@
-//! The shared-memory segment in which local peers leave atomics and small transfers for a process: its layout,
+//! The shared-memory segment in which local peers leave atomics and ring puts and gets for a process: its layout,
 //! creation, opening, and the claim of a ring.
 //!
 //! Each process creates one segment. The segment holds the doorbells and one ring per requester; its owner, the

@@ -96,7 +96,7 @@ pub(crate) fn judged(plan: &Plan) -> Tally {
             faults: plan.faults,
             gone: plan.gone,
             // Which thread's flush tells of those that fail is not said.
-            bare: plan.threads == 1 || !plan.faults,
+            untracked: plan.threads == 1 || !plan.faults,
             losses: &losses,
             tally: Tally::default(),
             model: HashMap::new(),

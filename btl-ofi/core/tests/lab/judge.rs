@@ -81,7 +81,7 @@ pub(crate) struct Judge<'a> {
     /// Whether peers may be given up.
     pub(crate) gone: bool,
     /// Whether some operations go without a callback.
-    pub(crate) bare: bool,
+    pub(crate) untracked: bool,
     pub(crate) losses: &'a Losses,
     pub(crate) tally: Tally,
     pub(crate) model: HashMap<usize, Words>,
@@ -162,7 +162,7 @@ impl Judge<'_> {
         }
         for _ in 0..count {
             let mut issued = Vec::new();
-            let before = self.losses.bare.load(Ordering::Relaxed);
+            let before = self.losses.untracked.load(Ordering::Relaxed);
             for slot in self.slots.clone() {
                 if self.dice.below(8) != 0 {
                     let operation = self.issue(slot);
@@ -217,7 +217,7 @@ impl Judge<'_> {
             outcome: None,
             refused: None,
         };
-        if !self.bare || self.dice.below(2) == 0 {
+        if !self.untracked || self.dice.below(2) == 0 {
             o.outcome = Some(Box::default());
         }
         let completion = o.outcome.as_ref().map(|outcome| Completion {
@@ -354,7 +354,7 @@ impl Judge<'_> {
         if self.gone {
             self.settle();
         }
-        let reported = self.losses.bare.load(Ordering::Relaxed) - losses_before;
+        let reported = self.losses.untracked.load(Ordering::Relaxed) - losses_before;
         let mut undone = 0;
         for o in issued {
             self.tally.checked += 1;
@@ -407,7 +407,7 @@ impl Judge<'_> {
             // With several threads the flush of one may tell of another's, and after a peer was given up
             // the next flush tells of what failed since.
             assert!(
-                reported > 0 || !self.bare || self.gone || flushed == Status::SUCCESS,
+                reported > 0 || !self.untracked || self.gone || flushed == Status::SUCCESS,
                 "nothing was lost since the last flush, and this one said {flushed}"
             );
         }

@@ -73,7 +73,7 @@ impl Kept {
 #[derive(Default)]
 pub(crate) struct Losses {
     /// Operations without callback that failed.
-    pub(super) bare: AtomicU64,
+    pub(super) untracked: AtomicU64,
     /// Whether the transport is cut off from the provider.
     cut_off: AtomicBool,
 }
@@ -99,7 +99,9 @@ impl Losses {
             let (text, losses) = unsafe { (CStr::from_ptr(text), &*context.cast::<Losses>()) };
             let text = text.to_string_lossy();
             if let Some((n, _)) = text.split_once(" operation(s) to process") {
-                losses.bare.fetch_add(n.parse().unwrap(), Ordering::Relaxed);
+                losses
+                    .untracked
+                    .fetch_add(n.parse().unwrap(), Ordering::Relaxed);
             }
             if text.contains("the module can no longer be used") {
                 losses.cut_off.store(true, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use crate::guard::use_argument;
 use crate::module::Module;
 
 quick_entry! {
-    atomic_op, near_atomic_op, slow_atomic_op,
+    atomic_op, other_atomic_op, slow_atomic_op,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -26,12 +26,12 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_atomic_op::<T, FAR>(call.endpoint, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
+            let status = call.module.transport().try_atomic_op::<T, FABRIC>(call.endpoint, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("non-fetching atomic", status) })
@@ -73,7 +73,7 @@ unsafe extern "C" fn slow_atomic_op(
 }
 
 quick_entry! {
-    atomic_fop, near_atomic_fop, slow_atomic_fop,
+    atomic_fop, other_atomic_fop, slow_atomic_fop,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -89,7 +89,7 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -98,7 +98,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_atomic_fop::<T, FAR>(call.endpoint, local, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
+            let status = call.module.transport().try_atomic_fop::<T, FABRIC>(call.endpoint, local, remote, call.handle, (op, flags as u32), operand, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("fetching atomic", status) })
@@ -143,7 +143,7 @@ unsafe extern "C" fn slow_atomic_fop(
 }
 
 quick_entry! {
-    atomic_cswap, near_atomic_cswap, slow_atomic_cswap,
+    atomic_cswap, other_atomic_cswap, slow_atomic_cswap,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -159,7 +159,7 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -168,7 +168,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_atomic_cswap::<T, FAR>(call.endpoint, local, remote, call.handle, (compare, value), flags as u32, completion(callback, context, data));
+            let status = call.module.transport().try_atomic_cswap::<T, FABRIC>(call.endpoint, local, remote, call.handle, (compare, value), flags as u32, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("compare-and-swap", status) })

@@ -11,7 +11,7 @@ use crate::guard::{guarded, use_argument};
 use crate::module::Module;
 
 quick_entry! {
-    put, near_put, slow_put,
+    put, other_put, slow_put,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -26,7 +26,7 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -35,7 +35,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_put::<T, FAR>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+            let status = call.module.transport().try_put::<T, FABRIC>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("put", status) })
@@ -75,7 +75,7 @@ unsafe extern "C" fn slow_put(
 }
 
 quick_entry! {
-    get, near_get, slow_get,
+    get, other_get, slow_get,
     (
     btl: Btl,
     endpoint: BtlEndpoint,
@@ -90,7 +90,7 @@ quick_entry! {
     context: *mut c_void,
     data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -99,7 +99,7 @@ quick_entry! {
         // that stay valid until completion; `T` is that of the module's table.
         let (call, status) = unsafe {
             let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_get::<T, FAR>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+            let status = call.module.transport().try_get::<T, FABRIC>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
             (call, status?)
         };
         Some(if status == Status::SUCCESS { 0 } else { call.settle("get", status) })

@@ -12,7 +12,7 @@ use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 quick_entry! {
-    atomic_op, near_atomic_op, slow_atomic_op,
+    atomic_op, other_atomic_op, slow_atomic_op,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -26,13 +26,13 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_op::<T, FAR>(
+            module.transport.try_atomic_op::<T, FABRIC>(
                 peer,
                 remote_address,
                 remote,
@@ -81,7 +81,7 @@ unsafe extern "C" fn slow_atomic_op(
 }
 
 quick_entry! {
-    atomic_fop, near_atomic_fop, slow_atomic_fop,
+    atomic_fop, other_atomic_fop, slow_atomic_fop,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -97,7 +97,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -107,7 +107,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_fop::<T, FAR>(
+            module.transport.try_atomic_fop::<T, FABRIC>(
                 peer,
                 local_address,
                 remote_address,
@@ -161,7 +161,7 @@ unsafe extern "C" fn slow_atomic_fop(
 }
 
 quick_entry! {
-    atomic_cswap, near_atomic_cswap, slow_atomic_cswap,
+    atomic_cswap, other_atomic_cswap, slow_atomic_cswap,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -177,7 +177,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -187,7 +187,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_cswap::<T, FAR>(
+            module.transport.try_atomic_cswap::<T, FABRIC>(
                 peer,
                 local_address,
                 remote_address,

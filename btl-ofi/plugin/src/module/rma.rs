@@ -11,7 +11,7 @@ use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
 quick_entry! {
-    put, near_put, slow_put,
+    put, other_put, slow_put,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -26,7 +26,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -36,7 +36,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_put::<T, FAR>(
+            module.transport.try_put::<T, FABRIC>(
                 peer,
                 local_address,
                 remote_address,
@@ -82,7 +82,7 @@ unsafe extern "C" fn slow_put(
 }
 
 quick_entry! {
-    get, near_get, slow_get,
+    get, other_get, slow_get,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -97,7 +97,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -107,7 +107,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_get::<T, FAR>(
+            module.transport.try_get::<T, FABRIC>(
                 peer,
                 local_address,
                 remote_address,

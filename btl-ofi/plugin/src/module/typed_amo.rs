@@ -35,7 +35,7 @@ pub(super) unsafe extern "C" fn atomic_query(
 }
 
 quick_entry! {
-    atomic_opv, near_atomic_opv, slow_atomic_opv,
+    atomic_opv, other_atomic_opv, slow_atomic_opv,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -50,7 +50,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -60,7 +60,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_opv::<T, FAR>(
+            module.transport.try_atomic_opv::<T, FABRIC>(
                 peer,
                 local_address,
                 remote_address,
@@ -115,7 +115,7 @@ unsafe extern "C" fn slow_atomic_opv(
 }
 
 quick_entry! {
-    atomic_fopv, near_atomic_fopv, slow_atomic_fopv,
+    atomic_fopv, other_atomic_fopv, slow_atomic_fopv,
     (
         module: *mut Module,
         endpoint: *mut Endpoint,
@@ -132,7 +132,7 @@ quick_entry! {
         context: *mut c_void,
         data: *mut c_void,
     ),
-    FAR, {
+    FABRIC, {
         branch();
         if !local_handle.is_null() {
             return None;
@@ -146,7 +146,7 @@ quick_entry! {
         unsafe {
             let (module, peer, remote) =
                 (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_atomic_fopv::<T, FAR>(
+            module.transport.try_atomic_fopv::<T, FABRIC>(
                 peer,
                 local_address,
                 result_address,

@@ -121,7 +121,7 @@ impl Transport {
         self.hmem.mailbox(
             || {
                 let regions = self.registrar.device_regions();
-                let interval = Duration::from_millis(self.setup.look_ms);
+                let interval = Duration::from_millis(self.setup.check_interval_ms);
                 let thread = self.setup.hmem_thread.then_some((self.node.id, interval));
                 // Always the maximum number of lanes, because peers may connect later.
                 Some((Agent::new(LANES, limit, regions)?, thread))

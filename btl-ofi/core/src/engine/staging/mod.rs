@@ -8,10 +8,10 @@
 //! functions (`mem::cuda`). No code here dereferences a device pointer.
 //!
 //! Operations on host memory never run this code. A device region's handle is not a live handle of host memory,
-//! so its operations arrive here (`elsewhere`) instead of being refused.
+//! so its operations arrive here (`dispatch`) instead of being refused.
 
 mod channel;
-mod elsewhere;
+mod dispatch;
 mod entry;
 mod local;
 mod staged;

@@ -40,7 +40,7 @@ pub(crate) struct Hmem {
     /// Times that the agent had nothing to do.
     idle: AtomicU32,
     /// Last check for lanes of dead processes, in milliseconds since the transport was opened.
-    looked: AtomicU64,
+    checked: AtomicU64,
 }
 
 /// The agent, its registered mailbox and its thread.
@@ -73,7 +73,7 @@ impl Hmem {
     }
 
     /// Whether to read the clock: at every 64th call.
-    fn looks_again(&self) -> bool {
+    fn is_check_due(&self) -> bool {
         let idle = self.idle.load(Ordering::Relaxed).wrapping_add(1);
         self.idle.store(idle, Ordering::Relaxed);
         idle.is_multiple_of(64)
@@ -223,8 +223,8 @@ impl Transport {
         };
         let mut steps = agent.map_or(0, |agent| {
             let served = agent.serve();
-            if served == 0 && self.hmem.looks_again() {
-                self.look_after_lanes(&agent);
+            if served == 0 && self.hmem.is_check_due() {
+                self.release_lost_lanes(&agent);
             }
             served
         });
@@ -266,17 +266,17 @@ impl Transport {
 
     /// Releases lanes of dead processes; checks at most once per interval.
     #[cold]
-    fn look_after_lanes(&self, agent: &Agent) {
+    fn release_lost_lanes(&self, agent: &Agent) {
         let now = self.detector.opened.elapsed().as_millis() as u64;
-        let last = self.hmem.looked.load(Ordering::Relaxed);
-        if now.wrapping_sub(last) < self.setup.look_ms {
+        let last = self.hmem.checked.load(Ordering::Relaxed);
+        if now.wrapping_sub(last) < self.setup.check_interval_ms {
             return;
         }
-        self.hmem.looked.store(now, Ordering::Relaxed);
+        self.hmem.checked.store(now, Ordering::Relaxed);
         agent.release_lost(self.node.id, |has| {
             let peers = self.lock_peers();
-            let mut near = peers.known.iter_local();
-            near.any(|peer| {
+            let mut local = peers.known.iter_local();
+            local.any(|peer| {
                 peer.process().is_some_and(|process| {
                     let node = self.node.id;
                     let failed = || peer.failure().is_some() || process.state() == State::Gone;

@@ -45,7 +45,7 @@ fn decisions(policy: &Policy) -> Vec<&'static str> {
         ("serves_itself", policy.serves_itself),
         ("polls_kernel", policy.polls_kernel),
         ("hides_refusals", policy.hides_refusals),
-        ("bare", policy.bare),
+        ("untracked", policy.untracked),
         ("updates_fetch", policy.updates_fetch),
         ("fetch_alone", policy.fetch_alone),
         ("self_by_copy", policy.self_by_copy),
@@ -61,7 +61,7 @@ fn decisions(policy: &Policy) -> Vec<&'static str> {
 fn each_row_decides_its_policy() {
     let rxd = [
         "processor_atomics",
-        "bare",
+        "untracked",
         "fetch_alone",
         "self_by_copy",
         "dead_peer_blocks",
@@ -69,7 +69,7 @@ fn each_row_decides_its_policy() {
     let shm = [
         "processor_atomics",
         "one_node",
-        "bare",
+        "untracked",
         "updates_fetch",
         "dead_peer_blocks",
         "atomics_ordered",
@@ -77,30 +77,34 @@ fn each_row_decides_its_policy() {
     let sockets = [
         "processor_atomics",
         "polls_kernel",
-        "bare",
+        "untracked",
         "reports_for_others",
     ];
-    let socket = ["polls_kernel", "hides_refusals", "bare"];
+    let socket = ["polls_kernel", "hides_refusals", "untracked"];
     let rows: [(&str, &[&str], u32); 10] = [
         ("shm", &shm, u32::MAX),
         ("sockets", &sockets, u32::MAX),
         ("tcp", &socket, u32::MAX),
         ("net", &socket, u32::MAX),
-        ("udp", &["polls_kernel", "bare"], u32::MAX),
-        ("efa", &["processor_atomics", "bare"], u32::MAX),
-        ("verbs;ofi_rxm", &["processor_atomics", "bare"], u32::MAX),
+        ("udp", &["polls_kernel", "untracked"], u32::MAX),
+        ("efa", &["processor_atomics", "untracked"], u32::MAX),
+        (
+            "verbs;ofi_rxm",
+            &["processor_atomics", "untracked"],
+            u32::MAX,
+        ),
         (
             "tcp;ofi_rxm",
             &[
                 "processor_atomics",
                 "polls_kernel",
                 "hides_refusals",
-                "bare",
+                "untracked",
             ],
             u32::MAX,
         ),
         ("verbs;ofi_rxd", &rxd, 64),
-        ("verbs", &["bare"], u32::MAX),
+        ("verbs", &["untracked"], u32::MAX),
     ];
     for (provider, expected, depth) in rows {
         let policy = policy(provider);

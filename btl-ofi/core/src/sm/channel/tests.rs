@@ -76,14 +76,14 @@ struct Origin {
 impl Origin {
     fn new() -> Origin {
         let mut peers = Endpoints::default();
-        let near = LocalPeer::new(
+        let local = LocalPeer::new(
             0,
             0,
             ProcessId::own(),
             Route::decide(Facts::default()),
             (0, 0),
         );
-        let endpoint = peers.insert(Placed::Local(near)).unwrap();
+        let endpoint = peers.insert(Placed::Local(local)).unwrap();
         Origin {
             channel: Channel::new(Segment::make(1).unwrap()),
             peers,

@@ -38,7 +38,7 @@ impl Requester {
                 continue;
             }
             if pending.used == Use::Atomic {
-                self.pace.wait = Wait::default();
+                self.tuning.wait = Wait::default();
             } else {
                 self.answered_in_time();
             }

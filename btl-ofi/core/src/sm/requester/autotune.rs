@@ -63,7 +63,7 @@ impl Autotune {
     }
 
     /// Records the time of a get that was timed and began this way.
-    pub(super) fn took(&mut self, way: Way, size: usize, time: Duration) {
+    pub(super) fn record_time(&mut self, way: Way, size: usize, time: Duration) {
         let each = time.as_nanos() as u64 * (64 << 10) / size.max(1) as u64;
         self.pair[way as usize] = Some(each);
         let [Some(shared), Some(kernel)] = self.pair else {
@@ -114,7 +114,7 @@ mod tests {
             made[way as usize] += 1;
             if timed {
                 let time = Duration::from_micros(times[way as usize]);
-                autotune.took(way, SIZE, time);
+                autotune.record_time(way, SIZE, time);
             }
         }
         made
@@ -157,7 +157,7 @@ mod tests {
             let (way, timed) = autotune.next();
             assert!(timed);
             let quick = Duration::from_micros(10 + 20 * way as u64);
-            autotune.took(way, SIZE, if at == 2 { quick * 1000 } else { quick });
+            autotune.record_time(way, SIZE, if at == 2 { quick * 1000 } else { quick });
         }
         assert_eq!(autotune.next(), (Way::Shared, false));
     }

@@ -72,7 +72,7 @@ impl Requester {
         reserved.map_err(|_| Status::OUT_OF_RESOURCE)
     }
 
-    /// Queues a small transfer that was revoked and that the kernel then refused. Copies the data of a put, because
+    /// Queues a ring put or get that was revoked and that the kernel then refused. Copies the data of a put, because
     /// other commands may overwrite it in the ring. Fails if memory is exhausted.
     ///
     /// # Safety

@@ -22,16 +22,16 @@ pub(crate) enum Direction {
     Get,
 }
 
-/// Time that a small transfer waits for the responder: about as long as the kernel takes for it.
-const SMALL_TIMEOUT: Duration = Duration::from_micros(2);
+/// Time that a ring put or get waits for the responder: about as long as the kernel takes for it.
+const RING_TIMEOUT: Duration = Duration::from_micros(2);
 /// Time that a large get waits for a fragment, which takes the responder a while to copy.
 const FRAGMENT_TIMEOUT: Duration = Duration::from_micros(5);
 /// Polls for an answer per reading of the clock.
-const SMALL_POLLS: u32 = 8;
+const RING_POLLS: u32 = 8;
 /// Backoff in transfers that the kernel makes after the responder was too slow for one: the first time, and at most.
-/// For small transfers the lost time equals that of the kernel; for large gets it hardly matters.
-const SMALL_BACKOFF: (u32, u32) = (16, 4096);
-const LARGE_BACKOFF: (u32, u32) = (2, 64);
+/// For ring puts and gets the lost time equals that of the kernel; for large gets it hardly matters.
+const RING_BACKOFF: (u32, u32) = (16, 4096);
+const GET_BACKOFF: (u32, u32) = (2, 64);
 
 /// Backoff of the ring after the responder was too slow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,13 +79,14 @@ impl Wait {
 
 /// How quick the responder has been with transfers.
 #[derive(Default)]
-pub(super) struct Pace {
-    /// Backoff of small transfers and of large gets.
-    small: Backoff,
-    large: Backoff,
+pub(super) struct Tuning {
+    /// Backoff of ring puts and ring gets.
+    ring_backoff: Backoff,
+    /// Backoff of the ring in large gets.
+    get_backoff: Backoff,
     /// Measurements of large gets of short, middle and long size.
     autotunes: [Autotune; 3],
-    /// The wait for the oldest small transfer.
+    /// The wait for the oldest ring put or get.
     pub(super) wait: Wait,
 }
 
@@ -103,15 +104,15 @@ const FRAGMENT: usize = 8 * 1024;
 const FRAGMENT_POLLS: u32 = 32;
 
 impl Requester {
-    /// Whether to try the ring for a small transfer. Otherwise the kernel makes it.
+    /// Whether to try a ring put or get. Otherwise the kernel makes it.
     #[inline]
-    pub(crate) fn tries_small(&mut self) -> bool {
-        self.pace.small.tries()
+    pub(crate) fn tries_ring(&mut self) -> bool {
+        self.tuning.ring_backoff.tries()
     }
 
     /// Whether to try the ring for a larger get. Requires that all slots in use are spent.
     pub(crate) fn tries_fragments(&mut self) -> bool {
-        self.outstanding() == 0 && self.area.may_have_block() && self.pace.large.tries()
+        self.outstanding() == 0 && self.area.may_have_block() && self.tuning.get_backoff.tries()
     }
 
     /// The way for a larger get of `size` bytes, and whether to time it.
@@ -121,7 +122,7 @@ impl Requester {
 
     /// Measurements for gets of about `size` bytes.
     fn autotune(&mut self, size: usize) -> &mut Autotune {
-        let [short, middle, long] = &mut self.pace.autotunes;
+        let [short, middle, long] = &mut self.tuning.autotunes;
         if size <= 32 << 10 {
             short
         } else if size <= 256 << 10 {
@@ -132,14 +133,14 @@ impl Requester {
     }
 
     /// Records the time of a get that [was to be timed](Self::get_way).
-    pub(crate) fn took(&mut self, way: Way, size: usize, time: Duration) {
-        self.autotune(size).took(way, size, time);
+    pub(crate) fn record_time(&mut self, way: Way, size: usize, time: Duration) {
+        self.autotune(size).record_time(way, size, time);
     }
 
-    /// Ends the backoff and the wait: the responder answered a small transfer in time.
+    /// Ends the backoff and the wait: the responder answered a ring put or get in time.
     #[inline]
     pub(super) fn answered_in_time(&mut self) {
-        (self.pace.small, self.pace.wait) = (Backoff::default(), Wait::default());
+        (self.tuning.ring_backoff, self.tuning.wait) = (Backoff::default(), Wait::default());
     }
 
     /// Posts a put from `local`, or a get to it, in `room`, which [`reserve`](Self::reserve) returned just now.
@@ -173,7 +174,7 @@ impl Requester {
         if !self.queued.is_empty() {
             self.post_fragments();
         }
-        if self.pace.wait.is_over(SMALL_POLLS, SMALL_TIMEOUT) && self.may_revoke(done) {
+        if self.tuning.wait.is_over(RING_POLLS, RING_TIMEOUT) && self.may_revoke(done) {
             self.revoke(done);
         }
     }
@@ -194,7 +195,7 @@ impl Requester {
             Some(Ok(false)) | None => Refused(libc::EFAULT),
         };
         done.doubted = Some((self.endpoint, refused));
-        self.pace.wait = Wait::default();
+        self.tuning.wait = Wait::default();
         false
     }
 
@@ -202,7 +203,7 @@ impl Requester {
     #[cold]
     #[inline(never)]
     fn revoke(&mut self, done: &mut Done) {
-        self.pace.small.back_off(SMALL_BACKOFF);
+        self.tuning.ring_backoff.back_off(RING_BACKOFF);
         let mut position = self.head;
         while position != self.tail && done.has_room() {
             match self.make_by_kernel(position) {
@@ -214,7 +215,7 @@ impl Requester {
                 // The kernel refuses access: the responder makes this transfer and the later ones.
                 Some(Outcome::Queued(refused)) => {
                     done.doubted = Some((self.endpoint, refused));
-                    self.pace.wait = Wait::default();
+                    self.tuning.wait = Wait::default();
                     return;
                 }
             }
@@ -222,7 +223,7 @@ impl Requester {
         }
         // Transfers that did not fit in `done` follow at the next call.
         if position == self.tail {
-            self.pace.wait = Wait::default();
+            self.tuning.wait = Wait::default();
         }
     }
 
@@ -336,7 +337,7 @@ impl Requester {
                     meanwhile();
                     if wait.is_over(FRAGMENT_POLLS, FRAGMENT_TIMEOUT) {
                         if got == 0 {
-                            self.pace.large.back_off(LARGE_BACKOFF);
+                            self.tuning.get_backoff.back_off(GET_BACKOFF);
                         }
                         break;
                     }
@@ -344,7 +345,7 @@ impl Requester {
             }
         }
         if got > 0 {
-            self.pace.large = Backoff::default();
+            self.tuning.get_backoff = Backoff::default();
         }
         self.give_up_fragments();
         self.area.settle(&self.claim);

@@ -50,7 +50,7 @@ impl Channel {
         pool: &mut Pool,
         over: &mut Vec<usize>,
     ) -> usize {
-        let mut steps = self.look(t);
+        let mut steps = self.read_replies(t);
         for slot in 0..SLOTS {
             let Some(mut job) = self.jobs[slot].take() else {
                 continue;

@@ -56,7 +56,7 @@ impl Channel {
     }
 
     /// Reads the replies while jobs wait for them.
-    pub(super) fn look(&mut self, t: &Transport) -> usize {
+    pub(super) fn read_replies(&mut self, t: &Transport) -> usize {
         // SAFETY: the buffers live as long as `self`; flags are accessed only as atomics.
         let flag = unsafe { &(*self.buffers.as_ptr()).polling };
         if self.polling {

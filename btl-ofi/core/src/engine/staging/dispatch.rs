@@ -24,7 +24,7 @@ impl Transport {
     /// `endpoint` is live; the buffers are valid until completion; the handles are NULL or readable.
     #[cold]
     #[inline(never)]
-    pub(crate) unsafe fn elsewhere(
+    pub(crate) unsafe fn submit_device(
         &self,
         endpoint: NonNull<Endpoint>,
         refusal: Status,
@@ -138,7 +138,7 @@ impl Transport {
             return Status::VALUE_OUT_OF_BOUNDS;
         }
         if op.size == 0 {
-            return self.nothing(endpoint, caller);
+            return self.complete_empty(endpoint, caller);
         }
         if remote.is_direct() && !local.is_device() && !result.is_device() {
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffers are valid until

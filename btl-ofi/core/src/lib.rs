@@ -70,7 +70,7 @@
 //! | `op` | requests (`Op`) and their records, arithmetic of atomics |
 //! | `fabric` | provider selection, quirks of providers, completion policy, libfabric's objects, registration |
 //! | `sm` | the ways of one node: segment, ring, payload pool, requester and responder |
-//! | `hmem` | staged device memory: mailbox and bounce buffers, and the target's agent |
+//! | `hmem` | staged device memory: mailbox, its server at the target, and bounce buffers |
 //! | `engine` | contexts, posting, progress, flush, failures, and [`Transport`] |
 
 #![allow(

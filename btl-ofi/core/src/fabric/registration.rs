@@ -179,12 +179,20 @@ impl Registrar {
         // SAFETY: `mr` is a live region; the descriptor is a plain field (fi_mr_desc).
         let descriptor = Descriptor(unsafe { (*mr.ptr()).mem_desc });
         let length = length as u64;
-        let region = DeviceRegion::new(address, length, iface, access, copier, Some(descriptor));
-        self.devices.insert(generation, region);
+        let handle = Handle::new(address, length, provider_key, access, generation).direct();
+        self.devices.insert(DeviceRegion {
+            handle,
+            base: address,
+            length,
+            iface,
+            access,
+            copier,
+            descriptor: Some(descriptor),
+        });
         self.live.fetch_add(1, Ordering::Relaxed);
         Ok(Region {
             mr: Some(mr),
-            handle: Handle::new(address, length, provider_key, access, generation).direct(),
+            handle,
             key,
             device: Some(generation),
             registrar: Arc::clone(self),
@@ -203,12 +211,20 @@ impl Registrar {
     ) -> Result<Region, Error> {
         let address = in_memory(base, length)?;
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
-        let region = DeviceRegion::new(address, length as u64, iface, access, copier, None);
-        self.devices.insert(generation, region);
+        let handle = Handle::staged(mailbox, access, generation);
+        self.devices.insert(DeviceRegion {
+            handle,
+            base: address,
+            length: length as u64,
+            iface,
+            access,
+            copier,
+            descriptor: None,
+        });
         self.live.fetch_add(1, Ordering::Relaxed);
         Ok(Region {
             mr: None,
-            handle: Handle::staged(mailbox, access, generation),
+            handle,
             key: None,
             device: Some(generation),
             registrar: Arc::clone(self),

@@ -1,11 +1,11 @@
-//! The mailbox: requests to a target's agent for work on its staged windows, and the replies.
+//! The mailbox: the carrier of commands on staged device memory, and of their answers.
 //!
 //! A mailbox is host memory of the target, registered with its first staged region. It consists of a header and
 //! lanes. A requester takes a lane (compare-and-swap of the owner word), writes requests into its slots with puts,
 //! reads the replies with gets, and gives the lane back. The requester starts every transfer. The target reads and
-//! writes only its own memory, so it needs no path back to the requester, and its agent makes no provider call.
+//! writes only its own memory, so it needs no path back to the requester, and calls nothing of the provider.
 //!
-//! Bytes of one put may become visible in any order, and a get may read while the agent writes. Requests and replies
+//! Bytes of one put may become visible in any order, and a get may read while the target writes. Requests and replies
 //! therefore carry a hash of their words; a reader ignores one whose hash does not match yet. Data too long for a
 //! request goes to the slot's data buffer and is complete before its request is put.
 //!
@@ -17,12 +17,11 @@
 //!         SLOTS data buffers
 //! ```
 
-use plugin_api::{AtomicOp, Datatype};
-
+use crate::op::responder::Command;
 use crate::peer::liveness::ProcessId;
 
 /// First word of the header; its digits change with the layout.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB02");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB03");
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 64;
 /// Requests that one lane may have outstanding.
@@ -33,7 +32,7 @@ pub(crate) const FRAGMENT: usize = 256 << 10;
 /// Words of a request; the first [`HEAD`] precede its inline data.
 pub(crate) const REQUEST: usize = 32;
 /// Words before a request's inline data.
-pub(crate) const HEAD: usize = 8;
+pub(crate) const HEAD: usize = 9;
 /// Most bytes of inline data.
 pub(crate) const INLINE: usize = (REQUEST - HEAD) * 8;
 /// Words of a reply.
@@ -150,119 +149,79 @@ impl Plan {
 const _: () = assert!(REPLIES + SLOTS * REPLY * 8 <= REQUESTS);
 const _: () = assert!(REQUESTS + SLOTS * REQUEST * 8 <= DATA);
 
-/// The work of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Task {
-    /// Copies data to the device.
-    Put,
-    /// Copies data from the device.
-    Get,
-    /// An atomic; `fetch` if it returns the old values.
-    Atomic {
-        datatype: Datatype,
-        op: AtomicOp,
-        fetch: bool,
-    },
-}
-
-/// A request.
+/// A request: a command in a slot of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     /// Its number in the lane, from 1; see [`after`].
     pub(crate) number: u64,
     /// The requester.
     pub(crate) holder: Holder,
-    pub(crate) task: Task,
-    /// The region, by the generation in its handle.
-    pub(crate) region: u32,
-    /// Device address.
-    pub(crate) address: u64,
-    /// Bytes at that address.
-    pub(crate) size: u64,
-    /// Comparand of a compare-and-swap.
-    pub(crate) compare: u64,
-    /// Whether the request holds the operands or data.
-    pub(crate) inline: bool,
+    pub(crate) command: Command,
+    /// Bytes of data or operands in the request itself; 0 if the slot's data buffer has them, or if there are none.
+    pub(crate) inline: usize,
 }
 
 /// The words of a request, as transferred.
 pub(crate) type Words = [u64; REQUEST];
 
+/// Bits of the second word that hold the command's code; the number of inline bytes is in the eight above.
+const CODE: u64 = 0xff_ffff;
+
+const _: () = assert!(INLINE <= u8::MAX as usize);
+
 impl Request {
-    /// Words of inline data.
-    fn inline_words(&self) -> usize {
-        if self.inline {
-            (self.size as usize).div_ceil(8)
-        } else {
-            0
-        }
+    /// Words in use, with the inline data.
+    fn used(&self) -> usize {
+        HEAD + self.inline.div_ceil(8)
     }
 
     /// Writes all words except the inline data, which the caller has written. Returns the number of bytes to put.
     pub(crate) fn seal(&self, words: &mut Words) -> usize {
-        let (kind, datatype, op) = match self.task {
-            Task::Put => (1, 0, 0),
-            Task::Get => (2, 0, 0),
-            Task::Atomic {
-                datatype,
-                op,
-                fetch,
-            } => (3 + u64::from(fetch), datatype as u64, op as u64),
-        };
-        words[0] = self.number;
+        let c = &self.command;
         let ProcessId { pid, started } = self.holder.process;
-        words[1] = kind
-            | datatype << 8
-            | op << 16
-            | u64::from(self.inline) << 24
-            | u64::from(started) << 32;
-        words[2] = u64::from(self.region) | u64::from(pid) << 32;
-        words[3] = self.address;
-        words[4] = self.size;
-        words[5] = self.compare;
+        words[0] = self.number;
+        words[1] = u64::from(c.what) & CODE | (self.inline as u64) << 24 | u64::from(c.count) << 32;
+        words[2] = c.address;
+        words[3] = c.key;
+        words[4] = c.cookie;
+        words[5] = c.compare;
         words[6] = self.holder.node;
-        let used = HEAD + self.inline_words();
-        words[7] = hash(words[..7].iter().chain(&words[HEAD..used]));
+        words[7] = u64::from(started) | u64::from(pid) << 32;
+        let used = self.used();
+        words[HEAD - 1] = hash(words[..HEAD - 1].iter().chain(&words[HEAD..used]));
         used * 8
     }
 
-    /// Decodes the request with this number; `None` until it is complete.
+    /// Decodes the request with this number; `None` until it is complete. The command is not checked.
     pub(crate) fn open(number: u64, words: &Words) -> Option<Request> {
         if words[0] != number {
             return None;
         }
-        let code = |shift: u32| (words[1] >> shift) as u32 & 0xff;
-        let task = match code(0) {
-            1 => Task::Put,
-            2 => Task::Get,
-            kind @ (3 | 4) => Task::Atomic {
-                datatype: Datatype::try_from(code(8)).ok()?,
-                op: AtomicOp::try_from(code(16)).ok()?,
-                fetch: kind == 4,
-            },
-            _ => return None,
-        };
         let request = Request {
             number,
             holder: Holder {
                 node: words[6],
                 process: ProcessId {
-                    pid: (words[2] >> 32) as u32,
-                    started: (words[1] >> 32) as u32,
+                    pid: (words[7] >> 32) as u32,
+                    started: words[7] as u32,
                 },
             },
-            task,
-            region: words[2] as u32,
-            address: words[3],
-            size: words[4],
-            compare: words[5],
-            inline: code(24) != 0,
+            command: Command {
+                what: (words[1] & CODE) as u32,
+                count: (words[1] >> 32) as u32,
+                address: words[2],
+                key: words[3],
+                cookie: words[4],
+                compare: words[5],
+            },
+            inline: (words[1] >> 24 & 0xff) as usize,
         };
-        if request.inline && request.size > INLINE as u64 {
+        if request.inline > INLINE {
             return None;
         }
-        let used = HEAD + request.inline_words();
-        (words[7] == hash(words[..7].iter().chain(&words[HEAD..used]))).then_some(request)
+        let used = request.used();
+        let whole = hash(words[..HEAD - 1].iter().chain(&words[HEAD..used]));
+        (words[HEAD - 1] == whole).then_some(request)
     }
 }
 
@@ -290,9 +249,12 @@ fn hash<'a>(words: impl Iterator<Item = &'a u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use plugin_api::{AtomicKind, AtomicOp, Datatype};
 
-    fn request(task: Task, inline: bool) -> Request {
+    use super::*;
+    use crate::op::responder::{self, GET, PUT};
+
+    fn request(what: u32, inline: usize) -> Request {
         Request {
             number: 7,
             holder: Holder {
@@ -302,39 +264,45 @@ mod tests {
                     started: u32::MAX,
                 },
             },
-            task,
-            region: 3,
-            address: 0x1000,
-            size: 24,
-            compare: 5,
+            command: Command {
+                what,
+                count: u32::MAX,
+                address: 0x1000,
+                key: 11,
+                cookie: 1 << 63 | 3,
+                compare: 5,
+            },
             inline,
         }
     }
 
     #[test]
     fn requests_survive_encoding() {
-        let atomic = Task::Atomic {
-            datatype: Datatype::Double,
-            op: AtomicOp::Sum,
-            fetch: true,
-        };
-        for task in [Task::Put, Task::Get, atomic] {
-            for inline in [false, true] {
+        let fetch = responder::what(
+            AtomicKind::Fetch,
+            Datatype::Double as u32,
+            AtomicOp::Sum as u32,
+        );
+        for what in [PUT, GET, fetch] {
+            for (inline, bytes) in [(0, 72), (24, 96), (INLINE, 256)] {
                 let mut words = [9; REQUEST];
-                let bytes = request(task, inline).seal(&mut words);
-                assert_eq!(bytes, if inline { 88 } else { 64 });
-                assert_eq!(Request::open(7, &words), Some(request(task, inline)));
+                assert_eq!(request(what, inline).seal(&mut words), bytes);
+                assert_eq!(Request::open(7, &words), Some(request(what, inline)));
                 assert_eq!(Request::open(8, &words), None);
             }
         }
+        let mut words = [9; REQUEST];
+        request(PUT, INLINE).seal(&mut words);
+        words[1] += 1 << 24;
+        assert_eq!(Request::open(7, &words), None, "more than a request holds");
     }
 
     #[test]
     fn an_incomplete_request_is_ignored() {
         let mut new = [9; REQUEST];
-        request(Task::Put, true).seal(&mut new);
+        request(PUT, 24).seal(&mut new);
         // Any word may become visible last.
-        for late in 0..11 {
+        for late in 0..12 {
             let mut words = new;
             words[late] = words[late].wrapping_sub(1);
             assert_eq!(Request::open(7, &words), None, "word {late}");
@@ -343,7 +311,7 @@ mod tests {
 
     #[test]
     fn an_owner_word_names_the_holder() {
-        let holder = request(Task::Put, true).holder;
+        let holder = request(PUT, 24).holder;
         let word = holder.taken(after(u64::from(u32::MAX), 3));
         assert_eq!(word & NUMBER, 2);
         assert!(holder.has(word));

@@ -1,8 +1,8 @@
 //! Staged device windows, for device memory that the provider does not take: the layout that requester and target
-//! share (`mailbox`), the target's side (`agent`), and host buffers (`bounce`). The requester's side,
+//! share (`mailbox`), the target's side (`server`), and host buffers (`bounce`). The requester's side,
 //! which posts to the provider, is `engine::staging`.
 
-pub(crate) mod agent;
 pub(crate) mod bounce;
 pub(crate) mod mailbox;
 mod pages;
+pub(crate) mod server;

@@ -23,7 +23,7 @@ impl Drop for Pages {
         if self.pinned && !cuda::unpin(self.base.as_ptr()) {
             return;
         }
-        // SAFETY: `Agent::new` allocated the memory with this layout, and only this drop frees it.
+        // SAFETY: `MailboxServer::new` allocated the memory with this layout, and only this drop frees it.
         unsafe { alloc::dealloc(self.base.as_ptr(), self.layout) };
     }
 }

@@ -1,4 +1,5 @@
-//! Registered device memory of this process, found by the generation in its handle.
+//! Registered device memory of this process, found by the generation in its handle. The regions that the provider does
+//! not reach, the staged ones, are those on which the responder executes commands of peers.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -7,9 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use plugin_api::{Access, Status};
 
 use super::copy::Copier;
+use super::handle::Handle;
 
 /// One registration of device memory.
 pub(crate) struct DeviceRegion {
+    /// The handle that peers have.
+    pub(crate) handle: Handle,
     pub(crate) base: u64,
     pub(crate) length: u64,
     pub(crate) iface: u32,
@@ -31,25 +35,6 @@ unsafe impl Send for Descriptor {}
 unsafe impl Sync for Descriptor {}
 
 impl DeviceRegion {
-    /// A region with the values of its registration.
-    pub(crate) fn new(
-        base: u64,
-        length: u64,
-        iface: u32,
-        access: Access,
-        copier: Copier,
-        descriptor: Option<Descriptor>,
-    ) -> DeviceRegion {
-        DeviceRegion {
-            base,
-            length,
-            iface,
-            access,
-            copier,
-            descriptor,
-        }
-    }
-
     /// Checks that `size` bytes at `address` lie inside the region.
     pub(crate) fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
         let offset = address.wrapping_sub(self.base);
@@ -64,7 +49,7 @@ impl DeviceRegion {
 #[derive(Default)]
 pub(crate) struct DeviceRegions {
     known: Mutex<HashMap<u32, Arc<DeviceRegion>>>,
-    /// Held while the agent accesses any region.
+    /// Held while a command of a peer accesses any region.
     working: Mutex<()>,
 }
 
@@ -79,19 +64,29 @@ impl DeviceRegions {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn insert(&self, generation: u32, region: DeviceRegion) {
+    pub(crate) fn insert(&self, region: DeviceRegion) {
+        let generation = region.handle.generation();
         self.lock().insert(generation, Arc::new(region));
     }
 
     pub(crate) fn remove(&self, generation: u32) {
         self.lock().remove(&generation);
-        // The host may free the memory after this call, and the agent may have found it just before: wait for the
-        // agent.
+        // The host may free the memory after this call, and the responder may have found it just before: wait for the
+        // responder.
         drop(self.work());
     }
 
     pub(crate) fn find(&self, generation: u32) -> Option<Arc<DeviceRegion>> {
         self.lock().get(&generation).cloned()
+    }
+
+    /// The staged region whose handle has this key and cookie field.
+    pub(crate) fn find_staged(&self, key: u64, cookie: u64) -> Option<Arc<DeviceRegion>> {
+        // The generation, which is the lower half of the cookie field.
+        let region = self.find(cookie as u32)?;
+        let handle = region.handle;
+        let named = handle.is_staged() && handle.key() == key && handle.cookie() == cookie;
+        named.then_some(region)
     }
 
     /// The number of regions that the provider reaches, and of staged regions.

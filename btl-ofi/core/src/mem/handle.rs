@@ -29,7 +29,7 @@ const _: () = assert!(Handle::SIZE == 32 && Handle::SIZE.is_multiple_of(8) && Ha
 const LIVE: u64 = 0x4f46_4c10 << 32;
 /// The cookie of device memory that the provider reaches itself.
 const DIRECT: u64 = 0x4f46_4421 << 32;
-/// The cookie of device memory that its owner's agent reaches. Base, length and key are those of the agent's mailbox;
+/// The cookie of device memory that its owner's responder reaches. Base, length and key are those of the owner's mailbox;
 /// the generation of the mailbox's handle is in the upper half of the length.
 const STAGED: u64 = 0x4f46_5340 << 32;
 /// The half of the field that holds the cookie and the rights.

@@ -41,12 +41,3 @@ pub(crate) fn allow_transfer(access: Access, put: bool) -> bool {
         Access::REMOTE_READ
     })
 }
-
-/// The kind of an atomic, from its operation and whether it fetches.
-pub(crate) fn kind_of(op: AtomicOp, fetches: bool) -> AtomicKind {
-    match (op, fetches) {
-        (AtomicOp::Cswap, _) => AtomicKind::Compare,
-        (_, true) => AtomicKind::Fetch,
-        (_, false) => AtomicKind::Update,
-    }
-}

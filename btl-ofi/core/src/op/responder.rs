@@ -2,16 +2,25 @@
 //!
 //! A *command* is what the target's processor does for an origin: a put, a get or an atomic. Carriers bring commands and
 //! take the answers back: rings in shared memory (`sm`) between processes of one node, messages (`fabric::msg`) between
-//! nodes. Each has a responder. Both run under the lock of the transport's first context, so one thread executes at a
-//! time. The provider may execute atomics of other peers at the same time, with other contexts or
-//! threads of its own (`peer::route` says why that is sound).
+//! nodes, and for staged device memory the mailbox (`hmem`). All three call [`Responder`], so the checks and the
+//! arithmetic exist once, whatever brings a command and whatever memory it names.
+//!
+//! **One lock.** Commands on host memory run under the lock of the transport's first context and that of the region table;
+//! commands on device memory (`device`) run under the lock of the table of device regions, because they call the user's
+//! copy functions, which may take long. A region is in one of the two tables, so one thread at a time executes commands on
+//! it. The provider may execute atomics of other peers on host memory at the same time, with other contexts or threads of
+//! its own (`peer::route` says why that is sound).
 //!
 //! The responder trusts no field of a command. A command names its region by the key and cookie of its handle. It is
 //! refused unless that region is registered here, contains all elements, and allows the operation. The region table is
 //! locked during execution, so memory of a deregistered region is not accessed. An access to unmapped memory of a region
 //! is an error (`base::guard`).
 
-use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+mod device;
+
+use std::ptr;
+
+use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::guard::Reach;
 use crate::mem::regions::{Known, Regions};
@@ -45,8 +54,13 @@ pub(crate) fn decode(what: u32) -> Option<(AtomicKind, Datatype, AtomicOp)> {
     element::serves(kind, datatype, op).then_some((kind, datatype, op))
 }
 
+/// Whether a command returns data or old values.
+pub(crate) fn returns(what: u32) -> bool {
+    matches!(what >> 16, 1 | 2) || what == GET
+}
+
 /// A command, without its operands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Command {
     /// [`PUT`], [`GET`], or the code of an atomic ([`what`]).
     pub(crate) what: u32,
@@ -61,16 +75,51 @@ pub(crate) struct Command {
     pub(crate) compare: u64,
 }
 
+/// Memory that a command names: a region of this process.
+trait Target {
+    /// Checks that the region has `size` bytes at `address`.
+    fn covers(&self, address: u64, size: u64) -> Result<(), Status>;
+
+    /// The rights of peers.
+    fn access(&self) -> Access;
+
+    /// Writes `size` bytes to `address`.
+    ///
+    /// # Safety
+    /// `from` is readable for `size` bytes and overlaps no memory that a command may name. The region covers the bytes, and stays
+    /// registered.
+    unsafe fn put(&self, from: *const u8, address: u64, size: usize) -> Result<(), Status>;
+
+    /// Reads `size` bytes at `address`.
+    ///
+    /// # Safety
+    /// `to` is writable for `size` bytes and overlaps no memory that a command may name. The region covers the bytes, and stays
+    /// registered.
+    unsafe fn get(&self, address: u64, to: *mut u8, size: usize) -> Result<(), Status>;
+
+    /// Executes an atomic.
+    ///
+    /// # Safety
+    /// The operands and results of `e` are valid, and its combination is [served](element::serves). The region covers the
+    /// elements, which are aligned, and stays registered.
+    unsafe fn apply(&mut self, e: &Elements) -> Result<(), Status>;
+}
+
 /// Executes commands. Remembers the region of the last command; the next command nearly always names the
 /// same one.
 #[derive(Default)]
-pub(crate) struct Responder(Option<(Known, u64)>);
+pub(crate) struct Responder {
+    last: Option<(Known, u64)>,
+    /// Copies of elements of device memory, while they are changed, and of their old values. In words, so that elements of
+    /// every type are aligned.
+    copies: Vec<u64>,
+}
 
 impl Responder {
-    /// The region that a command names, if it is registered.
+    /// The region of host memory that a command names, if it is registered.
     #[inline]
     fn find(&mut self, regions: &Regions, key: u64, cookie: u64) -> Option<Known> {
-        if let Some((known, removals)) = &self.0
+        if let Some((known, removals)) = &self.last
             && *removals == regions.removals()
             && known.handle.is_named(key, cookie)
         {
@@ -79,101 +128,185 @@ impl Responder {
         let known = *regions
             .find(key)
             .filter(|k| k.handle.is_named(key, cookie))?;
-        self.0 = Some((known, regions.removals()));
+        self.last = Some((known, regions.removals()));
         Some(known)
     }
 
-    /// Executes an atomic. `operands` returns the place of this many bytes: the operands, which the old values replace if
-    /// the atomic fetches; `None` if there is no such place.
+    /// Executes a command on host memory. `here` returns the place of this many bytes: the data to write, the operands, or
+    /// where the data read goes; old values replace operands. `None` if there is no such place.
     ///
     /// # Safety
-    /// What `operands` returns is valid for reads and writes, and aligned for the elements.
+    /// What `here` returns is valid for reads and writes, aligned for the elements, and overlaps no memory that a command
+    /// may name.
     #[inline]
-    pub(crate) unsafe fn atomic(
+    pub(crate) unsafe fn execute(
         &mut self,
         regions: &Regions,
         c: &Command,
-        operands: impl FnOnce(usize) -> Option<*mut u8>,
-    ) -> Result<(), Status> {
-        let (kind, datatype, op) = decode(c.what).ok_or(Status::BAD_PARAM)?;
-        let known = self.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
-        let count = c.count as usize;
-        // No overflow: a count has 32 bits, an element at most 8 bytes.
-        let operands = operands(count * datatype.size()).ok_or(Status::BAD_PARAM)?;
-        let elements = Elements {
-            datatype,
-            op,
-            count,
-            at: std::ptr::with_exposed_provenance_mut(c.address as usize),
-            operands,
-            compare: c.compare,
-            results: match kind {
-                AtomicKind::Update => std::ptr::null_mut(),
-                AtomicKind::Fetch | AtomicKind::Compare => operands,
-            },
-        };
-        // SAFETY: the caller guarantees the operands and has locked the region table, whose content it passes.
-        unsafe { perform(&known, regions.reach(), kind, &elements) }
-    }
-
-    /// Executes a put, or a get if not `put`. `here` returns the place of this many bytes: the data to write, or where the
-    /// data read goes; `None` if there is no such place.
-    ///
-    /// # Safety
-    /// What `here` returns is valid for reads and writes, and is no memory that peers reach.
-    #[inline]
-    pub(crate) unsafe fn transfer(
-        &mut self,
-        regions: &Regions,
-        c: &Command,
-        put: bool,
         here: impl FnOnce(usize) -> Option<*mut u8>,
     ) -> Result<(), Status> {
         let known = self.find(regions, c.key, c.cookie).ok_or(Status::PERM)?;
-        if !rights::allow_transfer(known.access, put) {
-            return Err(Status::PERM);
-        }
-        let size = c.count as usize;
-        known.handle.covers(c.address, size as u64)?;
-        let here = here(size).ok_or(Status::BAD_PARAM)?;
-        let there: *mut u8 = std::ptr::with_exposed_provenance_mut(c.address as usize);
         let reach = regions.reach();
-        // SAFETY: `there` lies in a registered region, and the caller holds the lock of the region table, so the memory,
-        // if mapped, belongs to that region's owner. The caller guarantees `here`.
-        unsafe {
-            if put {
-                reach.put(here, there, size)
-            } else {
-                reach.get(there, here, size)
-            }
+        // SAFETY: the caller guarantees the place and has locked the region table, whose content it passes.
+        unsafe { execute(&mut Host { known, reach }, c, here) }
+    }
+}
+
+/// Executes a command on the region that it names.
+///
+/// # Safety
+/// What `here` returns is valid for reads and writes, aligned for the elements, and overlaps no memory that a command may
+/// name. The region stays registered.
+#[inline]
+unsafe fn execute(
+    target: &mut impl Target,
+    c: &Command,
+    here: impl FnOnce(usize) -> Option<*mut u8>,
+) -> Result<(), Status> {
+    // SAFETY: the caller guarantees the place and the region.
+    unsafe {
+        match c.what {
+            PUT => transfer(target, c, true, here),
+            GET => transfer(target, c, false, here),
+            _ => atomic(target, c, here),
         }
     }
+}
+
+/// Executes a put, or a get if not `put`.
+///
+/// # Safety
+/// As for [`execute`].
+#[inline]
+unsafe fn transfer(
+    target: &mut impl Target,
+    c: &Command,
+    put: bool,
+    here: impl FnOnce(usize) -> Option<*mut u8>,
+) -> Result<(), Status> {
+    if !rights::allow_transfer(target.access(), put) {
+        return Err(Status::PERM);
+    }
+    let size = c.count as usize;
+    target.covers(c.address, size as u64)?;
+    let here = here(size).ok_or(Status::BAD_PARAM)?;
+    // SAFETY: the caller guarantees the place and the region, which covers the bytes.
+    unsafe {
+        match put {
+            true => target.put(here, c.address, size),
+            false => target.get(c.address, here, size),
+        }
+    }
+}
+
+/// Executes an atomic.
+///
+/// # Safety
+/// As for [`execute`].
+#[inline]
+unsafe fn atomic(
+    target: &mut impl Target,
+    c: &Command,
+    here: impl FnOnce(usize) -> Option<*mut u8>,
+) -> Result<(), Status> {
+    let (kind, datatype, op) = decode(c.what).ok_or(Status::BAD_PARAM)?;
+    let count = c.count as usize;
+    // No overflow: a count has 32 bits, an element at most 8 bytes.
+    let operands = here(count * datatype.size()).ok_or(Status::BAD_PARAM)?;
+    let elements = Elements {
+        datatype,
+        op,
+        count,
+        at: ptr::with_exposed_provenance_mut(c.address as usize),
+        operands,
+        compare: c.compare,
+        results: match kind {
+            AtomicKind::Update => ptr::null_mut(),
+            AtomicKind::Fetch | AtomicKind::Compare => operands,
+        },
+    };
+    // SAFETY: the caller guarantees the operands and the region. `decode` lets only combinations through that `serves`
+    // accepts.
+    unsafe { apply(target, kind, &elements) }
+}
+
+/// Checks an atomic against a region, and executes it.
+///
+/// # Safety
+/// `operands` and `results` are valid for the sizes that [`Elements`] states, and the combination is
+/// [served](element::serves). The region stays registered.
+#[inline]
+unsafe fn apply(target: &mut impl Target, kind: AtomicKind, e: &Elements) -> Result<(), Status> {
+    let address = e.at as u64;
+    target.covers(address, (e.count * e.datatype.size()) as u64)?;
+    if !address.is_multiple_of(e.datatype.size() as u64) {
+        return Err(Status::BAD_PARAM);
+    }
+    if !rights::allow_atomic(target.access(), kind, e.op) {
+        return Err(Status::PERM);
+    }
+    // SAFETY: the caller guarantees operands, results, the combination and the region; the elements were checked.
+    unsafe { target.apply(e) }
 }
 
 /// Executes an atomic on a region of this process, if the region allows it.
 ///
 /// # Safety
-/// `operands` and `results` are valid for the sizes that [`Elements`] states. The caller holds the lock of the region
-/// table.
-#[inline]
+/// `operands` and `results` are valid for the sizes that [`Elements`] states, and the combination is
+/// [served](element::serves). The caller holds the lock of the region table.
 pub(crate) unsafe fn perform(
     known: &Known,
     reach: Reach,
     kind: AtomicKind,
     e: &Elements,
 ) -> Result<(), Status> {
-    let address = e.at as u64;
-    let size = e.count * e.datatype.size();
-    known.handle.covers(address, size as u64)?;
-    if !address.is_multiple_of(e.datatype.size() as u64) {
-        return Err(Status::BAD_PARAM);
+    let mut host = Host {
+        known: *known,
+        reach,
+    };
+    // SAFETY: the caller guarantees operands, results and combination, and holds the lock that keeps the region registered.
+    unsafe { apply(&mut host, kind, e) }
+}
+
+/// A region of host memory.
+struct Host {
+    known: Known,
+    reach: Reach,
+}
+
+impl Target for Host {
+    #[inline]
+    fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
+        self.known.handle.covers(address, size)
     }
-    if !rights::allow_atomic(known.access, kind, e.op) {
-        return Err(Status::PERM);
+
+    #[inline]
+    fn access(&self) -> Access {
+        self.known.access
     }
-    reach.expect(e.at, size, e.op != AtomicOp::Read)?;
-    // SAFETY: the elements lie in a registered region and the lock of the region table is held, so the memory, if
-    // mapped, belongs to that region's owner. The elements are aligned. `decode` or the transport's table let
-    // only combinations through that `serves` accepts. The caller guarantees that `operands` and `results` are valid.
-    Ok(unsafe { element::apply(e) }?)
+
+    #[inline]
+    unsafe fn put(&self, from: *const u8, address: u64, size: usize) -> Result<(), Status> {
+        let there = ptr::with_exposed_provenance_mut(address as usize);
+        // SAFETY: the caller guarantees that `from` is readable and that the range lies in a registered region, so its
+        // memory, if mapped, belongs to that region's owner. The ranges do not overlap, because no command may name `from`.
+        unsafe { self.reach.put(from, there, size) }
+    }
+
+    #[inline]
+    unsafe fn get(&self, address: u64, to: *mut u8, size: usize) -> Result<(), Status> {
+        let there = ptr::with_exposed_provenance(address as usize);
+        // SAFETY: the caller guarantees that `to` is writable and that the range lies in a registered region, so its
+        // memory, if mapped, belongs to that region's owner. The ranges do not overlap, because no command may name `to`.
+        unsafe { self.reach.get(there, to, size) }
+    }
+
+    #[inline]
+    unsafe fn apply(&mut self, e: &Elements) -> Result<(), Status> {
+        let size = e.count * e.datatype.size();
+        self.reach.expect(e.at, size, e.op != AtomicOp::Read)?;
+        // SAFETY: the caller guarantees operands, results and combination; the elements are aligned and lie in a registered
+        // region, so their memory, if mapped, belongs to that region's owner.
+        Ok(unsafe { element::apply(e) }?)
+    }
 }

@@ -175,12 +175,6 @@ fn execute(
         }
     };
     // SAFETY: the place is the local word, or `size` bytes of the payload, whose bounds `payload` checks.
-    unsafe {
-        match c.what {
-            PUT => responder.transfer(regions, &command, true, place),
-            GET => responder.transfer(regions, &command, false, place),
-            _ => responder.atomic(regions, &command, place),
-        }
-    }?;
+    unsafe { responder.execute(regions, &command, place) }?;
     Ok(value)
 }

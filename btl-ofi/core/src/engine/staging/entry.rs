@@ -10,8 +10,8 @@ use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, hmem_iface};
 use crate::base::error::{CallError, Error};
 use crate::engine::transport::Transport;
 use crate::fabric::registration::Region;
-use crate::hmem::agent::Agent;
 use crate::hmem::mailbox::LANES;
+use crate::hmem::server::MailboxServer;
 use crate::mem::copy::Copier;
 use crate::mem::cuda;
 use crate::mem::handle::Handle;
@@ -124,15 +124,15 @@ impl Transport {
                 let interval = Duration::from_millis(self.setup.check_interval_ms);
                 let thread = self.setup.hmem_thread.then_some((self.node.id, interval));
                 // Always the maximum number of lanes, because peers may connect later.
-                Some((Agent::new(LANES, limit, regions)?, thread))
+                Some((MailboxServer::new(LANES, limit, regions)?, thread))
             },
-            |agent| {
+            |server| {
                 let all = Access::LOCAL_WRITE
                     | Access::REMOTE_READ
                     | Access::REMOTE_WRITE
                     | Access::REMOTE_ATOMIC;
                 self.registrar
-                    .register(agent.base().cast(), agent.bytes(), all)
+                    .register(server.base().cast(), server.bytes(), all)
             },
         )
     }

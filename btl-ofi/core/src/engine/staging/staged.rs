@@ -10,6 +10,7 @@ use crate::mem::device_regions::DeviceRegion;
 use crate::mem::handle::Handle;
 use crate::op::record::Record;
 use crate::op::request::Action;
+use crate::op::responder::{self, Command, GET, PUT};
 use crate::peer::endpoint::Endpoint;
 
 /// Location of a local buffer.
@@ -177,6 +178,31 @@ impl StagedOps {
 }
 
 impl Staged {
+    /// The command on `len` bytes of the operation's target, from `offset` on.
+    pub(super) fn command(&self, offset: usize, len: usize) -> Command {
+        let (what, count, compare) = match self.action {
+            Action::Put => (PUT, len, 0),
+            Action::Get => (GET, len, 0),
+            Action::Atomic {
+                kind,
+                datatype,
+                op,
+                compare,
+            } => {
+                let what = responder::what(kind, datatype as u32, op as u32);
+                (what, len / datatype.size(), compare)
+            }
+        };
+        Command {
+            what,
+            count: count as u32,
+            address: self.address.wrapping_add(offset as u64),
+            key: self.remote.key(),
+            cookie: self.remote.cookie(),
+            compare,
+        }
+    }
+
     /// The operation's name in log messages.
     pub(super) fn name(&self) -> &'static str {
         match self.action {

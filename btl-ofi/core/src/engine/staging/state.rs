@@ -14,18 +14,18 @@ use super::local::Local;
 use super::staged::{Staged, StagedOps};
 use crate::engine::transport::Transport;
 use crate::fabric::registration::Region;
-use crate::hmem::agent::Agent;
 use crate::hmem::bounce::Pool;
 use crate::hmem::mailbox::Holder;
+use crate::hmem::server::MailboxServer;
 use crate::mem::copy::Copier;
 use crate::mem::handle::Handle;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
 
-/// A transport's operations on device memory, and its agent.
+/// A transport's operations on device memory, and its mailbox.
 #[derive(Default)]
 pub(crate) struct Hmem {
-    /// Number of reasons to drive: operations, channels with a lane, an agent. Progress reads only this field
+    /// Number of reasons to drive: operations, channels with a lane, a mailbox. Progress reads only this field
     /// each time.
     awake: AtomicU32,
     /// Operations in the outstanding count that are not at the provider.
@@ -37,15 +37,15 @@ pub(crate) struct Hmem {
     /// Set once the fallback after a refused device registration was logged.
     pub(super) said_fall_back: AtomicBool,
     serving: Mutex<Option<Serving>>,
-    /// Times that the agent had nothing to do.
+    /// Times that no peer had a request.
     idle: AtomicU32,
     /// Last check for lanes of dead processes, in milliseconds since the transport was opened.
     checked: AtomicU64,
 }
 
-/// The agent, its registered mailbox and its thread.
+/// The mailbox with its registration, its server, and its server's thread.
 struct Serving {
-    agent: Arc<Agent>,
+    server: Arc<MailboxServer>,
     mailbox: Region,
     thread: Option<JoinHandle<()>>,
 }
@@ -91,22 +91,22 @@ impl Hmem {
     /// The mailbox for peers' requests on staged regions; created on first use.
     pub(super) fn mailbox(
         &self,
-        make: impl FnOnce() -> Option<(Agent, Option<(u64, Duration)>)>,
-        register: impl FnOnce(&Agent) -> Result<Region, crate::base::error::Error>,
+        make: impl FnOnce() -> Option<(MailboxServer, Option<(u64, Duration)>)>,
+        register: impl FnOnce(&MailboxServer) -> Result<Region, crate::base::error::Error>,
     ) -> Result<Handle, crate::base::error::Error> {
         let mut serving = lock(&self.serving);
         if let Some(serving) = &*serving {
             return Ok(serving.mailbox.handle());
         }
         let no_memory = || crate::base::error::Error::OutOfMemory("the mailbox for device memory");
-        let (agent, thread) = make().ok_or_else(no_memory)?;
-        let mailbox = register(&agent)?;
+        let (server, thread) = make().ok_or_else(no_memory)?;
+        let mailbox = register(&server)?;
         let handle = mailbox.handle();
-        let agent = Arc::new(agent);
+        let server = Arc::new(server);
         let thread = if let Some((node, interval)) = thread {
-            let agent = Arc::clone(&agent);
+            let server = Arc::clone(&server);
             let named = std::thread::Builder::new().name(String::from("btl-ofi-hmem"));
-            let spawned = named.spawn(move || agent.run(node, interval));
+            let spawned = named.spawn(move || server.run(node, interval));
             spawned
                 .inspect_err(|e| tracing::warn!("no thread for device memory: {e}"))
                 .ok()
@@ -115,23 +115,23 @@ impl Hmem {
         };
         self.awake.fetch_add(1, Ordering::Relaxed);
         *serving = Some(Serving {
-            agent,
+            server,
             mailbox,
             thread,
         });
         Ok(handle)
     }
 
-    /// Stops the agent and closes its registration. Buffers that the provider may still use are kept.
+    /// Stops the mailbox's server and closes its registration. Buffers that the provider may still use are kept.
     pub(crate) fn shut(&self) {
         let serving = lock(&self.serving).take();
         if let Some(Serving {
-            agent,
+            server,
             mailbox,
             thread,
         }) = serving
         {
-            agent.stop();
+            server.stop();
             if let Some(thread) = thread
                 && thread.join().is_err()
             {
@@ -217,14 +217,14 @@ impl Transport {
     #[cold]
     #[inline(never)]
     pub(crate) fn drive(&self) -> usize {
-        let agent = match self.hmem.serving.try_lock() {
-            Ok(serving) => serving.as_ref().map(|s| Arc::clone(&s.agent)),
+        let server = match self.hmem.serving.try_lock() {
+            Ok(serving) => serving.as_ref().map(|s| Arc::clone(&s.server)),
             Err(_) => None,
         };
-        let mut steps = agent.map_or(0, |agent| {
-            let served = agent.serve();
+        let mut steps = server.map_or(0, |server| {
+            let served = server.serve();
             if served == 0 && self.hmem.is_check_due() {
-                self.release_lost_lanes(&agent);
+                self.release_lost_lanes(&server);
             }
             served
         });
@@ -266,14 +266,14 @@ impl Transport {
 
     /// Releases lanes of dead processes; checks at most once per interval.
     #[cold]
-    fn release_lost_lanes(&self, agent: &Agent) {
+    fn release_lost_lanes(&self, server: &MailboxServer) {
         let now = self.detector.opened.elapsed().as_millis() as u64;
         let last = self.hmem.checked.load(Ordering::Relaxed);
         if now.wrapping_sub(last) < self.setup.check_interval_ms {
             return;
         }
         self.hmem.checked.store(now, Ordering::Relaxed);
-        agent.release_lost(self.node.id, |has| {
+        server.release_lost(self.node.id, |has| {
             let peers = self.lock_peers();
             let mut local = peers.known.iter_local();
             local.any(|peer| {

@@ -8,7 +8,7 @@ use crate::base::lock::Lock;
 use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{Entries, Header, Kind, MOST_WORDS};
 use crate::mem::regions::Regions;
-use crate::op::responder::{GET, PUT, Responder, SEND};
+use crate::op::responder::{Responder, SEND};
 use crate::peer::endpoint::Endpoint;
 
 /// Where the sends of a peer go, and the peer, if this process has connected it.
@@ -82,13 +82,7 @@ pub(super) fn execute(
         let here = |size| (size <= room).then_some(place);
         // SAFETY: the place lies in the message or in its answer, both memory of this process, is aligned to words, and
         // `here` checks its size.
-        let done = unsafe {
-            match c.what {
-                PUT => responder.transfer(&regions, c, true, here),
-                GET => responder.transfer(&regions, c, false, here),
-                _ => responder.atomic(&regions, c, here),
-            }
-        };
+        let done = unsafe { responder.execute(&regions, c, here) };
         if let Err(Status(status)) = done {
             failures.push(u64::from(number) | u64::from(status as u32) << 32);
         }

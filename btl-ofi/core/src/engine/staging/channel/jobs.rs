@@ -11,8 +11,9 @@ use crate::engine::staging::staged::{Side, Staged, StagedOps};
 use crate::engine::staging::wire::{Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
-use crate::hmem::mailbox::{FRAGMENT, HEAD, INLINE, Request, SLOTS, Task, after};
+use crate::hmem::mailbox::{FRAGMENT, HEAD, INLINE, Request, SLOTS, after};
 use crate::op::request::Action;
+use crate::op::responder::{Command, PUT};
 
 /// Most bytes of fragments in progress in one lane.
 const UNDER_WAY: usize = 4 * FRAGMENT;
@@ -154,21 +155,6 @@ impl Channel {
     /// Copies a fragment to host memory for sending, and writes its request. `None` if no buffer is free, or if
     /// the copy failed; the operation then has the failure.
     fn prepare(&self, op: &mut Staged, index: usize, slot: usize, pool: &mut Pool) -> Option<Job> {
-        let task = match op.action {
-            Action::Put => Task::Put,
-            Action::Get => Task::Get,
-            Action::Atomic {
-                datatype, op: code, ..
-            } => Task::Atomic {
-                datatype,
-                op: code,
-                fetch: op.action.fetches(),
-            },
-        };
-        let compare = match op.action {
-            Action::Atomic { compare, .. } => compare,
-            _ => 0,
-        };
         let len = op.fragment(self.fragment);
         let reads = matches!(op.action, Action::Get)
             || matches!(
@@ -211,12 +197,8 @@ impl Channel {
         let request = Request {
             number: after(self.number, 1),
             holder: self.holder,
-            task,
-            region: op.remote.generation(),
-            address: op.address.wrapping_add(op.next as u64),
-            size: len as u64,
-            compare,
-            inline,
+            command: op.command(op.next, len),
+            inline: if inline { len } else { 0 },
         };
         Some(Job {
             op: index,
@@ -323,12 +305,11 @@ impl Channel {
                 let nothing = Request {
                     number: job.number,
                     holder: self.holder,
-                    task: Task::Put,
-                    region: op.remote.generation(),
-                    address: op.address,
-                    size: 0,
-                    compare: 0,
-                    inline: true,
+                    command: Command {
+                        what: PUT,
+                        ..op.command(0, 0)
+                    },
+                    inline: 0,
                 };
                 // SAFETY: the slot belongs to this job, and its request is not posted.
                 let words = unsafe { &mut (*self.buffers.as_ptr()).requests[slot] };

@@ -1,6 +1,6 @@
-//! The target's agent of staged windows: polls its mailbox for requests, executes them with the region's copier, and
-//! writes the replies. It makes no provider call, so any thread may run it. One thread runs it at a time, which makes
-//! atomics on device windows atomic with respect to each other.
+//! Serves the mailbox of this process: finds the requests of peers, has the responder execute them, and writes the replies.
+//!
+//! It makes no provider call, so any thread may run it. One thread runs it at a time.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
@@ -8,24 +8,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use plugin_api::{AtomicOp, Datatype, Status};
+use plugin_api::Status;
 
 use super::mailbox::{
-    HEAD, Holder, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Task, after, seal_reply,
+    HEAD, Holder, INLINE, LOCKED, MAGIC, Plan, REPLY, REQUEST, Request, SLOTS, Words, after,
+    seal_reply,
 };
 use super::pages::Pages;
-use crate::mem::copy::CopyError;
 use crate::mem::cuda;
-use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
-use crate::mem::rights;
-use crate::op::element::{self, Elements};
+use crate::mem::device_regions::DeviceRegions;
+use crate::op::responder::{self, Responder};
 use crate::peer::liveness::State;
 
-/// Time without a request after which the agent's thread sleeps between two polls.
+/// Time without a request after which the server's thread sleeps between two polls.
 const IDLE_TIME: Duration = Duration::from_micros(200);
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// The agent's state of a lane.
+/// The server's state of a lane.
 #[derive(Clone, Copy, Default)]
 struct Lane {
     /// Number of the last request served.
@@ -41,14 +40,11 @@ struct Lane {
 /// State that only the serving thread uses.
 struct Serving {
     lanes: Vec<Lane>,
-    /// Old and new values of the target of an atomic.
-    old: Vec<u8>,
-    /// In words, so that elements of every type are aligned.
-    elements: Vec<u64>,
+    responder: Responder,
 }
 
 /// A mailbox and its service.
-pub(crate) struct Agent {
+pub(crate) struct MailboxServer {
     pages: Pages,
     plan: Plan,
     regions: Arc<DeviceRegions>,
@@ -56,14 +52,18 @@ pub(crate) struct Agent {
     stop: AtomicBool,
 }
 
-impl Agent {
+impl MailboxServer {
     /// A mailbox with `lanes` lanes, for transfers of at most `limit` bytes. `None` if memory is exhausted.
-    pub(crate) fn new(lanes: usize, limit: usize, regions: Arc<DeviceRegions>) -> Option<Agent> {
+    pub(crate) fn new(
+        lanes: usize,
+        limit: usize,
+        regions: Arc<DeviceRegions>,
+    ) -> Option<MailboxServer> {
         let plan = Plan::new(lanes, limit);
         let layout = Layout::from_size_align(plan.bytes(), 4096).ok()?;
         // SAFETY: the layout contains at least the header, so its size is not 0.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        let agent = Agent {
+        let server = MailboxServer {
             pages: Pages {
                 base,
                 layout,
@@ -73,8 +73,7 @@ impl Agent {
             regions,
             serving: Mutex::new(Serving {
                 lanes: vec![Lane::default(); plan.lanes],
-                old: vec![0; plan.fragment],
-                elements: vec![0; plan.fragment.div_ceil(8)],
+                responder: Responder::default(),
             }),
             stop: AtomicBool::new(false),
         };
@@ -82,9 +81,9 @@ impl Agent {
             .into_iter()
             .enumerate()
         {
-            agent.word(index * 8).store(value, Ordering::Relaxed);
+            server.word(index * 8).store(value, Ordering::Relaxed);
         }
-        Some(agent)
+        Some(server)
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
@@ -128,7 +127,8 @@ impl Agent {
                     break;
                 };
                 let data = self.base().wrapping_add(self.plan.data(lane, slot));
-                let (status, result) = match self.execute(&mut serving, &request, &words, data) {
+                let executed = self.execute(&mut serving.responder, &request, &mut words, data);
+                let (status, result) = match executed {
                     Ok(result) => (0, result),
                     Err(status) => (status.0, 0),
                 };
@@ -196,62 +196,33 @@ impl Agent {
         }
     }
 
-    /// Executes one request. A short result is returned for the reply.
+    /// Has the responder execute a request, whose inline data is in `words`. Returns a short result for the reply; a longer
+    /// one is in the slot's data buffer.
     fn execute(
         &self,
-        serving: &mut Serving,
+        responder: &mut Responder,
         request: &Request,
-        words: &[u64; REQUEST],
+        words: &mut Words,
         data: *mut u8,
     ) -> Result<u64, Status> {
-        let _working = self.regions.work();
-        let region = self.regions.find(request.region);
-        let region = region.ok_or(Status::BAD_PARAM)?;
-        region.covers(request.address, request.size)?;
-        let size = usize::try_from(request.size).map_err(|_| Status::VALUE_OUT_OF_BOUNDS)?;
-        if size > self.plan.fragment {
-            return Err(Status::VALUE_OUT_OF_BOUNDS);
-        }
-        allowed(&region, request.task)?;
-        let inline: *const u8 = words[HEAD..].as_ptr().cast();
-        let source = if request.inline {
-            inline
-        } else {
-            data.cast_const()
+        let here = words[HEAD..].as_mut_ptr().cast::<u8>();
+        let inline = request.inline > 0;
+        let mut long = 0;
+        let place = |size| {
+            if inline || size <= 8 {
+                long = if size > 8 { size } else { 0 };
+                return (size <= INLINE).then_some(here);
+            }
+            (size <= self.plan.fragment).then_some(data)
         };
-        let DeviceRegion { iface, copier, .. } = *region;
-        match request.task {
-            Task::Put => {
-                // SAFETY: `source` is `size` bytes of the slot's data or of the request. The device range lies in
-                // `region`, which stays registered while `_working` is held.
-                unsafe { copier.write(iface, request.address, source, size) }.map_err(failed)?;
-                Ok(0)
-            }
-            Task::Get if size <= 8 => {
-                let mut word = [0; 8];
-                // SAFETY: `word` holds the at most 8 bytes. The device range lies in `region`, which stays registered
-                // while `_working` is held.
-                unsafe { copier.read(iface, request.address, word.as_mut_ptr(), size) }
-                    .map_err(failed)?;
-                Ok(u64::from_ne_bytes(word))
-            }
-            Task::Get => {
-                // SAFETY: the slot's data holds a fragment, and `size` is not larger. The device range lies in
-                // `region`, which stays registered while `_working` is held.
-                unsafe { copier.read(iface, request.address, data, size) }.map_err(failed)?;
-                Ok(0)
-            }
-            Task::Atomic {
-                datatype,
-                op,
-                fetch,
-            } => {
-                let what = (datatype, op, fetch);
-                // SAFETY: `source` is `size` bytes of the slot's data or of the request, and `data` has room for a fragment.
-                // The region stays registered while `_working` is held.
-                unsafe { execute_atomic(serving, &region, request, what, (source, data, size)) }
-            }
+        // SAFETY: the place is `size` bytes of the request's words, or of the slot's data buffer, which has room for a
+        // fragment. Both are aligned to words, and neither is device memory.
+        unsafe { responder.execute_on_device(&self.regions, &request.command, place) }?;
+        if long > 0 && responder::returns(request.command.what) {
+            // SAFETY: `long` bytes are in the request's words; the data buffer has room for more than these hold.
+            unsafe { std::ptr::copy_nonoverlapping(here.cast_const(), data, long) };
         }
+        Ok(words[HEAD])
     }
 
     /// Serves until [`stop`](Self::stop). Checks for dead holders of this node once per `interval` while idle.
@@ -277,77 +248,6 @@ impl Agent {
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
-}
-
-/// Executes an atomic on device memory: copies the elements, changes the copies, and copies them back.
-///
-/// # Safety
-/// `source` is readable for `size` bytes, and `data` writable for a fragment, of which `size` is not more; the operands in
-/// it are no longer needed when the results are copied there. The region stays registered.
-unsafe fn execute_atomic(
-    serving: &mut Serving,
-    region: &DeviceRegion,
-    request: &Request,
-    (datatype, op, fetch): (Datatype, AtomicOp, bool),
-    (source, data, size): (*const u8, *mut u8, usize),
-) -> Result<u64, Status> {
-    let whole = size.is_multiple_of(datatype.size())
-        && request.address.is_multiple_of(datatype.size() as u64)
-        && (op != AtomicOp::Cswap || size == datatype.size());
-    if !whole || !element::serves(rights::kind_of(op, fetch), datatype, op) {
-        return Err(Status::BAD_PARAM);
-    }
-    let at: *mut u8 = serving.elements.as_mut_ptr().cast();
-    let elements = Elements {
-        datatype,
-        op,
-        count: size / datatype.size(),
-        at,
-        operands: source,
-        compare: request.compare,
-        results: serving.old.as_mut_ptr(),
-    };
-    // SAFETY: `elements` and `old` have room for a fragment; the caller guarantees the rest.
-    unsafe {
-        region
-            .copier
-            .read(region.iface, request.address, at, size)
-            .map_err(failed)?;
-        element::apply(&elements)?;
-        let new = std::slice::from_raw_parts(at.cast_const(), size);
-        if new != &serving.old[..size] {
-            region
-                .copier
-                .write(region.iface, request.address, at, size)
-                .map_err(failed)?;
-        }
-        let mut word = [0; 8];
-        if fetch && size <= 8 {
-            std::ptr::copy_nonoverlapping(serving.old.as_ptr(), word.as_mut_ptr(), size);
-        } else if fetch {
-            std::ptr::copy_nonoverlapping(serving.old.as_ptr(), data, size);
-        }
-        Ok(u64::from_ne_bytes(word))
-    }
-}
-
-/// Logs a failed copy.
-fn failed(error: CopyError) -> Status {
-    tracing::warn!("a peer's request for device memory failed: {error}");
-    error.status()
-}
-
-/// Whether the region's access rights allow this task.
-fn allowed(region: &DeviceRegion, task: Task) -> Result<(), Status> {
-    let access = region.access;
-    let allowed = match task {
-        Task::Put => rights::allow_transfer(access, true),
-        Task::Get => rights::allow_transfer(access, false),
-        Task::Atomic { op, fetch, .. } => {
-            rights::allow_atomic(access, rights::kind_of(op, fetch), op)
-        }
-    };
-    if allowed { Ok(()) } else { Err(Status::PERM) }
 }
 
 #[cfg(test)]

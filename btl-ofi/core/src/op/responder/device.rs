@@ -1,0 +1,100 @@
+//! Commands on device memory: the same checks and arithmetic, with the copy functions of the region.
+
+use std::{ptr, slice};
+
+use plugin_api::{Access, Status};
+
+use super::{Command, Responder, Target, execute};
+use crate::mem::copy::CopyError;
+use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
+use crate::op::element::{self, Elements};
+
+/// A staged region of device memory.
+struct Device<'a> {
+    region: &'a DeviceRegion,
+    copies: &'a mut Vec<u64>,
+}
+
+impl Responder {
+    /// Executes a command on staged device memory, one at a time for all threads. `here` is that of
+    /// [`execute`](Self::execute).
+    ///
+    /// # Safety
+    /// What `here` returns is valid for reads and writes, aligned for the elements, and overlaps no device memory.
+    pub(crate) unsafe fn execute_on_device(
+        &mut self,
+        regions: &DeviceRegions,
+        c: &Command,
+        here: impl FnOnce(usize) -> Option<*mut u8>,
+    ) -> Result<(), Status> {
+        let _working = regions.work();
+        let region = regions.find_staged(c.key, c.cookie).ok_or(Status::PERM)?;
+        let mut device = Device {
+            region: &region,
+            copies: &mut self.copies,
+        };
+        // SAFETY: the caller guarantees the place; the region stays registered while `_working` is held.
+        unsafe { execute(&mut device, c, here) }
+    }
+}
+
+impl Target for Device<'_> {
+    fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
+        self.region.covers(address, size)
+    }
+
+    fn access(&self) -> Access {
+        self.region.access
+    }
+
+    unsafe fn put(&self, from: *const u8, address: u64, size: usize) -> Result<(), Status> {
+        let DeviceRegion { iface, copier, .. } = *self.region;
+        // SAFETY: the caller guarantees that `from` is readable and that the range lies in the region, which is registered.
+        unsafe { copier.write(iface, address, from, size) }.map_err(failed)
+    }
+
+    unsafe fn get(&self, address: u64, to: *mut u8, size: usize) -> Result<(), Status> {
+        let DeviceRegion { iface, copier, .. } = *self.region;
+        // SAFETY: the caller guarantees that `to` is writable and that the range lies in the region, which is registered.
+        unsafe { copier.read(iface, address, to, size) }.map_err(failed)
+    }
+
+    /// Copies the elements, changes the copies, and copies them back if that changed them.
+    unsafe fn apply(&mut self, e: &Elements) -> Result<(), Status> {
+        let (size, address) = (e.count * e.datatype.size(), e.at as u64);
+        let words = size.div_ceil(8);
+        self.copies.clear();
+        self.copies.resize(2 * words, 0);
+        let (new, old) = self.copies.split_at_mut(words);
+        let (new, old) = (new.as_mut_ptr().cast::<u8>(), old.as_mut_ptr().cast::<u8>());
+        let copied = Elements {
+            at: new,
+            results: old,
+            ..*e
+        };
+        // SAFETY: `new` and `old` have room for the elements, and are aligned for every type. The caller guarantees the
+        // operands, the results and the region.
+        unsafe {
+            self.get(address, new, size)?;
+            element::apply(&copied)?;
+            let new_bytes = slice::from_raw_parts(new.cast_const(), size);
+            let old_bytes = slice::from_raw_parts(old.cast_const(), size);
+            if new_bytes != old_bytes {
+                self.put(new, address, size)?;
+            }
+            if !e.results.is_null() {
+                ptr::copy_nonoverlapping(old, e.results, size);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Logs a failed copy.
+fn failed(error: CopyError) -> Status {
+    tracing::warn!("a peer's request for device memory failed: {error}");
+    error.status()
+}
+
+#[cfg(test)]
+mod tests;

@@ -121,6 +121,7 @@ impl Channel {
     /// Whether progress must drive the channel.
     pub(super) fn is_busy(&self) -> bool {
         !self.waiting.is_empty()
+            || self.jobs.iter().any(Option::is_some)
             || matches!(
                 self.state,
                 State::Reading | State::Taking | State::Taken | State::Returning
@@ -291,7 +292,8 @@ impl Channel {
         self.to(State::Free)
     }
 
-    /// Fails every operation of the channel.
+    /// Fails every operation of the channel. One with a transfer in progress ends when that transfer does, because until
+    /// then the provider uses its buffers.
     fn give_up(
         &mut self,
         status: Status,
@@ -300,19 +302,29 @@ impl Channel {
         over: &mut Vec<usize>,
     ) -> usize {
         let mut steps = 0;
+        // SAFETY: endpoints live as long as operations to them.
+        let peer_failed = unsafe { self.endpoint.as_ref() }.failure().is_some();
         for slot in 0..SLOTS {
             let Some(mut job) = self.jobs[slot].take() else {
                 continue;
             };
-            if let Some(bounce) = job.bounce.take() {
-                // The provider may still use the buffer.
-                pool.lose(bounce);
-            }
+            let in_progress =
+                job.stage.is_posted() && stand(self.slot_flag(slot)) == Stand::Pending;
             if let Some(op) = ops.at(job.op) {
-                op.live -= 1;
                 op.fail(status, || {
                     String::from("the peer's mailbox cannot be reached")
                 });
+                if in_progress {
+                    self.jobs[slot] = Some(job);
+                    continue;
+                }
+                op.live -= 1;
+                match job.bounce.take() {
+                    // A transfer to a peer that failed is reported while the provider may still use the buffer.
+                    Some(bounce) if peer_failed => pool.lose(bounce),
+                    Some(bounce) => pool.give_back(bounce),
+                    None => {}
+                }
                 if op.is_over() {
                     over.push(job.op);
                 }

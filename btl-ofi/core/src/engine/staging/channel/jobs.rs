@@ -31,6 +31,16 @@ pub(super) enum Stage {
     Fetch { posted: bool },
 }
 
+impl Stage {
+    /// Whether its transfer was posted. The slot's flag says whether it is over.
+    pub(super) fn is_posted(self) -> bool {
+        match self {
+            Stage::Data { posted } | Stage::Request { posted } | Stage::Fetch { posted } => posted,
+            Stage::Reply => false,
+        }
+    }
+}
+
 /// A fragment of an operation, in a slot.
 pub(super) struct Job {
     pub(super) op: usize,

@@ -97,6 +97,6 @@ pub use engine::transport::Transport;
 pub use fabric::registration::Region;
 pub use fabric::select::Candidate;
 pub use mem::handle::Handle;
-pub use op::record::Completion;
+pub use op::completion::Completion;
 pub use op::request::Op;
 pub use peer::endpoint::Endpoint;

@@ -14,16 +14,23 @@
     reason = "the files are built again here, and not all of them is used"
 )]
 
+#[path = "../src/op/completion.rs"]
+mod completion;
 #[path = "../src/base/lock.rs"]
 mod lock;
 #[path = "../src/peer/outstanding.rs"]
 mod outstanding;
 #[path = "../src/op/record.rs"]
 mod record;
+#[path = "../src/op/tag.rs"]
+mod tag;
 
 /// The folders in which the sources find each other.
 mod base {
     pub(crate) use crate::sync;
+}
+mod op {
+    pub(crate) use crate::{completion, tag};
 }
 mod peer {
     pub(crate) use crate::{endpoint, outstanding};
@@ -86,10 +93,12 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use plugin_api::{Handle, Module};
 
+use completion::{Completion, Finished};
 use endpoint::Endpoint;
 use lock::Lock;
 use outstanding::OutstandingCount;
-use record::{Completion, Finished, Pool, Record, Tag};
+use record::{Pool, Record};
+use tag::Tag;
 
 static PEER: Endpoint = Endpoint::new();
 

@@ -1,5 +1,5 @@
 //! Atomics and thread hints under one name, so that loom's can replace them. `tests/outstanding_model.rs` and
-//! `tests/lane_model.rs` compile `peer/outstanding.rs`, `base/lock.rs` and `op/record.rs` again with loom's types;
+//! `tests/lane_model.rs` compile `peer/outstanding.rs`, `base/lock.rs` and the records of `op` again with loom's types;
 //! `tests/ring_model.rs` does the same with the ring and the pool of `sm`.
 
 pub(crate) use std::hint::spin_loop;

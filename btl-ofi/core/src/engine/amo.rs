@@ -12,7 +12,7 @@ use crate::engine::transport::Transport;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::mem::handle::{Handle, Target};
-use crate::op::record::Completion;
+use crate::op::completion::Completion;
 use crate::op::request;
 use crate::op::request::Operands;
 use crate::op::responder;

@@ -11,7 +11,8 @@ use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
 use crate::base::ticks;
 use crate::fabric::msg::Messages;
-use crate::op::record::{Finished, Pool};
+use crate::op::completion::Finished;
+use crate::op::record::Pool;
 use crate::peer::outstanding::OutstandingCount;
 use crate::sm::channel::Channel;
 

@@ -9,7 +9,8 @@ use plugin_api::Status;
 use crate::base::error::{describe, peer_is_gone, status_of};
 use crate::engine::context::Context;
 use crate::engine::transport::Transport;
-use crate::op::record::{Finished, Message, Tag};
+use crate::op::completion::Finished;
+use crate::op::tag::{Message, Tag};
 
 impl Transport {
     /// Reads an error completion. Each one is reported once: by its callback, or by the error function and the

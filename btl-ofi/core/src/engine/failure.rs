@@ -13,7 +13,8 @@ use plugin_api::{ErrorFlags, Status};
 use crate::engine::context::Context;
 use crate::engine::transport::Transport;
 use crate::fabric::shm_orphans;
-use crate::op::record::{Finished, Tag};
+use crate::op::completion::Finished;
+use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
 /// Why a peer is given up.

@@ -17,9 +17,10 @@ use crate::engine::ring_atomics::AtomicCommand;
 use crate::engine::transport::Transport;
 use crate::fabric::msg::{Ended, Form};
 use crate::mem::handle::Handle;
-use crate::op::record::{Completion, Tag};
+use crate::op::completion::Completion;
 use crate::op::request::Operands;
 use crate::op::responder::{Command, GET, PUT};
+use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
 /// A request for a target, checked against its handle.

@@ -109,21 +109,7 @@ impl Transport {
                 vectors: Vectors::new(&chosen.atomics, &policy),
                 table: chosen.atomics,
             },
-            setup: Setup {
-                answers_at_once: false,
-                threaded,
-                virtual_addresses: registrar.virtual_addresses,
-                put_limit: capabilities.put_limit,
-                get_limit: capabilities.get_limit,
-                message_limit: options.messages.limit,
-                progress_threshold: options.contexts.progress_threshold,
-                num_cq_read: options.contexts.num_cq_read,
-                check_interval_ms: check_interval(options),
-                peer_timeout_ms: u64::from(options.peers.timeout_ms),
-                hmem_provider: select::takes_devices(info),
-                hmem_thread: options.devices.thread,
-                owner: AtomicPtr::new(std::ptr::null_mut()),
-            },
+            setup: setup(options, &capabilities, &registrar, info, threaded),
             node,
             failures: Failures::default(),
             detector: Detector {
@@ -141,6 +127,31 @@ impl Transport {
             registrar,
             device,
         })
+    }
+}
+
+/// The constants of the slow paths.
+fn setup(
+    options: &Options,
+    capabilities: &Capabilities,
+    registrar: &Registrar,
+    info: InfoRef<'_>,
+    threaded: bool,
+) -> Setup {
+    Setup {
+        answers_at_once: false,
+        threaded,
+        virtual_addresses: registrar.virtual_addresses,
+        put_limit: capabilities.put_limit,
+        get_limit: capabilities.get_limit,
+        message_limit: options.messages.limit,
+        progress_threshold: options.contexts.progress_threshold,
+        num_cq_read: options.contexts.num_cq_read,
+        check_interval_ms: check_interval(options),
+        peer_timeout_ms: u64::from(options.peers.timeout_ms),
+        hmem_provider: select::takes_devices(info),
+        hmem_thread: options.devices.thread,
+        owner: AtomicPtr::new(std::ptr::null_mut()),
     }
 }
 

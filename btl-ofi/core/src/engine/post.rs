@@ -16,8 +16,10 @@ use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
-use crate::op::record::{Completion, Finished, Record, Tag};
+use crate::op::completion::{Completion, Finished};
+use crate::op::record::Record;
 use crate::op::request::Op;
+use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
 /// Constants that every operation reads.

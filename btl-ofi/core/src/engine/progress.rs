@@ -13,7 +13,9 @@ use crate::base::lock::Guard;
 use crate::base::params::MAX_CQ_READ;
 use crate::engine::context::{Carriers, Context, State};
 use crate::engine::transport::Transport;
-use crate::op::record::{Finished, Message, Pool, Record, Tag};
+use crate::op::completion::Finished;
+use crate::op::record::{Pool, Record};
+use crate::op::tag::{Message, Tag};
 
 /// Polls of a context without completion (in a row or not) after which the clock is read. Rare enough to cost
 /// nothing; often enough for a host that sleeps about 50 us between polls.

@@ -9,7 +9,7 @@ use crate::base::error::status_of;
 use crate::engine::context::Context;
 use crate::engine::post::Caller;
 use crate::engine::transport::Transport;
-use crate::op::record::Tag;
+use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
 /// Refused posts between two checks whether the peer still runs.

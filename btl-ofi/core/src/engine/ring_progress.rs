@@ -10,7 +10,7 @@ use crate::base::lock::Guard;
 use crate::base::ticks;
 use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
-use crate::op::record::Finished;
+use crate::op::completion::Finished;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::Done;
 

@@ -13,7 +13,7 @@ use crate::engine::post::guarded;
 use crate::engine::ring_transfers::{MOST, RingTransfer};
 use crate::engine::transport::Transport;
 use crate::mem::handle::{Handle, Target};
-use crate::op::record::Completion;
+use crate::op::completion::Completion;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::reach::COPIES_PER_CHECK;
 use crate::peer::route::Transfers;

@@ -46,13 +46,11 @@ impl Transport {
         if op.size == 0 {
             return self.complete_empty(endpoint, caller);
         }
-        if op.size
-            > if put {
-                self.setup.put_limit
-            } else {
-                self.setup.get_limit
-            }
-        {
+        let limit = match put {
+            true => self.setup.put_limit,
+            false => self.setup.get_limit,
+        };
+        if op.size > limit {
             return Status::VALUE_OUT_OF_BOUNDS;
         }
         let (caller, remote, address, size) = (&caller, op.remote, op.address, op.size);
@@ -66,15 +64,15 @@ impl Transport {
                     // completion.
                     return unsafe { self.tell(endpoint, caller, &told) };
                 }
-                Transfers::Fabric | Transfers::Message if put => {
-                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is readable until
-                    // completion.
-                    return unsafe { self.post_put(endpoint, caller, size, target) };
-                }
                 Transfers::Fabric | Transfers::Message => {
-                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is writable until
+                    // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion.
-                    return unsafe { self.post_get(endpoint, caller, size, target) };
+                    return unsafe {
+                        match put {
+                            true => self.post_put(endpoint, caller, size, target),
+                            false => self.post_get(endpoint, caller, size, target),
+                        }
+                    };
                 }
                 Transfers::Copy => {
                     // SAFETY: the caller guarantees that the local buffer is valid; the remote range was checked

@@ -113,7 +113,7 @@ pub(super) fn has_atomics(info: InfoRef<'_>) -> bool {
 pub(crate) fn takes_messages(info: InfoRef<'_>, options: &Options) -> bool {
     info.raw().caps & u64::from(ffi::FI_MSG) != 0
         && info.ep_attr().max_msg_size >= msg::longest(options.two_sided())
-        // Contexts of messages are numbers (`op::record`), and no place for a provider to write to.
+        // Contexts of messages are numbers (`op::tag`), and no place for a provider to write to.
         && !info.claims_contexts()
 }
 

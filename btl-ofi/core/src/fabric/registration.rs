@@ -180,15 +180,14 @@ impl Registrar {
         let descriptor = Descriptor(unsafe { (*mr.ptr()).mem_desc });
         let length = length as u64;
         let handle = Handle::new(address, length, provider_key, access, generation).direct();
-        self.devices.insert(DeviceRegion {
+        let descriptor = Some(descriptor);
+        self.devices.insert(DeviceRegion::new(
             handle,
-            base: address,
-            length,
-            iface,
-            access,
+            (address, length),
+            (iface, access),
             copier,
-            descriptor: Some(descriptor),
-        });
+            descriptor,
+        ));
         self.live.fetch_add(1, Ordering::Relaxed);
         Ok(Region {
             mr: Some(mr),
@@ -212,15 +211,14 @@ impl Registrar {
         let address = in_memory(base, length)?;
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
         let handle = Handle::staged(mailbox, access, generation);
-        self.devices.insert(DeviceRegion {
+        let length = length as u64;
+        self.devices.insert(DeviceRegion::new(
             handle,
-            base: address,
-            length: length as u64,
-            iface,
-            access,
+            (address, length),
+            (iface, access),
             copier,
-            descriptor: None,
-        });
+            None,
+        ));
         self.live.fetch_add(1, Ordering::Relaxed);
         Ok(Region {
             mr: None,
@@ -351,9 +349,7 @@ impl Region {
             })
             .inspect_err(|_| self.key = None)
     }
-}
 
-impl Region {
     /// Removes device memory from the table, so that neither new operations nor peers find it.
     fn forget_device(&mut self) {
         if let Some(generation) = self.device.take() {

@@ -35,6 +35,25 @@ unsafe impl Send for Descriptor {}
 unsafe impl Sync for Descriptor {}
 
 impl DeviceRegion {
+    /// A region of `length` bytes at `base`.
+    pub(crate) fn new(
+        handle: Handle,
+        (base, length): (u64, u64),
+        (iface, access): (u32, Access),
+        copier: Copier,
+        descriptor: Option<Descriptor>,
+    ) -> DeviceRegion {
+        DeviceRegion {
+            handle,
+            base,
+            length,
+            iface,
+            access,
+            copier,
+            descriptor,
+        }
+    }
+
     /// Checks that `size` bytes at `address` lie inside the region.
     pub(crate) fn covers(&self, address: u64, size: u64) -> Result<(), Status> {
         let offset = address.wrapping_sub(self.base);

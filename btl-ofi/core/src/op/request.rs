@@ -6,7 +6,7 @@ use std::ptr;
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags};
 
 use crate::mem::handle::Handle;
-use crate::op::record::Completion;
+use crate::op::completion::Completion;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use crate::base::lock::Lock;
 use crate::mem::regions::Regions;
-use crate::op::record::Finished;
+use crate::op::completion::Finished;
 use crate::peer::endpoint::Endpoint;
 use crate::sm::requester::{Done, Requester};
 use crate::sm::segment::Segment;

@@ -19,8 +19,9 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::Status;
 
-use crate::op::record::{Finished, Tag};
+use crate::op::completion::Finished;
 use crate::op::request::Operands;
+use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{ProcessId, State};
 use crate::peer::reach::Probe;

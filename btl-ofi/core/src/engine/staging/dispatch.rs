@@ -12,8 +12,9 @@ use crate::engine::transport::Transport;
 use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
 use crate::mem::rights;
-use crate::op::record::{Record, Tag};
+use crate::op::record::Record;
 use crate::op::request::{Action, Op};
+use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {

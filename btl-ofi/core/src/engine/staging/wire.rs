@@ -10,7 +10,7 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Module, OpFlags, Status};
 use crate::engine::transport::Transport;
 use crate::hmem::mailbox::FRAGMENT;
 use crate::mem::handle::Handle;
-use crate::op::record::Completion;
+use crate::op::completion::Completion;
 use crate::op::request::Op;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Transfers;

@@ -5,9 +5,10 @@ use std::ptr::{self, NonNull};
 use plugin_api::Status;
 
 use crate::fabric::msg::wire::{self, Form, Header, Kind, MOST_WORDS};
-use crate::op::record::{Finished, Tag};
+use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::op::responder::{Command, SEND};
+use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Phase;
 

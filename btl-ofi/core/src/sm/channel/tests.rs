@@ -8,9 +8,9 @@ use plugin_api::Status;
 
 use super::*;
 use crate::engine::post::Caller;
-use crate::op::record::Tag;
 use crate::op::request::Operands;
 use crate::op::responder;
+use crate::op::tag::Tag;
 use crate::peer::endpoint::LocalPeer;
 use crate::peer::liveness::ProcessId;
 use crate::peer::route::{Facts, Route};

@@ -7,7 +7,7 @@ use plugin_api::Status;
 
 use crate::base::cma::Refused;
 use crate::base::params::MAX_CQ_READ;
-use crate::op::record::Finished;
+use crate::op::completion::Finished;
 use crate::peer::endpoint::Endpoint;
 
 /// Completed operations: collected under the lock, delivered after its release.

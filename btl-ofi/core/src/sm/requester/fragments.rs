@@ -11,7 +11,7 @@ use plugin_api::Status;
 
 use super::transfers::Direction;
 use super::{Answer, Done, Pending, Requester, Use, copy, no_operation, refusal};
-use crate::op::record::Finished;
+use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::sm::ring::Command;
 

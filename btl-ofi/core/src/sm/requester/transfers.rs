@@ -9,7 +9,7 @@ use plugin_api::Status;
 use super::autotune::{Autotune, Way};
 use super::{Done, Requester, Room, Use, no_operation, refusal};
 use crate::base::cma::{self, Refused};
-use crate::op::record::Finished;
+use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::peer::route::Transfers;
 use crate::sm::ring::Command;

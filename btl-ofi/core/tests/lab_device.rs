@@ -11,10 +11,13 @@
 mod common;
 mod lab;
 
+use std::ffi::c_void;
 use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use plugin_api::{HmemInfo, IoVec, OverrideOps, ThreadLevel, hmem_iface};
+use btl_ofi::Completion;
+use plugin_api::{HmemInfo, IoVec, Module, OverrideOps, ThreadLevel, hmem_iface};
 
 use common::Calls as _;
 use common::pair::{DeviceWay, Target, serve_as_target};
@@ -78,6 +81,92 @@ fn failing() {
     assert_eq!(target.sees(0, 511), (6, 6));
     end(&t, target);
     t.close().unwrap();
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
+/// What a failed get leaves in its buffer, written by its callback.
+const POISON: u64 = 0xeeee;
+
+/// The end of a get: poisons its buffer if it failed, and counts.
+unsafe extern "C" fn ended(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    buffer: *mut c_void,
+    _: *mut plugin_api::Handle,
+    count: *mut c_void,
+    failed: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the counters and the buffer of `WORDS` words outlive the gets that name them.
+    unsafe {
+        if status != 0 {
+            buffer.cast::<[u64; WORDS]>().write([POISON; WORDS]);
+            (*failed.cast::<AtomicU32>()).fetch_add(1, Ordering::Relaxed);
+        }
+        (*count.cast::<AtomicU32>()).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Words of a get.
+const WORDS: usize = 64;
+const GETS: usize = 12;
+
+/// One of the transport's own transfers fails while others take long: the gets that fail with it are reported after the
+/// last write to their buffers.
+#[test]
+fn reported_last() {
+    if role().is_none() {
+        return child("reported_last", "reported last", LIMIT).insist("gets that end together");
+    }
+    let mut all_failed = 0;
+    for nth in (3..40).step_by(2) {
+        shape(&[(
+            "FAULTS",
+            &format!("seed={nth},nth={nth},delay=60,reorder=1"),
+        )]);
+        let way = DeviceWay::Progress;
+        let t = open("lab", ThreadLevel::Single, &way.parameters());
+        let target = Target::start_on_device(&t, "lab", way);
+        let (peer, h, at) = (target.peer, target.handle, target.window);
+        let mut buffers = vec![[0u64; WORDS]; GETS];
+        let (count, failed) = (AtomicU32::new(0), AtomicU32::new(0));
+        let done = Some(Completion {
+            function: ended,
+            context: (&raw const count).cast_mut().cast(),
+            data: (&raw const failed).cast_mut().cast(),
+        });
+        for buffer in &mut buffers {
+            let into = buffer.as_mut_ptr().cast();
+            // SAFETY: the buffers and the counters live to the end of the transport.
+            insist(&t, || unsafe {
+                t.get(peer, into, at, ptr::null_mut(), &h, WORDS * 8, done)
+            });
+        }
+        while count.load(Ordering::Relaxed) < GETS as u32 {
+            t.progress();
+        }
+        // Longer than any transfer takes.
+        for _ in 0..1000 {
+            t.progress();
+        }
+        let poisoned = buffers.iter().filter(|b| b[0] == POISON);
+        for buffer in poisoned.clone() {
+            assert_eq!(*buffer, [POISON; WORDS], "written after the report, {nth}");
+        }
+        assert_eq!(
+            poisoned.count() as u32,
+            failed.load(Ordering::Relaxed),
+            "{nth}"
+        );
+        all_failed += failed.load(Ordering::Relaxed);
+        end(&t, target);
+        t.close().unwrap();
+    }
+    assert!(all_failed > 0);
     Tally {
         run: 1,
         ..Tally::default()

@@ -3,6 +3,8 @@
 
 mod amo;
 mod hmem;
+mod memory;
+mod procs;
 mod rma;
 mod send;
 mod typed_amo;
@@ -12,14 +14,13 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use plugin_api::{
-    Access, Attributes, CompletionFn, Endpoint, ErrorFn, Handle, HostVtable, Module, ModuleVtable,
-    Stats, Status, TableHeader, magic,
+    Attributes, CompletionFn, Endpoint, ErrorFn, Handle, HostVtable, Module, ModuleVtable, Stats,
+    Status, TableHeader, magic,
 };
 use transport::{Completion, ErrorReport, Transport};
 
 use crate::guard::{guarded, need};
 use crate::handles::Handles;
-use crate::modex;
 
 /// The tables, indexed by threading: whether calls may overlap.
 static TABLES: [ModuleVtable; 2] = [table::<false>(), table::<true>()];
@@ -27,10 +28,10 @@ static TABLES: [ModuleVtable; 2] = [table::<false>(), table::<true>()];
 const fn table<const T: bool>() -> ModuleVtable {
     ModuleVtable {
         header: TableHeader::of::<ModuleVtable>(magic::MODULE),
-        add_procs: Some(add_procs),
-        del_procs: Some(del_procs),
-        register_mem: Some(register_mem),
-        deregister_mem: Some(deregister_mem),
+        add_procs: Some(procs::add_procs),
+        del_procs: Some(procs::del_procs),
+        register_mem: Some(memory::register_mem),
+        deregister_mem: Some(memory::deregister_mem),
         put: Some(rma::put::<T>),
         get: Some(rma::get::<T>),
         atomic_op: Some(amo::atomic_op::<T>),
@@ -213,160 +214,6 @@ fn completion(
         function,
         context,
         data,
-    })
-}
-
-unsafe extern "C" fn add_procs(
-    module: *mut Module,
-    count: usize,
-    procs: *const u64,
-    endpoints: *mut *mut Endpoint,
-) -> Status {
-    guarded("add_procs", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
-        if count == 0 {
-            return Status::SUCCESS;
-        }
-        if procs.is_null() || endpoints.is_null() {
-            return Status::BAD_PARAM;
-        }
-        // SAFETY: both pointers are not NULL; the host passes arrays of `count` elements.
-        let (procs, endpoints) = unsafe {
-            (
-                std::slice::from_raw_parts(procs, count),
-                std::slice::from_raw_parts_mut(endpoints, count),
-            )
-        };
-        let mut status = Status::SUCCESS;
-        for (&proc, out) in procs.iter().zip(endpoints) {
-            *out = ptr::null_mut();
-            match connect(module, proc) {
-                Ok(endpoint) => *out = endpoint.as_ptr().cast(),
-                Err(why) => {
-                    tracing::warn!("process {proc} cannot be reached: {}", why.1);
-                    // A NULL endpoint reports an unreachable peer; the status reports other failures.
-                    if why.0 != Status::UNREACH {
-                        status = why.0;
-                    }
-                }
-            }
-        }
-        status
-    })
-}
-
-fn connect(
-    module: &OfiModule,
-    proc: u64,
-) -> Result<NonNull<transport::Endpoint>, (Status, String)> {
-    let blob = modex::fetch(module.host, proc)?;
-    module
-        .transport
-        .connect(&blob, proc)
-        .map_err(|e| (e.status(), e.to_string()))
-}
-
-unsafe extern "C" fn del_procs(
-    module: *mut Module,
-    count: usize,
-    endpoints: *const *mut Endpoint,
-) -> Status {
-    guarded("del_procs", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
-        if count == 0 {
-            return Status::SUCCESS;
-        }
-        if endpoints.is_null() {
-            return Status::BAD_PARAM;
-        }
-        // SAFETY: `endpoints` is not NULL; the host passes an array of `count` elements.
-        let endpoints = unsafe { std::slice::from_raw_parts(endpoints, count) };
-        let mut status = Status::SUCCESS;
-        for endpoint in endpoints.iter().filter_map(|&e| peer(e)) {
-            // SAFETY: the host passes endpoints from `add_procs` and releases each as often as it was added.
-            let released = unsafe { module.transport.disconnect(endpoint) };
-            if !released.is_ok() {
-                status = released;
-            }
-        }
-        status
-    })
-}
-
-unsafe extern "C" fn register_mem(
-    module: *mut Module,
-    _endpoint: *mut Endpoint,
-    base: *mut c_void,
-    size: usize,
-    access: u32,
-    handle: *mut *mut Handle,
-) -> Status {
-    guarded("register_mem", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
-        if handle.is_null() || (base.is_null() && size > 0) {
-            return Status::BAD_PARAM;
-        }
-        let Some(access) = Access::from_bits(access) else {
-            return Status::BAD_PARAM;
-        };
-        // SAFETY: the host keeps the memory mapped until `deregister_mem`.
-        let registered = unsafe { module.transport.register(base, size, access) };
-        // SAFETY: `handle` is not NULL; the host passes a writable pointer.
-        unsafe { store_region(module, registered, handle) }
-    })
-}
-
-/// Stores a region and writes the pointer to its handle.
-///
-/// # Safety
-/// `handle` is writable.
-unsafe fn store_region(
-    module: &OfiModule,
-    registered: Result<transport::Region, transport::Error>,
-    handle: *mut *mut Handle,
-) -> Status {
-    let region = match registered {
-        Ok(region) => region,
-        Err(e) => {
-            tracing::info!("{e}");
-            return e.status();
-        }
-    };
-    match module.handles.insert(region) {
-        Ok(pointer) => {
-            // SAFETY: the caller guarantees that `handle` is writable.
-            unsafe { *handle = pointer.cast() };
-            Status::SUCCESS
-        }
-        Err(_region) => Status::OUT_OF_RESOURCE,
-    }
-}
-
-unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
-    guarded("deregister_mem", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
-        let Some(region) = module.handles.remove(handle.cast()) else {
-            return Status::BAD_PARAM;
-        };
-        match region.close() {
-            Ok(()) => Status::SUCCESS,
-            Err(e) => {
-                tracing::warn!("{e}");
-                e.status()
-            }
-        }
     })
 }
 

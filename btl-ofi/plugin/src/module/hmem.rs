@@ -7,7 +7,8 @@ use plugin_api::{
     Access, Endpoint, Handle, HmemInfo, IoVec, Module, OverrideOps, Status, TableHeader, magic,
 };
 
-use super::{module_ref, store_region};
+use super::memory::store_region;
+use super::module_ref;
 use crate::guard::{guarded, need};
 
 pub(super) unsafe extern "C" fn set_overrides(

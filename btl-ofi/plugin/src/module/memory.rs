@@ -1,0 +1,79 @@
+//! Registers and deregisters memory of the host.
+
+use std::ffi::c_void;
+
+use plugin_api::{Access, Endpoint, Handle, Module, Status};
+
+use super::{OfiModule, module_ref};
+use crate::guard::guarded;
+
+pub(super) unsafe extern "C" fn register_mem(
+    module: *mut Module,
+    _endpoint: *mut Endpoint,
+    base: *mut c_void,
+    size: usize,
+    access: u32,
+    handle: *mut *mut Handle,
+) -> Status {
+    guarded("register_mem", || {
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+        let Some(module) = (unsafe { module_ref(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        if handle.is_null() || (base.is_null() && size > 0) {
+            return Status::BAD_PARAM;
+        }
+        let Some(access) = Access::from_bits(access) else {
+            return Status::BAD_PARAM;
+        };
+        // SAFETY: the host keeps the memory mapped until `deregister_mem`.
+        let registered = unsafe { module.transport.register(base, size, access) };
+        // SAFETY: `handle` is not NULL; the host passes a writable pointer.
+        unsafe { store_region(module, registered, handle) }
+    })
+}
+
+/// Stores a region and writes the pointer to its handle.
+///
+/// # Safety
+/// `handle` is writable.
+pub(super) unsafe fn store_region(
+    module: &OfiModule,
+    registered: Result<transport::Region, transport::Error>,
+    handle: *mut *mut Handle,
+) -> Status {
+    let region = match registered {
+        Ok(region) => region,
+        Err(e) => {
+            tracing::info!("{e}");
+            return e.status();
+        }
+    };
+    match module.handles.insert(region) {
+        Ok(pointer) => {
+            // SAFETY: the caller guarantees that `handle` is writable.
+            unsafe { *handle = pointer.cast() };
+            Status::SUCCESS
+        }
+        Err(_region) => Status::OUT_OF_RESOURCE,
+    }
+}
+
+pub(super) unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
+    guarded("deregister_mem", || {
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+        let Some(module) = (unsafe { module_ref(module) }) else {
+            return Status::BAD_PARAM;
+        };
+        let Some(region) = module.handles.remove(handle.cast()) else {
+            return Status::BAD_PARAM;
+        };
+        match region.close() {
+            Ok(()) => Status::SUCCESS,
+            Err(e) => {
+                tracing::warn!("{e}");
+                e.status()
+            }
+        }
+    })
+}

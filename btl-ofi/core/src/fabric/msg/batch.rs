@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use plugin_api::Status;
 
-use crate::fabric::msg::wire::{self, Form, Header, Kind, MOST_WORDS};
+use crate::fabric::msg::wire::{self, Form, Header, Kind, LONG_WORDS, MOST_WORDS};
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::op::responder::{Command, SEND};
@@ -106,6 +106,12 @@ impl Batch {
         let failures = self.entries as usize + 1;
         let answer = Header::WORDS + self.results as usize + form.results + failures;
         self.words.len() + form.words() <= MOST_WORDS && answer <= MOST_WORDS
+    }
+
+    /// Whether a send of this form has room: a batch with nothing else may be as long as the longest send.
+    pub(super) fn has_room_for_send(&self, form: &Form) -> bool {
+        self.has_room(form)
+            || self.has_only_sends() && self.words.len() + form.words() <= LONG_WORDS
     }
 
     /// Adds a command that has room, with its operands. One of [`count`](Self::count) and [`expect`](Self::expect) follows.

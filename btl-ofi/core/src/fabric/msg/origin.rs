@@ -76,7 +76,7 @@ impl Origin {
             {
                 (number, false)
             }
-            _ => self.batch_for(port, endpoint, form)?,
+            _ => self.batch_for(port, endpoint, |batch| batch.has_room(form))?,
         };
         let batch = &mut self.batches[number as usize];
         // SAFETY: the caller guarantees the operands, and the batch has room.
@@ -95,7 +95,9 @@ impl Origin {
         (tag, size): (u8, usize),
         fill: impl FnOnce(*mut u8),
     ) -> Result<(), Status> {
-        let (number, _) = self.batch_for(port, endpoint, &Form::of_send(size))?;
+        let form = Form::of_send(size);
+        let has_room = |batch: &Batch| batch.has_room_for_send(&form);
+        let (number, _) = self.batch_for(port, endpoint, has_room)?;
         // SAFETY: the batch has room, and the caller guarantees that `fill` writes its bytes.
         unsafe { self.batches[number as usize].push_send(tag, size, fill) };
         self.send_line(port, self.batches[number as usize].line, true);
@@ -109,12 +111,12 @@ impl Origin {
         &mut self,
         port: &Port,
         endpoint: NonNull<Endpoint>,
-        form: &Form,
+        has_room: impl Fn(&Batch) -> bool,
     ) -> Result<(u32, bool), Status> {
         let number = self.line_to(endpoint);
         let line = self.lines[number as usize].as_ref().ok_or(Status::ERROR)?;
         let (batch, full) = match line.current {
-            Some(current) if self.batches[current as usize].has_room(form) => (current, false),
+            Some(current) if has_room(&self.batches[current as usize]) => (current, false),
             before => (self.next_batch(port, number)?, before.is_some()),
         };
         self.last = Some((endpoint, batch));

@@ -219,7 +219,7 @@ impl Origin {
         let lines = self.lines.iter().flatten();
         let mut lines = lines.filter(|line| endpoint.is_none_or(|e| line.endpoint == e));
         let is_read = |n: &u32| self.batches[*n as usize].held;
-        lines.any(|line| line.has_more() && !line.stuck || line.unanswered.iter().any(is_read))
+        lines.any(|line| line.has_more() || line.unanswered.iter().any(is_read))
     }
 
     /// Sends the batches of a line that may be sent now. `at_once`: for a send, and not by progress.

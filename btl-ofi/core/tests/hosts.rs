@@ -8,9 +8,13 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "hosts/clones.rs"]
+mod clones;
 mod common;
 #[path = "hosts/driver.rs"]
 mod driver;
+#[path = "hosts/interfaces.rs"]
+mod interfaces;
 #[path = "hosts/namespaces.rs"]
 mod namespaces;
 #[path = "hosts/pids.rs"]

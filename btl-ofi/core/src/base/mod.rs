@@ -1,4 +1,4 @@
-//! The lowest layer: errors, log lines, parameters, locks, the gate of system calls, and accesses that survive a fault.
+//! The lowest layer: errors, log lines, parameters, locks, the gate of system calls, network interfaces, and accesses that survive a fault.
 //! Modules here know no peers, no operations and no libfabric objects.
 
 pub(crate) mod capabilities;
@@ -7,6 +7,7 @@ pub(crate) mod environment;
 pub(crate) mod error;
 pub(crate) mod guard;
 pub mod hints;
+pub(crate) mod interfaces;
 pub(crate) mod lock;
 #[cfg(test)]
 mod lock_tests;

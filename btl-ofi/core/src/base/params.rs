@@ -8,6 +8,7 @@ use std::error::Error as StdError;
 use mca_params::{Declaration, Value};
 
 use crate::base::error::Error;
+use crate::base::interfaces::Lists;
 
 mod declarations;
 use declarations::DECLARATIONS;
@@ -63,6 +64,8 @@ pub struct Options {
 pub(crate) struct Provider {
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
+    /// The interfaces that may be used (`btl_ofi_if_include`, `btl_ofi_if_exclude`).
+    pub(crate) interfaces: Lists,
     pub(crate) progress_mode: ProgressMode,
     /// See [`need_limit`](Options::need_limit).
     pub(crate) smallest_limit: usize,
@@ -151,6 +154,15 @@ impl Values {
         self.get(name, Value::as_bool)
     }
 
+    fn interfaces(&self) -> Result<Lists, Error> {
+        let include = self.text("btl_ofi_if_include")?;
+        let exclude = self.text("btl_ofi_if_exclude")?;
+        Lists::parse(include, exclude).map_err(|(name, reason)| Error::Parameter {
+            name: name.to_owned(),
+            reason,
+        })
+    }
+
     fn list(&self, name: &str) -> Result<Vec<String>, Error> {
         self.text(name).map(list)
     }
@@ -161,6 +173,7 @@ impl Provider {
         Ok(Provider {
             include: values.list("btl_ofi_provider_include")?,
             exclude: values.list("btl_ofi_provider_exclude")?,
+            interfaces: values.interfaces()?,
             progress_mode: match values.text("btl_ofi_progress_mode")? {
                 "auto" => ProgressMode::Auto,
                 "manual" => ProgressMode::Manual,

@@ -49,13 +49,16 @@ mod signals;
 mod tests;
 
 pub(crate) use files::{
-    Space, add_seals, allocate, memory_file, next_data, next_hole, punch_hole, read, read_link,
-    seals, space, try_lock,
+    Space, add_seals, allocate, memory_file, names, next_data, next_hole, punch_hole, read,
+    read_link, seals, space, try_lock,
 };
 pub(crate) use memory::{
     is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, unmap,
 };
-pub(crate) use network::{connect, peek, stream_socket};
+pub(crate) use network::{
+    InterfaceAddress, connect, find_route, interface_addresses, interface_index, peek,
+    stream_socket,
+};
 pub(crate) use process::{
     effective_user, file_size_limit, find_process, permit_tracing, processors, threads,
 };

@@ -26,10 +26,12 @@ use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::{self, Messages};
 use crate::fabric::policy::{self, Policy};
 use crate::fabric::query::{self, Calling};
+use crate::fabric::ranking::Ranking;
 use crate::fabric::registration::Registrar;
 use crate::fabric::select::{self, Candidate};
-use crate::peer::address::Blob;
+use crate::peer::address::{Blob, socket_ip};
 use crate::peer::liveness::{self, ProcessId};
+use crate::peer::networks::Networks;
 use crate::peer::reach;
 use crate::sm::channel::Channel;
 use crate::sm::segment::{self, Segment};
@@ -64,6 +66,7 @@ impl Transport {
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
         let (mut node, segment) = join_node(info, &name, options, &mut policy);
+        node.networks = networks(info, &name, &chosen.ranking);
         if node.same_node && policy.processor_atomics {
             chosen.atomics.limit_to_targets(segment::LARGEST);
         }
@@ -89,7 +92,7 @@ impl Transport {
             contexts.len(),
             chosen.passed_over,
         );
-        announce(options, &device, &capabilities);
+        announce(options, &device, &capabilities, &node.networks);
         Ok(Transport {
             module: Module {
                 vtable: std::ptr::null(),
@@ -151,6 +154,7 @@ fn setup(
         peer_timeout_ms: u64::from(options.peers.timeout_ms),
         hmem_provider: select::takes_devices(info),
         hmem_thread: options.devices.thread,
+        interfaces: options.provider.interfaces.clone(),
         owner: AtomicPtr::new(std::ptr::null_mut()),
     }
 }
@@ -195,9 +199,16 @@ fn join_node(
         attaches,
         has_rings: segment.is_some(),
         uses_fabric: AtomicBool::new(false),
+        networks: Networks::default(),
         address: Vec::new(),
     };
     (node, segment)
+}
+
+/// The networks on which peers may meet this process, whose endpoint is called `name`.
+fn networks(info: InfoRef<'_>, name: &[u8], ranking: &Ranking) -> Networks {
+    let endpoint = socket_ip(info.raw().addr_format, name);
+    Networks::publish(liveness::network(), endpoint, ranking.interfaces())
 }
 
 /// The address blob of this process.
@@ -222,6 +233,7 @@ fn address(
         provider: info.provider(),
         format: info.raw().addr_format,
         address: name,
+        networks: node.networks.clone(),
     };
     blob.encode()
 }
@@ -312,7 +324,7 @@ fn describe(
 }
 
 /// Logs what was chosen, and what was asked for and is not had.
-fn announce(options: &Options, device: &Device, capabilities: &Capabilities) {
+fn announce(options: &Options, device: &Device, capabilities: &Capabilities, networks: &Networks) {
     let (contexts, provider) = (capabilities.contexts, device.info().provider());
     if options.contexts.number > contexts {
         let why = if options.contexts.disable_sep {
@@ -330,9 +342,11 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities) {
     for (name, why) in &capabilities.passed_over {
         tracing::info!("passed over {name}: {why}");
     }
+    let address = networks.endpoint.map(|a| format!(", address {a}"));
     tracing::info!(
-        "using provider {provider}, domain {}, {contexts} context(s): {}",
+        "using provider {provider}, domain {}{}, {contexts} context(s): {}",
         device.info().domain(),
+        address.unwrap_or_default(),
         capabilities.completion.to_string_lossy()
     );
 }

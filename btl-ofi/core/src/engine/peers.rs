@@ -10,6 +10,7 @@ use std::time::Instant;
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
+use crate::base::cma::Refused;
 use crate::base::error::{CallError, Doing, Error, check};
 use crate::engine::liveness::Watches;
 use crate::engine::transport::{CLOSE_PATIENCE, Transport};
@@ -19,6 +20,7 @@ use crate::fabric::shm_room;
 use crate::peer::address::Blob;
 use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE};
 use crate::peer::liveness::State;
+use crate::peer::networks::{self, Meeting};
 use crate::peer::reach::{self, Probe, Reach};
 use crate::peer::route::{Atomics, Facts, Route};
 use crate::peer::table::{Endpoints, Placed};
@@ -65,7 +67,7 @@ impl Transport {
             return Ok(known);
         }
         let modex = |reason| Error::Modex { proc, reason };
-        let blob = self.decode(blob).map_err(modex)?;
+        let (blob, meeting) = self.decode(blob).map_err(modex)?;
         blob.check_form(&self.device.name()?).map_err(modex)?;
         if !peers.known.reserve() || peers.reached.try_reserve(1).is_err() {
             return Err(Error::OutOfMemory("another peer"));
@@ -74,12 +76,7 @@ impl Transport {
         let address = unsafe { self.device.addresses().insert(&blob.address) }
             .doing(|| format!("adding process {proc}"))?
             .ok_or_else(|| modex(String::from("the provider did not accept it")))?;
-        let here = self.node.id != 0 && blob.node == self.node.id
-            // A number that is no process id would name a process group to kill(2).
-            && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0)
-            // Clones of a virtual machine have equal node numbers. A process that does not run here tells nothing of the
-            // peer then, not even that it is dead.
-            && (self.policy.one_node || blob.process.state() != State::Gone);
+        let here = self.is_here(&blob, meeting);
         let (placed, reached) = match here {
             true => self.place_local(address, proc, &blob),
             false => {
@@ -122,7 +119,7 @@ impl Transport {
     }
 
     /// Decodes what a peer published; refuses a peer that this transport cannot reach.
-    fn decode(&self, blob: &[u8]) -> Result<Blob, String> {
+    fn decode(&self, blob: &[u8]) -> Result<(Blob, Meeting), String> {
         if self.failures.broken.load(Ordering::Relaxed) {
             return Err(String::from(
                 "the module can no longer be used, because a peer failed",
@@ -151,6 +148,10 @@ impl Transport {
                 "one side takes two-sided messages, the other does not (btl_ofi_mode differs)",
             ));
         }
+        if self.policy.one_node {
+            self.check_node(&blob)?;
+        }
+        let meeting = networks::meet(&self.node.networks, &blob.networks, &self.setup.interfaces)?;
         let format = self.device.info().raw().addr_format;
         if blob.format != format {
             return Err(format!(
@@ -158,7 +159,53 @@ impl Transport {
                 blob.format
             ));
         }
-        Ok(blob)
+        Ok((blob, meeting))
+    }
+
+    /// Refuses a peer of another node, with a provider that serves one node only.
+    fn check_node(&self, blob: &Blob) -> Result<(), String> {
+        let provider = &blob.provider;
+        let elsewhere = |why: &str| {
+            Err(format!(
+                "provider {provider} connects processes of one node only, and {why}; for other nodes and containers, name \
+                 another provider in btl_ofi_provider_include"
+            ))
+        };
+        if blob.node != self.node.id {
+            return elsewhere(
+                "this one is on another node, or has another namespace of process ids",
+            );
+        }
+        if policy::keeps_files(provider) && !shm_room::has_file(&blob.address) {
+            return elsewhere("the file of its endpoint is not in this process's /dev/shm");
+        }
+        // Another process has its id here: nodes may be clones with equal numbers.
+        match blob.probe().is_in(blob.process.pid) {
+            Ok(false) | Err(Refused(libc::EFAULT)) => {
+                elsewhere("the process here that has its process id is another one")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a peer is a process of this node, for all that its process id tells. Equal node numbers prove nothing, because
+    /// clones of a virtual machine have them, and neither does a process that has its id.
+    fn is_here(&self, blob: &Blob, meeting: Meeting) -> bool {
+        let claims = self.node.id != 0 && blob.node == self.node.id
+            // A number that is no process id would name a process group to kill(2).
+            && libc::pid_t::try_from(blob.process.pid).is_ok_and(|pid| pid > 0);
+        let here = claims
+            && (self.policy.one_node
+                || blob.process.state() != State::Gone
+                    && (meeting == Meeting::Namespace
+                        || blob.probe().is_in(blob.process.pid) == Ok(true)));
+        if claims && !here {
+            tracing::info!(
+                "process id {} of this node is not the peer that announces it: the peer is taken to be on another node",
+                blob.process.pid
+            );
+        }
+        here
     }
 
     /// Undoes one [`connect`](Self::connect). The last release waits a bounded time for outstanding operations,

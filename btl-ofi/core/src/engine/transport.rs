@@ -10,6 +10,7 @@ use plugin_api::{Access, AtomicKind, AtomicOp, Datatype, Module, Stats, Status};
 
 use crate::base::capabilities::{Capabilities, ErrorReport};
 use crate::base::error::Error;
+use crate::base::interfaces::Lists;
 use crate::engine::amo::Words;
 use crate::engine::context::Context;
 use crate::engine::peers::Peers;
@@ -25,6 +26,7 @@ use crate::mem::handle::Handle;
 use crate::peer::address::Blob;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::ProcessId;
+use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
 
 /// How long closing and releasing a peer wait for outstanding operations.
@@ -99,6 +101,8 @@ pub(crate) struct Setup {
     pub(crate) hmem_provider: bool,
     /// Whether a thread serves peers' requests on staged device memory.
     pub(crate) hmem_thread: bool,
+    /// The interfaces that the user lists.
+    pub(crate) interfaces: Lists,
     /// Passed to callbacks as their module.
     pub(crate) owner: AtomicPtr<Module>,
 }
@@ -119,6 +123,7 @@ pub(crate) struct Node {
     pub(crate) has_rings: bool,
     /// Whether a connected peer may be reached through the provider.
     pub(crate) uses_fabric: AtomicBool,
+    pub(crate) networks: Networks,
     /// What this process publishes for its peers.
     pub(crate) address: Vec<u8>,
 }

@@ -187,6 +187,16 @@ impl<'a> InfoRef<'a> {
         (self.info.mode | self.domain_attr().mode | self.tx_attr().mode) & claims != 0
     }
 
+    /// The address of endpoints of this entry, in the entry's format; empty if it has none.
+    pub(crate) fn source(self) -> &'a [u8] {
+        if self.info.src_addr.is_null() {
+            return &[];
+        }
+        // SAFETY: fi_getinfo and fi_dupinfo give an address that is not NULL `src_addrlen` bytes, and it lives as long as
+        // the entry.
+        unsafe { std::slice::from_raw_parts(self.info.src_addr.cast(), self.info.src_addrlen) }
+    }
+
     /// Name of the provider, as `fi_info` prints it.
     pub(crate) fn provider(self) -> String {
         text(self.fabric_attr().prov_name)

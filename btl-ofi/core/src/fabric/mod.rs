@@ -10,6 +10,7 @@ pub(crate) mod offer;
 pub(crate) mod policy;
 pub(crate) mod query;
 pub(crate) mod quirks;
+pub(crate) mod ranking;
 pub(crate) mod registration;
 pub(crate) mod select;
 pub(crate) mod shm_orphans;

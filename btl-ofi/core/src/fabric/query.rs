@@ -9,6 +9,7 @@ use crate::base::error::{CallError, Doing, Error};
 use crate::base::params::{Options, ProgressMode};
 use crate::fabric::fids::{Hints, HintsMut, Info, InfoList, InfoRef};
 use crate::fabric::msg;
+use crate::fabric::ranking::source;
 
 /// Oldest supported API version; BTL/OFI requires 1.5.
 pub(super) const OLDEST_API: u32 = ffi::version(1, 5);
@@ -152,6 +153,7 @@ pub(super) fn richer_entry(
             && i.domain() == domain
             && i.domain_attr().mr_mode as u32 & !ffi::FI_MR_HMEM == mr_mode
             && i.raw().addr_format == info.raw().addr_format
+            && source(*i) == source(info)
             && fits(*i)
     });
     same.map(|better| {

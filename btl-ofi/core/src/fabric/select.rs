@@ -1,5 +1,8 @@
 //! Selection of a provider: the hints for libfabric, and the providers that are refused, with reasons.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+
 use libfabric_sys as ffi;
 use plugin_api::ThreadLevel;
 
@@ -15,6 +18,7 @@ use crate::fabric::query::{
     takes_messages,
 };
 use crate::fabric::quirks::{self, Quirks, Trait};
+use crate::fabric::ranking::{Ranking, source};
 use crate::fabric::shm_room::{self, Turn};
 use crate::mem::cuda;
 
@@ -59,19 +63,23 @@ pub struct Candidate {
 pub(crate) struct Chosen {
     pub(crate) device: Device,
     pub(crate) atomics: AtomicTable,
-    /// Providers before it in libfabric's list, with the reasons for their refusal.
+    /// Providers before it in libfabric's list, and its own other interfaces, with the reasons against them.
     pub(crate) passed_over: Vec<(String, String)>,
+    pub(crate) ranking: Ranking,
 }
 
 /// Opens the first usable provider.
 pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Error> {
     environment::prepare(quirks::needs(options));
     let turn = turn(options);
+    let ranking = Ranking::find();
     let mut refusals = Vec::new();
-    for info in offers(options, calling)? {
+    let mut entries = ranking.arrange(offers(options, calling)?).into_iter();
+    while let Some(info) = entries.next() {
         let name = info.get().provider();
-        match try_open(info, options, calling) {
+        match try_open(info, options, calling, &ranking) {
             Ok((device, atomics)) => {
+                refusals.extend(other_interfaces(&device, entries, options, &ranking));
                 let needs = Quirks::of(&name).needs();
                 if let Some(advice) = environment::advice(&name, needs) {
                     tracing::warn!("{advice}");
@@ -80,6 +88,7 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
                     device,
                     atomics,
                     passed_over: refusals,
+                    ranking,
                 });
             }
             // A provider occurs once per address; keep each reason once.
@@ -113,6 +122,34 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
     Err(Error::NoProvider { wanted, refusals })
 }
 
+/// The interfaces that the chosen provider has besides its own, with the reasons against them.
+fn other_interfaces(
+    device: &Device,
+    rest: impl Iterator<Item = Info>,
+    options: &Options,
+    ranking: &Ranking,
+) -> Vec<(String, String)> {
+    let chosen = device.info();
+    let name = chosen.provider();
+    let Some(address) = source(chosen) else {
+        return Vec::new();
+    };
+    let others = rest.filter(|info| info.get().provider() == name);
+    let reasons = others.filter_map(|info| {
+        let info = info.get();
+        let refused = ranking.admit(info, options).err();
+        let why = refused.or_else(|| ranking.not_preferred(info, address))?;
+        Some((format!("{name} on {}", info.domain()), why))
+    });
+    let mut found: Vec<(String, String)> = Vec::new();
+    for reason in reasons.chain(ranking.down(chosen)) {
+        if !found.contains(&reason) {
+            found.push(reason);
+        }
+    }
+    found
+}
+
 /// Lists every provider: [`Transport::survey`](crate::Transport::survey).
 pub(crate) fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candidate>, Error> {
     survey_for(options, Calling::at(level))
@@ -121,12 +158,11 @@ pub(crate) fn survey(options: &Options, level: ThreadLevel) -> Result<Vec<Candid
 fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Error> {
     environment::prepare(quirks::needs(options));
     let _turn = turn(options);
+    let ranking = Ranking::find();
     let mut candidates: Vec<Candidate> = Vec::new();
-    let mut add = |name: String, domain: String, refusal: Option<String>| {
-        match candidates
-            .iter_mut()
-            .find(|c| c.name == name && (c.domain == domain || refusal.is_some()))
-        {
+    let mut add = |name: String, domain: String, refusal: Option<String>, each: bool| {
+        let merges = |c: &Candidate| c.domain == domain || refusal.is_some() && !each;
+        match candidates.iter_mut().find(|c| c.name == name && merges(c)) {
             // A provider occurs once per address; it is usable if one of its entries is.
             Some(known) if known.refusal.is_some() && refusal.is_none() => known.refusal = None,
             Some(_) => {}
@@ -138,10 +174,23 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
             }),
         }
     };
-    for info in offers(options, calling)? {
+    // The address of each provider's first entry that is usable.
+    let mut taken: HashMap<String, IpAddr> = HashMap::new();
+    for info in ranking.arrange(offers(options, calling)?) {
         let (name, domain) = (info.get().provider(), info.get().domain());
-        let refusal = try_open(info, options, calling).err();
-        add(name, domain, refusal);
+        let address = source(info.get());
+        let refused = ranking.admit(info.get(), options).err();
+        let passed = taken.get(&name).copied();
+        let passed = passed.and_then(|chosen| ranking.not_preferred(info.get(), chosen));
+        let each = refused.is_some() || passed.is_some();
+        let refusal = match refused.or(passed) {
+            Some(why) => Some(why),
+            None => try_open(info, options, calling, &ranking).err(),
+        };
+        if let (None, Some(address)) = (&refusal, address) {
+            taken.entry(name.clone()).or_insert(address);
+        }
+        add(name, domain, refusal, each);
     }
     let all = all_entries()?;
     for info in all.iter() {
@@ -149,7 +198,7 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
         let refusal = check_attributes(info, options).err().unwrap_or_else(|| {
             String::from("it does not support the requested combination of attributes")
         });
-        add(name, info.domain(), Some(refusal));
+        add(name, info.domain(), Some(refusal), false);
     }
     for name in unmatched(options, &candidates) {
         let short = if policy::keeps_files(&name) {
@@ -243,13 +292,15 @@ fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks the attributes, opens the provider, and queries the atomics that every host needs.
+/// Checks the attributes and the interface, opens the provider, and queries the atomics that every host needs.
 fn try_open(
     info: Info,
     options: &Options,
     calling: Calling,
+    ranking: &Ranking,
 ) -> Result<(Device, AtomicTable), String> {
     check_attributes(info.get(), options)?;
+    ranking.admit(info.get(), options)?;
     let name = info.get().provider();
     let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
     let info = with_messages(info, options, calling).map_err(|e| e.to_string())?;

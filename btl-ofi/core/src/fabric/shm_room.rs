@@ -128,6 +128,12 @@ fn open(address: &[u8]) -> io::Result<File> {
     }
 }
 
+/// Whether the file of the shm endpoint with this address can be found. True for addresses that name no file, and for
+/// files that this process may not open: libfabric reports what becomes of those.
+pub(crate) fn has_file(address: &[u8]) -> bool {
+    !open(address).is_err_and(|e| e.kind() == ErrorKind::NotFound)
+}
+
 /// Allocates the pages from `from` to `to`, if that is a range.
 fn fill(file: &File, from: u64, to: u64) -> Result<(), CallError> {
     if from < to {

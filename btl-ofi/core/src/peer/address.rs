@@ -2,19 +2,28 @@
 //!
 //! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe address (8),
 //! probe value (8), descriptor of the segment for atomics (4), length of the provider's name (2), address format (4),
-//! length of the address (2), then the name and the address. The blob comes from another process, so every field is
-//! checked.
+//! length of the address (2), then the name and the address; network namespace (8), number of interfaces (1), then of
+//! each interface kind (1), prefix (1), speed (4), length of the address (1), length of the name (1), the address and the
+//! name. The blob comes from another process, so every field is checked.
+
+use std::net::IpAddr;
 
 use libfabric_sys as ffi;
 
+use crate::base::interfaces::{Interface, Kind, ip_of};
 use crate::peer::liveness::ProcessId;
+use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 /// Longest provider name and endpoint address accepted, in bytes; libfabric's are far shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
+/// Most interfaces of one process; the preferred ones come first.
+pub(crate) const MAX_INTERFACES: usize = 16;
+/// Longest name of an interface, in bytes.
+pub(crate) const MAX_INTERFACE_NAME: usize = 15;
 
 /// Set if the sender's provider uses virtual addresses.
 const FLAG_VIRTUAL_ADDRESSES: u16 = 1;
@@ -51,6 +60,7 @@ pub(crate) struct Blob {
     /// libfabric's `FI_ADDR_*` / `FI_SOCKADDR*` number.
     pub(crate) format: u32,
     pub(crate) address: Vec<u8>,
+    pub(crate) networks: Networks,
 }
 
 impl Blob {
@@ -76,6 +86,13 @@ impl Blob {
         out.extend((self.address.len() as u16).to_le_bytes());
         out.extend(name);
         out.extend(&self.address);
+        out.extend(self.networks.namespace.to_le_bytes());
+        let interfaces = &self.networks.interfaces;
+        let interfaces = &interfaces[..interfaces.len().min(MAX_INTERFACES)];
+        out.push(interfaces.len() as u8);
+        interfaces
+            .iter()
+            .for_each(|i| encode_interface(&mut out, i));
         out
     }
 
@@ -119,6 +136,17 @@ impl Blob {
             .map_err(|_| String::from("the provider name is not UTF-8"))?
             .to_owned();
         let address = r.take("address", address_len)?.to_vec();
+        let namespace = u64::from_le_bytes(r.array("network namespace")?);
+        let [count] = r.array("number of interfaces")?;
+        if usize::from(count) > MAX_INTERFACES {
+            return Err(format!("{count} interfaces are not valid"));
+        }
+        let interfaces: Result<Vec<_>, _> = (0..count).map(|_| r.interface()).collect();
+        let networks = Networks {
+            namespace,
+            endpoint: socket_ip(format, &address),
+            interfaces: interfaces?,
+        };
         if r.at != bytes.len() {
             return Err(format!("{} bytes too many", bytes.len() - r.at));
         }
@@ -135,6 +163,7 @@ impl Blob {
             provider,
             format,
             address,
+            networks,
         })
     }
 
@@ -183,6 +212,32 @@ pub(crate) fn check_form(format: u32, address: &[u8], own: &[u8]) -> Result<(), 
     }
 }
 
+/// The IP address of an endpoint, if its address has the form of a socket address.
+pub(crate) fn socket_ip(format: u32, address: &[u8]) -> Option<IpAddr> {
+    match format {
+        ffi::FI_SOCKADDR | ffi::FI_SOCKADDR_IN | ffi::FI_SOCKADDR_IN6 => ip_of(address),
+        _ => None,
+    }
+}
+
+fn encode_interface(out: &mut Vec<u8>, interface: &Interface) {
+    out.extend([interface.kind as u8, interface.prefix]);
+    out.extend(interface.speed.to_le_bytes());
+    let name = interface.name.as_bytes();
+    let name = &name[..name.len().min(MAX_INTERFACE_NAME)];
+    match interface.address {
+        IpAddr::V4(a) => {
+            out.extend([4, name.len() as u8]);
+            out.extend(a.octets());
+        }
+        IpAddr::V6(a) => {
+            out.extend([16, name.len() as u8]);
+            out.extend(a.octets());
+        }
+    }
+    out.extend(name);
+}
+
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -207,6 +262,39 @@ impl<'a> Reader<'a> {
         Ok(part)
     }
 
+    fn interface(&mut self) -> Result<Interface, String> {
+        let [kind, prefix] = self.array("kind of an interface")?;
+        let kind = Kind::try_from(kind).map_err(|n| format!("interface kind {n} is unknown"))?;
+        let speed = u32::from_le_bytes(self.array("speed of an interface")?);
+        let [length, name_length] = self.array("lengths of an interface")?;
+        let address = match length {
+            4 => IpAddr::from(self.array::<4>("address of an interface")?),
+            16 => IpAddr::from(self.array::<16>("address of an interface")?),
+            n => return Err(format!("an interface address of {n} bytes is not valid")),
+        };
+        if prefix > 8 * length {
+            return Err(format!(
+                "a prefix of {prefix} bits is too long for {address}"
+            ));
+        }
+        let name = self.take("name of an interface", usize::from(name_length))?;
+        // The name is printed.
+        if name.is_empty()
+            || name.len() > MAX_INTERFACE_NAME
+            || !name.iter().all(u8::is_ascii_graphic)
+        {
+            let name = name.escape_ascii();
+            return Err(format!("an interface cannot have the name \"{name}\""));
+        }
+        Ok(Interface {
+            name: String::from_utf8_lossy(name).into_owned(),
+            address,
+            prefix,
+            kind,
+            speed,
+        })
+    }
+
     fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], String> {
         let mut out = [0; N];
         out.copy_from_slice(self.take(what, N)?);
@@ -215,102 +303,4 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sample() -> Blob {
-        Blob {
-            virtual_addresses: true,
-            same_node: true,
-            messages: true,
-            two_sided: false,
-            node: 42,
-            process: ProcessId { pid: 7, started: 9 },
-            probe_address: 0xdead_0000,
-            probe_value: 0x1234_5678_9abc_def0,
-            segment: Some(11),
-            provider: String::from("tcp;ofi_rxm"),
-            format: 3,
-            address: vec![1, 2, 3, 4],
-        }
-    }
-
-    #[test]
-    fn there_and_back() {
-        let without = Blob {
-            same_node: false,
-            segment: None,
-            ..sample()
-        };
-        for blob in [sample(), without] {
-            assert_eq!(Blob::decode(&blob.encode()), Ok(blob));
-        }
-    }
-
-    #[test]
-    fn every_truncation_is_refused() {
-        let whole = sample().encode();
-        for n in 0..whole.len() {
-            assert!(
-                Blob::decode(&whole[..n]).is_err(),
-                "{n} bytes were accepted"
-            );
-        }
-        let mut longer = whole.clone();
-        longer.push(0);
-        assert!(Blob::decode(&longer).is_err());
-    }
-
-    #[test]
-    fn addresses_of_another_form_are_refused() {
-        let of = |format, address: &[u8]| Blob {
-            format,
-            address: address.to_vec(),
-            ..sample()
-        };
-        let own = [2, 0, 31, 32, 127, 0, 0, 1];
-        for format in [ffi::FI_SOCKADDR, ffi::FI_SOCKADDR_IN] {
-            assert!(
-                of(format, &[2, 0, 1, 1, 9, 9, 9, 9])
-                    .check_form(&own)
-                    .is_ok()
-            );
-            assert!(
-                of(format, &[10, 0, 1, 1, 9, 9, 9, 9])
-                    .check_form(&own)
-                    .is_err()
-            );
-            assert!(of(format, &own[..7]).check_form(&own).is_err());
-            assert!(of(format, &own[..1]).check_form(&own).is_err());
-        }
-        let name = |bytes| of(ffi::FI_ADDR_STR, bytes).check_form(b"fi_shm://7\0");
-        assert!(name(b"fi_shm://12345\0").is_ok());
-        assert!(name(b"fi_shm://12345").is_err());
-        assert!(name(b"fi\0shm://12345\0").is_err());
-        let opaque = ffi::FI_ADDR_STR + 1;
-        assert!(of(opaque, &[1; 8]).check_form(&own).is_ok());
-        assert!(of(opaque, &[1; 9]).check_form(&own).is_err());
-    }
-
-    #[test]
-    fn random_bytes_do_no_harm() {
-        // A small linear congruential generator (constants of Knuth's MMIX) keeps the test
-        // reproducible without a dependency.
-        let mut seed = 1u64;
-        let mut next = || {
-            seed = seed
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (seed >> 33) as usize
-        };
-        for _ in 0..20_000 {
-            let mut bytes = sample().encode();
-            for _ in 0..1 + next() % 4 {
-                let at = next() % bytes.len();
-                bytes[at] = next() as u8;
-            }
-            bytes.truncate(next() % (bytes.len() + 1));
-            let _ = Blob::decode(&bytes);
-        }
-    }
-}
+mod tests;

@@ -6,11 +6,20 @@ use std::fs;
 use libfabric_sys as ffi;
 use proptest::prelude::*;
 
-use crate::peer::address::Blob;
+use crate::base::interfaces::{Interface, Kind};
+use crate::peer::address::{Blob, socket_ip};
 use crate::peer::liveness::ProcessId;
+use crate::peer::networks::{Networks, meet};
 
 /// Valid blobs of the current version, with several address formats.
 fn good() -> Vec<Vec<u8>> {
+    let interface = |address: &str, kind| Interface {
+        name: String::from("eth0"),
+        address: address.parse().unwrap(),
+        prefix: 16,
+        kind,
+        speed: 1000,
+    };
     let of = |provider: &str, segment: Option<u32>, format, address: &[u8]| {
         Blob {
             virtual_addresses: segment == Some(3),
@@ -25,6 +34,17 @@ fn good() -> Vec<Vec<u8>> {
             provider: provider.to_owned(),
             format,
             address: address.to_vec(),
+            networks: Networks {
+                namespace: 3,
+                endpoint: socket_ip(format, address),
+                interfaces: match segment {
+                    Some(_) => Vec::new(),
+                    None => vec![
+                        interface("10.1.0.1", Kind::Network),
+                        interface("fe80::1", Kind::LinkLocal),
+                    ],
+                },
+            },
         }
         .encode()
     };
@@ -50,6 +70,10 @@ fn holds(bytes: &[u8]) -> Result<(), TestCaseError> {
     };
     prop_assert_eq!(blob.encode(), bytes, "a blob has one encoding");
     prop_assert!(!blob.address.is_empty());
+    // Any networks may be compared, in both directions.
+    let other = Blob::decode(&good()[1]).unwrap().networks;
+    let _ = meet(&blob.networks, &other, &Default::default());
+    let _ = meet(&other, &blob.networks, &Default::default());
     for own in [&b"fi_shm://7\0"[..], &[2, 0, 1, 1, 127, 0, 0, 1], &[]] {
         // An address that passes has the length of `own`, or ends with its only NUL.
         if blob.check_form(own).is_ok() {

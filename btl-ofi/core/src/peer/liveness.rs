@@ -16,19 +16,22 @@ pub(crate) struct ProcessId {
 impl ProcessId {
     /// This process. `started` is 0 where `/proc` cannot be read.
     pub(crate) fn own() -> ProcessId {
-        let pid = std::process::id();
         ProcessId {
-            pid,
-            started: stat(pid).map_or(0, |s| s.started),
+            pid: std::process::id(),
+            started: stat("self").map_or(0, |s| s.started),
         }
     }
 
-    /// The state of the process. If `/proc` cannot be read, the process counts as running.
+    /// The state of the process. If `/proc` cannot be read, or shows other process ids than this process has, the process
+    /// counts as running until it is reaped.
     pub(crate) fn state(self) -> State {
         if sys::find_process(self.pid).is_err_and(|e| e.code == libc::ESRCH) {
             return State::Gone;
         }
-        match stat(self.pid) {
+        if !shows_own_ids() {
+            return State::Runs;
+        }
+        match stat(&self.pid.to_string()) {
             Some(s) if self.started != 0 && s.started != self.started => State::Gone,
             // The main thread has ended. The process lives while another thread runs.
             Some(Stat {
@@ -50,21 +53,22 @@ impl ProcessId {
 impl ProcessId {
     /// The ids of its threads.
     pub(crate) fn threads(self) -> impl Iterator<Item = u32> {
-        let threads = sys::threads(&self.pid.to_string());
+        let shown = shows_own_ids().then(|| sys::threads(&self.pid.to_string()));
+        let threads = shown.and_then(Result::ok);
         threads.into_iter().flatten().flatten()
     }
 }
 
 /// The state of a thread; `None` if it has ended.
 fn living(thread: u32) -> Option<u8> {
-    let state = stat(thread)?.state;
+    let state = stat(&thread.to_string())?.state;
     (!matches!(state, b'Z' | b'X')).then_some(state)
 }
 
 /// State of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It runs or waits.
+    /// It runs or waits, or nothing else is known of it.
     Runs,
     /// It is stopped, and may continue.
     Stopped,
@@ -75,11 +79,20 @@ pub(crate) enum State {
 /// A number that is equal for processes that share a kernel and a process-id namespace, and different for all others.
 /// 0 if it cannot be known.
 pub(crate) fn node() -> u64 {
+    namespace("/proc/self/ns/pid")
+}
+
+/// Likewise for processes that share a kernel and a network namespace. Clones of a virtual machine may have equal numbers.
+pub(crate) fn network() -> u64 {
+    namespace("/proc/self/ns/net")
+}
+
+fn namespace(link: &str) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let Ok(boot) = sys::read("/proc/sys/kernel/random/boot_id") else {
         return 0;
     };
-    let Ok(namespace) = sys::read_link("/proc/self/ns/pid") else {
+    let Ok(namespace) = sys::read_link(link) else {
         return 0;
     };
     // DefaultHasher::new() is unkeyed: every process of one build computes the same value.
@@ -93,8 +106,20 @@ struct Stat {
     started: u32,
 }
 
-fn stat(pid: u32) -> Option<Stat> {
-    let text = sys::read(&format!("/proc/{pid}/stat")).ok()?;
+/// Whether `/proc` shows the process ids of this process's namespace. In a container that sees the outer `/proc`, an id
+/// names a stranger there. The line `NSpid` has the process's id in each namespace from that of `/proc` to its own.
+fn shows_own_ids() -> bool {
+    let status = sys::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    let mut lines = status.lines();
+    let ids = lines.find_map(|line| line.strip_prefix("NSpid:"));
+    // Kernels before 4.1 have no such line.
+    ids.is_none_or(|ids| ids.split_ascii_whitespace().count() == 1)
+}
+
+/// The state of a process, of a thread, or of `self`.
+fn stat(process: &str) -> Option<Stat> {
+    let text = sys::read(&format!("/proc/{process}/stat")).ok()?;
     // The command name in parentheses may contain any byte; the fields continue after the last parenthesis.
     let rest = &text[text.iter().rposition(|&b| b == b')')? + 1..];
     let rest = std::str::from_utf8(rest).ok()?;

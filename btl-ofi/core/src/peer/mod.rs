@@ -1,11 +1,12 @@
 //! Peers: endpoints and their table, address blobs, outstanding counts, liveness of local peers, access to their
-//! memory, trial connections to others, and the route of requests.
+//! memory, the networks that two of them share, trial connections, and the route of requests.
 
 pub(crate) mod address;
 #[cfg(test)]
 mod address_hostile;
 pub(crate) mod endpoint;
 pub(crate) mod liveness;
+pub(crate) mod networks;
 pub(crate) mod outstanding;
 pub(crate) mod reach;
 pub(crate) mod route;

@@ -88,19 +88,25 @@ pub(crate) fn open(provider: &str, level: ThreadLevel, overrides: &[(&str, Value
     t
 }
 
-/// Names the network interface of the providers; loopback if it is not set.
+/// Names the network interface of the providers; loopback if it is not set, and none by force if it is [`ANY`].
 pub(crate) const INTERFACE: &str = "BTL_OFI_TEST_INTERFACE";
+pub(crate) const ANY: &str = "any";
+
+/// The variables by which libfabric's providers are told their interface.
+pub(crate) const IFACE_VARIABLES: [&str; 4] = [
+    "FI_TCP_IFACE",
+    "FI_NET_IFACE",
+    "FI_SOCKETS_IFACE",
+    "FI_UDP_IFACE",
+];
 
 /// Keeps the providers on one interface. Called before libfabric first looks.
 pub(crate) fn loopback() {
     let interface = std::env::var(INTERFACE).unwrap_or_else(|_| String::from("lo"));
-    let variables = [
-        "FI_TCP_IFACE",
-        "FI_NET_IFACE",
-        "FI_SOCKETS_IFACE",
-        "FI_UDP_IFACE",
-    ];
-    for variable in variables {
+    if interface == ANY {
+        return;
+    }
+    for variable in IFACE_VARIABLES {
         // SAFETY: first thing in each test, before the transport starts any thread; all tests of a
         // process set equal values.
         unsafe { std::env::set_var(variable, &interface) };

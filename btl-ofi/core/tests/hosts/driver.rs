@@ -2,6 +2,7 @@
 
 use plugin_api::Status;
 
+use crate::common::pair::unhex;
 use crate::common::tally::{Tally, WORDS};
 use crate::namespaces::Host;
 use crate::rank::{PUTS, SUM};
@@ -54,6 +55,39 @@ impl<'a> Rank<'a> {
         Rank::begin(host, number, Some(before), provider, 0)
     }
 
+    /// Likewise, over the interface that the transport chooses among those that `include` names.
+    pub(crate) fn start_free(
+        host: &'a Host,
+        number: usize,
+        provider: &str,
+        include: &str,
+    ) -> Rank<'a> {
+        let pid = host.start_free(number, None);
+        Rank::open(host, number, pid, &format!("{provider} 0 {include}"))
+    }
+
+    /// Likewise, with the process id after `before`.
+    pub(crate) fn start_free_after(
+        host: &'a Host,
+        number: usize,
+        before: u32,
+        provider: &str,
+    ) -> Rank<'a> {
+        let pid = host.start_free(number, Some(before));
+        Rank::open(host, number, pid, &format!("{provider} 0"))
+    }
+
+    /// Likewise, over the interface that libfabric is told to use.
+    pub(crate) fn start_over(
+        host: &'a Host,
+        number: usize,
+        provider: &str,
+        interface: &str,
+    ) -> Rank<'a> {
+        let pid = host.start_over(number, None, interface);
+        Rank::open(host, number, pid, &format!("{provider} 0"))
+    }
+
     fn begin(
         host: &'a Host,
         number: usize,
@@ -62,7 +96,11 @@ impl<'a> Rank<'a> {
         timeout: u32,
     ) -> Rank<'a> {
         let pid = host.start(number, before);
-        host.tell(number, &format!("open {provider} {timeout}"));
+        Rank::open(host, number, pid, &format!("{provider} {timeout}"))
+    }
+
+    fn open(host: &'a Host, number: usize, pid: u32, options: &str) -> Rank<'a> {
+        host.tell(number, &format!("open {options}"));
         let said = host.answer(number);
         let (address, handle) = said.split_once(' ').unwrap();
         Rank {
@@ -98,8 +136,38 @@ impl<'a> Rank<'a> {
     }
 
     pub(crate) fn connect_to(&self, proc: u64, address: &str, handle: &str) {
-        let done = self.ask(&format!("connect {proc} {address} {handle}"));
-        assert_eq!(done, "done");
+        assert_eq!(
+            self.try_to_connect(proc, address, handle),
+            "done",
+            "{}",
+            self.provider()
+        );
+    }
+
+    /// The error of a connect that is refused.
+    pub(crate) fn is_refused(&self, proc: u64, peer: &Rank<'_>) -> String {
+        let said = self.try_to_connect(proc, &peer.address, &peer.handle);
+        assert_ne!(said, "done");
+        said
+    }
+
+    /// The IPv4 address of its endpoint, which follows the provider's name.
+    pub(crate) fn ip(&self) -> [u8; 4] {
+        let bytes = unhex(&self.address);
+        // Family and port come first.
+        let at = 52 + self.provider().len() + 4;
+        bytes[at..at + 4].try_into().unwrap()
+    }
+
+    /// The provider that its address names, from byte 52 on.
+    pub(crate) fn provider(&self) -> String {
+        let bytes = unhex(&self.address);
+        let length = usize::from(u16::from_le_bytes([bytes[44], bytes[45]]));
+        String::from_utf8_lossy(&bytes[52..52 + length]).into_owned()
+    }
+
+    fn try_to_connect(&self, proc: u64, address: &str, handle: &str) -> String {
+        self.ask(&format!("connect {proc} {address} {handle}"))
     }
 
     /// Posts up to `count` atomics and puts to a peer, until there is no room.
@@ -110,6 +178,11 @@ impl<'a> Rank<'a> {
     /// Likewise, without puts that exceed a message.
     pub(crate) fn post_small(&self, proc: u64, count: u32) -> Posted {
         self.post_some("small", proc, count)
+    }
+
+    /// Likewise, all of them, however often the provider has no room.
+    pub(crate) fn post_all(&self, proc: u64, count: u32) -> Posted {
+        self.post_some("steady", proc, count)
     }
 
     /// Likewise, small puts with callback only.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use crate::common::{INTERFACE, PATIENCE};
+use crate::common::{ANY, IFACE_VARIABLES, INTERFACE, PATIENCE};
 
 const NAME: &str = "BTL_OFI_TEST_HOST";
 const SHARED: &str = "BTL_OFI_TEST_HOST_SHARED";
@@ -68,21 +68,35 @@ impl Host {
     pub(crate) fn new(name: &str) -> Host {
         let mut command = Command::new("unshare");
         command.args(["--net", "--ipc", "--uts"]).env(NAME, name);
-        Host::begin(command)
+        Host::begin(command, true)
     }
 
     /// A namespace of process ids that shares network, IPC and `/dev/shm` with another host.
     pub(crate) fn beside(&self, name: &str) -> Host {
+        self.container(name, true)
+    }
+
+    /// Likewise, and `/proc` still shows the other host's processes.
+    pub(crate) fn with_outer_proc(&self, name: &str) -> Host {
+        self.container(name, false)
+    }
+
+    fn container(&self, name: &str, own_proc: bool) -> Host {
         let mut command = Command::new("nsenter");
         let id = self.child.id().to_string();
         command.args(["--target", &id, "--net", "--ipc", "--uts", "--mount"]);
+        if !own_proc {
+            // The `/proc` of the host shows the container's processes too, by other ids.
+            command.arg(format!("--pid=/proc/{id}/ns/pid_for_children"));
+        }
         command.arg("unshare").env(NAME, name).env(SHARED, "1");
-        Host::begin(command)
+        Host::begin(command, own_proc)
     }
 
-    fn begin(mut command: Command) -> Host {
+    fn begin(mut command: Command, own_proc: bool) -> Host {
         command
-            .args(["--mount", "--pid", "--mount-proc"])
+            .args(["--mount", "--pid"])
+            .args(own_proc.then_some("--mount-proc"))
             .args(["--fork", "--kill-child=KILL"])
             .arg(std::env::current_exe().unwrap())
             .args(["--exact", "host_process", "--ignored", "--nocapture"])
@@ -99,22 +113,34 @@ impl Host {
 
     /// Joins two hosts by a link. Their addresses there are 10.99.0.1 and 10.99.0.2.
     pub(crate) fn join(&self, other: &Host) {
+        self.wire(other, LINK);
+        for (host, number) in [(self, 1), (other, 2)] {
+            host.ip(&format!("address add 10.99.0.{number}/24 dev {LINK}"));
+        }
+    }
+
+    /// Joins two hosts by a link without addresses of its own but link-local ones.
+    pub(crate) fn wire(&self, other: &Host, link: &str) {
         let (a, b) = (self.child.id().to_string(), other.child.id().to_string());
         let made = Command::new("ip")
-            .args(["link", "add", "name", LINK, "netns", &a, "type", "veth"])
-            .args(["peer", "name", LINK, "netns", &b])
+            .args(["link", "add", "name", link, "netns", &a, "type", "veth"])
+            .args(["peer", "name", link, "netns", &b])
             .output()
             .unwrap();
         assert!(made.status.success(), "{made:?}");
-        for (host, number) in [(self, 1), (other, 2)] {
-            host.ip(&format!("address add 10.99.0.{number}/24 dev {LINK}"));
-            host.link(true);
+        for host in [self, other] {
+            host.ip(&format!("link set {link} up"));
         }
         // libfabric leaves out an interface that is not running yet, also if it is named.
         for host in [self, other] {
-            host.say("wait ");
-            assert_eq!(host.answer(0), "done");
+            host.wait_for(link);
         }
+    }
+
+    /// Waits until an interface runs.
+    pub(crate) fn wait_for(&self, interface: &str) {
+        self.say(&format!("wait {interface}"));
+        assert_eq!(self.answer(0), "done");
     }
 
     /// Sets the host's end of the link up or down.
@@ -125,16 +151,32 @@ impl Host {
         ));
     }
 
-    fn ip(&self, arguments: &str) {
+    pub(crate) fn ip(&self, arguments: &str) {
         self.say(&format!("ip {arguments}"));
         assert_eq!(self.answer(0), "", "ip {arguments}");
     }
 
     /// Starts a rank, and returns its process id in the host. `before` is the id that the host gave last, if given.
     pub(crate) fn start(&self, rank: usize, before: Option<u32>) -> u32 {
-        assert!((1..=RANKS).contains(&rank));
         let interface = if before.is_some() { "lo" } else { LINK };
+        self.start_over(rank, before, interface)
+    }
+
+    /// Likewise, over an interface that the transport chooses.
+    pub(crate) fn start_free(&self, rank: usize, before: Option<u32>) -> u32 {
+        self.start_over(rank, before, ANY)
+    }
+
+    /// Likewise, over an interface that libfabric is told to use.
+    pub(crate) fn start_over(&self, rank: usize, before: Option<u32>, interface: &str) -> u32 {
+        assert!((1..=RANKS).contains(&rank));
         self.say(&format!("start {interface} {}", before.unwrap_or(0)));
+        self.answer(0).parse().unwrap()
+    }
+
+    /// Number of files in the host's `/dev/shm`.
+    pub(crate) fn files(&self) -> u32 {
+        self.say("files ");
         self.answer(0).parse().unwrap()
     }
 
@@ -192,6 +234,10 @@ pub(crate) fn serve_as_host() {
         // SAFETY: C strings; a tmpfs needs no data.
         let mounted = unsafe { libc::mount(kind, at, kind, 0, std::ptr::null()) };
         assert_eq!(mounted, 0, "{}", std::io::Error::last_os_error());
+        let (kind, at) = (c"sysfs".as_ptr(), c"/sys".as_ptr());
+        // SAFETY: C strings; a sysfs needs no data.
+        let mounted = unsafe { libc::mount(kind, at, kind, 0, std::ptr::null()) };
+        assert_eq!(mounted, 0, "{}", std::io::Error::last_os_error());
         assert_eq!(run_ip("link set lo up"), "");
     }
     println!("@0 ready");
@@ -202,10 +248,14 @@ pub(crate) fn serve_as_host() {
         match verb {
             "ip" => println!("@0 {}", run_ip(rest)),
             "wait" => {
-                while !run_ip(&format!("-oneline link show dev {LINK} up")).contains("state UP") {
+                while !run_ip(&format!("-oneline link show dev {rest} up")).contains("state UP") {
                     std::thread::yield_now();
                 }
                 println!("@0 done");
+            }
+            "files" => {
+                let files = std::fs::read_dir("/dev/shm").unwrap();
+                println!("@0 {}", files.count());
             }
             "start" => {
                 let (interface, before) = two();
@@ -244,7 +294,14 @@ fn start(number: usize, interface: &str, before: &str) -> Child {
     if before != "0" {
         std::fs::write(Path::new("/proc/sys/kernel/ns_last_pid"), before).unwrap();
     }
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    if interface == ANY {
+        // Cargo sets them for tests.
+        for variable in IFACE_VARIABLES {
+            command.env_remove(variable);
+        }
+    }
+    let mut child = command
         .args(["--exact", "rank_process", "--ignored", "--nocapture"])
         .env(INTERFACE, interface)
         .stdin(Stdio::piped())

@@ -15,7 +15,7 @@ use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use crate::common::pair::{hex, unhex};
 use crate::common::tally::Origin;
-use crate::common::{Calls as _, SAME_NODE, open};
+use crate::common::{Calls as _, PATIENCE, SAME_NODE, open};
 
 /// Words of a rank's window: for atomics, for one put each, and for puts that exceed a message.
 pub(crate) const WINDOW: usize = 16 * 1024;
@@ -124,14 +124,20 @@ fn numbers(text: &str) -> impl Iterator<Item = u64> {
 }
 
 impl Rank {
-    /// `open PROVIDER TIMEOUT`.
+    /// `open PROVIDER TIMEOUT [INTERFACES]`.
     fn open(line: &str) -> Rank {
         let fields: Vec<&str> = line.split(' ').collect();
         let timeout = Value::Unsigned(fields[2].parse().unwrap());
+        let include = fields.get(3).copied().unwrap_or_default();
+        let include = Value::String(include.to_owned().into());
         let t = open(
             fields[1],
             ThreadLevel::Single,
-            &[SAME_NODE, ("btl_ofi_peer_timeout", timeout)],
+            &[
+                SAME_NODE,
+                ("btl_ofi_peer_timeout", timeout),
+                ("btl_ofi_if_include", include),
+            ],
         );
         t.on_error(Some(ErrorReport {
             function: reported,
@@ -162,7 +168,10 @@ impl Rank {
             "connect" => {
                 let fields: Vec<&str> = rest.split(' ').collect();
                 let proc = fields[0].parse().unwrap();
-                let peer = self.t.connect(&unhex(fields[1]), proc).unwrap();
+                let peer = match self.t.connect(&unhex(fields[1]), proc) {
+                    Ok(peer) => peer,
+                    Err(error) => return error.to_string().replace('\n', " "),
+                };
                 self.peers.insert(proc, (peer, handle(fields[2])));
                 String::from("done")
             }
@@ -230,14 +239,16 @@ impl Rank {
         }
     }
 
-    /// `post KIND PROC COUNT`: posts operations until there is no room. Answers how many with and without callback, how many
+    /// `post KIND PROC COUNT`: posts operations until there is no room; with the kind `steady`, until all are posted. Answers how many with and without callback, how many
     /// of them are puts that exceed a message, and the status of the last one.
     fn post(&mut self, rest: &str) -> String {
         let fields: Vec<&str> = rest.split(' ').collect();
         let (peer, h) = self.peers[&fields[1].parse().unwrap()];
         let (mut tracked, mut untracked, mut large) = (0, 0, 0);
         let mut status = Status::SUCCESS;
-        for i in 0..fields[2].parse::<u64>().unwrap() {
+        let (mut i, count) = (0, fields[2].parse::<u64>().unwrap());
+        let deadline = Instant::now() + PATIENCE;
+        while i < count {
             let kind = if fields[0] == "puts" { 2 } else { i % 4 };
             let place = if fields[0] == "any" { i % 16 } else { 0 };
             let posted = Box::leak(Box::new(Posted {
@@ -269,6 +280,11 @@ impl Rank {
                     _ => self.t.put(peer, word, mine, none, &h, 8, done),
                 }
             };
+            if status.is_again() && fields[0] == "steady" && Instant::now() < deadline {
+                self.t.progress();
+                continue;
+            }
+            i += 1;
             if status.is_again() && place == LARGE_PLACE {
                 // The provider has no room before it is connected; messages have.
                 continue;

@@ -57,7 +57,7 @@ static HMEM: [Cow<'static, str>; 3] = [
     Cow::Borrowed("off"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 23] = [
+pub(super) static DECLARATIONS: [Declaration; 25] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -178,6 +178,25 @@ pub(super) static DECLARATIONS: [Declaration; 23] = [
         "Comma-separated providers not to consider, by the beginning of their names.",
     )
     .synonyms(&[Cow::Borrowed("opal_common_ofi_provider_exclude")]),
+    declare(
+        "btl_ofi_if_include",
+        Kind::String,
+        Value::str(""),
+        Allowed::Any,
+        Level::USER_BASIC,
+        "Comma-separated interfaces (eth0) and networks (10.1.0.0/16) to use, for providers whose addresses \
+             are IP addresses; empty for all. The best of them by rank is used. Peers on other networks that \
+             are named here are taken to be reachable through routers. Excludes if_exclude.",
+    ),
+    declare(
+        "btl_ofi_if_exclude",
+        Kind::String,
+        Value::str(""),
+        Allowed::Any,
+        Level::USER_BASIC,
+        "Comma-separated interfaces and networks never to use, for providers whose addresses are IP \
+             addresses. Excludes if_include.",
+    ),
     declare(
         "btl_ofi_verbose",
         Kind::Int,

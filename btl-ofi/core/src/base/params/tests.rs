@@ -35,3 +35,31 @@ fn two_sided_modes_leave_one_node_to_others() {
     assert_eq!(u64::from(of(0).offer.exclusivity), EXCLUSIVITY);
     assert_eq!(of(2).offer.exclusivity, 1024);
 }
+
+#[test]
+fn lists_of_interfaces_are_refused_by_name() {
+    let wrong = [
+        ("btl_ofi_if_include", "10.0.0.0/33"),
+        ("btl_ofi_if_include", "eth0,10.0.0/8"),
+        ("btl_ofi_if_include", "fd00::/x"),
+        ("btl_ofi_if_include", "10.0.0.1"),
+        ("btl_ofi_if_exclude", "a name"),
+        ("btl_ofi_if_exclude", "an-overlong-name"),
+        ("btl_ofi_if_exclude", "/24"),
+    ];
+    for (name, value) in wrong {
+        let e = with(&[(name, Value::str(value))]).unwrap_err().to_string();
+        assert!(e.starts_with(&format!("parameter {name}: ")), "{e}");
+        let entry = value.split(',').next_back().unwrap();
+        assert!(e.contains(&format!("\"{entry}\"")), "{e}");
+    }
+    let both = [
+        ("btl_ofi_if_include", Value::str("eth0")),
+        ("btl_ofi_if_exclude", Value::str("eth1")),
+    ];
+    let e = with(&both).unwrap_err().to_string();
+    assert!(
+        e.contains("btl_ofi_if_include") && e.contains("btl_ofi_if_exclude"),
+        "{e}"
+    );
+}

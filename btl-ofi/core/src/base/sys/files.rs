@@ -132,13 +132,21 @@ pub(crate) fn space(path: &CStr) -> Result<Space, CallError> {
     })
 }
 
-/// The content of a file of `/proc`. The path is its name in a script.
+/// The names in a folder of `/sys`. The path is its name in a script.
+pub(crate) fn names(path: &str) -> Result<Vec<String>, CallError> {
+    scripted!("getdents", path);
+    let entries = fs::read_dir(path).map_err(|e| from_io("getdents", &e))?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    Ok(names.collect())
+}
+
+/// The content of a file of `/proc` or `/sys`. The path is its name in a script.
 pub(crate) fn read(path: &str) -> Result<Vec<u8>, CallError> {
     scripted!("read", path);
     fs::read(path).map_err(|e| from_io("read", &e))
 }
 
-/// The target of a symbolic link of `/proc`. The path is its name in a script.
+/// The target of a symbolic link of `/proc` or `/sys`. The path is its name in a script.
 pub(crate) fn read_link(path: &str) -> Result<PathBuf, CallError> {
     scripted!("readlink", path);
     fs::read_link(path).map_err(|e| from_io("readlink", &e))

@@ -29,7 +29,7 @@ fn a_dead_child_is_gone() {
     let pid = child.id();
     let id = ProcessId {
         pid,
-        started: stat(pid).unwrap().started,
+        started: stat(&pid.to_string()).unwrap().started,
     };
     let eventually = |state| {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -92,7 +92,7 @@ fn a_process_that_is_hidden_counts_as_running() {
     assert_eq!(NOBODY.state(), State::Runs);
     drop(_script);
     let own = std::process::id();
-    let _script = Script::new().fails(&path(own), libc::EACCES);
+    let _script = Script::new().fails("/proc/self/stat", libc::EACCES);
     assert_eq!(
         ProcessId::own(),
         ProcessId {
@@ -174,4 +174,21 @@ fn a_node_that_cannot_be_known_is_none() {
     let other = node();
     assert_ne!(other, node());
     assert_ne!(other, 0);
+}
+
+/// In a container that sees the outer `/proc`, the files of a process id are a stranger's.
+#[test]
+fn strangers_are_not_read() {
+    let outer = || b"Name:\ttest\nNSpid:\t4711\t7\n".to_vec();
+    let _script = Script::new()
+        .answers("kill", ())
+        .answers("/proc/self/status", outer())
+        .answers("kill", ())
+        .answers("/proc/self/status", b"Name:\ttest\nNSpid:\t7\n".to_vec())
+        .answers(&path(NOBODY.pid), text(NOBODY.pid, 'Z'))
+        .answers("/proc/self/status", b"NSpid:\t7\n".to_vec())
+        .answers("/proc/self/status", outer());
+    assert_eq!(NOBODY.state(), State::Runs, "nothing is known of it");
+    assert_eq!(NOBODY.state(), State::Gone);
+    assert_eq!(ProcessId::own().threads().count(), 0);
 }

@@ -1,0 +1,165 @@
+//! Which interface processes use, and what is said where two of them cannot meet.
+
+use plugin_api::Status;
+
+use crate::driver::Rank;
+use crate::namespaces::{Host, available};
+use crate::two_hosts;
+
+/// The providers whose addresses are IP addresses.
+pub(crate) const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "udp;ofi_rxd"];
+
+/// Gives a host the bridge of a container engine, with a container in it, and the address that every host has.
+fn give_docker(host: &Host) {
+    for arguments in [
+        "link add docker0 type bridge",
+        "link add inside type veth peer name outside",
+        "address add 172.17.0.1/16 dev docker0",
+        "link set outside master docker0 up",
+        "link set inside up",
+        "link set docker0 up",
+    ] {
+        host.ip(arguments);
+    }
+    host.wait_for("docker0");
+}
+
+/// Operations in both directions arrive.
+pub(crate) fn exchange(a: &Rank<'_>, b: &Rank<'_>) {
+    a.connect(1, b);
+    b.connect(1, a);
+    for (origin, target) in [(a, b), (b, a)] {
+        let posted = origin.post_all(1, 40);
+        assert_eq!(posted.last, Status::SUCCESS, "{}", target.provider());
+        let flushed = origin.flush();
+        assert_eq!(flushed, Status::SUCCESS, "{}", origin.ask("reports"));
+        assert_eq!(target.received(), (20, 20));
+    }
+}
+
+#[test]
+fn bridges_of_a_node_are_not_taken() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let (a, b) = two_hosts();
+        give_docker(&a);
+        give_docker(&b);
+        let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, ""));
+        exchange(&ranks[0], &ranks[1]);
+        assert_eq!(ranks[0].ip(), [10, 99, 0, 1], "{provider}");
+    }
+}
+
+/// A bridge that is named as network interfaces are is known by its ports.
+#[test]
+fn bridges_by_another_name_are_not_taken() {
+    if !available() {
+        return;
+    }
+    let (a, b) = two_hosts();
+    for host in [&a, &b] {
+        give_docker(host);
+        host.ip("link set docker0 down");
+        host.ip("link set docker0 name br0");
+        host.ip("link set br0 up");
+        host.wait_for("br0");
+    }
+    let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, "tcp;ofi_rxm", ""));
+    exchange(&ranks[0], &ranks[1]);
+}
+
+/// An address that both nodes have is refused, where libfabric is told to take it.
+#[test]
+fn addresses_of_both_nodes_are_refused() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let (a, b) = two_hosts();
+        give_docker(&a);
+        give_docker(&b);
+        for (number, interface, expected) in [
+            (1, "docker0", "both nodes have the address 172.17.0.1"),
+            (2, "lo", "127.0.0.1 is a loopback address"),
+        ] {
+            let ranks = [&a, &b].map(|host| Rank::start_over(host, number, provider, interface));
+            let why = ranks[0].is_refused(1, &ranks[1]);
+            assert!(why.contains(expected), "{provider}: {why}");
+            assert!(
+                why.contains("set btl_ofi_if_include to 10.99.0.0/24"),
+                "{provider}: {why}"
+            );
+        }
+    }
+}
+
+#[test]
+fn six_without_four() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let (a, b) = (Host::new("a"), Host::new("b"));
+        a.wire(&b, "veth0");
+        for (host, number) in [(&a, 1), (&b, 2)] {
+            host.ip(&format!("address add fd99::{number}/64 dev veth0 nodad"));
+        }
+        let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, ""));
+        exchange(&ranks[0], &ranks[1]);
+    }
+}
+
+/// Where there are only link-local addresses, that is said.
+#[test]
+fn link_local_addresses_are_refused() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let (a, b) = (Host::new("a"), Host::new("b"));
+        a.wire(&b, "veth0");
+        for (host, number) in [(&a, 1), (&b, 2)] {
+            host.ip(&format!("address add 169.254.7.{number}/16 dev veth0"));
+        }
+        let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, "veth0"));
+        let why = ranks[0].is_refused(1, &ranks[1]);
+        assert!(why.contains("is a link-local address"), "{provider}: {why}");
+        assert!(why.contains("veth0 169.254.7.2/16"), "{provider}: {why}");
+    }
+}
+
+/// The better one of two networks is down on one host. Both sides say which one both have, and with that one they meet.
+#[test]
+fn an_interface_that_is_down() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let (a, b) = two_hosts();
+        a.wire(&b, "veth1");
+        for (host, number) in [(&a, 1), (&b, 2)] {
+            // The lower one of two equal networks comes first.
+            host.ip(&format!("address add 10.98.0.{number}/24 dev veth1"));
+        }
+        let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, ""));
+        exchange(&ranks[0], &ranks[1]);
+        assert_eq!(ranks[0].ip(), [10, 98, 0, 1], "{provider}");
+
+        b.ip("address del 10.98.0.2/24 dev veth1");
+        let lone = Rank::start_free(&b, 2, provider, "");
+        for (origin, target) in [(&ranks[0], &lone), (&lone, &ranks[0])] {
+            let why = origin.is_refused(2, target);
+            assert!(
+                why.contains("share no network; set btl_ofi_if_include to 10.99.0.0/24"),
+                "{provider}: {why}"
+            );
+            for side in ["veth1 10.98.0.1/24", "veth0 10.99.0.2/24"] {
+                assert!(why.contains(side), "{provider}: {why}");
+            }
+        }
+        let named = Rank::start_free(&a, 2, provider, "10.99.0.0/16");
+        exchange(&named, &lone);
+    }
+}

@@ -25,7 +25,7 @@ impl Process {
             Some(process) if process.pid == pid => process,
             _ => *own.insert(Process {
                 pid,
-                started: stat(pid).map_or(0, |(_, started)| started),
+                started: stat("self").map_or(0, |(_, started)| started),
                 space: space(),
             }),
         }
@@ -37,15 +37,17 @@ impl Process {
     }
 
     /// Whether it has ended: not there, a zombie, or another process under its id. Asked only of a
-    /// process [beside](Self::is_beside) this one. Where `/proc` does not tell, it is taken to live.
+    /// process [beside](Self::is_beside) this one. Where `/proc` does not tell, or shows other ids than this process has
+    /// (in a container that sees the outer `/proc`), it is taken to live until it is reaped.
     pub fn is_gone(&self) -> bool {
         // SAFETY: signal 0 only asks whether the process exists.
         let missing = unsafe { libc::kill(self.pid as libc::pid_t, 0) } != 0
             && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
         missing
-            || stat(self.pid).is_some_and(|(state, started)| {
-                matches!(state, b'Z' | b'X') || (self.started != 0 && started != self.started)
-            })
+            || shows_own_ids()
+                && stat(&self.pid.to_string()).is_some_and(|(state, started)| {
+                    matches!(state, b'Z' | b'X') || (self.started != 0 && started != self.started)
+                })
     }
 }
 
@@ -62,8 +64,16 @@ fn space() -> u64 {
     hasher.finish()
 }
 
-/// State and start of a process.
-fn stat(pid: u32) -> Option<(u8, u64)> {
+/// Whether `/proc` shows the process ids of this process's namespace. The line `NSpid` has the process's id in each
+/// namespace from that of `/proc` to its own; kernels before 4.1 have none.
+fn shows_own_ids() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.is_none_or(|ids| ids.split_ascii_whitespace().count() == 1)
+}
+
+/// State and start of a process, or of `self`.
+fn stat(pid: &str) -> Option<(u8, u64)> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The command's name in parentheses may hold anything; fields go on after the last one.
     let after = text.iter().rposition(|&byte| byte == b')')? + 1;
@@ -102,7 +112,7 @@ mod tests {
             .unwrap();
         let process = Process {
             pid: child.id(),
-            started: stat(child.id()).unwrap().1,
+            started: stat(&child.id().to_string()).unwrap().1,
             space: 1,
         };
         assert!(!process.is_gone());

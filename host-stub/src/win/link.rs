@@ -63,15 +63,18 @@ impl Link {
         }
     }
 
-    /// Looks after the processes of these ranks from now on, in every wait.
+    /// Looks after the processes of these ranks from now on, in every wait: those that the launcher started on this node.
+    /// A space of process ids proves no node, because clones of a virtual machine have equal ones.
     pub(super) fn watch(&mut self, intents: &[Intent]) {
         let Some(own) = intents.get(self.rank) else {
             return;
         };
+        let node = |rank| self.job.bootstrap().node(self.members.world_rank(rank));
         self.watched = intents
             .iter()
             .enumerate()
             .filter(|(rank, intent)| *rank != self.rank && intent.process.is_beside(&own.process))
+            .filter(|(rank, _)| node(*rank) == node(self.rank))
             .map(|(rank, intent)| (rank, intent.process))
             .collect();
     }

@@ -1,0 +1,227 @@
+# shellcheck shell=bash
+# `./dev hosts`: hosts out of Linux namespaces, joined by bridges, with a launcher agent for mpirun. Sourced by `dev` with
+# bash, at the root of the repository, under `set -euo pipefail`.
+#
+#   hosts_command [test | short | shell]    what `./dev hosts` calls
+#
+# Each host has its own network, host name, process ids, IPC, mounts, /tmp and /dev/shm. `head` has its own network and
+# name; mpirun runs there and has no ranks. Two networks join all: eth0 10.88.0.0/24 (and fd88::/64), eth1 10.77.0.0/24.
+# Everything ends with the first process of its namespaces, which ends with this script, however that ends.
+
+hosts_folder=
+hosts_life=
+declare -A hosts_pids=()
+
+hosts_say() { printf '== %s\n' "$*"; }
+
+# Prints the reason why hosts cannot be made here; nothing if they can.
+hosts_obstacle() {
+    local program out
+    if [ "$(id -u)" -ne 0 ]; then
+        echo 'not root'
+        return
+    fi
+    for program in ip unshare nsenter mkfifo; do
+        have "$program" || { echo "$program is missing"; return; }
+    done
+    out=$(unshare --net --uts --ipc --mount --pid --fork --mount-proc \
+        ip link add br0 type bridge 2>&1) || { echo "no namespaces: $out"; return; }
+}
+
+# hosts_enter NAME COMMAND...: runs a command in a host.
+hosts_enter() {
+    local name=$1 pid=${hosts_pids[$1]}
+    shift
+    local own=(--pid="/proc/$pid/ns/pid_for_children" --ipc)
+    [ "$name" != head ] || own=()
+    nsenter --target "$pid" --net --uts --mount "${own[@]}" --wd="$PWD" -- "$@"
+}
+
+hosts_ip() {
+    local name=$1
+    shift
+    hosts_enter "$name" ip "$@"
+}
+
+# hosts_start NAME: the namespaces of one host.
+hosts_start() {
+    local name=$1 kinds=(--pid --ipc --mount-proc) private=(/dev/shm /tmp) each
+    if [ "$name" = head ]; then
+        kinds=() private=()
+    fi
+    # What is run must stay in sight.
+    for each in "$PWD" "$(readlink -f "$target")"; do
+        [[ $each/ != /tmp/* ]] || private=("${private[@]/\/tmp/}")
+    done
+    unshare --net --uts --mount "${kinds[@]}" --fork --kill-child=KILL \
+        scripts/hosts_init.sh "$name" "$hosts_folder" ${private[@]:+${private[@]}} 2>>"$hosts_folder/init.log" &
+    hosts_pids[$name]=$!
+    echo $! >"$hosts_folder/$name.pid"
+}
+
+# hosts_wire NAME NUMBER: joins a host to both networks of the head.
+hosts_wire() {
+    local name=$1 number=$2 network
+    for network in 0 1; do
+        nsenter --target "${hosts_pids[head]}" --net ip link add "p$network$name" type veth \
+            peer name "eth$network" netns "${hosts_pids[$name]}"
+        hosts_ip head link set "p$network$name" master "br$network" up
+        hosts_ip "$name" link set "eth$network" up
+    done
+    hosts_ip "$name" address add "10.88.0.$number/24" dev eth0
+    hosts_ip "$name" address add "fd88::$number/64" dev eth0 nodad
+    hosts_ip "$name" address add "10.77.0.$number/24" dev eth1
+}
+
+# hosts_make COUNT: the head and hosts h1, h2, ...
+hosts_make() {
+    local count=$1 names=(head) i name tries
+    # Not in /tmp, of which hosts have their own.
+    hosts_folder=$(mktemp -d "$(readlink -f "$target")/hosts.XXXXXX")
+    trap hosts_end EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    for ((i = 1; i <= count; ++i)); do names+=("h$i"); done
+    mkfifo "$hosts_folder/life"
+    : >"$hosts_folder/etc_resolv"
+    { echo '127.0.0.1 localhost'
+        echo '10.88.0.1 head'
+        for ((i = 1; i <= count; ++i)); do echo "10.88.0.$((10 + i)) h$i"; done
+    } >"$hosts_folder/etc_hosts"
+    for name in "${names[@]}"; do hosts_start "$name"; done
+    for name in "${names[@]}"; do
+        for ((tries = 0; tries < 500; ++tries)); do
+            [ ! -e "$hosts_folder/$name.ready" ] || break
+            kill -0 "${hosts_pids[$name]}" 2>/dev/null || break
+            sleep 0.02
+        done
+        [ -e "$hosts_folder/$name.ready" ] || { cat "$hosts_folder/init.log" >&2; return 1; }
+    done
+    # The hosts started before, and so have no copy of this end.
+    exec {hosts_life}>"$hosts_folder/life"
+    for i in 0 1; do
+        hosts_ip head link add "br$i" type bridge
+        hosts_ip head link set "br$i" up
+    done
+    hosts_ip head address add 10.88.0.1/24 dev br0
+    for ((i = 1; i <= count; ++i)); do hosts_wire "h$i" $((10 + i)); done
+    for ((i = 1; i <= count; ++i)); do
+        hosts_await "h$i" eth0
+        hosts_await "h$i" eth1
+    done
+    cat >"$hosts_folder/agent" <<END
+#!/bin/sh
+# In ssh's place: enters the host that mpirun names.
+node=\$1
+shift
+pid=\$(cat "$hosts_folder/\$node.pid") || exit 1
+exec nsenter --target "\$pid" --net --uts --ipc --mount --pid="/proc/\$pid/ns/pid_for_children" --wd=/ -- /bin/sh -c "\$*"
+END
+    chmod +x "$hosts_folder/agent"
+}
+
+# hosts_await NAME INTERFACE: waits until an interface runs.
+hosts_await() {
+    local tries
+    for ((tries = 0; tries < 500; ++tries)); do
+        ! hosts_ip "$1" -oneline link show dev "$2" up | grep -q 'state UP' || return 0
+        sleep 0.02
+    done
+    return 1
+}
+
+# Ends all hosts with everything in them. Called once more at exit.
+hosts_end() {
+    local name
+    [ -n "$hosts_folder" ] || return 0
+    [ -z "$hosts_life" ] || exec {hosts_life}>&-
+    hosts_life=
+    for name in "${!hosts_pids[@]}"; do
+        kill -KILL "${hosts_pids[$name]}" 2>/dev/null || true
+        wait "${hosts_pids[$name]}" 2>/dev/null || true
+    done
+    hosts_pids=()
+    rm -rf "$hosts_folder"
+    hosts_folder=
+    trap - EXIT INT TERM
+}
+
+# hosts_give_docker NAME...: a bridge like a container engine's, with a container, and the address that every host has.
+hosts_give_docker() {
+    local name
+    for name in "$@"; do
+        hosts_ip "$name" link add docker0 type bridge
+        hosts_ip "$name" link add inside type veth peer name outside
+        hosts_ip "$name" address add 172.17.0.1/16 dev docker0
+        hosts_ip "$name" link set outside master docker0 up
+        hosts_ip "$name" link set inside up
+        hosts_ip "$name" link set docker0 up
+        hosts_await "$name" docker0
+    done
+}
+
+hosts_take_docker() {
+    local name
+    for name in "$@"; do
+        hosts_ip "$name" link delete outside
+        hosts_ip "$name" link delete docker0
+    done
+}
+
+# Whether to use Open MPI, and the settings of a job on the hosts: MPI's own messages stay on eth0.
+hosts_mpirun() {
+    hosts_enter head timeout --kill-after=5 "${HOSTS_LIMIT:-60}" mpirun --oversubscribe --bind-to none \
+        --mca plm_rsh_agent "$hosts_folder/agent" --mca plm_rsh_no_tree_spawn 1 -x FI_SOCKETS_PE_WAITTIME=0 \
+        --mca oob_tcp_if_include 10.88.0.0/24 --mca btl_tcp_if_include 10.88.0.0/24 "$@" </dev/null
+}
+
+# hosts_mpi PROVIDER RANKS [mpirun options] PROGRAM...: half of the ranks on each of two hosts, over the component.
+hosts_mpi() {
+    local provider=$1 ranks=$2
+    shift 2
+    hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" \
+        --mca mca_base_component_path "$openmpi_component:$openmpi_system" --mca osc rdma,sm \
+        --mca btl "${HOSTS_BTL:-self,vader,tcp},$openmpi_name" --mca btl_vader_single_copy_mechanism none \
+        --mca opal_common_ofi_provider_include "$provider" "$@"
+}
+
+# hosts_stub PROVIDER RANKS SUITE [host-stub options]: the self-check under mpirun, half of the ranks on each host.
+hosts_stub() {
+    local provider=$1 ranks=$2 suite=$3
+    shift 3
+    hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" "${hosts_extra[@]}" \
+        "$(readlink -f "$host")" check --suite "$suite" --provider "$provider" "$@"
+}
+hosts_extra=()
+
+hosts_shell() {
+    hosts_make "${1:-2}"
+    cat <<END
+Hosts ${!hosts_pids[*]}; everything ends with this shell, which is on head.
+  nsenter ... into a host:  ./agent h1 COMMAND
+  a job:                    mpirun --host h1:2,h2:2 --mca plm_rsh_agent ./agent --mca oob_tcp_if_include 10.88.0.0/24 ...
+END
+    (cd "$hosts_folder" && nsenter --target "${hosts_pids[head]}" --net --uts --mount --wd="$hosts_folder" -- "${SHELL:-/bin/bash}") || true
+    hosts_end
+}
+
+# hosts_command [test | short | shell [HOSTS]]: what `./dev hosts` calls.
+hosts_command() {
+    local why
+    why=$(hosts_obstacle)
+    if [ -n "$why" ]; then
+        hosts_say "skipped, hosts cannot be made here: $why"
+        return 0
+    fi
+    # Each host decides by itself which interface to use.
+    unset FI_TCP_IFACE FI_NET_IFACE FI_SOCKETS_IFACE FI_UDP_IFACE
+    case "${1:-test}" in
+    test | short)
+        # shellcheck source=scripts/hosts_cases.sh
+        . scripts/hosts_cases.sh
+        hosts_test "${1:-test}"
+        ;;
+    shell) hosts_shell "${2:-2}" ;;
+    *) echo "hosts: unknown: $1 (test, short or shell)" >&2; return 2 ;;
+    esac
+}

@@ -1,0 +1,204 @@
+# shellcheck shell=bash
+# What `./dev hosts test` tries, each case a function that runs a job and looks at what it said; sourced after hosts.sh. At
+# the end stands a table: case, how the job runs, provider, result.
+#
+#   hosts_test [test | short]    short: what fits into three minutes
+
+hosts_rows=()
+hosts_failures=0
+
+# hosts_case NAME ROUTE PROVIDER COMMAND...: runs a case, keeps its output, and adds a row.
+hosts_case() {
+    local name=$1 route=$2 provider=$3 status=0 result begin=$SECONDS log
+    shift 3
+    log=$hosts_logs/$(printf '%s, %s, %s' "$name" "$route" "$provider" | tr -c 'a-zA-Z0-9\n' _).log
+    "$@" >"$log" 2>&1 || status=$?
+    if [ $status -eq 0 ]; then
+        result="ok ($((SECONDS - begin)) s)"
+    else
+        result="FAIL ($status, $log)"
+        hosts_failures=$((hosts_failures + 1))
+    fi
+    hosts_rows+=("$(printf '%-46s %-10s %-12s %s' "$name" "$route" "$provider" "$result")")
+    printf '%s\n' "${hosts_rows[-1]}"
+    [ $status -eq 0 ] || tail -12 "$log" | cut -c1-300 | sed 's/^/      /'
+}
+
+# hosts_says STATUS TEXT COMMAND...: the command ends with success (0) or failure (1), in time, and prints the text.
+hosts_says() {
+    local wanted=$1 text=$2 out status=0
+    shift 2
+    out=$("$@" 2>&1) || status=$?
+    printf '%s\nended with %d; expected: %s\n' "$out" "$status" "$text"
+    # 124 and 137: it hung, and the limit ended it.
+    [ "$status" -ne 124 ] && [ "$status" -ne 137 ] && [ $((status != 0)) -eq "$wanted" ] && grep -q "$text" <<<"$out"
+}
+
+hosts_hello() {
+    local provider=$1 ranks=$2
+    shift 2
+    hosts_says 0 "^hello_window: ok, $ranks ranks" hosts_mpi "$provider" "$ranks" "$@" "$openmpi_dir/bin/hello_window"
+}
+
+hosts_check() {
+    local provider=$1 ranks=$2 suite=$3
+    shift 3
+    HOSTS_LIMIT=${HOSTS_LIMIT:-150} hosts_says 0 '^[1-9][0-9]* passed, 0 failed' hosts_stub "$provider" "$ranks" "$suite" "$@"
+}
+
+# Both doors over one provider.
+hosts_both() {
+    local name=$1 provider=$2
+    shift 2
+    hosts_case "$name" mpirun "$provider" hosts_hello "$provider" 4 "$@"
+    hosts_extra=("$@")
+    hosts_case "$name" host-stub "$provider" hosts_check "$provider" 4 rma --only put
+    hosts_extra=()
+}
+
+# A rank dies: mpirun looks away, and the component has to end the job.
+hosts_killed() {
+    # Under --enable-recovery mpirun itself answers 0.
+    hosts_says 0 'ending the job' hosts_mpi "$1" 2 --enable-recovery "$openmpi_dir/bin/killed_peer"
+}
+
+# hosts_cut PROVIDER SECONDS: eth1 of h2 goes down under operations and comes back: that is said, and nothing is lost.
+hosts_cut() {
+    local provider=$1 away=$2 log=$hosts_logs/cut tries status=0 job
+    : >"$log"
+    HOSTS_LIMIT=100 hosts_mpi "$provider" 2 "$openmpi_dir/bin/cut_link" $((away - 2)) >"$log" 2>&1 &
+    job=$!
+    for ((tries = 0; tries < 300; ++tries)); do
+        ! grep -q 'cut_link: ready' "$log" || break
+        sleep 0.1
+    done
+    hosts_ip h2 link set eth1 down
+    sleep "$away"
+    hosts_ip h2 link set eth1 up
+    hosts_ip h2 address add 10.77.0.12/24 dev eth1 2>/dev/null || true
+    wait "$job" || status=$?
+    cat "$log"
+    [ "$status" -eq 0 ] && grep -q '^cut_link: ok, 2 ranks' "$log" &&
+        grep -q 'has not answered for 1[0-9] s' "$log" && grep -q 'answers again' "$log"
+}
+
+# hosts_given_up PROVIDER: the same with a time limit: the job ends.
+hosts_given_up() {
+    local provider=$1 log=$hosts_logs/given_up tries status=0 job
+    : >"$log"
+    HOSTS_LIMIT=60 hosts_mpi "$provider" 2 --mca btl_ofi_peer_timeout 3000 "$openmpi_dir/bin/cut_link" 50 >"$log" 2>&1 &
+    job=$!
+    for ((tries = 0; tries < 300; ++tries)); do
+        ! grep -q 'cut_link: ready' "$log" || break
+        sleep 0.1
+    done
+    hosts_ip h2 link set eth1 down
+    wait "$job" || status=$?
+    hosts_ip h2 link set eth1 up
+    hosts_await h2 eth1
+    cat "$log"
+    [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$status" -ne 137 ] && grep -q 'btl_ofi_peer_timeout 3000' "$log"
+}
+
+# What every host has must not be taken.
+hosts_test_docker() {
+    local provider
+    hosts_give_docker h1 h2
+    for provider in 'tcp;ofi_rxm' net sockets; do hosts_both 'docker0 on every host' "$provider"; done
+    hosts_case 'docker0 on every host' host-stub 'udp;ofi_rxd' hosts_check 'udp;ofi_rxd' 4 rma --only put
+    hosts_take_docker h1 h2
+}
+
+hosts_test_six() {
+    local provider
+    for provider in 'tcp;ofi_rxm' net sockets; do hosts_both 'IPv6 only' "$provider" --mca btl_ofi_if_include fd88::/64; done
+}
+
+# The preferred network is missing on one host.
+hosts_test_down() {
+    local provider said='share no network; set btl_ofi_if_include to 10.88.0.0/24'
+    hosts_ip h2 link set eth1 down
+    for provider in 'tcp;ofi_rxm' net sockets; do
+        hosts_case 'eth1 down on one host' mpirun "$provider" hosts_says 1 "$said" \
+            hosts_mpi "$provider" 2 "$openmpi_dir/bin/hello_window"
+    done
+    hosts_case 'eth1 down, the network named' mpirun 'tcp;ofi_rxm' hosts_hello 'tcp;ofi_rxm' 4 \
+        --mca btl_ofi_if_include 10.88.0.0/24
+    hosts_ip h2 link set eth1 up
+    hosts_await h2 eth1
+}
+
+hosts_test_shm() {
+    hosts_case 'shm named across hosts' mpirun shm hosts_says 1 'connects processes of one node only' \
+        hosts_mpi shm 2 "$openmpi_dir/bin/hello_window"
+    hosts_case 'shm named across hosts' host-stub shm hosts_says 1 'connects processes of one node only' \
+        hosts_stub shm 2 rma --only put
+}
+
+hosts_test_clones() {
+    local provider
+    for provider in 'tcp;ofi_rxm' net sockets; do
+        hosts_both 'clones with one boot id' "$provider" -x "LD_PRELOAD=$PWD/$openmpi_dir/clone.so"
+    done
+}
+
+# Each rank in a namespace of process ids of its own, all of a host with one /dev/shm. The ranks of a host get different ids
+# there: Open MPI 4.1 itself takes processes of one node with equal ids for one process, and crashes.
+hosts_test_containers() {
+    local provider HOSTS_BTL=self,tcp
+    local own=(unshare --pid --fork --kill-child=KILL)
+    # shellcheck disable=SC2016 # expanded in the container
+    local late=(sh -c 'i=0; while [ $i -le $((5 * OMPI_COMM_WORLD_RANK)) ]; do /bin/true; i=$((i + 1)); done; "$@"; exit $?' sh)
+    for provider in 'tcp;ofi_rxm' net sockets; do
+        hosts_case 'ranks in containers' mpirun "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
+            hosts_mpi "$provider" 4 "${own[@]}" --mount-proc "${late[@]}" "$openmpi_dir/bin/hello_window"
+        # The files of a process id are a stranger's there.
+        hosts_case 'containers that see the outer /proc' mpirun "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
+            hosts_mpi "$provider" 4 "${own[@]}" "${late[@]}" "$openmpi_dir/bin/hello_window"
+    done
+}
+
+# Two ranks on each of two hosts: neighbours by memory, others by the provider.
+hosts_test_mixed() {
+    local provider suite
+    for provider in 'tcp;ofi_rxm' sockets; do
+        for suite in rma tables; do
+            hosts_case "2+2 ranks, suite $suite" host-stub "$provider" hosts_check "$provider" 4 "$suite"
+        done
+    done
+    for suite in coll crt; do
+        hosts_case "2+2 ranks, suite $suite" host-stub 'tcp;ofi_rxm' hosts_check 'tcp;ofi_rxm' 4 "$suite"
+    done
+}
+
+hosts_test() {
+    local provider kind=$1
+    openmpi_build
+    cargo build --release -p host-stub -p btl-ofi-plugin
+    hosts_logs=$openmpi_dir/hosts
+    mkdir -p "$hosts_logs"
+    for provider in hello_window killed_peer cut_link; do openmpi_compile "tests/openmpi/$provider.c"; done
+    cc -O2 -shared -fPIC -o "$openmpi_dir/clone.so" tests/hosts/clone.c
+    hosts_make 2
+    hosts_test_shm
+    hosts_test_docker
+    hosts_test_six
+    hosts_test_down
+    hosts_test_clones
+    hosts_test_containers
+    for provider in 'tcp;ofi_rxm' net sockets; do
+        hosts_case 'a rank killed on another host' mpirun "$provider" hosts_killed "$provider"
+    done
+    hosts_case 'a link cut, with a peer timeout' mpirun 'tcp;ofi_rxm' hosts_given_up 'tcp;ofi_rxm'
+    if [ "$kind" = test ]; then
+        for provider in 'tcp;ofi_rxm' net; do
+            hosts_case 'a link cut for 12 s' mpirun "$provider" hosts_cut "$provider" 12
+        done
+        hosts_test_mixed
+    fi
+    hosts_end
+    printf '\n%-46s %-10s %-12s %s\n' case 'run by' provider result
+    printf '%s\n' "${hosts_rows[@]}"
+    printf '%d cases, %d failed\n' ${#hosts_rows[@]} $hosts_failures
+    [ $hosts_failures -eq 0 ]
+}

@@ -1,0 +1,20 @@
+#!/bin/bash
+# The first process of a host of `./dev hosts`: prepares its namespaces and ends when the script that made it does.
+#
+#   hosts_init.sh NAME FOLDER PRIVATE...    PRIVATE: folders of which the host has its own
+set -euo pipefail
+name=$1 folder=$2
+shift 2
+mount --make-rprivate /
+for private in "$@"; do mount -t tmpfs tmpfs "$private"; done
+mount -t sysfs sysfs /sys
+# Names without a server that nobody could reach.
+mount --bind "$folder/etc_hosts" /etc/hosts
+[ ! -e /etc/resolv.conf ] || mount --bind "$folder/etc_resolv" /etc/resolv.conf
+hostname "$name"
+ip link set lo up
+echo ready >"$folder/$name.ready"
+# Nobody writes; the end of the pipe comes when its last writer is gone. Where this is the first process of its ids, it
+# stays, to wait for the others.
+[ $$ -eq 1 ] || exec cat <"$folder/life" >/dev/null
+cat <"$folder/life" >/dev/null

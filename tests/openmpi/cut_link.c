@@ -1,0 +1,44 @@
+/* Rank 0 puts and flushes while the script that runs it takes the network away and gives it back: every flush returns,
+ * and every value arrives. It says "ready" when the network may go, and ends once a flush has taken longer than the time in
+ * seconds that it is given. The script bounds the time. */
+#include "check.h"
+#include <time.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv, MPI_THREAD_SINGLE);
+    CHECK(world_size == 2 && argc == 2, "run with 2 ranks and a number of seconds");
+    double limit = atof(argv[1]), begin = now(), longest = 0;
+    int64_t *memory = calloc(2, sizeof *memory), value = 0, got = 0;
+    MPI_Win win = window(memory, 2 * sizeof *memory);
+    MPI_Win_lock_all(0, win);
+    while (0 == world_rank && longest < limit && now() - begin < 100) {
+        double before = now();
+        ++value;
+        MPI_Put(&value, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win);
+        MPI_Win_flush(1, win);
+        MPI_Get(&got, 1, MPI_INT64_T, 1, 0, 1, MPI_INT64_T, win);
+        MPI_Win_flush(1, win);
+        CHECK(got == value, "a value did not arrive");
+        double took = now() - before;
+        longest = took > longest ? took : longest;
+        if (1000 == value) {
+            printf("cut_link: ready\n");
+            fflush(stdout);
+        }
+    }
+    CHECK(world_rank != 0 || longest >= limit, "the network was never away");
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+    free(memory);
+    finish("cut_link");
+    return 0;
+}

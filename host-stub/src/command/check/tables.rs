@@ -1,11 +1,13 @@
 //! Windows with each table of functions, and layers that replace functions of some.
 
 mod hooks;
+mod neighbours;
 mod sharing;
 
 use super::case::{Case, Context, Outcome, ensure};
 use super::suites::{Pass, windows};
 use crate::win::{Assertion, Datatype, Info, Layout, TableChoice, Target, Window};
+use neighbours::Neighbours;
 
 /// The whole window suite over every table, and the tests of tables themselves.
 pub(super) fn passes(ranks: usize) -> Vec<Pass> {
@@ -100,10 +102,12 @@ fn created(context: &Context<'_>) -> Outcome {
     })
 }
 
-/// Windows get the tables that they ask for: else the passes would test other ones than they say.
+/// Windows get the tables that they ask for: else the passes would test other ones than they say. Over the ranks of each node,
+/// and over the whole job where that has several nodes.
 fn names(context: &Context<'_>) -> Outcome {
-    let half = (context.size as u32).div_ceil(2);
-    let all = half == context.size as u32;
+    let near = Neighbours::of(context)?;
+    let half = (near.size as u32).div_ceil(2);
+    let all = half == near.size as u32;
     let infos = [
         (Info::new(), "shm"),
         (Info::new().with_table(TableChoice::Shm), "shm"),
@@ -114,11 +118,29 @@ fn names(context: &Context<'_>) -> Outcome {
         ),
         (Info::new().with_table(TableChoice::Btl), "btl"),
     ];
-    for (info, wanted) in infos {
-        let window = Window::allocate_with(context.job, 100, 1, &info)?;
+    let is = |window: Window, info: &Info, wanted: &str| {
         let found = window.table_name();
         window.free()?;
-        ensure(found == wanted, || format!("{info:?} gave {found}"))?;
+        ensure(found == wanted, || format!("{info:?} gave {found}"))
+    };
+    for (info, wanted) in infos {
+        is(
+            Window::allocate_with(&near.comm, 100, 1, &info)?,
+            &info,
+            wanted,
+        )?;
+    }
+    if near.size < context.size {
+        for (info, wanted) in [
+            (Info::new(), "mixed"),
+            (Info::new().with_table(TableChoice::Btl), "btl"),
+        ] {
+            is(
+                Window::allocate_with(context.job, 100, 1, &info)?,
+                &info,
+                wanted,
+            )?;
+        }
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plugin_api::Datatype;
 
 use super::super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::neighbours::Neighbours;
 use crate::win::{
     Assertion, Info, Layout, NewWindow, RmaTable, Target, Transfer, WinError, WinResult, Window,
     WindowHook,
@@ -21,26 +22,24 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Puts this rank's number and a word to every rank, fences, and checks what the others put.
-fn exchange(context: &Context<'_>, window: &Window, word: u8) -> Outcome {
+/// Puts this rank's number and a word to every rank of a window, as (rank, size), fences, and checks what the others put.
+fn exchange(window: &Window, (own, size): (usize, usize), word: u8) -> Outcome {
     let row = Layout::contiguous(Datatype::Uint8, 2);
-    let mine = [context.rank as u8, word];
+    let mine = [own as u8, word];
     window.fence(Assertion::NOPRECEDE)?;
-    for rank in 0..context.size {
+    for rank in 0..size {
         let target = Target {
             rank,
-            displacement: 2 * context.rank as u64,
+            displacement: 2 * own as u64,
             layout: &row,
         };
         // SAFETY: the bytes live unchanged until after the fence.
         unsafe { window.put(mine.as_ptr(), &row, target) }?;
     }
     window.fence(Assertion::NOSUCCEED)?;
-    let mut found = vec![0; 2 * context.size];
+    let mut found = vec![0; 2 * size];
     window.read_local(0, &mut found)?;
-    let wanted: Vec<u8> = (0..context.size)
-        .flat_map(|rank| [rank as u8, word])
-        .collect();
+    let wanted: Vec<u8> = (0..size).flat_map(|rank| [rank as u8, word]).collect();
     same("window", &found, &wanted)
 }
 
@@ -51,16 +50,18 @@ fn two_windows(context: &Context<'_>) -> Outcome {
     let len = 2 * context.size;
     let apart = Info::new().with_ranks_per_node(1);
     let many = Window::allocate_with(context.job, len, 1, &apart)?;
-    let smp = Window::allocate_with(context.job, len, 1, &Info::new())?;
+    let near = Neighbours::of(context)?;
+    let smp = Window::allocate_with(&near.comm, len, 1, &Info::new())?;
+    let (all, few) = ((context.rank, context.size), (near.rank, near.size));
     ensure(
         context.size == 1 || many.table_name() != smp.table_name(),
         || format!("both windows have the table {}", many.table_name()),
     )?;
-    exchange(context, &many, 1)?;
-    exchange(context, &smp, 2)?;
-    exchange(context, &many, 3)?;
+    exchange(&many, all, 1)?;
+    exchange(&smp, few, 2)?;
+    exchange(&many, all, 3)?;
     smp.free()?;
-    exchange(context, &many, 4)?;
+    exchange(&many, all, 4)?;
     many.free()?;
     Ok(())
 }
@@ -96,7 +97,8 @@ fn count_puts(new: &mut NewWindow<'_>, puts: &Arc<AtomicU64>) -> Result<(), Stri
 
 fn one_window_only(context: &Context<'_>) -> Outcome {
     let len = 2 * context.size;
-    let before = Window::allocate_with(context.job, len, 1, &Info::new())?;
+    let near = Neighbours::of(context)?;
+    let before = Window::allocate_with(&near.comm, len, 1, &Info::new())?;
     let puts = Arc::new(AtomicU64::new(0));
     let hook = context.job.add_window_hook(
         WindowHook {
@@ -108,15 +110,22 @@ fn one_window_only(context: &Context<'_>) -> Outcome {
     );
     let apart = Info::new().with_table(crate::win::TableChoice::Btl);
     let many = Window::allocate_with(context.job, len, 1, &apart);
-    let smp = Window::allocate_with(context.job, len, 1, &Info::new());
+    let smp = Window::allocate_with(&near.comm, len, 1, &Info::new());
     context.job.remove_window_hook(hook);
     let (many, smp) = (many?, smp?);
-    let after = Window::allocate_with(context.job, len, 1, &Info::new())?;
+    let after = Window::allocate_with(&near.comm, len, 1, &Info::new())?;
 
     let mut wanted = 0;
-    for (window, counted) in [(&many, 0), (&smp, 1), (&before, 0), (&after, 0), (&smp, 1)] {
-        exchange(context, window, 7)?;
-        wanted += counted * context.size as u64;
+    let (all, few) = ((context.rank, context.size), (near.rank, near.size));
+    for (window, ranks, counted) in [
+        (&many, all, 0),
+        (&smp, few, 1),
+        (&before, few, 0),
+        (&after, few, 0),
+        (&smp, few, 1),
+    ] {
+        exchange(window, ranks, 7)?;
+        wanted += counted * near.size as u64;
         let found = puts.load(Ordering::Relaxed);
         ensure(found == wanted, || {
             format!("{found} puts counted, wanted {wanted}")
@@ -220,7 +229,7 @@ fn failure(context: &Context<'_>) -> Outcome {
     ensure(found == wanted, || format!("{found}, wanted {wanted}"))?;
     // Windows are made again as if nothing had been.
     let window = Window::allocate_with(context.job, 2 * context.size, 1, context.info)?;
-    exchange(context, &window, 5)?;
+    exchange(&window, (context.rank, context.size), 5)?;
     window.free()?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Windows in one segment: direct pointers, what happens where memory cannot be shared or is not to
+//! Windows in one segment, over the ranks of each node: direct pointers, what happens where memory cannot be shared or is not to
 //! be had, and that locks are fair.
 
 use std::time::Duration;
@@ -6,8 +6,10 @@ use std::time::Duration;
 use plugin_api::Datatype;
 
 use super::super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::neighbours::Neighbours;
 use crate::win::{
-    Assertion, Info, Layout, LockKind, Op, SharedPart, TableChoice, Target, WinError, Window,
+    Assertion, Info, Layout, LockKind, Members, Op, SharedPart, TableChoice, Target, WinError,
+    Window,
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -44,11 +46,12 @@ fn read(part: &SharedPart) -> Vec<u8> {
 
 /// Each rank's part is where it says, holds what its owner stored, and what others put.
 fn query(context: &Context<'_>, contiguous: bool) -> Outcome {
+    let near = Neighbours::of(context)?;
     let text = if contiguous { "false" } else { "true" };
     let info = Info::new().with("alloc_shared_noncontig", text)?;
-    let unit = context.rank as u32 + 1;
-    let window = Window::allocate_shared(context.job, length(context.rank), unit, &info)?;
-    let parts = (0..context.size)
+    let unit = near.rank as u32 + 1;
+    let window = Window::allocate_shared(&near.comm, length(near.rank), unit, &info)?;
+    let parts = (0..near.size)
         .map(|rank| window.shared_query(Some(rank)))
         .collect::<Result<Vec<_>, _>>()?;
     for (rank, part) in parts.iter().enumerate() {
@@ -63,13 +66,13 @@ fn query(context: &Context<'_>, contiguous: bool) -> Outcome {
         };
         ensure(fits, || format!("rank {rank} has {part:?} of {parts:?}"))?;
     }
-    ensure(parts[context.rank].base == window.base(), || {
+    ensure(parts[near.rank].base == window.base(), || {
         "the own part is elsewhere".to_owned()
     })?;
-    let mine = context.initial(context.rank, length(context.rank));
+    let mine = context.initial(near.rank, length(near.rank));
     same(
         "fresh memory",
-        &read(&parts[context.rank]),
+        &read(&parts[near.rank]),
         &vec![0; mine.len()],
     )?;
     window.fence(Assertion::empty())?;
@@ -82,38 +85,39 @@ fn query(context: &Context<'_>, contiguous: bool) -> Outcome {
     window.fence(Assertion::empty())?;
     // A byte to each rank that has any, and the same by a pointer.
     let row = Layout::contiguous(Datatype::Uint8, 1);
-    let byte = [context.rank as u8 + 100];
+    let byte = [near.rank as u8 + 100];
     for (rank, part) in parts.iter().enumerate().filter(|(_, part)| part.len > 0) {
         let target = Target {
             rank,
-            displacement: (context.rank / part.unit as usize) as u64,
+            displacement: (near.rank / part.unit as usize) as u64,
             layout: &row,
         };
-        if context.rank.is_multiple_of(part.unit as usize) {
+        if near.rank.is_multiple_of(part.unit as usize) {
             // SAFETY: the byte lives until after the fence.
             unsafe { window.put(byte.as_ptr(), &row, target) }?;
         } else {
             // SAFETY: inside the part, which is longer than there are ranks; this rank's own byte.
-            unsafe { part.base.add(context.rank).write(byte[0]) };
+            unsafe { part.base.add(near.rank).write(byte[0]) };
         }
     }
     window.fence(Assertion::NOSUCCEED)?;
     let mut wanted = mine;
-    for (rank, at) in wanted.iter_mut().enumerate().take(context.size) {
+    for (rank, at) in wanted.iter_mut().enumerate().take(near.size) {
         *at = rank as u8 + 100;
     }
-    let outcome = same("put", &read(&parts[context.rank]), &wanted);
+    let outcome = same("put", &read(&parts[near.rank]), &wanted);
     window.free()?;
     outcome
 }
 
 fn first_with_memory(context: &Context<'_>) -> Outcome {
-    let last = context.size - 1;
-    let len = if context.rank == last { 64 } else { 0 };
-    let window = Window::allocate_shared(context.job, len, 1, &Info::new())?;
+    let near = Neighbours::of(context)?;
+    let last = near.size - 1;
+    let len = if near.rank == last { 64 } else { 0 };
+    let window = Window::allocate_shared(&near.comm, len, 1, &Info::new())?;
     let found = window.shared_query(None)?;
     let wanted = window.shared_query(Some(last))?;
-    let refused = window.shared_query(Some(context.size));
+    let refused = window.shared_query(Some(near.size));
     window.free()?;
     ensure(found == wanted && found.len == 64, || format!("{found:?}"))?;
     ensure(matches!(refused, Err(WinError::NoSuchRank { .. })), || {
@@ -123,13 +127,14 @@ fn first_with_memory(context: &Context<'_>) -> Outcome {
 
 /// Shared windows work with each table; their memory is shared whatever carries the operations.
 fn each_choice(context: &Context<'_>) -> Outcome {
+    let near = Neighbours::of(context)?;
     for choice in TableChoice::ALL {
         let info = Info::new().with_table(choice);
-        let window = Window::allocate_shared(context.job, 8, 8, &info)?;
+        let window = Window::allocate_shared(&near.comm, 8, 8, &info)?;
         let one = 1i64.to_ne_bytes();
         let row = Layout::contiguous(Datatype::Int64, 1);
         window.fence(Assertion::NOPRECEDE)?;
-        for rank in 0..context.size {
+        for rank in 0..near.size {
             let target = Target {
                 rank,
                 displacement: 0,
@@ -141,9 +146,9 @@ fn each_choice(context: &Context<'_>) -> Outcome {
         window.fence(Assertion::NOSUCCEED)?;
         let mut found = [0; 8];
         window.read_local(0, &mut found)?;
-        let pointer = window.shared_query(Some(context.rank));
+        let pointer = window.shared_query(Some(near.rank));
         window.free()?;
-        ensure(i64::from_ne_bytes(found) == context.size as i64, || {
+        ensure(i64::from_ne_bytes(found) == near.size as i64, || {
             format!("{choice}: {found:?}")
         })?;
         ensure(pointer.is_ok() || choice == TableChoice::Btl, || {
@@ -153,9 +158,9 @@ fn each_choice(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Wants a creation to fail on every rank for the same reason.
+/// Wants a creation over `members` to fail on every rank for the same reason.
 fn refused(
-    context: &Context<'_>,
+    members: impl Into<Members>,
     made: Result<Window, WinError>,
     wanted: &str,
 ) -> Result<(), Failure> {
@@ -167,7 +172,7 @@ fn refused(
             "none: it was made".to_owned()
         }
     };
-    let all = context.job.allgather(reason.as_bytes())?;
+    let all = members.into().allgather(reason.as_bytes())?;
     ensure(all.iter().all(|other| *other == all[0]), || {
         format!("this rank failed with: {reason}; another not so")
     })?;
@@ -180,12 +185,16 @@ fn across_nodes(context: &Context<'_>) -> Outcome {
     }
     let apart = Info::new().with_ranks_per_node(1);
     let made = Window::allocate_shared(context.job, 64, 1, &apart);
-    refused(context, made, "shares no memory")?;
+    refused(context.job, made, "shares no memory")?;
     let made = Window::allocate_with(context.job, 64, 1, &apart.with_table(TableChoice::Shm));
-    refused(context, made, "shares no memory")?;
+    refused(context.job, made, "shares no memory")?;
     let info = Info::new().with_table(TableChoice::Shm);
+    if Neighbours::of(context)?.size < context.size {
+        let made = Window::allocate_with(context.job, 64, 1, &info);
+        return refused(context.job, made, "shares no memory");
+    }
     let made = Window::dynamic_with(context.job, &info);
-    refused(context, made, "cannot be put into one segment")
+    refused(context.job, made, "cannot be put into one segment")
 }
 
 /// Open files and mappings of segments of this process.
@@ -196,6 +205,13 @@ fn holdings() -> Result<(usize, usize), Failure> {
     Ok((files, segments.count()))
 }
 
+/// Nothing was left. Connections of the transport to other nodes may have been closed meanwhile.
+fn no_more(before: (usize, usize), after: (usize, usize)) -> Outcome {
+    ensure(after.0 <= before.0 && after.1 == before.1, || {
+        format!("{before:?}, then {after:?}")
+    })
+}
+
 /// More memory than there is: an error that says so on every rank, and nothing is left.
 fn without_memory(context: &Context<'_>) -> Outcome {
     let before = holdings()?;
@@ -203,10 +219,10 @@ fn without_memory(context: &Context<'_>) -> Outcome {
     for len in [1usize << 44, usize::MAX / 2, usize::MAX] {
         let len = if context.rank == last { len } else { 64 };
         let made = Window::allocate_with(context.job, len, 1, &Info::new());
-        refused(context, made, "B of shared memory")?;
+        refused(context.job, made, "B of shared memory")?;
     }
     let after = holdings()?;
-    ensure(before == after, || format!("{before:?}, then {after:?}"))
+    no_more(before, after)
 }
 
 /// Runs something under another limit of this process.
@@ -245,18 +261,19 @@ fn beyond_limit(context: &Context<'_>) -> Outcome {
     } else {
         make()
     };
-    refused(context, made, "ulimit -f")?;
+    refused(context.job, made, "ulimit -f")?;
     let after = holdings()?;
-    ensure(before == after, || format!("{before:?}, then {after:?}"))
+    no_more(before, after)
 }
 
 /// One rank cannot open the segment: all do without it, and the window works.
 fn given_up(context: &Context<'_>) -> Outcome {
-    if context.size == 1 {
+    let near = Neighbours::of(context)?;
+    if near.size == 1 {
         return Ok(());
     }
-    let make = || Window::allocate_with(context.job, 8, 8, &Info::new());
-    let window = if context.rank == context.size - 1 {
+    let make = || Window::allocate_with(&near.comm, 8, 8, &Info::new());
+    let window = if near.rank == near.size - 1 {
         // No further file can be opened.
         limited(libc::RLIMIT_NOFILE, 0, make)?
     } else {
@@ -266,7 +283,7 @@ fn given_up(context: &Context<'_>) -> Outcome {
     let row = Layout::contiguous(Datatype::Int64, 1);
     let one = 1i64.to_ne_bytes();
     window.fence(Assertion::NOPRECEDE)?;
-    for rank in 0..context.size {
+    for rank in 0..near.size {
         let target = Target {
             rank,
             displacement: 0,
@@ -279,17 +296,17 @@ fn given_up(context: &Context<'_>) -> Outcome {
     let mut sum = [0; 8];
     window.read_local(0, &mut sum)?;
     window.free()?;
-    ensure(i64::from_ne_bytes(sum) == context.size as i64, || {
+    ensure(i64::from_ne_bytes(sum) == near.size as i64, || {
         format!("sum {sum:?}")
     })?;
     ensure(name != "shm", || "the segment was kept".to_owned())?;
-    let make = || Window::allocate_shared(context.job, 8, 8, &Info::new());
-    let made = if context.rank == context.size - 1 {
+    let make = || Window::allocate_shared(&near.comm, 8, 8, &Info::new());
+    let made = if near.rank == near.size - 1 {
         limited(libc::RLIMIT_NOFILE, 0, make)?
     } else {
         make()
     };
-    refused(context, made, "the segment at /proc/")
+    refused(&near.comm, made, "the segment at /proc/")
 }
 
 /// Huge pages are used where there are any, else ordinary ones.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
+use crate::engine::silence::Silences;
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
@@ -47,6 +48,8 @@ pub(crate) struct Watches {
     peers: HashMap<u64, Watched>,
     /// Trial connections to peers that the provider takes nothing for, by process number.
     pub(crate) trials: HashMap<u64, Trial>,
+    /// Peers that do not answer.
+    pub(crate) silences: Silences,
     last: u64,
 }
 
@@ -77,6 +80,7 @@ impl Watches {
     pub(crate) fn forget(&mut self, proc: u64) {
         self.peers.remove(&proc);
         self.trials.remove(&proc);
+        self.silences.forget(proc);
     }
 }
 
@@ -120,11 +124,12 @@ impl Transport {
         let mut gone: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
+        let passed;
         {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
             // This process spent more than one interval elsewhere.
-            let passed = now
+            passed = now
                 .saturating_sub(peers.watches.last)
                 .min(self.setup.check_interval_ms);
             peers.watches.last = now;
@@ -191,6 +196,7 @@ impl Transport {
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);
         }
+        self.tell_of_silence(passed);
     }
 }
 

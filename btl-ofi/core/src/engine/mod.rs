@@ -19,6 +19,7 @@ mod ring_progress;
 pub(crate) mod ring_transfers;
 pub(crate) mod rma;
 pub(crate) mod sends;
+mod silence;
 pub(crate) mod staging;
 mod submit;
 mod transfers;

@@ -1,0 +1,192 @@
+//! Silent peers: while operations to a peer are outstanding and none completes, a warning says so after 10 s, then ever more
+//! rarely, and another one says when the peer answers again. Nothing else happens: whether a silent peer is given up is
+//! decided by `btl_ofi_peer_timeout` (`engine::liveness`). Only time in which this process polls counts.
+
+use std::collections::HashMap;
+
+use crate::engine::transport::Transport;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::outstanding::{Backlog, Mark};
+
+/// Milliseconds between two looks at all peers, of which there may be a million.
+const LOOK: u64 = 1000;
+/// Milliseconds of silence after which it is told for the first time.
+const FIRST: u64 = 10_000;
+/// Each time that it is told comes after so many times the silence before.
+const FACTOR: u64 = 3;
+/// Most peers that one look tells of, so that a network that is gone fills no log.
+const MOST: usize = 3;
+
+/// The peers to which operations are outstanding, by process number.
+#[derive(Debug, Default)]
+pub(crate) struct Silences {
+    peers: HashMap<u64, (Silence, Mark, Backlog)>,
+    /// Milliseconds since the last look.
+    passed: u64,
+}
+
+/// The silence of one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Silence {
+    /// Milliseconds without a completion.
+    lasted: u64,
+    /// When it is told next.
+    next: u64,
+}
+
+/// What is to be told of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    /// It has not answered for so many milliseconds.
+    Silent(u64),
+    /// It answers again after so many.
+    Answers(u64),
+}
+
+impl Silence {
+    const NONE: Silence = Silence {
+        lasted: 0,
+        next: FIRST,
+    };
+
+    /// Notes that `passed` milliseconds went by, in which operations completed or not.
+    fn note(&mut self, passed: u64, completed: bool) -> Option<News> {
+        if completed {
+            let told = self.next > FIRST;
+            let lasted = std::mem::replace(self, Silence::NONE).lasted;
+            return told.then_some(News::Answers(lasted));
+        }
+        self.lasted += passed;
+        if self.lasted < self.next {
+            return None;
+        }
+        self.next = self.lasted * FACTOR;
+        Some(News::Silent(self.lasted))
+    }
+}
+
+impl Silences {
+    /// Looks at one peer.
+    fn look(&mut self, peer: &Endpoint, passed: u64) -> Option<News> {
+        let idle = peer.count.outstanding() == 0;
+        let Some((silence, mark, backlog)) = self.peers.get_mut(&peer.proc) else {
+            if !idle {
+                let (mark, backlog) = begin(peer);
+                let new = (Silence::NONE, mark, backlog);
+                self.peers.insert(peer.proc, new);
+            }
+            return None;
+        };
+        if idle {
+            let news = silence.note(passed, true);
+            self.peers.remove(&peer.proc);
+            return news;
+        }
+        let settled = peer.count.settle(*mark);
+        let now = peer.count.backlog();
+        let completed = settled || now.is_less_than(*backlog);
+        *backlog = now;
+        if settled {
+            (*mark, *backlog) = begin(peer);
+        }
+        silence.note(passed, completed)
+    }
+
+    pub(crate) fn forget(&mut self, proc: u64) {
+        self.peers.remove(&proc);
+    }
+}
+
+/// What later looks at a peer's counts are compared with. The phase of the counts may advance without a completion; it does
+/// so here, so that it does not look like one later.
+fn begin(peer: &Endpoint) -> (Mark, Backlog) {
+    let mark = peer.count.mark();
+    peer.count.settle(mark);
+    (mark, peer.count.backlog())
+}
+
+impl Transport {
+    /// Tells of silent peers, once `passed` more milliseconds went by.
+    #[cold]
+    pub(crate) fn tell_of_silence(&self, passed: u64) {
+        let mut news: Vec<(u64, u32, News)> = Vec::new();
+        {
+            let mut peers = self.lock_peers();
+            let peers = &mut *peers;
+            let silences = &mut peers.watches.silences;
+            silences.passed += passed;
+            if silences.passed < LOOK {
+                return;
+            }
+            let passed = std::mem::take(&mut silences.passed);
+            for peer in peers.known.iter() {
+                if peer.failure().is_some() {
+                    silences.forget(peer.proc);
+                } else if let Some(found) = silences.look(peer, passed) {
+                    news.push((peer.proc, peer.count.outstanding(), found));
+                }
+            }
+        }
+        for (proc, outstanding, news) in news.iter().take(MOST) {
+            match news {
+                News::Silent(lasted) => tracing::warn!(
+                    "process {proc} has not answered for {} s, {outstanding} operations to it are outstanding: it computes \
+                     without communicating, is stopped, or its host or the network is down (btl_ofi_peer_timeout would \
+                     give it up)",
+                    lasted / 1000
+                ),
+                News::Answers(lasted) => {
+                    tracing::warn!("process {proc} answers again, after {} s", lasted / 1000);
+                }
+            }
+        }
+        if news.len() > MOST {
+            tracing::warn!("the same holds for {} other processes", news.len() - MOST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_told_ever_more_rarely() {
+        let mut silence = Silence::NONE;
+        let told: Vec<_> = (0..100).filter_map(|_| silence.note(LOOK, false)).collect();
+        let wanted = [10_000, 30_000, 90_000].map(News::Silent);
+        assert_eq!(told, wanted);
+        assert_eq!(silence.note(LOOK, true), Some(News::Answers(100_000)));
+        assert_eq!(silence, Silence::NONE);
+    }
+
+    #[test]
+    fn short_silences_are_not_told() {
+        let mut silence = Silence::NONE;
+        for _ in 0..10 {
+            for _ in 0..9 {
+                assert_eq!(silence.note(LOOK, false), None);
+            }
+            assert_eq!(silence.note(LOOK, true), None);
+        }
+    }
+
+    /// Completions of a peer are seen by its counts, whether it has others outstanding or not.
+    #[test]
+    fn peers_are_judged_by_their_counts() {
+        use crate::peer::route::{Facts, Route};
+        let peer = Endpoint::new(0, 7, Route::decide(Facts::default()));
+        let mut silences = Silences::default();
+        assert_eq!(silences.look(&peer, FIRST), None);
+        assert!(silences.peers.is_empty(), "nothing is outstanding");
+        let (first, second) = (peer.count.raise(false), peer.count.raise(false));
+        assert_eq!(silences.look(&peer, FIRST), None, "the first look");
+        assert_eq!(silences.look(&peer, FIRST), Some(News::Silent(FIRST)));
+        peer.count.lower(first, 1, false);
+        assert_eq!(silences.look(&peer, LOOK), Some(News::Answers(FIRST)));
+        assert_eq!(silences.look(&peer, FIRST), Some(News::Silent(FIRST)));
+        peer.count.lower(second, 1, false);
+        assert_eq!(silences.look(&peer, LOOK), Some(News::Answers(FIRST)));
+        assert!(silences.peers.is_empty());
+    }
+}

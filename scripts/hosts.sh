@@ -10,6 +10,8 @@
 
 hosts_folder=
 hosts_life=
+# The case that runs.
+hosts_job=
 declare -A hosts_pids=()
 
 hosts_say() { printf '== %s\n' "$*"; }
@@ -34,7 +36,12 @@ hosts_enter() {
     shift
     local own=(--pid="/proc/$pid/ns/pid_for_children" --ipc)
     [ "$name" != head ] || own=()
-    nsenter --target "$pid" --net --uts --mount "${own[@]}" --wd="$PWD" -- "$@"
+    # Without the end of the pipe by which hosts live: they end with this script also if a command does not.
+    if [ -n "$hosts_life" ]; then
+        nsenter --target "$pid" --net --uts --mount "${own[@]}" --wd="$PWD" -- "$@" {hosts_life}>&-
+    else
+        nsenter --target "$pid" --net --uts --mount "${own[@]}" --wd="$PWD" -- "$@"
+    fi
 }
 
 hosts_ip() {
@@ -134,6 +141,7 @@ hosts_await() {
 hosts_end() {
     local name
     [ -n "$hosts_folder" ] || return 0
+    [ -z "$hosts_job" ] || kill "$hosts_job" 2>/dev/null || true
     [ -z "$hosts_life" ] || exec {hosts_life}>&-
     hosts_life=
     for name in "${!hosts_pids[@]}"; do

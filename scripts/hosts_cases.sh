@@ -12,7 +12,11 @@ hosts_case() {
     local name=$1 route=$2 provider=$3 status=0 result begin=$SECONDS log
     shift 3
     log=$hosts_logs/$(printf '%s, %s, %s' "$name" "$route" "$provider" | tr -c 'a-zA-Z0-9\n' _).log
-    "$@" >"$log" 2>&1 || status=$?
+    # Waited for, because bash handles no signal while it runs a command; without the pipe by which hosts live.
+    { exec {hosts_life}>&-; "$@"; } >"$log" 2>&1 &
+    hosts_job=$!
+    wait "$hosts_job" || status=$?
+    hosts_job=
     if [ $status -eq 0 ]; then
         result="ok ($((SECONDS - begin)) s)"
     else

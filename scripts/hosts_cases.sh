@@ -104,6 +104,16 @@ hosts_given_up() {
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$status" -ne 137 ] && grep -q 'btl_ofi_peer_timeout 3000' "$log"
 }
 
+# No provider, or one that cannot serve: the reason stands before Open MPI's MPI_ERR_WIN. And a job without btl/tcp.
+hosts_test_provider() {
+    hosts_case 'no provider named' mpirun '' hosts_says 1 'steps aside.* in btl_ofi_provider_exclude' \
+        hosts_mpi '' 2 "$openmpi_dir/bin/hello_window"
+    hosts_case 'an MTU of 1500' mpirun 'udp;ofi_rxd' hosts_says 1 'it moves at most [0-9]* bytes at once' \
+        hosts_mpi 'udp;ofi_rxd' 2 "$openmpi_dir/bin/hello_window"
+    HOSTS_BTL=self,vader hosts_case 'messages too, btl_ofi_mode 2' mpirun 'tcp;ofi_rxm' hosts_hello 'tcp;ofi_rxm' 4 \
+        --mca btl_ofi_mode 2
+}
+
 # What every host has must not be taken.
 hosts_test_docker() {
     local provider
@@ -183,6 +193,7 @@ hosts_test() {
     cc -O2 -shared -fPIC -o "$openmpi_dir/clone.so" tests/hosts/clone.c
     hosts_make 2
     hosts_test_shm
+    hosts_test_provider
     hosts_test_docker
     hosts_test_six
     hosts_test_down

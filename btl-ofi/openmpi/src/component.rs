@@ -189,7 +189,8 @@ unsafe extern "C" fn init(
         {
             Ok(module) => module,
             Err(reason) => {
-                let verbosity = if params::names_providers() { 0 } else { 1 };
+                let asked = params::names_providers() || params::names_component();
+                let verbosity = if asked { 0 } else { 1 };
                 log::verbose(verbosity, || {
                     let reason = reason
                         .lines()

@@ -158,6 +158,18 @@ pub(crate) fn names_providers() -> bool {
     PROVIDERS_NAMED.load(Ordering::Relaxed)
 }
 
+/// Whether the user's list of BTLs, as mpirun passes it on, names this component. Who does so without a fabric otherwise gets
+/// no more than MPI_ERR_WIN from Open MPI.
+pub(crate) fn names_component() -> bool {
+    let list = std::env::var("OMPI_MCA_btl").unwrap_or_default();
+    lists(&list, &crate::identity::NAME.to_string_lossy())
+}
+
+/// Whether a list of components includes a name; a list that begins with `^` excludes.
+fn lists(list: &str, name: &str) -> bool {
+    !list.trim_start().starts_with('^') && list.split(',').any(|entry| entry.trim() == name)
+}
+
 /// Refuses a value that the declaration does not allow. Open MPI checks enumerations but not ranges, and reads text
 /// that is not a number as 0.
 fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable> {

@@ -26,10 +26,9 @@ use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::{self, Messages};
 use crate::fabric::policy::{self, Policy};
 use crate::fabric::query::{self, Calling};
-use crate::fabric::ranking::Ranking;
 use crate::fabric::registration::Registrar;
 use crate::fabric::select::{self, Candidate};
-use crate::peer::address::{Blob, socket_ip};
+use crate::peer::address::Blob;
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::networks::Networks;
 use crate::peer::reach;
@@ -66,7 +65,7 @@ impl Transport {
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
         let (mut node, segment) = join_node(info, &name, options, &mut policy);
-        node.networks = networks(info, &name, &chosen.ranking);
+        node.networks = chosen.ranking.networks(info, &name);
         if node.same_node && policy.processor_atomics {
             chosen.atomics.limit_to_targets(segment::LARGEST);
         }
@@ -205,12 +204,6 @@ fn join_node(
     (node, segment)
 }
 
-/// The networks on which peers may meet this process, whose endpoint is called `name`.
-fn networks(info: InfoRef<'_>, name: &[u8], ranking: &Ranking) -> Networks {
-    let endpoint = socket_ip(info.raw().addr_format, name);
-    Networks::publish(liveness::network(), endpoint, ranking.interfaces())
-}
-
 /// The address blob of this process.
 fn address(
     (info, name): (InfoRef<'_>, Vec<u8>),
@@ -342,11 +335,10 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities, net
     for (name, why) in &capabilities.passed_over {
         tracing::info!("passed over {name}: {why}");
     }
-    let address = networks.endpoint.map(|a| format!(", address {a}"));
     tracing::info!(
         "using provider {provider}, domain {}{}, {contexts} context(s): {}",
         device.info().domain(),
-        address.unwrap_or_default(),
+        networks.place(),
         capabilities.completion.to_string_lossy()
     );
 }

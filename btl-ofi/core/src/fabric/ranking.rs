@@ -7,6 +7,8 @@ use crate::base::interfaces::{Interface, Interfaces};
 use crate::base::params::Options;
 use crate::fabric::fids::{Info, InfoRef};
 use crate::peer::address::socket_ip;
+use crate::peer::liveness;
+use crate::peer::networks::Networks;
 
 /// The machine's interfaces, for one selection.
 pub(crate) struct Ranking {
@@ -26,8 +28,10 @@ impl Ranking {
         }
     }
 
-    pub(crate) fn interfaces(&self) -> &Interfaces {
-        &self.interfaces
+    /// The networks on which peers may meet this process, whose endpoint is called `name`.
+    pub(crate) fn networks(&self, info: InfoRef<'_>, name: &[u8]) -> Networks {
+        let endpoint = socket_ip(info.raw().addr_format, name);
+        Networks::publish(liveness::network(), endpoint, &self.interfaces)
     }
 
     /// The interface of an entry, and its place in the ranking.

@@ -67,6 +67,12 @@ impl Networks {
         }
     }
 
+    /// The address of the endpoint, for the end of a message; empty if it is no IP address.
+    pub(crate) fn place(&self) -> String {
+        let address = self.endpoint.map(|address| format!(", address {address}"));
+        address.unwrap_or_default()
+    }
+
     /// The addresses that tell a node from others.
     fn distinctive(&self) -> impl Iterator<Item = &Interface> {
         self.interfaces.iter().filter(|i| i.kind.reaches_nodes())

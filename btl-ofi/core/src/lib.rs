@@ -48,6 +48,7 @@
 //! | [`Transport`] | what a door opens; it makes the operations | above |
 //! | [`Options`] | the values of all parameters | above |
 //! | [`Op`], [`Completion`] | one request, and the callback at its end | above; `tests/common/calls.rs` |
+//! | [`Notice`] | the counter that a put with notification raises | `tests/notify.rs` |
 //! | [`Region`], [`Handle`] | registered memory, and the bytes by which peers name it | above; `tests/rights.rs` |
 //! | [`Endpoint`] | a connected peer | above |
 //! | [`Capabilities`] | what the opened provider offers | `tests/lab_atomics.rs` |
@@ -98,5 +99,5 @@ pub use fabric::registration::Region;
 pub use fabric::select::Candidate;
 pub use mem::handle::Handle;
 pub use op::completion::Completion;
-pub use op::request::Op;
+pub use op::request::{Notice, Op};
 pub use peer::endpoint::Endpoint;

@@ -294,7 +294,10 @@ impl Transport {
     pub(crate) fn settle_unattributed_as(&self, status: Status) -> usize {
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let failed: u32 = guards.iter().map(|s| s.unattributed).sum();
-        let outstanding: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
+        // Puts with notification are counted beside their parts, and are over when those are.
+        let kept = self.atomics.notices.tags();
+        let counted: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
+        let outstanding = counted.wrapping_sub(kept.len() as u32);
         let ready: usize = guards.iter().map(|s| s.ready.len()).sum();
         if failed == 0 || outstanding != failed || ready != 0 {
             return 0;
@@ -303,10 +306,15 @@ impl Transport {
         for (index, state) in guards.iter_mut().enumerate() {
             state.unattributed = 0;
             for record in state.pool.in_use(None) {
+                if self.atomics.notices.has(record) {
+                    continue;
+                }
                 // SAFETY: `in_use` found the record in use, and the lock is held.
                 finished.push((index, unsafe { state.pool.give_back(record) }));
             }
         }
+        let recorded: Vec<(usize, Tag)> = finished.iter().map(|(i, f)| (*i, f.tag)).collect();
+        let recorded = [recorded, kept].concat();
         // The rest is untracked: lower the counts here, because nothing else accounts for it.
         let mut lost = Vec::new();
         {
@@ -315,13 +323,11 @@ impl Transport {
                 let endpoint = NonNull::from(peer);
                 let mut untracked = 0;
                 for phase in 0..2 {
-                    let recorded = finished
-                        .iter()
-                        .filter(|(_, f)| {
-                            f.tag.endpoint() == endpoint.as_ptr() && f.tag.endpoint_phase() == phase
-                        })
-                        .count() as u32;
-                    let n = peer.count.outstanding_in(phase).saturating_sub(recorded);
+                    let here = |tag: &Tag| {
+                        tag.endpoint() == endpoint.as_ptr() && tag.endpoint_phase() == phase
+                    };
+                    let here = recorded.iter().filter(|(_, tag)| here(tag)).count() as u32;
+                    let n = peer.count.outstanding_in(phase).saturating_sub(here);
                     peer.count.lower(phase, n, self.setup.threaded);
                     untracked += n;
                 }
@@ -332,11 +338,9 @@ impl Transport {
         }
         for (index, context) in self.contexts.iter().enumerate() {
             for phase in 0..2 {
-                let recorded = finished
-                    .iter()
-                    .filter(|(i, f)| *i == index && f.tag.context_phase() == phase)
-                    .count() as u32;
-                let n = context.count.outstanding_in(phase).saturating_sub(recorded);
+                let here = |i: usize, tag: Tag| i == index && tag.context_phase() == phase;
+                let here = recorded.iter().filter(|(i, tag)| here(*i, *tag)).count() as u32;
+                let n = context.count.outstanding_in(phase).saturating_sub(here);
                 context.count.lower(phase, n, self.setup.threaded);
             }
         }

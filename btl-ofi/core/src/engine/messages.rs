@@ -25,10 +25,10 @@ use crate::peer::endpoint::Endpoint;
 
 /// A request for a target, checked against its handle.
 pub(crate) struct Told {
-    command: Command,
-    operands: Operands,
+    pub(super) command: Command,
+    pub(super) operands: Operands,
     /// Bytes of the operands and of the result.
-    size: usize,
+    pub(super) size: usize,
     result: *mut c_void,
 }
 
@@ -170,7 +170,7 @@ impl Transport {
     /// Reads answers while batches are sent, so that both go on.
     #[cold]
     #[inline(never)]
-    fn poll_while_sending(&self, context: &Context) {
+    pub(super) fn poll_while_sending(&self, context: &Context) {
         guarded(|| {
             self.poll_unless_delivering(context);
             Status::SUCCESS
@@ -192,7 +192,13 @@ impl Transport {
         if let Some(status) = unsafe { self.try_tell(endpoint, caller, told) } {
             return status;
         }
-        // SAFETY: the caller guarantees that `endpoint` is live.
+        self.untold(endpoint)
+    }
+
+    /// The status of a request that did not become a message: its peer failed, or there is no room at the moment.
+    #[cold]
+    pub(super) fn untold(&self, endpoint: NonNull<Endpoint>) -> Status {
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         if let Some(status) = unsafe { endpoint.as_ref() }.failure() {
             return status;
         }

@@ -9,6 +9,8 @@ pub(crate) mod failure;
 pub(crate) mod flush;
 pub(crate) mod liveness;
 pub(crate) mod messages;
+pub(crate) mod notices;
+pub(crate) mod notify;
 mod open;
 pub(crate) mod peers;
 pub(crate) mod post;

@@ -11,7 +11,6 @@ use crate::base::capabilities::Capabilities;
 use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
 use crate::base::params::{Mode, Options};
-use crate::engine::amo::Words;
 use crate::engine::context::{Carriers, Context};
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
@@ -19,7 +18,6 @@ use crate::engine::staging::Hmem;
 use crate::engine::transport::{
     Atomics, Detector, Failures, Node, Scratch, Setup, Transport, known_by,
 };
-use crate::engine::typed_amo::Vectors;
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::fids::InfoRef;
@@ -106,11 +104,7 @@ impl Transport {
                 virtual_addresses: registrar.virtual_addresses,
             },
             scratch,
-            atomics: Atomics {
-                words: Words::new(&chosen.atomics, &policy),
-                vectors: Vectors::new(&chosen.atomics, &policy),
-                table: chosen.atomics,
-            },
+            atomics: Atomics::new(chosen.atomics, &policy),
             setup: setup(options, &capabilities, &registrar, info, threaded),
             node,
             failures: Failures::default(),

@@ -311,8 +311,9 @@ impl Transport {
         let most = if alone { 1 } else { self.policy.depth };
         let is_full = || {
             let outstanding = context.count.outstanding();
-            // Staged operations are counted, but do not occupy the provider.
-            outstanding >= most && outstanding.saturating_sub(self.hmem.held()) >= most
+            // Staged operations and puts with notification are counted, but do not occupy the provider.
+            let held = || self.hmem.held() + self.atomics.notices.held();
+            outstanding >= most && outstanding.saturating_sub(held()) >= most
         };
         let many = context.count.outstanding() >= self.setup.progress_threshold;
         if (many || is_full()) && !context.delivering.load(Ordering::Relaxed) {

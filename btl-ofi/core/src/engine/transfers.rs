@@ -110,7 +110,7 @@ impl Transport {
     /// # Safety
     /// The local handle is NULL or readable.
     #[inline(always)]
-    unsafe fn check_transfer(&self, op: &Op<'_>, put: bool) -> Result<Target, Status> {
+    pub(super) unsafe fn check_transfer(&self, op: &Op<'_>, put: bool) -> Result<Target, Status> {
         op.remote
             .target(op.address, op.size as u64, self.setup.virtual_addresses)
             .and_then(|target| {
@@ -288,7 +288,7 @@ impl Transport {
     /// # Safety
     /// The local buffer is valid for `size` bytes; `remote_address` lies in the handle's bounds.
     #[cold]
-    unsafe fn copy(
+    pub(super) unsafe fn copy(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,

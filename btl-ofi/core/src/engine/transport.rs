@@ -13,6 +13,7 @@ use crate::base::error::Error;
 use crate::base::interfaces::Lists;
 use crate::engine::amo::Words;
 use crate::engine::context::Context;
+use crate::engine::notices::Notices;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
 use crate::engine::sends::Receive;
@@ -74,11 +75,24 @@ pub struct Transport {
     pub(crate) receive: Mutex<Option<Receive>>,
 }
 
-/// The atomics that are supported, in the forms in which the paths look them up.
+/// The atomics that are supported, in the forms in which the paths look them up, and those that follow puts.
 pub(crate) struct Atomics {
     pub(crate) table: AtomicTable,
     pub(crate) words: Words,
     pub(crate) vectors: Vectors,
+    /// Puts whose notification is still to come.
+    pub(crate) notices: Notices,
+}
+
+impl Atomics {
+    pub(crate) fn new(table: AtomicTable, policy: &Policy) -> Atomics {
+        Atomics {
+            words: Words::new(&table, policy),
+            vectors: Vectors::new(&table, policy),
+            notices: Notices::default(),
+            table,
+        }
+    }
 }
 
 /// What was settled when the transport was opened.

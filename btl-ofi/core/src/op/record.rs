@@ -172,6 +172,12 @@ impl Pool {
         finished
     }
 
+    /// Whether an operation was reported before its record was given back ([`silence`](Self::silence)).
+    pub(crate) fn was_reported(finished: &Finished) -> bool {
+        let function = finished.function;
+        function.is_some_and(|function| ptr::fn_addr_eq(function, reported as CompletionFn))
+    }
+
     /// Whether a record was given back. If so, the provider reported a failure without naming the operation, this
     /// operation was reported as failed, and another one had failed.
     ///

@@ -50,6 +50,17 @@ pub(crate) type Buffer = (*mut c_void, *mut plugin_api::Handle);
 /// No buffer.
 pub(crate) const NOWHERE: Buffer = (ptr::null_mut(), ptr::null_mut());
 
+/// What a put with notification raises at its target, once its bytes are visible there.
+#[derive(Clone, Copy)]
+pub struct Notice<'a> {
+    /// The region of the counter, which is host memory.
+    pub counter: &'a Handle,
+    /// The counter's address in it: 64 bits, aligned.
+    pub address: u64,
+    /// What is added to the counter.
+    pub add: u64,
+}
+
 /// A request of one operation. [`Transport::submit`](crate::Transport::submit) executes it.
 #[derive(Clone, Copy)]
 pub struct Op<'a> {

@@ -35,6 +35,14 @@ pub(crate) const GET: u32 = 4 << 16;
 /// and not to the responder, because it concerns no memory.
 pub(crate) const SEND: u32 = 5 << 16;
 
+/// The code of a notification: adds its operand to a 64-bit counter, unless the command before it, a put, failed. Carriers
+/// check that, and hand it to the responder as [`COUNT`].
+pub(crate) const NOTIFY: u32 = 6 << 16;
+
+/// The code of the update that a notification is.
+pub(crate) const COUNT: u32 =
+    (AtomicKind::Update as u32) << 16 | (Datatype::Uint64 as u32) << 8 | AtomicOp::Sum as u32;
+
 /// The code of an atomic, from the codes of its type and operation.
 #[inline]
 pub(crate) fn what(kind: AtomicKind, datatype: u32, op: u32) -> u32 {

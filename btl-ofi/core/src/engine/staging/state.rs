@@ -72,6 +72,16 @@ impl Hmem {
         self.awake.load(Ordering::Relaxed) != 0
     }
 
+    /// Adds a reason to drive that is none of device memory: operations of several steps.
+    pub(crate) fn wake(&self) {
+        self.awake.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Removes what [`wake`](Self::wake) added.
+    pub(crate) fn rest(&self) {
+        self.awake.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Whether to read the clock: at every 64th call.
     fn is_check_due(&self) -> bool {
         let idle = self.idle.load(Ordering::Relaxed).wrapping_add(1);

@@ -7,7 +7,7 @@ use plugin_api::Status;
 use crate::fabric::msg::wire::{self, Form, Header, Kind, LONG_WORDS, MOST_WORDS};
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
-use crate::op::responder::{Command, SEND};
+use crate::op::responder::{Command, NOTIFY, SEND};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Phase;
@@ -147,6 +147,29 @@ impl Batch {
         };
         // SAFETY: the command has room, and `write` writes its operands.
         unsafe { self.push_with((command, form), write) };
+    }
+
+    /// Adds a put that has room together with a notification, and both. They are one operation, which the notification's
+    /// answer ends. One of [`count`](Self::count) and [`expect`](Self::expect) follows.
+    ///
+    /// # Safety
+    /// The operands are readable for `size` bytes, for which the form was made.
+    pub(super) unsafe fn push_notified(
+        &mut self,
+        put: (&Command, &Form),
+        operands: (Operands, usize),
+        (counter, add): (&Command, u64),
+    ) {
+        let counter = Command {
+            what: NOTIFY,
+            ..*counter
+        };
+        let add = (Operands::Value(add), size_of::<u64>());
+        // SAFETY: the caller guarantees the operands and the room; a notification has one word of operands.
+        unsafe {
+            self.push(put, operands);
+            self.push((&counter, &Form::NOTICE), add);
+        }
     }
 
     /// Adds a send that has room. `fill` writes its bytes.

@@ -8,7 +8,7 @@ use crate::base::lock::Lock;
 use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{Entries, Header, Kind, MOST_WORDS};
 use crate::mem::regions::Regions;
-use crate::op::responder::{Responder, SEND};
+use crate::op::responder::{COUNT, Command, NOTIFY, Responder, SEND};
 use crate::peer::endpoint::Endpoint;
 
 /// Where the sends of a peer go, and the peer, if this process has connected it.
@@ -57,10 +57,12 @@ pub(super) fn execute(
     let regions = regions.lock();
     while let Ok(Some(entry)) = entries.next(words) {
         let (c, form) = (&entry.command, entry.form);
-        if c.what == SEND {
-            if let Some((inbox, peer)) = &mut sends {
-                let bytes = &words[entry.operands..entry.operands + form.operands];
-                inbox.push(*peer, c.address as u8, (bytes, c.count as usize));
+        if c.what >= SEND {
+            let operands = &mut words[entry.operands..entry.operands + form.operands];
+            if c.what == NOTIFY {
+                notify(responder, &regions, c, (operands, number), &mut failures);
+            } else if let Some((inbox, peer)) = &mut sends {
+                inbox.push(*peer, c.address as u8, (operands, c.count as usize));
             }
             number += 1;
             continue;
@@ -83,8 +85,8 @@ pub(super) fn execute(
         // SAFETY: the place lies in the message or in its answer, both memory of this process, is aligned to words, and
         // `here` checks its size.
         let done = unsafe { responder.execute(&regions, c, here) };
-        if let Err(Status(status)) = done {
-            failures.push(u64::from(number) | u64::from(status as u32) << 32);
+        if let Err(status) = done {
+            failures.push(failure(number, status));
         }
         number += 1;
     }
@@ -97,4 +99,33 @@ pub(super) fn execute(
     }
     header.kind = Kind::Answer;
     header.write(answer);
+}
+
+/// The word that names an entry as failed.
+fn failure(number: u32, Status(status): Status) -> u64 {
+    u64::from(number) | u64::from(status as u32) << 32
+}
+
+/// Executes a notification, unless the entry before it failed. Then the notification takes over that failure: the origin
+/// counts the two as one operation.
+#[inline(never)]
+fn notify(
+    responder: &mut Responder,
+    regions: &Regions,
+    c: &Command,
+    (operand, number): (&mut [u64], u32),
+    failures: &mut Vec<u64>,
+) {
+    if let Some(last) = failures.last_mut()
+        && (*last as u32).wrapping_add(1) == number
+    {
+        *last += 1;
+        return;
+    }
+    let count = Command { what: COUNT, ..*c };
+    let here = |size| (size <= size_of_val(operand)).then_some(operand.as_mut_ptr().cast());
+    // SAFETY: the operand is a word of the message, and `here` checks its size.
+    if let Err(status) = unsafe { responder.execute(regions, &count, here) } {
+        failures.push(failure(number, status));
+    }
 }

@@ -11,13 +11,14 @@ use crate::fabric::msg::inbox::Inbox;
 use crate::fabric::msg::wire::{self, Entries, Form, Header, Kind, MOST_WORDS};
 use crate::mem::handle::Handle;
 use crate::mem::regions::{Known, Regions};
-use crate::op::responder::{self, Command, GET, PUT, Responder, SEND};
+use crate::op::responder::{self, Command, GET, NOTIFY, PUT, Responder, SEND};
 
 const KEY: u64 = 7;
 /// Words of a window, between words that nothing may change.
 const WORDS: usize = 64;
 const GUARD: usize = 256;
 const UNCHANGED: u64 = 0x5555_aaaa_5555_aaaa;
+const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Memory of the target: a window, registered, with memory around it that is not.
 struct Memory {
@@ -99,13 +100,20 @@ fn batch(memory: &Memory) -> Vec<u64> {
             1,
             9,
         ),
+        memory.command(PUT, 8, 10),
+        memory.command(NOTIFY, 1, 11),
     ];
+    message(&commands)
+}
+
+/// A batch of these commands. The operands are ones.
+fn message(commands: &[Command]) -> Vec<u64> {
     let mut words = vec![0; Header::WORDS];
     let (mut region, mut results) = ((0, 0), 0);
-    for c in &commands {
+    for c in commands {
         let form = Form::of(c.what, c.count).unwrap();
         push_entry(&mut words, c, &form, &mut region);
-        words.resize(words.len() + form.operands, 0x0101_0101_0101_0101);
+        words.resize(words.len() + form.operands, ONES);
         results += form.results as u32;
     }
     Header {
@@ -119,6 +127,15 @@ fn batch(memory: &Memory) -> Vec<u64> {
     }
     .write(&mut words);
     words
+}
+
+/// The failures that a target answers to these commands.
+fn failures(memory: &Memory, commands: &[Command]) -> Vec<(u32, Status)> {
+    let mut answer = treat(memory, &message(commands)).unwrap();
+    let (header, words) = Header::read(&mut answer).unwrap();
+    let named = &words[Header::WORDS..][..header.entries as usize];
+    let of = |w: &u64| (*w as u32, Status((w >> 32) as i32));
+    named.iter().map(of).collect()
 }
 
 /// What a target does with the bytes of a message. Returns the answer, if the message is a batch that makes sense.
@@ -155,14 +172,63 @@ fn each_kind_is_executed_and_answered() {
     let (header, words) = Header::read(&mut answer).unwrap();
     assert_eq!((header.kind, header.entries), (Kind::Answer, 0));
     let results = &words[Header::WORDS..];
-    let one = 0x0101_0101_0101_0101u64;
+    let one = ONES;
     // The put writes 13 bytes, so the get of words 1 to 3 finds 5 of them in its first word.
     let got = u64::MAX << 40 | one & 0xff_ffff_ffff;
     // Three halves fill one and a half words; the rest is what the origin sent.
     assert_eq!(results, [got, 0, 0, 0, one << 32, 42, 0]);
     assert_eq!(memory.words[GUARD + 4..GUARD + 6], [one; 2]);
     assert_eq!(memory.words[GUARD + 9], one, "zero was expected and found");
+    assert_eq!(memory.words[GUARD + 10..GUARD + 12], [one; 2], "notified");
     assert!(memory.is_intact());
+}
+
+/// A put and its notification are one: either both are executed, or the notification alone is named.
+#[test]
+fn a_notification_shares_the_fate_of_its_put() {
+    let memory = Memory::new();
+    let outside = memory.command(PUT, 8, WORDS as u64);
+    let stale = Command {
+        key: 99,
+        ..memory.command(PUT, 8, 0)
+    };
+    let notice = |word| memory.command(NOTIFY, 1, word);
+    let commands = [
+        notice(0),
+        outside,
+        notice(1),
+        memory.command(PUT, 8, 2),
+        notice(3),
+        outside,
+        stale,
+        notice(4),
+        memory.command(PUT, 8, 5),
+        notice(WORDS as u64),
+        notice(6),
+        memory.command(PUT, 8, 7),
+        Command {
+            address: memory.handle.base() + 8 * 8 + 1,
+            ..notice(0)
+        },
+    ];
+    let bounds = Status::VALUE_OUT_OF_BOUNDS;
+    let expected = [
+        (2, bounds),
+        (5, bounds),
+        (7, Status::PERM),
+        // Nothing of a hostile origin is executed behind its own failure either.
+        (10, bounds),
+        (12, Status::BAD_PARAM),
+    ];
+    assert_eq!(failures(&memory, &commands), expected);
+    let mut words = [0; WORDS];
+    [0, 2, 3, 5, 7]
+        .iter()
+        .for_each(|i: &usize| words[*i] = ONES);
+    assert_eq!(memory.words[GUARD..GUARD + WORDS], words);
+    assert!(memory.is_intact());
+    assert!(Form::of(NOTIFY, 0).is_none() && Form::of(NOTIFY, 2).is_none());
+    assert!(Form::of(7 << 16, 1).is_none());
 }
 
 #[test]
@@ -266,7 +332,7 @@ proptest! {
         header.write(&mut words);
         holds(&memory, &words)?;
         // Entries that begin like real ones.
-        let codes = [PUT, GET, responder::what(AtomicKind::Fetch, 7, 2)];
+        let codes = [PUT, GET, responder::what(AtomicKind::Fetch, 7, 2), NOTIFY];
         words[Header::WORDS..].iter_mut().step_by(3).zip(codes.iter().cycle()).for_each(|(w, code)| {
             *w = *w & (7 << 32) | u64::from(*code);
         });

@@ -23,6 +23,9 @@
 //! no operation waits for them, and most batches that hold nothing else are not answered: the answer to a later one covers
 //! them. At the target they go to the [inbox](inbox), from which progress hands them to the host without the lock.
 //!
+//! **Notifications.** A put and the notification behind it travel in one batch. The target executes the notification after
+//! the put, and only if the put succeeded.
+//!
 //! **Buffers.** Results are copied from the answer by this process, so the operations of a failed peer can be reported at
 //! once. Only the message itself stays until the provider has sent it.
 //!
@@ -154,6 +157,25 @@ impl Messages {
     ) -> Result<(&mut Batch, bool), Status> {
         // SAFETY: the caller guarantees the endpoint and the operands.
         unsafe { self.origin.gather(&self.port, endpoint, command, operands) }
+    }
+
+    /// Adds a put and, behind it in the same batch, a notification: what is added to which counter. They are one operation;
+    /// otherwise as [`gather`](Self::gather).
+    ///
+    /// # Safety
+    /// As for [`gather`](Self::gather).
+    pub(crate) unsafe fn gather_notified(
+        &mut self,
+        endpoint: NonNull<Endpoint>,
+        put: (&Command, &Form),
+        operands: (Operands, usize),
+        notice: (&Command, u64),
+    ) -> Result<(&mut Batch, bool), Status> {
+        // SAFETY: the caller guarantees the endpoint and the operands.
+        unsafe {
+            self.origin
+                .gather_notified(&self.port, endpoint, put, operands, notice)
+        }
     }
 
     /// Sends bytes of the host with a tag: at once if the line to the peer is idle, else gathered with others. They are

@@ -84,6 +84,26 @@ impl Origin {
         Ok((batch, full))
     }
 
+    /// [`Messages::gather_notified`](super::Messages::gather_notified).
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn gather_notified(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+        (put, form): (&Command, &Form),
+        operands: (Operands, usize),
+        notice: (&Command, u64),
+    ) -> Result<(&mut Batch, bool), Status> {
+        let both = form.with_notice();
+        let (number, full) = self.batch_for(port, endpoint, |batch| batch.has_room(&both))?;
+        let batch = &mut self.batches[number as usize];
+        // SAFETY: the caller guarantees the operands, and the batch has room for both.
+        unsafe { batch.push_notified((put, form), operands, notice) };
+        Ok((batch, full))
+    }
+
     /// Adds a send to the batch for a peer, and sends that batch if the line is idle.
     ///
     /// # Safety

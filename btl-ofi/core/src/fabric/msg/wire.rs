@@ -7,13 +7,14 @@
 //!
 //! An entry is: code and count (one word), address, key and cookie of the region unless it is that of the entry before
 //! ([`SAME_REGION`]), the value to compare with if it is a compare-and-swap, and the operands, filled up to whole words.
-//! A send names no region; its tag is in the place of the address.
+//! A send names no region; its tag is in the place of the address. A notification has one operand, which the target adds to
+//! the counter at its address, unless the entry before failed: then it fails as that one did, and alone is named as failed.
 //!
 //! Everything here comes from another process, so [`Entries`] checks each length before it is used.
 
 use plugin_api::{AtomicKind, AtomicOp};
 
-use crate::op::responder::{self, Command, GET, PUT, SEND};
+use crate::op::responder::{self, Command, GET, NOTIFY, PUT, SEND};
 
 /// Bytes that one command carries at most, to the target or back.
 pub(crate) const LARGEST: usize = 12 * 1024;
@@ -28,8 +29,8 @@ pub(super) const LONG_WORDS: usize = MOST_WORDS + (LARGEST_SEND - LARGEST) / 8;
 const LONGEST_ADDRESS: usize = 1024;
 
 const _: () = assert!(
-    Header::WORDS + 1 + LONGEST_ADDRESS / 8 + LONGEST_ENTRY + LARGEST / 8 <= MOST_WORDS,
-    "one command fits in a batch"
+    Header::WORDS + 1 + LONGEST_ADDRESS / 8 + 2 * LONGEST_ENTRY + 1 + LARGEST / 8 <= MOST_WORDS,
+    "one command and a notification fit in a batch"
 );
 /// Words of an entry without its operands.
 const LONGEST_ENTRY: usize = 5;
@@ -175,6 +176,23 @@ impl Form {
         }
     }
 
+    /// The form of a notification.
+    pub(super) const NOTICE: Form = Form {
+        compares: false,
+        operands: 1,
+        results: 0,
+    };
+
+    /// The room of a put of this form and a notification behind it, as if both were one command. Its result is the word
+    /// that names the second entry if it fails.
+    pub(super) fn with_notice(self) -> Form {
+        Form {
+            operands: self.operands + Form::NOTICE.words(),
+            results: 1,
+            ..self
+        }
+    }
+
     /// The form of a send of so many bytes.
     #[inline(always)]
     pub(super) fn of_send(size: usize) -> Form {
@@ -189,8 +207,12 @@ impl Form {
     #[inline]
     pub(super) fn of(what: u32, count: u32) -> Option<Form> {
         let count = count as usize;
-        if what == SEND {
-            return (count <= LARGEST_SEND).then(|| Form::of_send(count));
+        if what >= SEND {
+            return match what {
+                SEND if count <= LARGEST_SEND => Some(Form::of_send(count)),
+                NOTIFY if count == 1 => Some(Form::NOTICE),
+                _ => None,
+            };
         }
         let (size, form) = match what {
             PUT => (count, (false, true, false)),

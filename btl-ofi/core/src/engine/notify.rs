@@ -1,0 +1,267 @@
+//! Puts with notification: a put that raises a counter at its target once its bytes are visible there.
+//!
+//! | transfers to the peer | how the counter comes behind the bytes |
+//! | --- | --- |
+//! | message, small | both commands in one batch, executed in order (`fabric::msg`) |
+//! | cross-memory attach, copy | the bytes are in place when the call that copies them returns; then the atomic |
+//! | any other | the atomic is posted when the put has completed (`notices`) |
+//!
+//! A ring put is not used: it may be revoked and made by cross-memory attach, while the ring goes on to the atomic.
+//!
+//! The atomic takes the route of the peer's atomics, so counters may also be read and changed by other atomics.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+
+use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
+
+use crate::base::cma;
+use crate::engine::atomics::Remote;
+use crate::engine::messages::Told;
+use crate::engine::post::Caller;
+use crate::engine::ring_atomics::AtomicCommand;
+use crate::engine::transport::Transport;
+use crate::fabric::msg::Form;
+use crate::op::request::{Action, Notice, Op, Operands};
+use crate::op::responder::COUNT;
+use crate::op::tag::Tag;
+use crate::peer::endpoint::Endpoint;
+use crate::peer::route::{Atomics, Transfers};
+
+/// The update that notifies, checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Raise {
+    remote: Remote,
+    address: u64,
+    cookie: u64,
+    add: u64,
+}
+
+impl Raise {
+    /// The update as a command for its target.
+    fn command(&self) -> AtomicCommand {
+        AtomicCommand {
+            what: COUNT,
+            count: 1,
+            size: size_of::<u64>(),
+            address: self.address,
+            key: self.remote.target.key,
+            cookie: self.cookie,
+            operands: Operands::Value(self.add),
+            compare: 0,
+            result: ptr::null_mut(),
+        }
+    }
+}
+
+impl Transport {
+    /// Makes a put, and raises a counter at the target once the bytes of the put are visible there: whoever sees the counter
+    /// raised also sees the bytes. The operation is complete when both are done; then the put's callback runs, and flushes
+    /// no longer wait for it. If the put fails, the counter is not raised. A put of no bytes raises the counter only.
+    ///
+    /// Returns what [`submit`](Self::submit) returns. Notifications of several puts may come in any order.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    pub unsafe fn put_notify(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        op: &Op<'_>,
+        notice: &Notice<'_>,
+    ) -> Status {
+        if !matches!(op.action, Action::Put) || op.local.is_null() && op.size > 0 {
+            return Status::BAD_PARAM;
+        }
+        let Notice {
+            counter,
+            address,
+            add,
+        } = *notice;
+        let (kind, datatype, sum) = (AtomicKind::Update, Datatype::Uint64, AtomicOp::Sum);
+        let raise = match self.remote(kind, counter, address, datatype, sum, 1) {
+            Ok(remote) => Raise {
+                remote,
+                address,
+                cookie: counter.cookie(),
+                add,
+            },
+            Err(status) => return status,
+        };
+        // SAFETY: the caller guarantees that `endpoint` is live, the buffer is valid until completion, and the handles are
+        // NULL or readable.
+        unsafe {
+            match self.check_transfer(op, true) {
+                Ok(_) if op.size > self.setup.put_limit => Status::VALUE_OUT_OF_BOUNDS,
+                Ok(_) if op.size == 0 => self.raise(endpoint, &Caller::of(op), &raise),
+                Ok(_) => self.put_by_route(endpoint, op, &raise),
+                // A side may be device memory. Otherwise the put is refused there.
+                Err(_) => self.put_then_raise(endpoint, op, &raise),
+            }
+        }
+    }
+
+    /// Makes a checked put with notification by the route of its peer.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    unsafe fn put_by_route(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        op: &Op<'_>,
+        raise: &Raise,
+    ) -> Status {
+        let (caller, size) = (Caller::of(op), op.size);
+        let silent = Caller {
+            completion: None,
+            ..caller
+        };
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        if let Some(status) = peer.failure() {
+            return status;
+        }
+        loop {
+            let transfers = peer.transfers();
+            let copies = matches!(transfers, Transfers::Copy | Transfers::Kernel);
+            if copies
+                && peer.atomics() == Atomics::Unclaimed
+                // Before the copy, because it may be refused.
+                && let Err(status) = self.claim_ring(endpoint)
+            {
+                return status;
+            }
+            // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is valid until completion; the
+            // target's bounds and rights were checked.
+            unsafe {
+                match transfers {
+                    Transfers::Message
+                        if size <= self.setup.message_limit
+                            && peer.atomics() == Atomics::Message =>
+                    {
+                        let told = Told::transfer(true, op.local, op.remote, op.address, size);
+                        return self.tell_notified(endpoint, &caller, &told, raise);
+                    }
+                    Transfers::Copy => {
+                        let copied =
+                            self.copy(endpoint, &silent, op.remote, op.address, size, true);
+                        return match copied {
+                            Status::SUCCESS => self.raise_behind(endpoint, &caller, raise),
+                            refused => refused,
+                        };
+                    }
+                    Transfers::Kernel => match cma::write(peer.pid(), op.local, op.address, size) {
+                        Ok(()) => {
+                            self.count_copy(self.context(), self.setup.threaded);
+                            return self.raise_behind(endpoint, &caller, raise);
+                        }
+                        Err(refused) => {
+                            if let Some(status) = self.examine(endpoint, refused) {
+                                return status;
+                            }
+                        }
+                    },
+                    Transfers::Doubted => {
+                        if let Some(status) = self.examine_doubted(endpoint) {
+                            return status;
+                        }
+                    }
+                    Transfers::Fabric | Transfers::Message | Transfers::Ring => {
+                        return self.put_then_raise(endpoint, op, raise);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Raises the counter, whichever way the peer's atomics go.
+    ///
+    /// # Safety
+    /// `endpoint` is live.
+    pub(crate) unsafe fn raise(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        raise: &Raise,
+    ) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live; the operand is passed by value, and there is no result.
+        unsafe {
+            if endpoint.as_ref().atomics() != Atomics::Fabric
+                && let Some(status) = self.command(endpoint, caller, &raise.command())
+            {
+                return status;
+            }
+            let operands = Operands::Value(raise.add);
+            self.update(endpoint, caller, &raise.remote, operands)
+        }
+    }
+
+    /// Raises the counter behind bytes that are in place. Without room it is raised by a later progress.
+    ///
+    /// # Safety
+    /// `endpoint` is live.
+    unsafe fn raise_behind(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        raise: &Raise,
+    ) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        match unsafe { self.raise(endpoint, caller, raise) } {
+            again if again.is_again() => self.raise_later(endpoint, caller, raise),
+            status => status,
+        }
+    }
+
+    /// Adds a put and its notification to what gathers for their target.
+    ///
+    /// # Safety
+    /// `endpoint` is live, and its transfers and atomics travel as messages; the buffer of `put` is valid until completion.
+    unsafe fn tell_notified(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        put: &Told,
+        raise: &Raise,
+    ) -> Status {
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let context = &self.contexts[0];
+        let mut state = context.state.lock();
+        // Checked under the lock, because the messages to a failed peer end under it.
+        let messages = match peer.failure() {
+            Some(_) => None,
+            None => state.messages.as_mut(),
+        };
+        let (form, notice) = (
+            Form::known(put.command.what, put.size),
+            raise.command().told(),
+        );
+        let gathered = messages.and_then(|messages| {
+            let operands = (put.operands, put.size);
+            let (put, notice) = ((&put.command, &form), (&notice.command, raise.add));
+            // SAFETY: the caller guarantees the buffer; the line of a peer is removed before its endpoint is.
+            let gathered = unsafe { messages.gather_notified(endpoint, put, operands, notice) };
+            gathered.ok()
+        });
+        let Some((batch, full)) = gathered else {
+            drop(state);
+            return self.untold(endpoint);
+        };
+        let threaded = self.setup.threaded;
+        let (own, peers) = (context.count.raise(threaded), peer.count.raise(threaded));
+        if caller.completion.is_none() {
+            batch.count(own, peers);
+        } else {
+            let finished = caller.finished(Tag::new(endpoint, own, peers));
+            let nowhere: *mut c_void = ptr::null_mut();
+            // SAFETY: a put has no result.
+            unsafe { batch.expect((&form, put.size), nowhere.cast(), finished) };
+        }
+        state.posted += 1;
+        drop(state);
+        if full {
+            self.poll_while_sending(context);
+        }
+        Status::SUCCESS
+    }
+}

@@ -412,7 +412,7 @@ typedef struct btl_hmem_info {
 /* ---- The functions of a module -------------------------------------------------------------- */
 
 /*
- * Operations (put, get and all atomics) return BTL_SUCCESS when they are in flight, and
+ * Operations (put, get, put_notify and all atomics) return BTL_SUCCESS when they are in flight, and
  * BTL_COMPLETED when they completed before the call returned; then no callback runs. On any other
  * status the call had no effect and no callback runs. BTL_TEMP_OUT_OF_RESOURCE: call progress and
  * try again. BTL_NOT_SUPPORTED: the provider does not support the operation. BTL_UNREACH: the peer
@@ -557,8 +557,8 @@ struct btl_module_vtable {
     /* Writes the module's support of one kind of memory. */
     btl_status (*query_hmem)(btl_module *module, uint32_t iface, btl_hmem_info *info);
 
-    /* Since ABI 1.2; this and the entries below may be NULL. They work if the module has
-     * BTL_FLAG_SEND. Makes a descriptor for a message of `size` bytes, or of the longest one if that is
+    /* Since ABI 1.2; this and the entries below may be NULL. Those up to register_receive work if the
+     * module has BTL_FLAG_SEND. Makes a descriptor for a message of `size` bytes, or of the longest one if that is
      * smaller; NULL without memory. It belongs to the caller until free. */
     btl_descriptor *(*alloc)(btl_module *module, btl_endpoint *endpoint, size_t size);
 
@@ -588,6 +588,18 @@ struct btl_module_vtable {
      * progress, on any thread that makes progress, for one message at a time. */
     btl_status (*register_receive)(btl_module *module, uint8_t tag, btl_receive_fn receive,
                                    void *context);
+
+    /* Writes `size` bytes as put, then adds `add` to the counter of 64 bits at `counter_address` of the
+     * target, a multiple of 8 in the region of `counter_handle`, which is host memory and allows
+     * atomics. A process that sees the counter raised also sees the bytes; it reads the counter by an
+     * atomic load, with acquire order. The operation is complete when both are done. If the put fails,
+     * the counter is not raised. With a `size` of 0 the counter alone is raised. Several puts may raise
+     * their counters in any order. BTL_NOT_SUPPORTED: the module has no such atomic. */
+    btl_status (*put_notify)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                             uint64_t remote_address, btl_handle *local_handle,
+                             const btl_handle *remote_handle, size_t size,
+                             uint64_t counter_address, const btl_handle *counter_handle,
+                             uint64_t add, btl_completion_fn callback, void *context, void *data);
 };
 
 /* The table's size in ABI 1.0, on platforms with 64-bit pointers. */

@@ -139,7 +139,7 @@ layout!(HmemInfo: 48 bytes {
     staged at 40,
 });
 
-layout!(ModuleVtable: 240 bytes {
+layout!(ModuleVtable: 248 bytes {
     header at 0,
     add_procs at 16,
     del_procs at 24,
@@ -169,6 +169,7 @@ layout!(ModuleVtable: 240 bytes {
     send at 216,
     sendi at 224,
     register_receive at 232,
+    put_notify at 240,
 });
 
 layout!(Descriptor: 32 bytes {

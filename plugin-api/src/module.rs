@@ -170,7 +170,7 @@ impl Default for Stats {
 
 /// The functions of a module.
 ///
-/// Operations (`put`, `get` and all atomics) return [`Status::SUCCESS`] when they are in flight, and
+/// Operations (`put`, `get`, `put_notify` and all atomics) return [`Status::SUCCESS`] when they are in flight, and
 /// [`Status::COMPLETED`] when they completed before the call returned; then no callback runs. On any other status the
 /// call had no effect and no callback runs. [`Status::TEMP_OUT_OF_RESOURCE`]: call `progress` and try again.
 /// [`Status::NOT_SUPPORTED`]: the provider does not support the operation. [`Status::UNREACH`]: the peer is gone.
@@ -447,7 +447,7 @@ pub struct ModuleVtable {
     pub query_hmem: Option<
         unsafe extern "C" fn(module: *mut Module, iface: u32, info: *mut HmemInfo) -> Status,
     >,
-    /// Since ABI 1.2; this and the entries below may be NULL. They work if the module has
+    /// Since ABI 1.2; this and the entries below may be NULL. Those up to `register_receive` work if the module has
     /// [`ModuleFlags::SEND`](crate::ModuleFlags::SEND). Makes a descriptor for a message of `size` bytes, or of the longest
     /// one if that is smaller; NULL without memory. It belongs to the caller until `free`.
     pub alloc: Option<
@@ -505,6 +505,28 @@ pub struct ModuleVtable {
             tag: u8,
             receive: Option<ReceiveFn>,
             context: *mut c_void,
+        ) -> Status,
+    >,
+    /// Writes `size` bytes as `put`, then adds `add` to the counter of 64 bits at `counter_address` of the target, a multiple
+    /// of 8 in the region of `counter_handle`, which is host memory and allows atomics. A process that sees the counter
+    /// raised also sees the bytes; it reads the counter by an atomic load, with acquire order. The operation is complete
+    /// when both are done. If the put fails, the counter is not raised. With a `size` of 0 the counter alone is raised.
+    /// Several puts may raise their counters in any order. [`Status::NOT_SUPPORTED`]: the module has no such atomic.
+    pub put_notify: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            endpoint: *mut Endpoint,
+            local_address: *mut c_void,
+            remote_address: u64,
+            local_handle: *mut Handle,
+            remote_handle: *const Handle,
+            size: usize,
+            counter_address: u64,
+            counter_handle: *const Handle,
+            add: u64,
+            callback: Option<CompletionFn>,
+            context: *mut c_void,
+            data: *mut c_void,
         ) -> Status,
     >,
 }

@@ -214,6 +214,7 @@ static btl_handle *exchange_windows(btl_module *module, struct offer offers[2])
     return handle;
 }
 
+#include "notify.h"
 #include "sends.h"
 
 static void check_module(btl_module *module)
@@ -259,6 +260,8 @@ static void check_module(btl_module *module)
     check_module_refusals(module, targets, 2);
     expect(vtable->flush(module, NULL) == BTL_SUCCESS, "flush after the refusals");
     check_put_and_get(module, &targets[1]);
+    if (FUTURE_HOLDS(vtable, btl_module_vtable, put_notify) && vtable->put_notify != NULL)
+        check_notify(module, &targets[1]);
     if (module->attributes->flags & BTL_FLAG_SEND)
         check_sends(module, endpoints[1]);
 

@@ -42,6 +42,18 @@ fn ways() -> impl Iterator<Item = (&'static str, (&'static str, Value))> {
     near.chain(PROVIDERS.into_iter().map(|p| (p, SAME_NODE_OFF)))
 }
 
+/// An origin of a thread level, and a target that it has connected.
+fn pair(
+    provider: &str,
+    same_node: (&'static str, Value),
+    level: ThreadLevel,
+) -> (Transport, Transport, NonNull<Endpoint>) {
+    let a = open(provider, level, std::slice::from_ref(&same_node));
+    let b = open(provider, ThreadLevel::Single, &[same_node]);
+    let peer = a.connect(b.address(), 1).unwrap();
+    (a, b, peer)
+}
+
 fn told(status: &AtomicI32, count: &AtomicU32) -> Option<Completion> {
     Some(Completion {
         function: tell,
@@ -134,12 +146,7 @@ impl Seen {
 }
 
 fn bytes_come_first(provider: &str, same_node: (&'static str, Value), seed: u64) {
-    let level = ThreadLevel::Single;
-    let (a, b) = (
-        open(provider, level, std::slice::from_ref(&same_node)),
-        open(provider, level, &[same_node]),
-    );
-    let peer = a.connect(b.address(), 1).unwrap();
+    let (a, b, peer) = pair(provider, same_node, ThreadLevel::Single);
     let mut numbers = Numbers(seed);
     for round in 0..3 {
         let mut window = vec![0u64; PUTS * LARGEST / 8];
@@ -282,12 +289,7 @@ fn region_bytes(h: &Handle) -> *const u8 {
 #[test]
 fn refusals_have_no_effect() {
     for (provider, same_node) in ways() {
-        let level = ThreadLevel::Single;
-        let (a, b) = (
-            open(provider, level, std::slice::from_ref(&same_node)),
-            open(provider, level, &[same_node]),
-        );
-        let peer = a.connect(b.address(), 1).unwrap();
+        let (a, b, peer) = pair(provider, same_node, ThreadLevel::Single);
         let (mut window, mut counters) = (vec![0u64; 16], vec![0u64; 4]);
         let (mut fixed, mut old) = (vec![0u64; 16], vec![0u64; 4]);
         let regions = [
@@ -375,15 +377,8 @@ fn threads_share_a_counter() {
     // SAFETY: transports of this level may be called with the endpoint by any thread.
     unsafe impl Sync for Shared {}
     for (provider, same_node) in ways() {
-        let (a, b) = (
-            open(
-                provider,
-                ThreadLevel::Multiple,
-                std::slice::from_ref(&same_node),
-            ),
-            open(provider, ThreadLevel::Single, &[same_node]),
-        );
-        let peer = Shared(a.connect(b.address(), 1).unwrap());
+        let (a, b, peer) = pair(provider, same_node, ThreadLevel::Multiple);
+        let peer = Shared(peer);
         let mut window = vec![0u64; THREADS * 1024 + 1];
         let region = register(&b, &mut window, Access::all());
         let h = region.handle();

@@ -4,6 +4,7 @@
 mod amo;
 mod hmem;
 mod memory;
+mod notify;
 mod procs;
 mod rma;
 mod send;
@@ -56,6 +57,7 @@ const fn table<const T: bool>() -> ModuleVtable {
         send: Some(send::send),
         sendi: Some(send::sendi),
         register_receive: Some(send::register_receive),
+        put_notify: Some(notify::put_notify),
     }
 }
 

@@ -1,0 +1,44 @@
+//! Put with notification.
+
+use std::ffi::c_void;
+
+use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
+use transport::{Notice, Op};
+
+use super::{completion, module_ref, peer, remote};
+use crate::guard::{guarded, need};
+
+pub(super) unsafe extern "C" fn put_notify(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    local_address: *mut c_void,
+    remote_address: u64,
+    local_handle: *mut Handle,
+    remote_handle: *const Handle,
+    size: usize,
+    counter_address: u64,
+    counter_handle: *const Handle,
+    add: u64,
+    callback: Option<CompletionFn>,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> Status {
+    guarded("put_notify", || {
+        // SAFETY: the host passes NULL or live objects of this module.
+        let (module, peer, remote, counter) = need!(
+            unsafe { module_ref(module) },
+            peer(endpoint),
+            unsafe { remote(remote_handle) },
+            unsafe { remote(counter_handle) }
+        );
+        let put = Op::put(remote, remote_address, (local_address, local_handle), size)
+            .with_completion(completion(callback, context, data));
+        let notice = Notice {
+            counter,
+            address: counter_address,
+            add,
+        };
+        // SAFETY: the host keeps the endpoint live and the buffer readable until completion.
+        unsafe { module.transport.put_notify(peer, &put, &notice) }
+    })
+}

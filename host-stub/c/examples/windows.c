@@ -99,6 +99,35 @@ static void use(host_win_t *win, int rank, int size) {
     }
 }
 
+/* Each rank is told by the last one that its bytes are there. */
+static void notified(host_win_t *win, int rank, int size) {
+    const int64_t *mine = host_win_base(win);
+    int next = (rank + 1) % size, last = (rank + size - 1) % size;
+    uint64_t arrived = 9;
+    EXPECT(host_put_notify(mine, 8, next, 5, 0, win) != HOST_SUCCESS);
+    MUST(host_win_notifications(0, &arrived, win));
+    EXPECT(arrived == 0);
+    EXPECT(host_win_notifications(HOST_WIN_COUNTERS, &arrived, win) == HOST_ERR_WIN);
+    EXPECT(host_win_notifications(-1, &arrived, win) == HOST_ERR_ARG);
+    EXPECT(host_win_notifications(0, NULL, win) == HOST_ERR_ARG);
+    EXPECT(host_win_wait_notified(HOST_WIN_COUNTERS, 0, win) == HOST_ERR_WIN);
+    EXPECT(host_win_wait_notified(0, 0, NULL) == HOST_ERR_ARG);
+    MUST(host_win_lock_all(win));
+    for (int round = 1; round <= 20; round++) {
+        int64_t value = 1000 * round + rank;
+        MUST(host_put_notify(&value, sizeof value, next, 5 + round % 2, round % 2, win));
+        MUST(host_win_wait_notified(round % 2, (uint64_t)(round + 1) / 2, win));
+        EXPECT(mine[5 + round % 2] == 1000 * round + last);
+        MUST(host_win_flush(next, win));
+        MUST(host_barrier());
+    }
+    EXPECT(host_put_notify(mine, 8, next, 5, HOST_WIN_COUNTERS, win) == HOST_ERR_WIN);
+    MUST(host_win_unlock_all(win));
+    MUST(host_win_notifications(1, &arrived, win));
+    EXPECT(arrived == 10);
+    MUST(host_barrier());
+}
+
 int main(void) {
     host_comm_t *world = NULL;
     host_win_t *near = NULL, *far = NULL, *none = NULL;
@@ -116,6 +145,8 @@ int main(void) {
     EXPECT(counts.puts == 0 && counts.fetches == 0);
     use(far, rank, size);
     EXPECT(counts.puts == (size > 1 ? 2 : 1) && counts.fetches == 1);
+    notified(near, rank, size);
+    notified(far, rank, size);
 
     /* A layer that leaves a hole makes the creation fail, and the layers before are undone. */
     int holes = host_win_hook_register(no_table, NULL, NULL);

@@ -384,6 +384,11 @@
 #define OMP_EXTERNAL_TASK 2
 
 /**
+ * Counters that each process of a window has for puts with notification.
+ */
+#define HOST_WIN_COUNTERS 8
+
+/**
  * A lock that others can hold too.
  */
 #define HOST_LOCK_SHARED 0
@@ -1925,6 +1930,41 @@ int host_put(const void *origin,
              int target,
              uint64_t displacement,
              struct host_win_t *win);
+
+/**
+ * As host_put, and adds one to a counter of the target, 0 to HOST_WIN_COUNTERS - 1, once the bytes are visible there. The
+ * counter says how many puts have arrived whole, and tells nothing of their order.
+ *
+ * # Safety
+ * As for host_put.
+ */
+int host_put_notify(const void *origin,
+                    size_t bytes,
+                    int target,
+                    uint64_t displacement,
+                    int counter,
+                    struct host_win_t *win);
+
+/**
+ * How many puts with notification have arrived at a counter of this process. Their bytes may be read.
+ *
+ * # Safety
+ * `win` is live. `arrived` is NULL or writable.
+ */
+int host_win_notifications(int counter,
+                           uint64_t *arrived,
+                           struct host_win_t *win);
+
+/**
+ * Waits until so many puts with notification have arrived at a counter of this process, all told. An error when a process of
+ * the window is lost meanwhile.
+ *
+ * # Safety
+ * `win` is live.
+ */
+int host_win_wait_notified(int counter,
+                           uint64_t at_least,
+                           struct host_win_t *win);
 
 /**
  * Reads `bytes` bytes of a target's window, at a displacement in its units.

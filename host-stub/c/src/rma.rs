@@ -8,8 +8,17 @@ use crate::error::{Error, Result, guarded};
 use crate::request::{give, host_request_t};
 use crate::win::{host_win_t, window};
 
+/// Counters that each process of a window has for puts with notification.
+pub const HOST_WIN_COUNTERS: c_int = 8;
+
+const _: () = assert!(HOST_WIN_COUNTERS as usize == host::win::COUNTERS);
+
 fn rank(call: &str, target: c_int) -> Result<usize> {
     usize::try_from(target).map_err(|_| Error::argument(call, &format!("no rank {target}")))
+}
+
+fn number(call: &str, counter: c_int) -> Result<usize> {
+    usize::try_from(counter).map_err(|_| Error::argument(call, &format!("no counter {counter}")))
 }
 
 fn buffer(call: &str, buffer: *const c_void, bytes: usize) -> Result {
@@ -95,6 +104,77 @@ pub unsafe extern "C" fn host_put(
     };
     // SAFETY: the caller vouches for window and buffer.
     guarded(|| unsafe { call.run(|win, origin, row, to| win.put(origin, row, to)) }.map(drop))
+}
+
+/// As host_put, and adds one to a counter of the target, 0 to HOST_WIN_COUNTERS - 1, once the bytes are visible there. The
+/// counter says how many puts have arrived whole, and tells nothing of their order.
+///
+/// # Safety
+/// As for host_put.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_put_notify(
+    origin: *const c_void,
+    bytes: usize,
+    target: c_int,
+    displacement: u64,
+    counter: c_int,
+    win: *mut host_win_t,
+) -> c_int {
+    let name = "host_put_notify";
+    let call = Call {
+        name,
+        origin: origin.cast_mut().cast(),
+        bytes,
+        target,
+        displacement,
+        win,
+    };
+    guarded(|| {
+        let counter = number(name, counter)?;
+        // SAFETY: the caller vouches for window and buffer.
+        unsafe { call.run(|win, origin, row, to| win.put_notify(origin, row, to, counter)) }
+            .map(drop)
+    })
+}
+
+/// How many puts with notification have arrived at a counter of this process. Their bytes may be read.
+///
+/// # Safety
+/// `win` is live. `arrived` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_notifications(
+    counter: c_int,
+    arrived: *mut u64,
+    win: *mut host_win_t,
+) -> c_int {
+    let name = "host_win_notifications";
+    guarded(|| {
+        // SAFETY: the caller vouches for both pointers.
+        let (win, arrived) = unsafe { (window(name, win)?, arrived.as_mut()) };
+        let arrived = arrived.ok_or_else(|| Error::argument(name, "the place is NULL"))?;
+        *arrived = win.window.notifications(number(name, counter)?)?;
+        Ok(())
+    })
+}
+
+/// Waits until so many puts with notification have arrived at a counter of this process, all told. An error when a process of
+/// the window is lost meanwhile.
+///
+/// # Safety
+/// `win` is live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_wait_notified(
+    counter: c_int,
+    at_least: u64,
+    win: *mut host_win_t,
+) -> c_int {
+    let name = "host_win_wait_notified";
+    guarded(|| {
+        // SAFETY: the caller vouches for the window.
+        let win = unsafe { window(name, win) }?;
+        win.window.wait_notified(number(name, counter)?, at_least)?;
+        Ok(())
+    })
 }
 
 /// Reads `bytes` bytes of a target's window, at a displacement in its units.

@@ -19,12 +19,14 @@ macro_rules! functions {
         pub(super) struct Functions {
             /// Those for device memory, of a plugin that has them.
             pub(super) hmem: Option<HmemFunctions>,
+            /// Of a plugin that has it.
+            pub(super) put_notify: Option<PutNotify>,
              $(pub(super) $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
             /// The name of the first entry that is NULL, if any is.
             fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
-                Ok(Functions { hmem: HmemFunctions::copy(table), $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
             }
         }
     };
@@ -32,6 +34,23 @@ macro_rules! functions {
 
 /// The component's progress.
 pub(super) type ProgressFn = unsafe extern "C" fn(*mut plugin_api::Component) -> i32;
+
+/// The function of ABI 1.2 for a put with notification.
+pub(super) type PutNotify = unsafe extern "C" fn(
+    *mut Module,
+    *mut Endpoint,
+    Pointer,
+    u64,
+    *mut Handle,
+    *const Handle,
+    usize,
+    u64,
+    *const Handle,
+    u64,
+    Callback,
+    Pointer,
+    Pointer,
+) -> Status;
 
 type Callback = Option<CompletionFn>;
 type Pointer = *mut c_void;

@@ -225,6 +225,53 @@ impl Transport {
         }
     }
 
+    /// Whether the plugin has a function for [`put_notify`](Self::put_notify).
+    pub fn can_notify(&self) -> bool {
+        self.0.functions.put_notify.is_some()
+    }
+
+    /// As [`put`](Self::put), and adds 1 to the counter at `counter` of the peer, in the memory of `counter_handle`, once
+    /// the bytes are visible there. [`Status::NOT_SUPPORTED`]: the plugin has no such function.
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put); `counter_handle` points to the bytes of a handle that is live at the peer.
+    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
+    pub unsafe fn put_notify(
+        &self,
+        endpoint: EndpointRef,
+        local: *const u8,
+        remote: u64,
+        local_handle: *mut Handle,
+        remote_handle: *const Handle,
+        size: usize,
+        (counter, counter_handle): (u64, *const Handle),
+        callback: Option<CompletionFn>,
+        context: *mut c_void,
+        data: *mut c_void,
+    ) -> Status {
+        let Some(put_notify) = self.0.functions.put_notify else {
+            return Status::NOT_SUPPORTED;
+        };
+        // SAFETY: the caller vouches for every pointer; the function only reads `local`.
+        unsafe {
+            put_notify(
+                self.module(),
+                endpoint.as_ptr(),
+                local.cast_mut().cast(),
+                remote,
+                local_handle,
+                remote_handle,
+                size,
+                counter,
+                counter_handle,
+                1,
+                callback,
+                context,
+                data,
+            )
+        }
+    }
+
     /// Reads `size` bytes from `remote` at the peer to `local`.
     ///
     /// # Safety

@@ -30,12 +30,17 @@ pub(super) const COMPLETED: Word = Word(2 * LINE);
 pub(super) const REGIONS_VERSION: Word = Word(3 * LINE);
 /// A number that the owner made up, by which other processes know that they read its memory.
 pub(super) const PROBE: Word = Word(REGIONS_VERSION.0 + 2);
+/// Counters of puts with notification ([`COUNTERS`] words).
+const NOTIFIED: usize = 4 * LINE;
 /// Barrier signals received, one word per round.
-const BARRIER: usize = 4 * LINE;
+const BARRIER: usize = 5 * LINE;
 /// Rounds of a barrier among as many ranks as a machine can number.
 const ROUNDS: usize = 64;
 /// How often each rank posted an exposure epoch to this one, one word per rank.
 const POSTS: usize = BARRIER + ROUNDS;
+
+/// Counters that each rank of a window has for puts with notification.
+pub const COUNTERS: usize = LINE;
 
 /// Set in [`LOCK`] while it is held exclusively; above any count of shared holders and of waiters.
 pub(super) const EXCLUSIVE: u64 = 1 << 62;
@@ -62,6 +67,11 @@ impl ControlPlan {
             scratch,
             words: scratch + scratch_words,
         }
+    }
+
+    /// A counter of puts with notification.
+    pub(super) fn notified(&self, counter: usize) -> Word {
+        Word(NOTIFIED + counter % COUNTERS)
     }
 
     /// The signals of one round of the barrier.
@@ -196,7 +206,8 @@ mod tests {
         assert!(plan.post_of(4).0 < plan.region(0).0);
         assert!(plan.region(29).0 < plan.scratch(0).0);
         assert_eq!(plan.scratch(15).0 + 1, plan.words);
-        const { assert!(PROBE.0 < BARRIER) };
+        const { assert!(PROBE.0 < NOTIFIED) };
+        assert!(plan.notified(COUNTERS - 1).0 < plan.barrier(0).0);
         assert_eq!(plan.scratch(0).0 % LINE, 0);
     }
 }

@@ -29,6 +29,7 @@ mod members;
 pub(crate) mod memory;
 mod near;
 mod notice;
+mod notify;
 mod ops;
 mod own_part;
 pub(crate) mod peer;
@@ -57,6 +58,7 @@ mod window;
 pub use plugin_api::Datatype;
 
 pub use checked::Target;
+pub use control::COUNTERS;
 pub use epoch::{Assertion, FencePlan, LockKind};
 pub use error::{WinError, WinResult};
 pub use hooks::{HookId, NewWindow, WindowHook, WindowHooks};

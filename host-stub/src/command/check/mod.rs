@@ -14,6 +14,7 @@ mod edges;
 mod epochs;
 mod errors;
 mod kinds;
+mod notified;
 mod programs;
 mod random;
 mod regions;

@@ -220,6 +220,20 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    pub(super) fn put_notify(
+        &mut self,
+        from: Buffer,
+        origin: &Placed,
+        target: Target<'_>,
+        counter: usize,
+    ) -> Outcome {
+        let layout = self.marked(from, origin);
+        let from = self.pointer(from, origin.layout.extent())?;
+        // SAFETY: as in `put`.
+        unsafe { self.window.put_notify(from, &layout, target, counter) }?;
+        Ok(())
+    }
+
     pub(super) fn get(&mut self, into: Buffer, origin: &Placed, target: Target<'_>) -> Outcome {
         let layout = self.marked(into, origin);
         let into = self.pointer(into, origin.layout.extent())?;

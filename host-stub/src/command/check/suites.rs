@@ -4,8 +4,8 @@ use clap::builder::PossibleValue;
 
 use super::case::Case;
 use super::{
-    accumulates, atomicity, coll, device, edges, epochs, errors, kinds, programs, requests, tables,
-    threads, transfers, waiting,
+    accumulates, atomicity, coll, device, edges, epochs, errors, kinds, notified, programs,
+    requests, tables, threads, transfers, waiting,
 };
 use crate::win::{Info, TableChoice};
 
@@ -118,6 +118,7 @@ pub(super) fn windows() -> Vec<Case> {
     cases.extend(kinds::cases());
     cases.extend(epochs::cases());
     cases.extend(requests::cases());
+    cases.extend(notified::cases());
     cases.extend(programs::cases());
     cases.extend(threads::cases());
     cases.extend(errors::cases());

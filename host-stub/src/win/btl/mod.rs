@@ -4,6 +4,7 @@
 mod accumulate;
 mod active;
 mod locked;
+pub(super) mod notify;
 pub(super) mod passive;
 pub(super) mod rma;
 mod tracked;

@@ -7,6 +7,7 @@
 
 mod atomics;
 mod locks;
+pub(super) mod notify;
 mod plan;
 mod rma;
 mod room;

@@ -5,7 +5,7 @@ use super::segment::HEADER;
 /// Words of a cache line, so that words with different users do not share one.
 const LINE: usize = 8;
 /// Lines of one rank's synchronisation words.
-const LINES: usize = 3;
+const LINES: usize = 4;
 
 /// One rank's memory in a segment, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,11 @@ impl Plan {
         self.line(rank, 2)
     }
 
+    /// A counter of puts with notification.
+    pub(in crate::win) fn notified(&self, rank: usize, counter: usize) -> usize {
+        self.line(rank, 3) + counter % LINE
+    }
+
     /// How often `target` posted an exposure epoch to `origin`.
     pub(super) fn posts(&self, origin: usize, target: usize) -> usize {
         self.line(self.ranks, 0) + origin * self.ranks + target
@@ -100,6 +105,7 @@ mod tests {
                         plan.lock(rank),
                         plan.update_lock(rank),
                         plan.completed(rank),
+                        plan.notified(rank, 0),
                     ]);
                 }
                 assert!(words.windows(2).all(|pair| pair[0] + LINE <= pair[1]));

@@ -28,14 +28,19 @@ impl Window {
     }
 
     /// Waits until a word of the segment has come up to a value.
-    fn wait_for_word(&self, call: &'static str, index: usize, value: u64) -> WinResult<()> {
+    pub(super) fn wait_for_word(
+        &self,
+        call: &'static str,
+        index: usize,
+        value: u64,
+    ) -> WinResult<()> {
         let word = self.shared(call)?.segment.word(index);
         // Pairs with the Release of whoever counted: what they did before is seen after this.
         self.link
             .wait_until(call, || word.load(Ordering::Acquire) >= value)
     }
 
-    fn count_up(&self, call: &'static str, index: usize) -> WinResult<()> {
+    pub(super) fn count_up(&self, call: &'static str, index: usize) -> WinResult<()> {
         let word = self.shared(call)?.segment.word(index);
         word.fetch_add(1, Ordering::Release);
         Ok(())

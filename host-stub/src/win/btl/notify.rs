@@ -1,0 +1,88 @@
+//! Puts with notification over the transport. Over one that has no such puts, the put is completed first, and the counter
+//! raised by an atomic.
+
+use super::tracked::done;
+use crate::win::error::WinResult;
+use crate::win::peer::Peer;
+use crate::win::table::Transfer;
+use crate::win::window::Window;
+
+/// Whether the transport makes a transfer as one put that needs no registration.
+pub(in crate::win) fn is_one_put(window: &Window, transfer: &Transfer<'_>) -> bool {
+    let attributes = window.link.transport.attributes();
+    let most = attributes
+        .put_limit
+        .min(attributes.put_local_registration_threshold);
+    window.link.transport.can_notify()
+        && transfer.is_contiguous()
+        && transfer.origin_layout.bytes() <= most
+}
+
+/// Writes to the target, and counts there.
+///
+/// # Safety
+/// The transfer [is one put](is_one_put), and as for every function of the window's table.
+pub(in crate::win) unsafe fn put(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    counter: usize,
+) -> WinResult<()> {
+    let bytes = transfer.origin_layout.bytes();
+    // SAFETY: the caller vouches for the transfer.
+    unsafe { issue(window, transfer.peer, Some((transfer, bytes)), counter) }
+}
+
+/// Counts at a target, behind what is complete there.
+pub(in crate::win) fn count(window: &Window, peer: &Peer, counter: usize) -> WinResult<()> {
+    if !window.link.transport.can_notify() {
+        let word = window.parts.control.plan().notified(counter);
+        return window.add_word("put_notify", peer, word, 1).map(drop);
+    }
+    // SAFETY: without bytes there is no buffer.
+    unsafe { issue(window, peer, None, counter) }
+}
+
+unsafe fn issue(
+    window: &Window,
+    peer: &Peer,
+    bytes: Option<(&Transfer<'_>, usize)>,
+    counter: usize,
+) -> WinResult<()> {
+    let address = peer.control_address(window.parts.control.plan().notified(counter));
+    let control = peer.control_handle.as_ptr();
+    let (local, remote, handle, size) = match bytes {
+        Some((transfer, size)) => (
+            transfer.origin.cast_const(),
+            transfer.address,
+            transfer.handle,
+            size,
+        ),
+        None => (std::ptr::null(), address, control, 0),
+    };
+    let none = std::ptr::null_mut();
+    window.tracked(
+        "put_notify",
+        peer.rank,
+        &peer.transfers,
+        None,
+        |context, data| {
+            // SAFETY: the endpoint is the job's; the bytes lie in the origin's buffer and in the memory that the handle
+            // covers, as the caller vouches; the counter lies in the peer's control block, which lives until every rank
+            // freed the window; `done` takes this context and data, which live while they count this operation.
+            unsafe {
+                window.link.transport.put_notify(
+                    peer.endpoint,
+                    local,
+                    remote,
+                    none,
+                    handle,
+                    size,
+                    (address, control),
+                    Some(done),
+                    context,
+                    data,
+                )
+            }
+        },
+    )
+}

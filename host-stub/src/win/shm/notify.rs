@@ -1,0 +1,30 @@
+//! Counters of puts with notification, in the segment.
+
+use crate::win::error::WinResult;
+use crate::win::window::Window;
+
+/// Counts at a rank what was stored there.
+pub(in crate::win) fn count(
+    window: &Window,
+    call: &'static str,
+    rank: usize,
+    counter: usize,
+) -> WinResult<()> {
+    let word = window.shared(call)?.plan.notified(rank, counter);
+    window.count_up(call, word)?;
+    window.now_and_then(call)
+}
+
+/// Waits until a counter of this rank has come up to a value.
+pub(in crate::win) fn wait(
+    window: &Window,
+    call: &'static str,
+    counter: usize,
+    at_least: u64,
+) -> WinResult<()> {
+    let word = window
+        .shared(call)?
+        .plan
+        .notified(window.link.rank, counter);
+    window.wait_for_word(call, word, at_least)
+}

@@ -69,6 +69,59 @@ fn rank_goes_with_a_lock() {
 }
 
 #[test]
+fn a_rank_that_goes_without_a_notification_ends_the_wait_for_it() {
+    for table in ["shm", "btl"] {
+        let run = run(3, "rank_goes_unnotified", &[("UNNOTIFIED_TABLE", table)]);
+        passed(&run, "waited no longer for rank 2", 2);
+    }
+}
+
+#[test]
+#[ignore = "a rank of a_rank_that_goes_without_a_notification_ends_the_wait_for_it"]
+fn rank_goes_unnotified() {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let table = std::env::var("UNNOTIFIED_TABLE").expect("a table");
+    let info = Info::new().with("host_win_table", &table).expect("a hint");
+    let window = Window::allocate_with(&job, 8, 8, &info).expect("a window");
+    assert_eq!(window.table_name(), table);
+    window.lock_all(Assertion::empty()).expect("lock_all");
+    if job.rank() == 2 {
+        let row = Layout::contiguous(Datatype::Uint64, 1);
+        let word = [7u8; 8];
+        for rank in 0..2 {
+            let target = Target {
+                rank,
+                displacement: 0,
+                layout: &row,
+            };
+            // SAFETY: the word lives until the flush below.
+            unsafe { window.put_notify(word.as_ptr(), &row, target, 1) }.expect("a put");
+        }
+        window.flush_all().expect("a flush");
+    }
+    window
+        .wait_notified(1, u64::from(job.rank() != 2))
+        .expect("what came before");
+    job.barrier().expect("barrier");
+    job.bootstrap().finalize().expect("leave");
+    if job.rank() == 2 {
+        // SAFETY: ends this process at once, as a kill would.
+        unsafe { libc::_exit(0) };
+    }
+    match window.wait_notified(1, 2) {
+        Err(WinError::Job { reason, .. })
+            if reason.contains("rank 2") || reason.contains("process 2") =>
+        {
+            println!("waited no longer for rank 2");
+        }
+        other => panic!("the wait gave {other:?}"),
+    }
+    std::mem::forget(window);
+    // SAFETY: ends this process without the destructors of a job that is no more.
+    unsafe { libc::_exit(0) };
+}
+
+#[test]
 fn a_rank_that_is_gone_is_not_copied_to() {
     let run = run(3, "rank_goes_with_its_memory", &[]);
     passed(&run, "put nothing to rank 2", 2);

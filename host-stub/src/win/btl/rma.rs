@@ -117,14 +117,22 @@ unsafe fn many_pieces<const PUT: bool>(
     issued
 }
 
-/// Keeps a registration until the next flush of what uses it. Where a great many are kept, that is now.
+/// Keeps a registration, if there is one, until the next flush of what uses it. Where a great many are kept, that is now.
+#[inline(always)]
 pub(super) fn hold(
     window: &Window,
     peer: &Peer,
     call: &'static str,
     lease: Option<Lease>,
 ) -> WinResult<()> {
-    let Some(lease) = lease else { return Ok(()) };
+    match lease {
+        Some(lease) => hold_lease(window, peer, call, lease),
+        None => Ok(()),
+    }
+}
+
+#[inline(never)]
+fn hold_lease(window: &Window, peer: &Peer, call: &'static str, lease: Lease) -> WinResult<()> {
     if peer.leases.hold(lease) < MOST_LEASES {
         return Ok(());
     }

@@ -442,3 +442,37 @@ fn one_side_leaves() {
         b.close().unwrap();
     }
 }
+
+/// A sender that only flushes after its messages, without anything outstanding: they arrive nevertheless.
+#[test]
+fn without_progress_messages_arrive() {
+    for provider in PROVIDERS {
+        let (a, b) = (single(provider), single(provider));
+        let inbox = Inbox::of(&b);
+        let peer = a.connect(b.address(), 1).unwrap();
+        // The first message introduces the sender, and connects.
+        send(&a, peer, 0, b"first");
+        attended(&a, || inbox.wait(&b, 1));
+        (0..100).for_each(|_| {
+            a.progress();
+            b.progress();
+        });
+        for i in 1..40 {
+            send(&a, peer, i as u8, b"more");
+            let deadline = Instant::now() + PATIENCE;
+            while inbox.count.load(Ordering::Acquire) <= i {
+                assert!(
+                    Instant::now() < deadline,
+                    "{provider}: message {i} was held back"
+                );
+                // A flush with nothing outstanding, and no progress.
+                assert_eq!(a.flush(None), Status::SUCCESS);
+                b.progress();
+            }
+            // Takes the answers.
+            a.progress();
+        }
+        a.close().unwrap();
+        b.close().unwrap();
+    }
+}

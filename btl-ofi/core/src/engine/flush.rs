@@ -24,6 +24,10 @@ impl Transport {
     /// Returns [`Status::UNREACH`] if a peer that it waits for is gone, and [`Status::ERROR`] if operations
     /// without callback failed since the last flush.
     pub fn flush(&self, endpoint: Option<&Endpoint>) -> Status {
+        if self.policy.two_sided {
+            // A host that flushes again and again may never call progress, and a peer wait for what gathered.
+            self.send_gathered();
+        }
         self.flush_until(endpoint, None)
     }
 

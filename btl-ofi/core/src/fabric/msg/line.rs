@@ -17,8 +17,10 @@ pub(super) const MOST_WAITING: usize = 4;
 /// A batch that still has room is sent only while fewer batches than this are unanswered: the more there is to send, the
 /// more gathers.
 pub(super) const EAGER: usize = 2;
-/// A send leaves at once while fewer batches than this are unanswered; then sends gather until the next progress.
-const EAGER_SENDS: usize = 4;
+/// A send leaves at once while fewer batches than this are unanswered; then sends gather until the next progress. More than
+/// go unanswered in a row without traffic: the host may make no progress for long after its last send.
+const EAGER_SENDS: usize = 12;
+const _: () = assert!(EAGER_SENDS > MOST_UNANSWERED + 1 && EAGER_SENDS < WINDOW);
 /// Batches of sends in a row that are not answered. The next one is, and its answer covers them.
 const MOST_UNANSWERED: usize = 7;
 

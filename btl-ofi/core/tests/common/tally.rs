@@ -21,6 +21,9 @@ const SUMMED: u64 = 3;
 const HALVES: u64 = 4;
 pub(crate) const WORDS: usize = 5;
 
+/// Attempts of one compare-and-swap operation to find the word as it was.
+const SWAPS: usize = 4;
+
 /// What one origin has done.
 #[derive(Default)]
 pub(crate) struct Tally {
@@ -113,19 +116,20 @@ impl<'a> Origin<'a> {
                 self.tally.fetched.push(old);
             }
             1 => {
+                // Remote origins may lose to local ones for ever: not every swap succeeds.
                 let mut expected = 0;
-                loop {
+                for _ in 0..SWAPS {
                     let wanted = expected + 1;
                     // SAFETY: operands and results outlive the flush in `complete`.
                     self.complete(|t| unsafe {
                         t.atomic_cswap(peer, out, at(SWAPPED), none, &h, expected, wanted, f, None)
                     });
                     if old == expected {
+                        self.tally.swapped += 1;
                         break;
                     }
                     expected = old;
                 }
-                self.tally.swapped += 1;
             }
             2 => {
                 let value = (self.numbers.below(1 << 20) as u64) << 13;

@@ -196,8 +196,7 @@ impl Host {
 
     /// The next line of a rank; of the first process for 0.
     pub(crate) fn answer(&self, rank: usize) -> String {
-        // Ranks that outnumber the processors take turns: a mix of operations took 9 to 40 s on two.
-        let line = self.said[rank].recv_timeout(5 * PATIENCE);
+        let line = self.said[rank].recv_timeout(PATIENCE);
         line.unwrap_or_else(|e| panic!("rank {rank} (0 is the host): {e}"))
     }
 }

@@ -25,9 +25,15 @@ impl Transport {
     /// without callback failed since the last flush.
     pub fn flush(&self, endpoint: Option<&Endpoint>) -> Status {
         if self.policy.two_sided {
-            // A host that flushes again and again may never call progress, and a peer wait for what gathered.
-            self.send_gathered();
+            return self.flush_sends_too(endpoint);
         }
+        self.flush_until(endpoint, None)
+    }
+
+    /// A host that flushes again and again may never call progress, and a peer wait for what gathered.
+    #[cold]
+    fn flush_sends_too(&self, endpoint: Option<&Endpoint>) -> Status {
+        self.send_gathered();
         self.flush_until(endpoint, None)
     }
 

@@ -6,7 +6,7 @@
     reason = "a test reports by panicking, in its helpers too"
 )]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -45,6 +45,23 @@ fn root() -> PathBuf {
 
 /// Whether the compiler is here, with an OpenMP of its own.
 fn is_there(compiler: Compiler) -> bool {
+    static FOUND: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
+    // Tests run at once, and must not overwrite what another one compiles.
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let there = *found
+        .entry(compiler.name)
+        .or_insert_with(|| compiles_openmp(compiler));
+    if !there {
+        drop(found);
+        skipped(&format!(
+            "no {} with -fopenmp here (Debian: gcc, clang and libomp-dev)",
+            compiler.name
+        ));
+    }
+    there
+}
+
+fn compiles_openmp(compiler: Compiler) -> bool {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = place.join(format!("omp-{}.c", compiler.name));
     std::fs::write(
@@ -57,14 +74,7 @@ fn is_there(compiler: Compiler) -> bool {
         .arg(place.join(format!("omp-{}", compiler.name)))
         .arg(&source)
         .output();
-    let there = output.is_ok_and(|output| output.status.success());
-    if !there {
-        skipped(&format!(
-            "no {} with -fopenmp here (Debian: gcc, clang and libomp-dev)",
-            compiler.name
-        ));
-    }
-    there
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// A program of `omp/`, compiled by the first test that wants it: others may be running it.

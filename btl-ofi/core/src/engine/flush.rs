@@ -33,7 +33,10 @@ impl Transport {
     /// A host that flushes again and again may never call progress, and a peer wait for what gathered.
     #[cold]
     fn flush_sends_too(&self, endpoint: Option<&Endpoint>) -> Status {
-        self.send_gathered();
+        if self.send_gathered() {
+            // What is left waits for an answer.
+            self.poll(&self.contexts[0]);
+        }
         self.flush_until(endpoint, None)
     }
 

@@ -310,10 +310,10 @@ impl Transport {
         }
     }
 
-    /// Sends what gathered, without waiting for the next progress.
-    pub(crate) fn send_gathered(&self) {
+    /// Sends what gathered, without waiting for the next progress. Returns whether something is left.
+    pub(crate) fn send_gathered(&self) -> bool {
         if !self.policy.uses_messages() {
-            return;
+            return false;
         }
         let context = &self.contexts[0];
         if let Some(mut state) = context.state.try_lock()
@@ -321,10 +321,13 @@ impl Transport {
             && messages.has_work()
         {
             messages.send_waiting();
+            let left = messages.has_work();
             if messages.has_failures() {
                 self.tell_failures(context, state);
             }
+            return left;
         }
+        false
     }
 
     /// Sends a message to peers whose answers are late, so that a broken connection is noticed.

@@ -10,7 +10,7 @@ use crate::domain::{self, DomainObject};
 use crate::mailbox::Mailbox;
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
-use crate::report::violation;
+use crate::report::{COUNTS, count as note, violation};
 
 const MAGIC: u64 = 0x6c61_625f_6164_6472;
 /// Vector positions start here, so that a position is not mistaken for a rank.
@@ -142,6 +142,7 @@ unsafe extern "C" fn insert(
         let name = unsafe { ptr::read_unaligned(addresses.cast::<Name>().add(i)) };
         let place = if name.magic == MAGIC {
             names.push(Some(name));
+            note(&COUNTS.inserted);
             inserted += 1;
             FIRST + names.len() as u64 - 1
         } else {
@@ -179,6 +180,7 @@ unsafe extern "C" fn remove(
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         names[(address - FIRST) as usize] = None;
+        note(&COUNTS.removed);
     }
     0
 }
@@ -191,6 +193,7 @@ unsafe extern "C" fn lookup(
 ) -> c_int {
     // SAFETY: the table belongs to vectors only.
     let av: &VectorObject = or_return!(unsafe { Object::of(av, "fi_av_lookup") });
+    note(&COUNTS.looked);
     match av.inner.name(address) {
         // SAFETY: the caller passes a buffer with its length.
         Some(name) => unsafe { give(name, out, length) },

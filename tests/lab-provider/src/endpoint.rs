@@ -13,7 +13,7 @@ use crate::mailbox::{self, Mailbox};
 use crate::missing::Missing;
 use crate::object::{Object, fid, or_return};
 use crate::queue::QueueObject;
-use crate::report::violation;
+use crate::report::{COUNTS, count, violation};
 use crate::{atomics, message, rma};
 
 pub(crate) struct Endpoint {
@@ -353,6 +353,7 @@ unsafe extern "C" fn getname(fid: *mut ffi::fid, out: *mut c_void, length: *mut 
     // SAFETY: the table belongs to endpoints only.
     let ep: &EndpointObject = or_return!(unsafe { Object::of(fid, "fi_getname") });
     or_return!(domain::step(ep.inner.domain, "getname"));
+    count(&COUNTS.named);
     // SAFETY: the caller passes a buffer with its length.
     unsafe {
         give(

@@ -25,6 +25,11 @@ pub(crate) struct Counts {
     pub(crate) violations: AtomicU64,
     /// Objects that are open now.
     pub(crate) open: AtomicI64,
+    /// Addresses inserted into vectors, removed from them, and looked up there; endpoints asked for their names.
+    pub(crate) inserted: AtomicU64,
+    pub(crate) removed: AtomicU64,
+    pub(crate) looked: AtomicU64,
+    pub(crate) named: AtomicU64,
 }
 
 pub(crate) static COUNTS: Counts = Counts {
@@ -36,6 +41,10 @@ pub(crate) static COUNTS: Counts = Counts {
     faults: AtomicU64::new(0),
     violations: AtomicU64::new(0),
     open: AtomicI64::new(0),
+    inserted: AtomicU64::new(0),
+    removed: AtomicU64::new(0),
+    looked: AtomicU64::new(0),
+    named: AtomicU64::new(0),
 };
 
 /// Adds one to a count.
@@ -79,7 +88,8 @@ pub(crate) fn write_counts(event: &str) {
     append(
         "LAB_STATS",
         &format!(
-            "{event} pid={} posted={} completed={} strays={} failed={} discarded={} faults={} violations={} open={}",
+            "{event} pid={} posted={} completed={} strays={} failed={} discarded={} faults={} violations={} open={} \
+             inserted={} removed={} looked={} named={}",
             std::process::id(),
             n(&c.posted),
             n(&c.completed),
@@ -89,6 +99,10 @@ pub(crate) fn write_counts(event: &str) {
             n(&c.faults),
             n(&c.violations),
             c.open.load(Ordering::Relaxed),
+            n(&c.inserted),
+            n(&c.removed),
+            n(&c.looked),
+            n(&c.named),
         ),
     );
 }

@@ -62,8 +62,8 @@ impl Transport {
                 || !chosen.atomics.by_provider);
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
-        let (mut node, segment) = join_node(info, &name, options, &mut policy);
-        node.networks = chosen.ranking.networks(info, &name);
+        let (mut node, segment) = join_node(info, name, options, &mut policy);
+        node.networks = chosen.ranking.networks(info, name);
         if node.same_node && policy.processor_atomics {
             chosen.atomics.limit_to_targets(segment::LARGEST);
         }
@@ -74,7 +74,13 @@ impl Transport {
             .then(Installed::new)
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
-        node.address = address((info, name), &registrar, &node, segment.as_ref(), &policy);
+        node.address = address(
+            (info, name.to_vec()),
+            &registrar,
+            &node,
+            segment.as_ref(),
+            &policy,
+        );
         let contexts = make_contexts(&device, threaded, (segment, policy.polls_kernel))?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
@@ -264,7 +270,7 @@ fn open_messages(device: &Device, options: &Options) -> Result<Box<Messages>, Er
         rx,
         addresses: Arc::clone(device.addresses()),
         format: device.info().raw().addr_format,
-        address: device.name()?,
+        address: device.name()?.to_vec(),
         receives: options.messages.receives,
         two_sided: options.two_sided(),
     };

@@ -68,7 +68,7 @@ impl Transport {
         }
         let modex = |reason| Error::Modex { proc, reason };
         let (blob, meeting) = self.decode(blob).map_err(modex)?;
-        blob.check_form(&self.device.name()?).map_err(modex)?;
+        blob.check_form(self.device.name()?).map_err(modex)?;
         if !peers.known.reserve() || peers.reached.try_reserve(1).is_err() {
             return Err(Error::OutOfMemory("another peer"));
         }
@@ -114,7 +114,7 @@ impl Transport {
         }
         // The lock of a context comes before that of the peers.
         drop(peers);
-        self.expect_sends(blob.address, endpoint);
+        self.expect_sends(endpoint);
         Ok(endpoint)
     }
 
@@ -292,7 +292,7 @@ impl Transport {
             return Ok(());
         }
         let own = self.device.name().map_err(|e| e.to_string())?;
-        shm_room::allocate(&own)?;
+        shm_room::allocate(own)?;
         shm_room::allocate(address)
     }
 

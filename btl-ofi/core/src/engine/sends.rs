@@ -96,11 +96,11 @@ impl Transport {
     }
 
     /// Notes the address of a connected peer, by which its messages name it.
-    pub(crate) fn expect_sends(&self, address: Vec<u8>, endpoint: NonNull<Endpoint>) {
+    pub(crate) fn expect_sends(&self, endpoint: NonNull<Endpoint>) {
         if self.policy.two_sided
             && let Some(messages) = &mut self.contexts[0].state.lock().messages
         {
-            messages.connect(address, endpoint);
+            messages.connect(endpoint);
         }
     }
 

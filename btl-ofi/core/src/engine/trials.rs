@@ -1,5 +1,6 @@
 //! Peers to which the provider does not connect: whether their processes are gone, which some providers do not tell.
 
+use std::collections::HashSet;
 use std::ptr::NonNull;
 
 use crate::engine::transport::Transport;
@@ -13,7 +14,7 @@ impl Transport {
         if !self.policy.hides_refusals {
             return Vec::new();
         }
-        let stuck: Vec<u64> = {
+        let stuck: HashSet<u64> = {
             let state = self.contexts[0].state.lock();
             let stuck = state.messages.iter().flat_map(|m| m.stuck());
             // SAFETY: the line of a peer is removed before its endpoint is, under this lock.

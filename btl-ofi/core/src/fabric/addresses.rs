@@ -4,9 +4,10 @@
 //! inserted twice: shm (1.17) returns the first entry, and forgets it at the first removal. So where messages are used, an
 //! address is inserted once, and its uses are counted here.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 
+use hashbrown::HashTable;
 use libfabric_sys as ffi;
 use libfabric_sys::fi_addr_t;
 
@@ -19,10 +20,82 @@ pub(crate) struct Addresses {
     counted: Mutex<Option<Counted>>,
 }
 
+/// A name that is inserted, its address, and the number of its uses.
+struct Entry {
+    name: Box<[u8]>,
+    address: fi_addr_t,
+    uses: u32,
+}
+
+/// Entries, and their numbers by name and by address: a job may have a hundred thousand, so each name is kept once.
 #[derive(Default)]
 struct Counted {
-    by_name: HashMap<Vec<u8>, fi_addr_t>,
-    uses: HashMap<fi_addr_t, (u32, Vec<u8>)>,
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+    by_name: HashTable<u32>,
+    by_address: HashTable<u32>,
+    hasher: RandomState,
+}
+
+impl Counted {
+    /// Begins another use of a name that is inserted already.
+    fn use_again(&mut self, name: &[u8]) -> Option<fi_addr_t> {
+        let entries = &mut self.entries;
+        let same = |n: &u32| *entries[*n as usize].name == *name;
+        let number = *self.by_name.find(self.hasher.hash_one(name), same)?;
+        entries[number as usize].uses += 1;
+        Some(entries[number as usize].address)
+    }
+
+    /// Notes the first use of a name.
+    fn add(&mut self, name: &[u8], address: fi_addr_t) {
+        let entry = Entry {
+            name: name.into(),
+            address,
+            uses: 1,
+        };
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.entries[number as usize] = entry;
+                number
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() as u32 - 1
+            }
+        };
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        let by_name = |n: &u32| hasher.hash_one(&*entries[*n as usize].name);
+        self.by_name
+            .insert_unique(by_name(&number), number, by_name);
+        let by_address = |n: &u32| hasher.hash_one(entries[*n as usize].address);
+        self.by_address
+            .insert_unique(by_address(&number), number, by_address);
+    }
+
+    /// Ends one use of an address. Returns whether others are left.
+    fn end_use(&mut self, address: fi_addr_t) -> bool {
+        let entries = &mut self.entries;
+        let same = |n: &u32| entries[*n as usize].address == address;
+        let hash = self.hasher.hash_one(address);
+        let Ok(found) = self.by_address.find_entry(hash, same) else {
+            return false;
+        };
+        let number = *found.get();
+        let entry = &mut entries[number as usize];
+        entry.uses -= 1;
+        if entry.uses > 0 {
+            return true;
+        }
+        found.remove();
+        let hash = self.hasher.hash_one(&*entry.name);
+        if let Ok(found) = self.by_name.find_entry(hash, |n| *n == number) {
+            found.remove();
+        }
+        entry.name = Box::default();
+        self.free.push(number);
+        false
+    }
 }
 
 // SAFETY: libfabric's address vector may be used by any thread under FI_THREAD_COMPLETION; under FI_THREAD_DOMAIN the host
@@ -57,12 +130,9 @@ impl Addresses {
     pub(crate) unsafe fn insert(&self, name: &[u8]) -> Result<Option<fi_addr_t>, CallError> {
         let mut counted = self.lock();
         if let Some(counted) = &mut *counted
-            && let Some(address) = counted.by_name.get(name)
+            && let Some(address) = counted.use_again(name)
         {
-            if let Some((uses, _)) = counted.uses.get_mut(address) {
-                *uses += 1;
-            }
-            return Ok(Some(*address));
+            return Ok(Some(address));
         }
         let mut address = ffi::FI_ADDR_NOTAVAIL;
         // SAFETY: the address vector is live; the caller guarantees the address.
@@ -73,8 +143,7 @@ impl Addresses {
             return Ok(None);
         }
         if let Some(counted) = &mut *counted {
-            counted.by_name.insert(name.to_vec(), address);
-            counted.uses.insert(address, (1, name.to_vec()));
+            counted.add(name, address);
         }
         Ok(Some(address))
     }
@@ -83,15 +152,9 @@ impl Addresses {
     pub(crate) fn remove(&self, address: fi_addr_t) -> Result<(), CallError> {
         let mut counted = self.lock();
         if let Some(counted) = &mut *counted
-            && let Some((uses, _)) = counted.uses.get_mut(&address)
+            && counted.end_use(address)
         {
-            *uses -= 1;
-            if *uses > 0 {
-                return Ok(());
-            }
-            if let Some((_, name)) = counted.uses.remove(&address) {
-                counted.by_name.remove(&name);
-            }
+            return Ok(());
         }
         let mut address = address;
         // SAFETY: the address vector is live, and has the entry, whose last use this was.

@@ -1,7 +1,7 @@
 //! The libfabric objects of one module: fabric, domain, address vector, completion queues and endpoints.
 
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libfabric_sys as ffi;
 
@@ -33,6 +33,8 @@ pub(crate) struct Device {
     info: Info,
     /// The user's copy functions; the domain uses them until it is closed.
     pub(crate) offer: Mutex<Offer>,
+    /// The endpoint's address, once it was asked for: every connect compares it with the peer's.
+    name: OnceLock<Vec<u8>>,
 }
 
 /// The objects to which operations are posted. Closed before all others; [`Device::shut`] closes only these.
@@ -121,6 +123,7 @@ impl Device {
             fabric,
             info,
             offer: Mutex::default(),
+            name: OnceLock::new(),
         };
         if scalable {
             device.open_scalable(options.contexts.number.min(most), &doing)?;
@@ -128,7 +131,7 @@ impl Device {
             device.open_single(&doing)?;
         }
         if policy::keeps_files(&name)
-            && let Err(e) = shm_room::trim(&device.name()?)
+            && let Err(e) = shm_room::trim(device.name()?)
         {
             let reason = format!("its file in /dev/shm cannot be allocated: {e}");
             let what = "provider shm";
@@ -287,7 +290,17 @@ impl Device {
     }
 
     /// This endpoint's address, which peers use.
-    pub(crate) fn name(&self) -> Result<Vec<u8>, Error> {
+    pub(crate) fn name(&self) -> Result<&[u8], Error> {
+        match self.name.get() {
+            Some(name) => Ok(name),
+            None => {
+                let name = self.ask_for_name()?;
+                Ok(self.name.get_or_init(|| name))
+            }
+        }
+    }
+
+    fn ask_for_name(&self) -> Result<Vec<u8>, Error> {
         let doing = || String::from("asking for this endpoint's address");
         let ends = self.ends();
         let Some(endpoint) = &ends.endpoint else {
@@ -326,6 +339,7 @@ impl Device {
             info,
             offer,
             addresses: _,
+            name: _,
         } = self;
         let name = info.get().provider();
         let mut first = Ok(());

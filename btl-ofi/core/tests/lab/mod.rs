@@ -22,6 +22,7 @@ const ROLE: &str = "BTL_OFI_LAB_ROLE";
 const REPORT: &str = "LAB_REPORT";
 const STATS: &str = "LAB_STATS";
 const TRACE: &str = "LAB_TRACE";
+const SUMMARY: &str = "LAB_SUMMARY";
 
 /// What one or many runs came to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,7 +96,7 @@ pub(crate) fn announce(line: &str) {
     use std::io::Write;
     std::io::stderr().write_all(line.as_bytes()).unwrap();
     // For `./dev`, which shows these lines together at its end.
-    if let Some(path) = env::var_os("LAB_SUMMARY") {
+    if let Some(path) = env::var_os(SUMMARY) {
         let mut options = fs::OpenOptions::new();
         let mut file = options.append(true).create(true).open(path).unwrap();
         file.write_all(line.as_bytes()).unwrap();
@@ -132,7 +133,7 @@ pub(crate) fn child_role() -> String {
 /// Gives the provider another shape. Only in a child, between two transports.
 pub(crate) fn shape(pairs: &[(&str, &str)]) {
     let stale = env::vars().map(|(name, _)| name);
-    let kept = [REPORT, STATS, TRACE];
+    let kept = [REPORT, STATS, TRACE, SUMMARY];
     let stale = stale.filter(|n| n.starts_with("LAB_") && !kept.contains(&n.as_str()));
     for name in stale.collect::<Vec<_>>() {
         // SAFETY: a child runs one test, and between transports nothing else reads the environment.
@@ -148,6 +149,14 @@ pub(crate) fn shape(pairs: &[(&str, &str)]) {
 pub(crate) fn violations() -> String {
     let path = env::var_os(REPORT).unwrap();
     fs::read_to_string(path).unwrap_or_default()
+}
+
+/// What the provider counted in this process until its last fabric was closed, in a child.
+pub(crate) fn stats() -> HashMap<String, u64> {
+    let path = env::var_os(STATS).unwrap();
+    let lines = fs::read_to_string(path).unwrap_or_default();
+    let last = counts(lines.lines().last().unwrap_or_default());
+    last.into_iter().map(|(n, v)| (n.to_owned(), v)).collect()
 }
 
 /// Descriptors that this process has open.

@@ -51,8 +51,9 @@ pub(crate) struct Batch {
     pub(super) held: bool,
     /// Whether its operations are over although the provider still reads the message.
     pub(super) over: bool,
-    /// The line that sends it.
+    /// The line that sends it: its number and its cookie, since another line may have the number later.
     pub(super) line: u32,
+    pub(super) cookie: u64,
 }
 
 // SAFETY: the pointers are data for the issuers of the operations. They are followed only under the context's lock.
@@ -73,7 +74,7 @@ pub(crate) struct Ended {
 
 impl Batch {
     /// Makes the batch empty, for a line. `address` is this process's, for an origin's first batch.
-    pub(super) fn begin(&mut self, line: u32, address: Option<&[u8]>) {
+    pub(super) fn begin(&mut self, (line, cookie): (u32, u64), address: Option<&[u8]>) {
         self.words.clear();
         self.words.reserve(FIRST_WORDS);
         self.words.resize(Header::WORDS, 0);
@@ -87,7 +88,14 @@ impl Batch {
         self.pending.clear();
         self.untracked = Untracked::default();
         self.over = false;
-        self.line = line;
+        (self.line, self.cookie) = (line, cookie);
+    }
+
+    /// Gives back the memory of a batch that is not in use.
+    #[cold]
+    pub(super) fn give_memory_back(&mut self) {
+        self.words = Vec::new();
+        self.pending = Vec::new();
     }
 
     /// Whether it has sends only, none of which waits for an answer.

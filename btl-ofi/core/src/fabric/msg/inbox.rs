@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
 
+use libfabric_sys::fi_addr_t;
+
 use crate::peer::endpoint::Endpoint;
 
 /// Words after which no more messages are received until the host has taken these.
@@ -40,6 +42,13 @@ impl Arrived {
     }
 }
 
+/// The connected peer that sends, as of so many changes of the connected peers. Others may have been released since.
+#[derive(Default)]
+pub(super) struct Sender {
+    peer: Option<NonNull<Endpoint>>,
+    seen: u64,
+}
+
 /// What came and was not handed to the host yet.
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -48,8 +57,10 @@ pub(super) struct Inbox {
     spare: Arrived,
     /// Whether a thread hands sends to the host. One at a time does, so that they keep their order.
     delivering: bool,
-    /// The connected peers, by the addresses of their endpoints.
-    peers: HashMap<Vec<u8>, NonNull<Endpoint>>,
+    /// The connected peers, by their entries in the address vector, of which each endpoint has one.
+    peers: HashMap<fi_addr_t, NonNull<Endpoint>>,
+    /// How often they changed.
+    changes: u64,
 }
 
 impl Inbox {
@@ -104,18 +115,29 @@ impl Inbox {
         std::mem::replace(&mut self.waiting, spare)
     }
 
-    /// Notes the address of a connected peer's endpoint.
-    pub(super) fn connect(&mut self, address: Vec<u8>, endpoint: NonNull<Endpoint>) {
+    /// Notes a connected peer and its address.
+    pub(super) fn connect(&mut self, address: fi_addr_t, endpoint: NonNull<Endpoint>) {
+        self.changes += 1;
         self.peers.insert(address, endpoint);
     }
 
     /// Forgets a peer that is released.
-    pub(super) fn disconnect(&mut self, endpoint: NonNull<Endpoint>) {
-        self.peers.retain(|_, peer| *peer != endpoint);
+    pub(super) fn disconnect(&mut self, address: fi_addr_t, endpoint: NonNull<Endpoint>) {
+        self.changes += 1;
+        if self.peers.get(&address) == Some(&endpoint) {
+            self.peers.remove(&address);
+        }
     }
 
-    /// The connected peer of this address.
-    pub(super) fn peer(&self, address: &[u8]) -> Option<NonNull<Endpoint>> {
-        self.peers.get(address).copied()
+    /// The connected peer of an address.
+    #[inline]
+    pub(super) fn peer(&self, address: fi_addr_t, known: &mut Sender) -> Option<NonNull<Endpoint>> {
+        if known.seen != self.changes {
+            *known = Sender {
+                peer: self.peers.get(&address).copied(),
+                seen: self.changes,
+            };
+        }
+        known.peer
     }
 }

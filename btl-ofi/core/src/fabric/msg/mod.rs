@@ -217,8 +217,8 @@ impl Messages {
     }
 
     /// Notes the address of a connected peer's endpoint, so that its sends name it.
-    pub(crate) fn connect(&mut self, address: Vec<u8>, endpoint: NonNull<Endpoint>) {
-        self.target.connect(address, endpoint);
+    pub(crate) fn connect(&mut self, endpoint: NonNull<Endpoint>) {
+        self.target.connect(endpoint);
     }
 
     /// Whether something is to be sent or posted.
@@ -353,10 +353,9 @@ impl Messages {
 }
 
 /// The number of a place that is free, made if there is none.
-fn vacant<T>(places: &mut Vec<Option<T>>) -> u32 {
-    let free = places.iter().position(Option::is_none);
-    free.unwrap_or_else(|| {
+fn vacant<T>(places: &mut Vec<Option<T>>, free: &mut Vec<u32>) -> u32 {
+    free.pop().unwrap_or_else(|| {
         places.push(None);
-        places.len() - 1
-    }) as u32
+        places.len() as u32 - 1
+    })
 }

@@ -1,6 +1,7 @@
 //! The origin's side of messages: the lines to targets, the batches, and the operations that answers end.
 
 mod knock;
+mod spare;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -26,13 +27,16 @@ pub(super) struct Origin {
     /// The address of this process's endpoint.
     address: Vec<u8>,
     lines: Vec<Option<Line>>,
+    free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
     /// The peer of the last command, and the batch that gathers for it.
     last: Option<(NonNull<Endpoint>, u32)>,
     /// Lines with something to send.
     listed: Vec<u32>,
     batches: Vec<Batch>,
+    /// Batches that are free: with memory for their words, at most [`spare::SPARE`], and without.
     free_batches: Vec<u32>,
+    bare_batches: Vec<u32>,
     random: RandomState,
     cookies: u64,
     /// Operations that are over and were not taken yet.
@@ -46,11 +50,13 @@ impl Origin {
         Origin {
             address,
             lines: Vec::new(),
+            free_lines: Vec::new(),
             by_endpoint: HashMap::new(),
             last: None,
             listed: Vec::new(),
             batches: Vec::new(),
             free_batches: Vec::new(),
+            bare_batches: Vec::new(),
             random: RandomState::new(),
             cookies: 0,
             ended: Ended::default(),
@@ -154,7 +160,7 @@ impl Origin {
                         .hash_one((std::process::id(), self.cookies, &self.address));
                 // SAFETY: the callers guarantee a live endpoint.
                 let address = unsafe { endpoint.as_ref() }.address;
-                let number = vacant(&mut self.lines);
+                let number = vacant(&mut self.lines, &mut self.free_lines);
                 self.lines[number as usize] = Some(Line::new(endpoint, address, cookie));
                 self.by_endpoint.insert(endpoint, number);
                 number
@@ -182,20 +188,13 @@ impl Origin {
         };
         let introduced = line.client != UNKNOWN || line.sequence > 0 || !line.waiting.is_empty();
         let address = (!introduced).then_some(&*self.address);
-        self.batches[batch as usize].begin(number, address);
+        self.batches[batch as usize].begin((number, line.cookie), address);
         line.current = Some(batch);
         if !line.listed {
             line.listed = true;
             self.listed.push(number);
         }
         Ok(batch)
-    }
-
-    fn take_batch(&mut self) -> u32 {
-        self.free_batches.pop().unwrap_or_else(|| {
-            self.batches.push(Batch::default());
-            self.batches.len() as u32 - 1
-        })
     }
 
     /// Whether a line has something to send.
@@ -227,8 +226,9 @@ impl Origin {
     /// A batch could not be sent.
     #[cold]
     pub(super) fn failed(&mut self, number: u32, code: i32) {
-        let line = self.lines.get(self.batches[number as usize].line as usize);
-        if let Some(Some(line)) = line {
+        let batch = &self.batches[number as usize];
+        let line = self.lines.get(batch.line as usize).and_then(Option::as_ref);
+        if let Some(line) = line.filter(|line| line.cookie == batch.cookie) {
             self.broken.push((line.endpoint, -(code as isize)));
         }
         self.sent(number);
@@ -236,10 +236,14 @@ impl Origin {
 
     /// Whether sends to a peer, or to any, wait, or the provider still reads them. No count of operations has them.
     pub(super) fn is_sending(&self, endpoint: Option<NonNull<Endpoint>>) -> bool {
-        let lines = self.lines.iter().flatten();
-        let mut lines = lines.filter(|line| endpoint.is_none_or(|e| line.endpoint == e));
         let is_read = |n: &u32| self.batches[*n as usize].held;
-        lines.any(|line| line.has_more() || line.unanswered.iter().any(is_read))
+        let sends = |line: &Line| line.has_more() || line.unanswered.iter().any(is_read);
+        let Some(endpoint) = endpoint else {
+            return self.lines.iter().flatten().any(sends);
+        };
+        let number = self.by_endpoint.get(&endpoint);
+        let line = number.and_then(|number| self.lines[*number as usize].as_ref());
+        line.is_some_and(sends)
     }
 
     /// Sends the batches of a line that may be sent now. `at_once`: for a send, and not by progress.
@@ -315,23 +319,6 @@ impl Origin {
         Ok(())
     }
 
-    /// The provider no longer reads a batch.
-    pub(super) fn sent(&mut self, number: u32) {
-        let batch = &mut self.batches[number as usize];
-        batch.held = false;
-        if batch.over {
-            self.free_batches.push(number);
-        }
-    }
-
-    fn end_batch(&mut self, number: u32) {
-        let batch = &mut self.batches[number as usize];
-        batch.over = true;
-        if !batch.held {
-            self.free_batches.push(number);
-        }
-    }
-
     /// Whether operations or peers failed that were not taken yet.
     #[inline]
     pub(super) fn has_failures(&self) -> bool {
@@ -367,15 +354,13 @@ impl Origin {
         let Some(number) = self.by_endpoint.remove(&endpoint) else {
             return ended;
         };
-        self.listed.retain(|listed| *listed != number);
         let Some(line) = self.lines[number as usize].take() else {
             return ended;
         };
-        for batch in &mut self.batches {
-            if batch.line == number {
-                batch.line = NOBODY;
-            }
+        if line.listed {
+            self.listed.retain(|listed| *listed != number);
         }
+        self.free_lines.push(number);
         if line.client != UNKNOWN {
             self.send_empty(port, &line, (number, NOBODY), Kind::Farewell);
         }

@@ -11,7 +11,7 @@ use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::msg::execute::{check, execute};
-use crate::fabric::msg::inbox::Inbox;
+use crate::fabric::msg::inbox::{Inbox, Sender};
 use crate::fabric::msg::line::WINDOW;
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::vacant;
@@ -29,9 +29,8 @@ pub(super) struct Client {
     /// What identifies its line at the origin.
     pub(super) line: u32,
     pub(super) cookie: u64,
-    /// The address of its endpoint, and the connected peer that has it, if the host takes sends.
-    name: Vec<u8>,
-    peer: Option<NonNull<Endpoint>>,
+    /// The connected peer that has its address, if the host takes sends.
+    sender: Sender,
     /// The number of the batch that comes next.
     pub(super) sequence: u32,
     /// Batches that came before their turn.
@@ -61,6 +60,7 @@ pub(super) struct Target {
     /// Sends of peers, if the host takes them.
     pub(super) inbox: Option<Box<Inbox>>,
     clients: Vec<Option<Client>>,
+    free_clients: Vec<u32>,
     answers: Vec<Answer>,
     free_answers: Vec<u32>,
     /// Answers that the provider had no room for.
@@ -76,6 +76,7 @@ impl Target {
             responder: Responder::default(),
             inbox: None,
             clients: Vec::new(),
+            free_clients: Vec::new(),
             answers: Vec::new(),
             free_answers: Vec::new(),
             unsent: VecDeque::new(),
@@ -172,7 +173,9 @@ impl Target {
             return;
         };
         client.sequence = client.sequence.wrapping_add(1);
-        let (cookie, peer) = (client.cookie, client.peer);
+        let cookie = client.cookie;
+        let inbox = self.inbox.as_deref();
+        let peer = inbox.and_then(|inbox| inbox.peer(client.address, &mut client.sender));
         let reply = self.free_answers.pop().unwrap_or_else(|| {
             self.answers.push(Answer::default());
             self.answers.len() as u32 - 1
@@ -226,17 +229,12 @@ impl Target {
         let address = unsafe { self.addresses.insert(&name) };
         let address = address.ok().flatten();
         let address = address.ok_or("the provider did not accept the address of its endpoint")?;
-        let number = vacant(&mut self.clients);
+        let number = vacant(&mut self.clients, &mut self.free_clients);
         self.clients[number as usize] = Some(Client {
             address,
             line: header.line,
             cookie: header.cookie,
-            peer: self.inbox.as_ref().and_then(|inbox| inbox.peer(&name)),
-            name: if self.inbox.is_some() {
-                name
-            } else {
-                Vec::new()
-            },
+            sender: Sender::default(),
             sequence: 0,
             early: Vec::new(),
         });
@@ -249,32 +247,28 @@ impl Target {
             .clients
             .get_mut(header.client as usize)
             .ok_or("it is of an unknown client")?;
-        if let Some(client) = slot.take_if(|c| c.cookie == header.cookie && c.line == header.line)
-            && let Err(e) = self.addresses.remove(client.address)
-        {
-            tracing::warn!("the address of an origin that leaves stays: {e}");
+        if let Some(client) = slot.take_if(|c| c.cookie == header.cookie && c.line == header.line) {
+            self.free_clients.push(header.client);
+            if let Err(e) = self.addresses.remove(client.address) {
+                tracing::warn!("the address of an origin that leaves stays: {e}");
+            }
         }
         Ok(())
     }
 
     /// Notes the address of a connected peer's endpoint, so that its sends name it.
-    pub(super) fn connect(&mut self, address: Vec<u8>, endpoint: NonNull<Endpoint>) {
+    pub(super) fn connect(&mut self, endpoint: NonNull<Endpoint>) {
         if let Some(inbox) = &mut self.inbox {
-            let clients = self.clients.iter_mut().flatten();
-            for client in clients.filter(|c| c.name == address) {
-                client.peer = Some(endpoint);
-            }
-            inbox.connect(address, endpoint);
+            // SAFETY: the caller has just connected the peer.
+            inbox.connect(unsafe { endpoint.as_ref() }.address, endpoint);
         }
     }
 
     /// Forgets a peer that is released.
     pub(super) fn disconnect(&mut self, endpoint: NonNull<Endpoint>) {
         if let Some(inbox) = &mut self.inbox {
-            inbox.disconnect(endpoint);
-            for client in self.clients.iter_mut().flatten() {
-                client.peer.take_if(|peer| *peer == endpoint);
-            }
+            // SAFETY: the caller releases the peer, which is live until then.
+            inbox.disconnect(unsafe { endpoint.as_ref() }.address, endpoint);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Messages without entries, by which an origin learns whether a connection still stands, or takes its leave.
 
+use std::collections::HashSet;
 use std::ptr::NonNull;
 
-use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::line::Line;
 use crate::fabric::msg::origin::Origin;
 use crate::fabric::msg::port::{EAGAIN, Port};
@@ -15,11 +15,12 @@ impl Origin {
     /// stands: its error then names the line.
     #[cold]
     pub(in crate::fabric::msg) fn send_alive(&mut self, port: &Port) {
+        // One at a time: a target that takes nothing leaves the provider's queue to others.
+        let sent = self.batches.iter().filter(|b| b.held && b.is_empty());
+        let sent: HashSet<u64> = sent.map(|batch| batch.cookie).collect();
         for number in 0..self.lines.len() {
             if let Some(mut line) = self.lines[number].take() {
-                // One at a time: a target that takes nothing leaves the provider's queue to others.
-                let sent = |b: &Batch| b.held && b.is_empty() && b.line == number as u32;
-                if line.is_to_knock() && !self.batches.iter().any(sent) {
+                if line.is_to_knock() && !sent.contains(&line.cookie) {
                     let rc =
                         self.send_empty(port, &line, (number as u32, number as u32), Kind::Alive);
                     line.stuck = rc == EAGAIN;
@@ -45,7 +46,7 @@ impl Origin {
     ) -> isize {
         let batch = self.take_batch();
         let message = &mut self.batches[batch as usize];
-        message.begin(to_tell, None);
+        message.begin((to_tell, line.cookie), None);
         Header {
             kind,
             cookie: line.cookie,
@@ -67,7 +68,7 @@ impl Origin {
                 self.batches[batch as usize].over = true;
             }
             rc => {
-                self.free_batches.push(batch);
+                self.free_batch(batch);
                 if rc != EAGAIN && kind == Kind::Alive {
                     self.broken.push((line.endpoint, rc));
                 }

@@ -1,0 +1,310 @@
+//! Ten thousand peers, most of them of nobody: what connecting, a first put and the release of each cost in memory, in calls of
+//! the provider and in processor time. docs/scale.md takes its bytes from here.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+mod lab;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use btl_ofi::{Endpoint, Transport};
+use mca_params::Value;
+use plugin_api::{Access, Status, ThreadLevel};
+
+use common::{Calls as _, PATIENCE, open, register, worked};
+use lab::group::counting;
+use lab::{Tally, announce, child, child_role, shape, stats};
+
+const LIMIT: Duration = Duration::from_secs(180);
+const FEW: usize = 1_000;
+const MANY: usize = 10_000;
+
+/// Bytes that this program's allocator has given out. The provider, a library of its own, has another one.
+static GIVEN: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        GIVEN.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        GIVEN.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller guarantees that `pointer` came from this allocator, so from the system's, with `layout`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+fn given() -> usize {
+    GIVEN.load(Ordering::Relaxed)
+}
+
+/// How operations reach remote peers.
+struct Form {
+    name: &'static str,
+    /// Environment of the provider, and `btl_ofi_mode`.
+    atomics: &'static str,
+    mode: i32,
+    /// Most bytes of a connected peer, and of one more to which one operation was made, its origin's and its target's.
+    connected: usize,
+    used: usize,
+}
+
+const FORMS: [Form; 3] = [
+    Form {
+        name: "provider",
+        atomics: "1",
+        mode: 0,
+        connected: 64,
+        used: 0,
+    },
+    Form {
+        name: "messages",
+        atomics: "0",
+        mode: 0,
+        connected: 192,
+        used: 800,
+    },
+    Form {
+        name: "sends",
+        atomics: "0",
+        mode: 2,
+        connected: 224,
+        used: 800,
+    },
+];
+
+/// A transport, another one that is its target, and the target's window.
+struct Pair {
+    t: Transport,
+    target: Transport,
+    window: Vec<u64>,
+}
+
+fn pair(form: &Form) -> Pair {
+    shape(&[("ATOMICS", form.atomics), ("TX_SIZE", "40000")]);
+    let settings = [("btl_ofi_mode", Value::Int(form.mode))];
+    let [t, target] = [(); 2].map(|()| open("lab", ThreadLevel::Single, &settings));
+    let window = vec![0; MANY];
+    Pair { t, target, window }
+}
+
+/// Where the endpoint's address stands in a blob (`core/src/peer/address.rs`): behind a head of 52 bytes and the provider's name.
+fn place(blob: &[u8]) -> usize {
+    52 + usize::from(u16::from_le_bytes([blob[44], blob[45]]))
+}
+
+/// The blob as of another node.
+fn elsewhere(blob: &[u8]) -> Vec<u8> {
+    let mut blob = blob.to_vec();
+    blob[8..16].iter_mut().for_each(|byte| *byte = !*byte);
+    blob
+}
+
+/// A blob that nobody published: the address names another process, which does not exist.
+fn pretended(blob: &[u8], number: usize) -> Vec<u8> {
+    let mut blob = blob.to_vec();
+    let at = place(&blob) + 8;
+    blob[at..at + 8].copy_from_slice(&((number as u64 + 1) << 32).to_le_bytes());
+    blob
+}
+
+impl Pair {
+    /// Connects peers `first..` to blobs.
+    fn connect(
+        &self,
+        first: usize,
+        blobs: impl Iterator<Item = Vec<u8>>,
+    ) -> Vec<NonNull<Endpoint>> {
+        let procs = first as u64..;
+        let peers = procs.zip(blobs);
+        peers
+            .map(|(proc, blob)| self.t.connect(&blob, proc).unwrap())
+            .collect()
+    }
+
+    /// Puts a number to each peer, all of which are the target, and waits until all have arrived.
+    fn put(&mut self, peers: &[NonNull<Endpoint>]) {
+        let region = register(&self.target, &mut self.window, Access::all());
+        let h = region.handle();
+        let values: Vec<u64> = (1..=peers.len() as u64).collect();
+        let calls = AtomicU32::new(0);
+        let deadline = Instant::now() + PATIENCE;
+        let turn = || {
+            self.t.progress();
+            self.target.progress();
+            assert!(Instant::now() < deadline, "{calls:?} of {}", peers.len());
+        };
+        for (i, peer) in peers.iter().enumerate() {
+            let local = (&raw const values[i]).cast_mut().cast();
+            let at = h.base() + 8 * i as u64;
+            // SAFETY: the peer is connected; the values live until all puts are complete.
+            let post = || unsafe {
+                self.t
+                    .put(*peer, local, at, ptr::null_mut(), &h, 8, counting(&calls))
+            };
+            while post() != Status::SUCCESS {
+                turn();
+            }
+        }
+        while (calls.load(Ordering::Relaxed) as usize) < peers.len() {
+            turn();
+        }
+        assert_eq!(
+            calls.load(Ordering::Relaxed) as usize,
+            peers.len(),
+            "none failed"
+        );
+        assert_eq!(self.window[..peers.len()], values);
+        region.close().unwrap();
+    }
+
+    fn disconnect(&self, peers: &[NonNull<Endpoint>]) {
+        for peer in peers {
+            // SAFETY: connected once each.
+            assert_eq!(unsafe { self.t.disconnect(*peer) }, Status::SUCCESS);
+            self.target.progress();
+        }
+    }
+
+    fn close(self) {
+        self.t.close().unwrap();
+        self.target.close().unwrap();
+    }
+}
+
+/// Connects pretended peers with three real ones among them, makes a put to those, and counts.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn one_form() {
+    let role = child_role();
+    let form = FORMS.iter().find(|form| form.name == role).unwrap();
+    let before = stats();
+    assert!(before.is_empty(), "{before:?}");
+    let mut pair = pair(form);
+    let real = elsewhere(pair.target.address());
+    let places = [0, MANY / 2, MANY - 1];
+    let blobs = (0..MANY).map(|i| match places.contains(&i) {
+        true => real.clone(),
+        false => pretended(&real, i),
+    });
+    let (empty, began) = (given(), worked());
+    let peers = pair.connect(0, blobs);
+    let bytes = (given() - empty) - peers.capacity() * size_of::<NonNull<Endpoint>>();
+    pair.put(&places.map(|i| peers[i]));
+    let first = worked() - began;
+    assert!(
+        bytes <= form.connected * MANY,
+        "{} bytes each",
+        bytes / MANY
+    );
+    pair.disconnect(&peers);
+    drop(peers);
+    pair.close();
+    let counts = stats();
+    // Equal addresses are inserted once where messages are used; there, the target inserts that of its origin.
+    let inserted = if form.atomics == "1" {
+        MANY
+    } else {
+        MANY - 2 + 1
+    };
+    assert_eq!(counts["inserted"], inserted as u64, "{counts:?}");
+    // The last farewell may not have reached the target.
+    let kept = inserted as u64 - counts["removed"];
+    assert!(kept <= u64::from(form.atomics == "0"), "{counts:?}");
+    assert_eq!(counts["looked"], 0, "{counts:?}");
+    assert!(counts["named"] <= 4, "{counts:?}");
+    // The receives of both, the puts, and messages about them.
+    assert!(counts["posted"] <= 64, "{counts:?}");
+    announce(&format!(
+        "scale, {}: {} bytes a connected peer, {} us a peer to the first put ({MANY} peers)\n",
+        form.name,
+        bytes / MANY,
+        first.as_micros() / MANY as u128
+    ));
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
+/// Processor time and bytes of connecting `n` pretended peers and `n` real ones, an operation to each of these, and the release.
+fn cost(form: &Form, n: usize) -> (Duration, usize) {
+    let mut pair = pair(form);
+    let real = elsewhere(pair.target.address());
+    let began = worked();
+    let mut peers = pair.connect(0, (0..n).map(|i| pretended(&real, i)));
+    let used = pair.connect(n, (0..n).map(|_| real.clone()));
+    let before = given();
+    pair.put(&used);
+    let bytes = given() - before;
+    peers.extend(used);
+    pair.disconnect(&peers);
+    let took = worked() - began;
+    pair.close();
+    (took, bytes / n)
+}
+
+/// Ten times as many peers take about ten times the processor's time. Where each looks at all others it is up to a hundred
+/// times; a processor whose caches no longer hold everything takes up to twice the time of each.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn growth() {
+    let role = child_role();
+    let form = FORMS.iter().find(|form| form.name == role).unwrap();
+    let few = (0..3).map(|_| cost(form, FEW).0).min().unwrap();
+    let (many, bytes) = (0..2).map(|_| cost(form, MANY)).min().unwrap();
+    let times = many.as_secs_f64() / few.as_secs_f64();
+    announce(&format!(
+        "scale, {}: {:.1} us a peer of {FEW}, {:.1} us of {MANY}; {bytes} bytes for its first operation\n",
+        form.name,
+        few.as_secs_f64() * 1e6 / (2 * FEW) as f64,
+        many.as_secs_f64() * 1e6 / (2 * MANY) as f64,
+    ));
+    let linear = (MANY / FEW) as f64;
+    assert!(
+        times < 2.5 * linear,
+        "{times} times as long for {linear} times as many"
+    );
+    assert!(bytes <= form.used, "{bytes} bytes each");
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
+fn each_form(test: &str) {
+    let mut total = Tally::default();
+    for form in &FORMS {
+        total += child(test, form.name, LIMIT);
+    }
+    total.insist(test);
+}
+
+#[test]
+fn pretended_peers_cost_their_address() {
+    each_form("one_form");
+}
+
+#[test]
+fn time_grows_with_the_number_of_peers() {
+    each_form("growth");
+}

@@ -20,8 +20,11 @@ use crate::setup::{Local, open};
 const MOST: usize = 1_000_000;
 /// Bytes of our own memory that a peer may take.
 const BYTES: f64 = 64.0;
-/// Where the node stands in an address, and how long it is (`core/src/peer/address.rs`).
+/// Where the node and the length of the provider's name stand in what a process publishes, and how long all before that name is
+/// (`core/src/peer/address.rs`). Behind the name stands the endpoint's address.
 const NODE: std::ops::Range<usize> = 8..16;
+const NAME_LENGTH: [usize; 2] = [44, 45];
+const HEAD: usize = 52;
 /// Operations measured at once.
 const CALLS: usize = 2000;
 
@@ -49,7 +52,7 @@ enum Which {
 fn add(provider: &str, count: usize, which: Which) -> Result<Many, String> {
     let local = open(provider, ThreadLevel::Single, &[])?;
     let mut blob = local.transport.address().to_vec();
-    let end = blob.len();
+    let at = HEAD + usize::from(u16::from_le_bytes(NAME_LENGTH.map(|at| blob[at])));
     if which != Which::Near {
         for byte in &mut blob[NODE] {
             *byte = !*byte;
@@ -63,12 +66,10 @@ fn add(provider: &str, count: usize, which: Which) -> Result<Many, String> {
         let real = which != Which::Synthetic || [0, count / 2, count - 1].contains(&proc);
         let number = proc as u32 + 1;
         if provider == "lab" {
-            // The process id, second word of five.
-            let at = end - 32;
-            blob[at..at + 8].copy_from_slice(&(u64::from(number) << 32).to_le_bytes());
+            // The process id, the second word.
+            blob[at + 8..at + 16].copy_from_slice(&(u64::from(number) << 32).to_le_bytes());
         } else {
             // Port and address of a sockaddr_in: 2,000 ports of each of many addresses in 10.0.0.0/8.
-            let at = end - 16;
             let port = 1024 + (number % 2000) as u16;
             blob[at + 2..at + 4].copy_from_slice(&port.to_be_bytes());
             blob[at + 4..at + 8].copy_from_slice(&(0x0a00_0001 + number / 2000).to_be_bytes());

@@ -1,0 +1,93 @@
+//! Connections are made on first use: peers over TCP that are only connected by `connect` cost no descriptor, and no word
+//! with the network.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ptr;
+use std::time::Instant;
+
+use plugin_api::{Access, Status, ThreadLevel};
+
+use common::{Calls as _, PATIENCE, open, register};
+
+const PEERS: u32 = 500;
+/// Most descriptors of one connection within this process, both ends and what a provider opens with its first.
+const MOST: usize = 8;
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// What a process of another node would publish, with the endpoint's address 10.0.0.0 plus a number.
+fn pretended(blob: &[u8], number: u32) -> Vec<u8> {
+    let mut blob = blob.to_vec();
+    // Behind a head of 52 bytes, which has the node and the length of the provider's name, and that name
+    // (`core/src/peer/address.rs`).
+    blob[8..16].iter_mut().for_each(|byte| *byte = !*byte);
+    let at = 52 + usize::from(u16::from_le_bytes([blob[44], blob[45]]));
+    blob[at + 4..at + 8].copy_from_slice(&(0x0a00_0000 + number).to_be_bytes());
+    blob
+}
+
+fn connects_on_first_use(provider: &str) {
+    let [t, target] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[]));
+    let mut window = vec![0u64; 1];
+    let region = register(&target, &mut window, Access::all());
+    let h = region.handle();
+    let before = descriptors();
+    for number in 1..=PEERS {
+        let blob = pretended(target.address(), number);
+        t.connect(&blob, u64::from(number)).unwrap();
+    }
+    let peer = t.connect(target.address(), 0).unwrap();
+    (0..100).for_each(|_| {
+        t.progress();
+        target.progress();
+    });
+    assert_eq!(descriptors(), before, "{provider}: connected");
+    let value = 7u64;
+    let deadline = Instant::now() + PATIENCE;
+    let local = (&raw const value).cast_mut().cast();
+    // SAFETY: the peer is connected; the value lives until the put is complete.
+    let post = || unsafe { t.put(peer, local, h.base(), ptr::null_mut(), &h, 8, None) };
+    while post() != Status::SUCCESS {
+        assert!(Instant::now() < deadline, "{provider}: not taken");
+        t.progress();
+        target.progress();
+    }
+    // SAFETY: the window lives, and the provider may change it meanwhile.
+    while unsafe { (&raw const window[0]).read_volatile() } != value {
+        assert!(Instant::now() < deadline, "{provider}: not there");
+        t.progress();
+        target.progress();
+    }
+    let more = descriptors() - before;
+    assert!(
+        (1..=MOST).contains(&more),
+        "{provider}: {more} descriptors for a put to one of {PEERS} peers"
+    );
+    std::thread::scope(|s| {
+        let ended = s.spawn(|| t.flush(None));
+        while !ended.is_finished() {
+            target.progress();
+        }
+        assert_eq!(ended.join().unwrap(), Status::SUCCESS);
+    });
+    t.close().unwrap();
+    region.close().unwrap();
+    target.close().unwrap();
+}
+
+#[test]
+fn connections_are_made_on_first_use() {
+    for provider in ["tcp;ofi_rxm", "net", "sockets"] {
+        connects_on_first_use(provider);
+    }
+}

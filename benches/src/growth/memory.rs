@@ -61,3 +61,13 @@ static ALLOCATOR: Counting = Counting;
 pub(crate) fn given() -> usize {
     GIVEN.load(Ordering::Relaxed)
 }
+
+/// Bytes of memory that this process has resident, whoever allocated them.
+pub(crate) fn resident() -> Result<usize, String> {
+    let path = "/proc/self/statm";
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
+    let pages = text.split(' ').nth(1).and_then(|n| n.parse::<usize>().ok());
+    // SAFETY: asks for a constant.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Ok(pages.ok_or(path)? * page as usize)
+}

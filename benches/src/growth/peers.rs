@@ -12,7 +12,7 @@ use benches::target::Bound;
 use btl_ofi::Endpoint;
 use plugin_api::ThreadLevel;
 
-use crate::memory::given;
+use crate::memory::{given, resident};
 use crate::report::Report;
 use crate::setup::{Local, open};
 
@@ -32,8 +32,9 @@ const CALLS: usize = 2000;
 struct Many {
     local: Local,
     peers: Vec<NonNull<Endpoint>>,
-    /// Bytes of ours and seconds that adding took.
+    /// Bytes of ours, bytes that became resident, the provider's included, and seconds that adding took.
     bytes: usize,
+    resident: usize,
     seconds: f64,
 }
 
@@ -60,7 +61,7 @@ fn add(provider: &str, count: usize, which: Which) -> Result<Many, String> {
     }
     let own = blob.clone();
     let mut peers = Vec::with_capacity(count);
-    let before = given();
+    let (before, held) = (given(), resident()?);
     let start = Instant::now();
     for proc in 0..count {
         let real = which != Which::Synthetic || [0, count / 2, count - 1].contains(&proc);
@@ -79,8 +80,11 @@ fn add(provider: &str, count: usize, which: Which) -> Result<Many, String> {
         peers.push(peer.map_err(|e| format!("peer {proc} over {provider}: {e}"))?);
     }
     let seconds = start.elapsed().as_secs_f64();
+    // The list of peers is the host's, and was not touched before.
+    let list = count * size_of::<NonNull<Endpoint>>();
     Ok(Many {
         bytes: given() - before,
+        resident: resident()?.saturating_sub(held + list),
         seconds,
         local,
         peers,
@@ -159,6 +163,11 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
                 many.seconds / size as f64 * 1e6
             ));
             if size == MOST {
+                // Fewer peers find memory that others left.
+                report.row(format!(
+                    "{provider}: {size} peers: {:.0} bytes each resident, the provider's included",
+                    many.resident as f64 / size as f64
+                ));
                 report.target(
                     format!("{provider}: bytes of ours per peer at {size} peers"),
                     many.bytes as f64 / size as f64,

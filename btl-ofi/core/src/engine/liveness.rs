@@ -55,7 +55,8 @@ pub(crate) struct Watches {
 
 impl Watches {
     /// Notes what a peer has done in the `passed` milliseconds since the last check. Returns why it counts as silent if it
-    /// does so for `limit` milliseconds.
+    /// does so for `limit` milliseconds. Of remote peers, those with operations outstanding are kept only: there may be a
+    /// million others.
     fn observe(
         &mut self,
         peer: &Endpoint,
@@ -63,6 +64,10 @@ impl Watches {
         passed: u64,
         limit: u64,
     ) -> Option<String> {
+        if state.is_none() && peer.count.outstanding() == 0 {
+            self.peers.remove(&peer.proc);
+            return None;
+        }
         let Some(watched) = self.peers.get_mut(&peer.proc) else {
             let watched = Watched {
                 mark: peer.count.mark(),
@@ -232,5 +237,51 @@ impl Watched {
                 self.silent
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::route::{Facts, Route};
+
+    const LIMIT: u64 = 1000;
+
+    #[test]
+    fn idle_peers_of_other_nodes_are_not_kept() {
+        let peers: Vec<Endpoint> = (0..100)
+            .map(|proc| Endpoint::new(0, proc, Route::decide(Facts::default())))
+            .collect();
+        let mut watches = Watches::default();
+        let busy = peers[7].count.raise(false);
+        let mut look = |passed| -> (usize, Vec<bool>) {
+            let found = peers.iter();
+            let found = found.map(|peer| watches.observe(peer, None, passed, LIMIT).is_some());
+            let found = found.collect();
+            (watches.peers.len(), found)
+        };
+        assert_eq!(look(LIMIT), (1, vec![false; 100]), "the first look");
+        // The phase of its counts may advance at a look without a completion.
+        look(LIMIT);
+        let (kept, silent) = look(LIMIT);
+        assert_eq!((kept, silent.iter().position(|s| *s)), (1, Some(7)));
+        peers[7].count.lower(busy, 1, false);
+        assert_eq!(look(LIMIT), (0, vec![false; 100]));
+        let _later = peers[7].count.raise(false);
+        assert_eq!(
+            look(LIMIT),
+            (1, vec![false; 100]),
+            "its silence begins anew"
+        );
+    }
+
+    /// A local process that is stopped counts as silent without anything outstanding.
+    #[test]
+    fn stopped_local_peers_are_kept() {
+        let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
+        let mut watches = Watches::default();
+        let stopped = Some(State::Stopped);
+        assert!(watches.observe(&peer, stopped, 0, LIMIT).is_none());
+        assert!(watches.observe(&peer, stopped, LIMIT, LIMIT).is_some());
     }
 }

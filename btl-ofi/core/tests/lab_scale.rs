@@ -233,10 +233,10 @@ fn one_form() {
     // The receives of both, the puts, and messages about them.
     assert!(counts["posted"] <= 64, "{counts:?}");
     announce(&format!(
-        "scale, {}: {} bytes a connected peer, {} us a peer to the first put ({MANY} peers)\n",
+        "scale, {}: {} bytes a connected peer, {:.2} us a peer to the first put ({MANY} peers)\n",
         form.name,
         bytes / MANY,
-        first.as_micros() / MANY as u128
+        first.as_secs_f64() * 1e6 / MANY as f64
     ));
     Tally {
         run: 1,

@@ -180,6 +180,11 @@ impl<'a> Rank<'a> {
         self.post_some("small", proc, count)
     }
 
+    /// Likewise, only puts that exceed a message, which the provider makes.
+    pub(crate) fn post_large(&self, proc: u64, count: u32) -> Posted {
+        self.post_some("large", proc, count)
+    }
+
     /// Likewise, all of them, however often the provider has no room.
     pub(crate) fn post_all(&self, proc: u64, count: u32) -> Posted {
         self.post_some("steady", proc, count)

@@ -249,8 +249,12 @@ impl Rank {
         let (mut i, count) = (0, fields[2].parse::<u64>().unwrap());
         let deadline = Instant::now() + PATIENCE;
         while i < count {
-            let kind = if fields[0] == "puts" { 2 } else { i % 4 };
-            let place = if fields[0] == "any" { i % 16 } else { 0 };
+            let (kind, place) = match fields[0] {
+                "any" => (i % 4, i % 16),
+                "puts" => (2, 0),
+                "large" => (2, LARGE_PLACE),
+                _ => (i % 4, 0),
+            };
             let posted = Box::leak(Box::new(Posted {
                 word: self.posts + 1,
                 ..Posted::default()

@@ -15,6 +15,8 @@
 //! | `LAB_RX_SIZE` | receives that an endpoint takes at a time | 256 |
 //! | `LAB_MESSAGES` | 0: no messages (FI_MSG) | 1 |
 //! | `LAB_SEND_ORDER` | 0: messages come in any order, and FI_ORDER_SAS is not offered | 1 |
+//! | `LAB_CONFIRMS` | 0: FI_DELIVERY_COMPLETE is not offered; writes and updates complete when they were sent, and their bytes come late | 1 |
+//! | `LAB_READ_ORDER` | 1: reads come behind the writes before them for who asks (FI_ORDER_RMA_RAW) | 0 |
 //! | `LAB_ATOMICS` | 0: no atomics (FI_ATOMIC) | 1 |
 //! | `LAB_ATOMIC_BYTES` | most bytes of one atomic, which is also a message | 512 |
 //! | `LAB_WITHOUT` | atomics not served: `kind:datatype:op` by libfabric's numbers, `*` for any | none |
@@ -79,6 +81,8 @@ pub(crate) struct Config {
     pub(crate) rx_size: usize,
     pub(crate) messages: bool,
     pub(crate) send_order: bool,
+    pub(crate) confirms: bool,
+    pub(crate) read_order: bool,
     pub(crate) atomics: bool,
     pub(crate) atomic_bytes: usize,
     pub(crate) without: Vec<[Option<u32>; 3]>,
@@ -218,6 +222,8 @@ impl Config {
             rx_size: number("LAB_RX_SIZE", 256),
             messages: number("LAB_MESSAGES", 1) != 0,
             send_order: number("LAB_SEND_ORDER", 1) != 0,
+            confirms: number("LAB_CONFIRMS", 1) != 0,
+            read_order: number("LAB_READ_ORDER", 0) != 0,
             atomics: number("LAB_ATOMICS", 1) != 0,
             // An atomic is no longer than a message.
             atomic_bytes: number("LAB_ATOMIC_BYTES", 512).min(number("LAB_MAX_MSG", 1 << 20)),

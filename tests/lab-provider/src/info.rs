@@ -12,7 +12,7 @@ const CAPS: u64 =
     (ffi::FI_RMA | ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE)
         as u64;
 const MESSAGE_SIDES: u64 = (ffi::FI_SEND | ffi::FI_RECV) as u64;
-const OP_FLAGS: u64 = (ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION | ffi::FI_INJECT) as u64;
+const OP_FLAGS: u64 = (ffi::FI_COMPLETION | ffi::FI_INJECT) as u64;
 const ATOMIC_ORDER: u64 =
     ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
 /// Words of old, which are not joined with any other.
@@ -54,6 +54,21 @@ fn caps(config: &Config) -> u64 {
         | when(config.hmem, u64::from(ffi::FI_HMEM))
 }
 
+/// Flags of operations under a shape.
+fn op_flags(config: &Config) -> u64 {
+    if config.confirms {
+        OP_FLAGS | u64::from(ffi::FI_DELIVERY_COMPLETE)
+    } else {
+        OP_FLAGS
+    }
+}
+
+/// The orders of RMA and atomics that may be asked for under a shape.
+fn orders(config: &Config) -> u64 {
+    let when = |offered: bool, order: u64| if offered { order } else { 0 };
+    when(config.ordered, ATOMIC_ORDER) | when(config.read_order, ffi::FI_ORDER_RMA_RAW)
+}
+
 /// The order of sends under a shape.
 fn send_order(config: &Config) -> u64 {
     if config.messages && config.send_order {
@@ -80,7 +95,7 @@ unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
             hints.rx_attr.as_ref(),
         )
     };
-    let orders = if config.ordered { ATOMIC_ORDER } else { 0 } | send_order(config);
+    let orders = orders(config) | send_order(config);
     let domain_suits = domain.is_none_or(|d| {
         let automatic = [d.control_progress, d.data_progress].contains(&ffi::FI_PROGRESS_AUTO);
         serves_mode(config.mr_mode, d.mr_mode as u32) && (config.auto_progress || !automatic)
@@ -90,7 +105,7 @@ unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
             && e.max_msg_size <= config.max_message
     });
     let tx_suits = tx.is_none_or(|t| {
-        t.op_flags & !OP_FLAGS == 0
+        t.op_flags & !op_flags(config) == 0
             && t.msg_order & !orders == 0
             && t.inject_size <= config.inject
             && t.size <= config.tx_size
@@ -180,12 +195,17 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     ep.type_ = ffi::FI_EP_RDM;
     ep.protocol_version = 1;
     ep.max_msg_size = config.max_message;
+    ep.max_order_raw_size = if config.read_order {
+        config.max_message
+    } else {
+        0
+    };
     ep.tx_ctx_cnt = 1;
     ep.rx_ctx_cnt = 1;
     tx.caps = entry.caps;
     tx.mode = config.mode;
     tx.op_flags = asked_tx.map_or(0, |t| t.op_flags);
-    // Atomics have no order that was not asked for; `suits` saw that it can be given.
+    // Atomics and reads have no order that was not asked for; `suits` saw that it can be given.
     tx.msg_order = asked_tx.map_or(0, |t| t.msg_order);
     if messages {
         tx.msg_order |= send_order(config);

@@ -22,6 +22,7 @@ mod arithmetic;
 mod atomics;
 mod config;
 mod counter;
+mod destinations;
 mod device;
 mod domain;
 mod endpoint;

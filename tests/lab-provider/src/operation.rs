@@ -253,7 +253,10 @@ impl Operation {
         }
         if let Some(spoilt) = &self.traps.landed {
             let now = device::read_local(destination.address, spoilt.len())?;
-            if now != *spoilt && !regions::overlaps(destination.address, now.len() as u64) {
+            if now != *spoilt
+                && !self.shares_destination()
+                && !regions::overlaps(destination.address, now.len() as u64)
+            {
                 violation(&format!(
                     "{:?}: its destination changed before it completed",
                     self.work

@@ -92,7 +92,7 @@ impl State {
             .any(|o| o.context == context)
     }
 
-    /// Performs a pending operation; where atomics or sends are ordered, those before it first.
+    /// Performs a pending operation; where atomics, sends or reads are ordered, those before it first.
     pub(crate) fn perform(&mut self, index: usize, config: &Config) -> Option<Result<(), i32>> {
         let atomic = |o: &Operation| matches!(o.work, Work::Atomic { .. });
         if config.ordered && atomic(&self.pending[index]) {
@@ -102,11 +102,28 @@ impl State {
                 }
             }
         }
+        let read = self.pending[index].work == Work::Read;
+        if read && config.read_order && !self.write_earlier(index, config) {
+            return None;
+        }
         let send = self.pending[index].work == Work::Send;
         if send && config.send_order && !self.send_earlier(index, config) {
             return None;
         }
         self.perform_alone(index, config)
+    }
+
+    /// Performs the writes that were posted before a read to the same peer; false while the peer has to make one.
+    fn write_earlier(&mut self, index: usize, config: &Config) -> bool {
+        let (endpoint, position) = (self.pending[index].endpoint, self.pending[index].position);
+        let goes_before = |o: &Operation| {
+            o.work == Work::Write
+                && (o.endpoint, o.position) == (endpoint, position)
+                && o.fails.is_none()
+        };
+        let completed = self.late.iter_mut();
+        let mut earlier = completed.chain(self.pending.range_mut(..index));
+        earlier.all(|o| !goes_before(o) || o.perform(config).is_some())
     }
 
     /// Sends what was posted before to the same peer; false while its mailbox is full.

@@ -55,6 +55,10 @@ pub(crate) unsafe fn post(
             return -(ffi::FI_EINVAL as isize);
         }
     }
+    if flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0 && !config.confirms {
+        violation(&format!("{call} asks for the delivery that is not offered"));
+        return -(ffi::FI_EINVAL as isize);
+    }
     operation.delivered |= flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0;
     if selective && flags & u64::from(ffi::FI_COMPLETION) == 0 {
         operation.completes = false;

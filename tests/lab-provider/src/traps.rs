@@ -3,6 +3,7 @@
 use libfabric_sys as ffi;
 
 use crate::config::Config;
+use crate::destinations::Destination;
 use crate::device;
 use crate::operation::{Local, Operation, Work};
 use crate::regions;
@@ -19,6 +20,8 @@ pub(crate) struct Traps {
     pub(crate) compared: Vec<u8>,
     /// What the destination must hold; nothing where peers may write it.
     pub(crate) landed: Option<Vec<u8>>,
+    /// Its destination, listed.
+    pub(crate) destination: Option<Destination>,
     /// Where its request lies in the peer's inbox.
     pub(crate) asked: Option<usize>,
 }
@@ -39,6 +42,12 @@ impl Operation {
             Work::Atomic { .. } => self.result,
             Work::Write | Work::Send => Local::default(),
         }
+    }
+
+    /// Whether the destination is also that of another operation. The user then reads nothing there.
+    pub(crate) fn shares_destination(&self) -> bool {
+        let destination = self.traps.destination.as_ref();
+        destination.is_some_and(Destination::is_shared)
     }
 
     fn pattern(&self) -> u64 {
@@ -95,6 +104,8 @@ impl Operation {
         let destination = self.destination().address;
         let own = self.reads_local() && destination == self.local.address;
         if destination != 0 && !own && !regions::overlaps(destination, self.length as u64) {
+            // Listed before it is changed, so that another operation that shares it does not take the change for its user's.
+            self.traps.destination = Some(Destination::list(destination));
             let spoilt = vec![SPOILT; self.length];
             device::write_local(destination, &spoilt).map_err(|code| unmapped(work, code))?;
             self.traps.landed = Some(spoilt);
@@ -131,11 +142,9 @@ impl Operation {
         if !self.traps.compared.is_empty() && changed(self.compare, &self.traps.compared) {
             report("value to compare with");
         }
-        if self
-            .traps
-            .landed
-            .as_ref()
-            .is_some_and(|landed| changed(self.destination(), landed))
+        let landed = self.traps.landed.as_ref();
+        if landed.is_some_and(|landed| changed(self.destination(), landed))
+            && !self.shares_destination()
         {
             report("destination");
         }

@@ -18,6 +18,8 @@
 mod completion;
 #[path = "../src/base/lock.rs"]
 mod lock;
+#[path = "../src/op/marked.rs"]
+mod marked;
 #[path = "../src/peer/outstanding.rs"]
 mod outstanding;
 #[path = "../src/op/record.rs"]
@@ -30,7 +32,7 @@ mod base {
     pub(crate) use crate::sync;
 }
 mod op {
-    pub(crate) use crate::{completion, tag};
+    pub(crate) use crate::{completion, marked, record, tag};
 }
 mod peer {
     pub(crate) use crate::{endpoint, outstanding};

@@ -329,11 +329,6 @@ impl Options {
             Ok(())
         }
     }
-
-    /// Whether the user named the provider in `btl_ofi_provider_include`.
-    pub(crate) fn named(&self, provider: &str) -> bool {
-        !self.provider.include.is_empty() && self.admits(provider).is_ok()
-    }
 }
 
 fn list(text: &str) -> Vec<String> {

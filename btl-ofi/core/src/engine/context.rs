@@ -10,6 +10,7 @@ use crate::base::error::Error;
 use crate::base::lock::Lock;
 use crate::base::params::MAX_CQ_READ;
 use crate::base::ticks;
+use crate::fabric::confirmation::{Confirmations, writemsg_to_confirm};
 use crate::fabric::msg::Messages;
 use crate::op::completion::Finished;
 use crate::op::record::Pool;
@@ -213,6 +214,18 @@ pub(crate) enum Carriers {
     RingsAndKernel,
     /// By messages, and perhaps by rings.
     Messages,
+    /// By rings at most; but puts of this process are to be confirmed.
+    Confirmations,
+}
+
+/// Operations since the context was opened.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) posted: u64,
+    pub(crate) completed: u64,
+    pub(crate) failed: u64,
+    /// Posts that the provider refused.
+    pub(crate) again: u64,
 }
 
 /// State under a context's lock. The lock also serializes calls on the provider's endpoint and queue.
@@ -231,14 +244,13 @@ pub(crate) struct State {
     pub(crate) carriers: Carriers,
     /// Messages with peers, if the transport uses them. Only the first context has them.
     pub(crate) messages: Option<Box<Messages>>,
+    /// Puts that are to be confirmed, where puts go by order.
+    pub(crate) confirmations: Option<Box<Confirmations>>,
     /// Error completions that named no operation (see `failure`).
     pub(crate) unattributed: u32,
     /// Polls without a completion.
     pub(crate) idle: u32,
-    pub(crate) posted: u64,
-    pub(crate) completed: u64,
-    pub(crate) failed: u64,
-    pub(crate) again: u64,
+    pub(crate) counts: Counts,
     /// Set when the provider first takes no operation: the number of operations posted so far, and the
     /// milliseconds since opening.
     pub(crate) refusing: Option<(u64, u64)>,
@@ -335,13 +347,11 @@ impl Context {
             spare: Vec::new(),
             channel: None,
             messages: None,
+            confirmations: None,
             carriers: Carriers::None,
             unattributed: 0,
             idle: 0,
-            posted: 0,
-            completed: 0,
-            failed: 0,
-            again: 0,
+            counts: Counts::default(),
             refusing: None,
             entries: [ffi::fi_cq_entry::default(); MAX_CQ_READ],
         };
@@ -358,6 +368,14 @@ impl Context {
             read_takes: AtomicU64::new(0),
             state: Lock::new(state, threaded),
         })
+    }
+
+    /// Has puts go by order (`fabric::confirmation`). Every operation of the context must then have a record.
+    pub(crate) fn put_by_order(&mut self) {
+        self.calls.writemsg = writemsg_to_confirm;
+        let mut state = self.state.lock();
+        state.confirmations = Some(Box::default());
+        state.carriers = Carriers::Confirmations;
     }
 
     /// Whether `times` the duration of a reading of the provider's queue has passed since the last one.

@@ -10,7 +10,8 @@ use crate::base::error::{describe, peer_is_gone, status_of};
 use crate::engine::context::Context;
 use crate::engine::transport::Transport;
 use crate::op::completion::Finished;
-use crate::op::tag::{Message, Tag};
+use crate::op::marked::Marked;
+use crate::op::tag::Tag;
 
 impl Transport {
     /// Reads an error completion. Each one is reported once: by its callback, or by the error function and the
@@ -46,14 +47,28 @@ impl Transport {
             s => s,
         };
         let tag = Tag::from_untracked(entry.op_context);
-        if tag.is_none()
-            && let (Some(message), Some(messages)) =
-                (Message::of(entry.op_context), state.messages.as_mut())
-        {
-            messages.failed(message, code);
-            return self.tell_failures(context, state);
+        let what = format!(
+            "{} (error {code}, provider's {})",
+            describe(code),
+            entry.prov_errno
+        );
+        let marked = match tag {
+            None => Marked::of(entry.op_context),
+            Some(_) => None,
+        };
+        let mut pointer = entry.op_context;
+        match (marked, state.messages.as_mut()) {
+            (Some(Marked::Message(message)), Some(messages)) => {
+                messages.failed(message, code);
+                return self.tell_failures(context, state);
+            }
+            (Some(Marked::Confirmation(read)), _) => {
+                return self.not_confirmed(context, state, read, (code, status), &what);
+            }
+            (Some(Marked::Put(put)), _) => pointer = put.as_ptr().cast(),
+            _ => {}
         }
-        let finished = match (tag, state.pool.owns(entry.op_context)) {
+        let finished = match (tag, state.pool.owns(pointer)) {
             // SAFETY: `owns` found the record in use, and the lock is held.
             (None, Some(record)) => Some(unsafe { state.pool.give_back(record) }),
             _ => None,
@@ -69,7 +84,7 @@ impl Transport {
             self.check_peers();
             return 0;
         }
-        state.failed += 1;
+        state.counts.failed += 1;
         if tag.is_none() && finished.is_none() {
             state.unattributed += 1;
             drop(state);
@@ -80,11 +95,6 @@ impl Transport {
             return self.settle_unattributed_as(status);
         }
         drop(state);
-        let what = format!(
-            "{} (error {code}, provider's {})",
-            describe(code),
-            entry.prov_errno
-        );
         self.report_error(context, (tag, finished), (code, status), &what);
         1
     }

@@ -175,6 +175,7 @@ impl Transport {
                 self.call_only(&f, status);
             }
         }
+        self.abandon_puts(endpoint, status, why);
         if self.node.has_rings {
             self.abandon_commands(endpoint, status, why);
         }

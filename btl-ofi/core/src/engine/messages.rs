@@ -159,7 +159,7 @@ impl Transport {
             // SAFETY: the caller guarantees that the result is writable until completion.
             unsafe { batch.expect((&form, *size), result.cast(), finished) };
         }
-        state.posted += 1;
+        state.counts.posted += 1;
         drop(state);
         if full {
             self.poll_while_sending(context);
@@ -205,8 +205,8 @@ impl Transport {
         let context = &self.contexts[0];
         let count = {
             let mut state = context.state.lock();
-            state.again += 1;
-            state.again
+            state.counts.again += 1;
+            state.counts.again
         };
         self.refused(endpoint, context, -(ffi::FI_EAGAIN as isize), count)
     }
@@ -232,7 +232,7 @@ impl Transport {
         }
         // Untracked operations include those that failed, which `tell_failures` counts.
         let failed: usize = ended.lost.iter().map(|(_, n, _)| *n as usize).sum();
-        state.completed += (n + untracked - failed) as u64;
+        state.counts.completed += (n + untracked - failed) as u64;
         untracked
     }
 
@@ -245,7 +245,7 @@ impl Transport {
         };
         let Ended { refused, lost, .. } = std::mem::take(messages.ended());
         let broken: Vec<_> = std::iter::from_fn(|| messages.take_broken()).collect();
-        state.failed +=
+        state.counts.failed +=
             refused.len() as u64 + lost.iter().map(|(_, n, _)| u64::from(*n)).sum::<u64>();
         drop(state);
         let what = "the target refused it: its handle names no region there with this access, or the memory is not mapped";
@@ -285,7 +285,7 @@ impl Transport {
     /// Counts operations that were abandoned, under the lock under which they were.
     pub(crate) fn count_abandoned(&self, state: &mut State, ended: &Ended) {
         let lost: u32 = ended.lost.iter().map(|(_, n, _)| n).sum();
-        state.failed += ended.refused.len() as u64 + u64::from(lost);
+        state.counts.failed += ended.refused.len() as u64 + u64::from(lost);
         for (tag, n) in &ended.untracked {
             self.lower(&self.contexts[0], *tag, *n);
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod amo;
 pub(crate) mod atomics;
+mod confirmation;
 pub(crate) mod context;
 pub(crate) mod doubt;
 mod error_completions;

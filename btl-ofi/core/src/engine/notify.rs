@@ -257,7 +257,7 @@ impl Transport {
             // SAFETY: a put has no result.
             unsafe { batch.expect((&form, put.size), nowhere.cast(), finished) };
         }
-        state.posted += 1;
+        state.counts.posted += 1;
         drop(state);
         if full {
             self.poll_while_sending(context);

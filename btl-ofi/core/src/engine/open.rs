@@ -11,6 +11,7 @@ use crate::base::capabilities::Capabilities;
 use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
 use crate::base::params::{Mode, Options};
+use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
@@ -57,12 +58,10 @@ impl Transport {
         let mut policy = policy::decide(info);
         let scratch = make_scratch(&policy, &mut chosen.atomics);
         policy.two_sided = options.two_sided();
-        policy.messages = query::takes_messages(info, options)
-            && (policy::prefers_messages(info) && options.messages.limit > 0
-                || !chosen.atomics.by_provider);
+        policy.messages = policy::goes_by_message(info, options, chosen.atomics.by_provider);
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
-        let (mut node, segment) = join_node(info, name, options, &mut policy);
+        let (mut node, segment, completion) = join_node(info, name, options, &policy);
         node.networks = chosen.ranking.networks(info, name);
         if node.same_node && policy.processor_atomics {
             chosen.atomics.limit_to_targets(segment::LARGEST);
@@ -74,6 +73,7 @@ impl Transport {
             .then(Installed::new)
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
+        node.word = register_word(&policy, &node.probe, &registrar)?;
         node.address = address(
             (info, name.to_vec()),
             &registrar,
@@ -81,7 +81,7 @@ impl Transport {
             segment.as_ref(),
             &policy,
         );
-        let contexts = make_contexts(&device, threaded, (segment, policy.polls_kernel))?;
+        let contexts = make_contexts(&device, threaded, segment, &policy)?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
             state.messages = Some(open_messages(&device, options)?);
@@ -91,7 +91,7 @@ impl Transport {
             info,
             options,
             (&policy, &chosen.atomics),
-            node.attaches,
+            (node.attaches, &completion),
             contexts.len(),
             chosen.passed_over,
         );
@@ -104,7 +104,7 @@ impl Transport {
             quick: Quick {
                 first: contexts.as_ptr(),
                 several: contexts.len() > 1,
-                delivered: policy.delivered,
+                delivered: policy::DELIVERED,
                 outstanding_limit: policy.depth.min(options.contexts.progress_threshold),
                 records: !policy.untracked,
                 virtual_addresses: registrar.virtual_addresses,
@@ -151,7 +151,7 @@ fn setup(
         num_cq_read: options.contexts.num_cq_read,
         check_interval_ms: check_interval(options),
         peer_timeout_ms: u64::from(options.peers.timeout_ms),
-        hmem_provider: select::takes_devices(info),
+        hmem_provider: query::takes_devices(info),
         hmem_thread: options.devices.thread,
         interfaces: options.provider.interfaces.clone(),
         owner: AtomicPtr::new(std::ptr::null_mut()),
@@ -170,18 +170,19 @@ fn make_scratch(policy: &Policy, atomics: &mut AtomicTable) -> Scratch {
 
 /// Finds out how this process and its local peers can reach each other; creates the segment in which they leave atomics
 /// and ring puts and gets for it. Without a segment their atomics go as those of other nodes, and their transfers use CMA.
+/// Also returns how completions come to be, in words.
 fn join_node(
     info: InfoRef<'_>,
     name: &[u8],
     options: &Options,
-    policy: &mut Policy,
-) -> (Node, Option<Segment>) {
-    let probe = Box::new(AtomicU64::new(probe_value(name)));
+    policy: &Policy,
+) -> (Node, Option<Segment>, String) {
+    let probe = Box::new(AtomicU64::new(reach::probe_value(name)));
     let known_by = known_by(&probe);
     let apart = policy::keeps_apart(info, options);
     let same_node = apart.is_none();
     let obstacle = apart.or_else(|| reach::prepare(known_by));
-    policy.describe(obstacle.as_deref().map_or(Ok(()), Err));
+    let completion = policy.describe(obstacle.as_deref().map_or(Ok(()), Err));
     let attaches = obstacle.is_none();
     let segment = attaches.then(|| Segment::make(known_by.value));
     let segment = segment.and_then(|made| {
@@ -194,6 +195,7 @@ fn join_node(
         id: liveness::node(),
         own: ProcessId::own(),
         probe,
+        word: None,
         same_node,
         attaches,
         has_rings: segment.is_some(),
@@ -201,7 +203,7 @@ fn join_node(
         networks: Networks::default(),
         address: Vec::new(),
     };
-    (node, segment)
+    (node, segment, completion)
 }
 
 /// The address blob of this process.
@@ -213,6 +215,8 @@ fn address(
     policy: &Policy,
 ) -> Vec<u8> {
     let probe = known_by(&node.probe);
+    let word = node.word.as_ref();
+    let word = word.and_then(|word| target_of_word(word, registrar.virtual_addresses));
     let blob = Blob {
         virtual_addresses: registrar.virtual_addresses,
         same_node: node.same_node,
@@ -227,6 +231,7 @@ fn address(
         format: info.raw().addr_format,
         address: name,
         networks: node.networks.clone(),
+        word,
     };
     blob.encode()
 }
@@ -235,7 +240,8 @@ fn address(
 fn make_contexts(
     device: &Device,
     threaded: bool,
-    (segment, polls_kernel): (Option<Segment>, bool),
+    segment: Option<Segment>,
+    policy: &Policy,
 ) -> Result<Box<[Context]>, Error> {
     let info = device.info();
     let (provider, claimed) = (info.provider(), info.claims_contexts());
@@ -247,10 +253,13 @@ fn make_contexts(
     if let (Some(segment), Some(context)) = (segment, contexts.first()) {
         let mut state = context.state.lock();
         state.channel = Some(Box::new(Channel::new(segment)));
-        state.carriers = match polls_kernel {
+        state.carriers = match policy.polls_kernel {
             true => Carriers::RingsAndKernel,
             false => Carriers::Rings,
         };
+    }
+    if policy.by_order {
+        contexts.iter_mut().for_each(Context::put_by_order);
     }
     Ok(contexts.into_boxed_slice())
 }
@@ -284,7 +293,7 @@ fn describe(
     info: InfoRef<'_>,
     options: &Options,
     (policy, atomics): (&Policy, &AtomicTable),
-    attaches: bool,
+    (attaches, completion): (bool, &str),
     contexts: usize,
     passed_over: Vec<(String, String)>,
 ) -> Capabilities {
@@ -304,14 +313,14 @@ fn describe(
         exclusivity: options.offer.exclusivity,
         latency: options.offer.latency,
         bandwidth: match options.offer.bandwidth {
-            0 => link_speed(info),
+            0 => query::link_speed(info),
             n => n,
         },
         contexts,
         registers_pages: info.domain_attr().mr_mode as u32 & needed_pages != 0,
         provider: c_string(&info.provider()),
         domain: c_string(&info.domain()),
-        completion: c_string(&policy.text),
+        completion: c_string(completion),
         passed_over,
     }
 }
@@ -377,22 +386,6 @@ fn check_interval(options: &Options) -> u64 {
         0 => interval,
         limit => interval.min(u64::from(limit).div_ceil(4)),
     }
-}
-
-/// The link's speed in Mbit/s, or 0 if the provider does not report it.
-fn link_speed(info: InfoRef<'_>) -> u32 {
-    // SAFETY: libfabric sets these pointers or leaves them NULL.
-    let speed = unsafe { info.raw().nic.as_ref().and_then(|n| n.link_attr.as_ref()) };
-    speed.map_or(0, |link| {
-        u32::try_from(link.speed / 1_000_000).unwrap_or(u32::MAX)
-    })
-}
-
-/// A random value that other memory is unlikely to hold. Not a secret. The name of the endpoint tells processes of cloned
-/// virtual machines apart, which may be equal in all else, random numbers included.
-fn probe_value(endpoint: &[u8]) -> u64 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one((std::process::id(), endpoint))
 }
 
 fn c_string(text: &str) -> CString {

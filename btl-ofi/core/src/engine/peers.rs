@@ -17,6 +17,7 @@ use crate::engine::transport::{CLOSE_PATIENCE, Transport};
 use crate::fabric::msg::Ended;
 use crate::fabric::policy;
 use crate::fabric::shm_room;
+use crate::mem::handle::Target;
 use crate::peer::address::Blob;
 use crate::peer::endpoint::{Endpoint, LocalPeer, OFF_ROUTE};
 use crate::peer::liveness::State;
@@ -34,6 +35,8 @@ pub(crate) struct Peers {
     pub(crate) watches: Watches,
     /// Local peers whose memory was readable when they were connected, by process number.
     pub(crate) reached: HashMap<u64, Reach>,
+    /// Where reads that confirm puts go, by process number, where puts go by order.
+    pub(crate) words: HashMap<u64, Target>,
 }
 
 impl Peers {
@@ -58,6 +61,7 @@ impl Transport {
     /// [`Error::Modex`] if the bytes are no address, or one of another kind of endpoint; the provider's
     /// refusal.
     pub fn connect(&self, blob: &[u8], proc: u64) -> Result<NonNull<Endpoint>, Error> {
+        self.expect_puts()?;
         let mut peers = self.lock_peers();
         if let Some(known) = peers.known.find(proc) {
             // SAFETY: a connected peer is live, and the lock keeps it connected.
@@ -69,7 +73,8 @@ impl Transport {
         let modex = |reason| Error::Modex { proc, reason };
         let (blob, meeting) = self.decode(blob).map_err(modex)?;
         blob.check_form(self.device.name()?).map_err(modex)?;
-        if !peers.known.reserve() || peers.reached.try_reserve(1).is_err() {
+        let room = peers.reached.try_reserve(1).and(peers.words.try_reserve(1));
+        if !peers.known.reserve() || room.is_err() {
             return Err(Error::OutOfMemory("another peer"));
         }
         // SAFETY: `check_form` verified that the address has the provider's format and length.
@@ -107,6 +112,9 @@ impl Transport {
         })?;
         if let Some(reach) = reached {
             peers.reached.insert(proc, reach);
+        }
+        if let (Some(word), true) = (blob.word, self.policy.by_order) {
+            peers.words.insert(proc, word);
         }
         self.detector.impatient.store(false, Ordering::Relaxed);
         if uses_provider {
@@ -148,6 +156,7 @@ impl Transport {
                 "one side takes two-sided messages, the other does not (btl_ofi_mode differs)",
             ));
         }
+        self.check_word(&blob)?;
         if self.policy.one_node {
             self.check_node(&blob)?;
         }
@@ -227,6 +236,7 @@ impl Transport {
         if self.policy.two_sided && peer.failure().is_none() {
             self.wait_for_sends(Some(endpoint), Instant::now() + CLOSE_PATIENCE);
         }
+        let is_named = self.forget_puts(endpoint);
         let mut state = self.contexts[0].state.lock();
         let mut peers = self.lock_peers();
         if peer.connected.load(Ordering::Relaxed) > 1 {
@@ -249,6 +259,7 @@ impl Transport {
         }
         peers.watches.forget(peer.proc);
         peers.reached.remove(&peer.proc);
+        peers.words.remove(&peer.proc);
         if outstanding > 0 {
             tracing::warn!(
                 "process {} is released with {outstanding} operations outstanding",
@@ -258,7 +269,7 @@ impl Transport {
             self.failures.degraded.store(true, Ordering::Relaxed);
         }
         // A late completion may still name the endpoint.
-        peers.known.remove(peer.proc, outstanding > 0);
+        peers.known.remove(peer.proc, outstanding > 0 || is_named);
         drop(peers);
         let why = "it was released before it answered";
         self.report_abandoned(endpoint, ended, Status::TIMEOUT, why);

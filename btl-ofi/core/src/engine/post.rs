@@ -223,7 +223,7 @@ impl Transport {
         if rc != 0 {
             return Some(self.unposted_on_fast_path(context, state, pointer, rc));
         }
-        state.posted += 1;
+        state.counts.posted += 1;
         // SAFETY: the caller guarantees that `begin` locked the context with the same `T`.
         unsafe { state.unlock_as(T) };
         Some(Status::SUCCESS)
@@ -294,7 +294,7 @@ impl Transport {
         if rc != 0 {
             return self.unposted(context, state, pointer, rc);
         }
-        state.posted += 1;
+        state.counts.posted += 1;
         Status::SUCCESS
     }
 
@@ -357,8 +357,8 @@ impl Transport {
             (None, Some(record)) => unsafe { state.pool.give_back(record) }.tag,
             (None, None) => return Status::ERROR,
         };
-        state.again += 1;
-        let count = state.again;
+        state.counts.again += 1;
+        let count = state.counts.again;
         drop(state);
         self.lower(context, tag, 1);
         match NonNull::new(tag.endpoint()) {

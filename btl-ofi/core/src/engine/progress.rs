@@ -13,9 +13,11 @@ use crate::base::lock::Guard;
 use crate::base::params::MAX_CQ_READ;
 use crate::engine::context::{Carriers, Context, State};
 use crate::engine::transport::Transport;
+use crate::fabric::confirmation::Puts;
 use crate::op::completion::Finished;
+use crate::op::marked::Marked;
 use crate::op::record::{Pool, Record};
-use crate::op::tag::{Message, Tag};
+use crate::op::tag::Tag;
 
 /// Polls of a context without completion (in a row or not) after which the clock is read. Rare enough to cost
 /// nothing; often enough for a host that sleeps about 50 us between polls.
@@ -109,7 +111,7 @@ impl Transport {
         if carriers == Carriers::RingsAndKernel {
             return self.poll_rings_and_kernel(context, state);
         }
-        self.poll_messages(context, state)
+        self.poll_slow(context, state)
     }
 
     /// Polls unless callbacks of this context run: a poll would nest them.
@@ -119,9 +121,15 @@ impl Transport {
         }
     }
 
-    /// Sends what gathered, then polls rings and queue.
+    /// Posts reads that confirm puts, sends what gathered, then polls rings and queue.
     #[inline(never)]
-    fn poll_messages(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+    fn poll_slow(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
+        if state.confirmations.as_ref().is_some_and(|c| c.is_due()) {
+            state = match self.post_confirmations(context, state) {
+                Ok(state) => state,
+                Err(ended) => return ended,
+            };
+        }
         if let Some(messages) = &mut state.messages {
             if messages.has_work() {
                 messages.send_waiting();
@@ -167,14 +175,14 @@ impl Transport {
     fn complete_one(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         let pointer = state.entries[0].op_context;
         if let Some(tag) = Tag::from_untracked(pointer) {
-            state.completed += 1;
+            state.counts.completed += 1;
             drop(state);
             self.lower(context, tag, 1);
             return 1;
         }
         // A completion without context is not for an operation of this transport. A completion of a free record
         // is for an operation that was already reported as failed.
-        if Message::of(pointer).is_some() {
+        if Marked::is(pointer) {
             return self.complete(context, state, 1);
         }
         let Some(record) = NonNull::new(pointer.cast::<Record>()) else {
@@ -184,7 +192,7 @@ impl Transport {
         if unsafe { Pool::is_free(record) } {
             return 0;
         }
-        state.completed += 1;
+        state.counts.completed += 1;
         // SAFETY: a context that is neither NULL nor a tag is a posted record, and `is_free` says that it is in
         // use.
         let finished = unsafe { state.pool.give_back(record) };
@@ -204,10 +212,12 @@ impl Transport {
         let mut run: *mut c_void = ptr::null_mut();
         let mut length = 0;
         let mut told = false;
+        let mut confirmed = Puts::default();
         let State {
             entries,
             pool,
             messages,
+            confirmations,
             ..
         } = &mut *state;
         for entry in &entries[..n] {
@@ -222,9 +232,10 @@ impl Transport {
                 (run, length) = (pointer, 1);
                 continue;
             }
-            if let (Some(message), Some(messages)) = (Message::of(pointer), messages.as_mut()) {
-                messages.completed(message, self.registrar.table());
-                (told, stray) = (true, stray + 1);
+            if let Some(marked) = Marked::of(pointer) {
+                told |= matches!(marked, Marked::Message(_));
+                stray += 1;
+                self.take_marked(marked, pool, messages, confirmations, &mut confirmed);
                 continue;
             }
             // A completion without context is not for an operation of this transport.
@@ -243,7 +254,7 @@ impl Transport {
         }
         self.lower_untracked(context, run, length);
         let mut n = n - stray;
-        state.completed += n as u64;
+        state.counts.completed += n as u64;
         if told {
             n += self.take_ended(context, &mut state);
         }
@@ -263,6 +274,7 @@ impl Transport {
             unsafe { std::slice::from_raw_parts(finished.as_ptr().cast::<Finished>(), recorded) };
         self.deliver(context, finished, Status::SUCCESS);
         n += self.deliver_ready(context, ready);
+        n += self.end_puts(context, confirmed, Status::SUCCESS, "");
         if let Some(arrived) = arrived {
             n += self.deliver_sends(context, arrived);
         }

@@ -67,11 +67,11 @@ impl Transport {
         let now = self.detector.opened.elapsed().as_millis() as u64;
         let mut state = context.state.lock();
         match state.refusing {
-            Some((posted, since)) if posted == state.posted => {
+            Some((posted, since)) if posted == state.counts.posted => {
                 now - since >= self.setup.peer_timeout_ms
             }
             _ => {
-                state.refusing = Some((state.posted, now));
+                state.refusing = Some((state.counts.posted, now));
                 false
             }
         }

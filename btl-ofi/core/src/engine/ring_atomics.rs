@@ -91,7 +91,7 @@ impl Transport {
         }
         let State {
             channel: Some(channel),
-            posted,
+            counts,
             ..
         } = &mut *state
         else {
@@ -119,7 +119,7 @@ impl Transport {
         // SAFETY: the caller guarantees that the buffers are valid until completion.
         unsafe { requester.post(command, atomic.operands, room, atomic.result, finished) };
         channel.list(requester);
-        *posted += 1;
+        counts.posted += 1;
         drop(state);
         if context.count.outstanding() > self.setup.progress_threshold {
             guarded(|| {
@@ -179,8 +179,8 @@ impl Transport {
                         // Another thread has made room meanwhile.
                         continue;
                     };
-                    state.again += 1;
-                    let count = state.again;
+                    state.counts.again += 1;
+                    let count = state.counts.again;
                     drop(state);
                     let rc = match status {
                         Status::TEMP_OUT_OF_RESOURCE => -(ffi::FI_EAGAIN as isize),

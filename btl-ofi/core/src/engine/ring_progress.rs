@@ -98,8 +98,8 @@ impl Transport {
             }
             return self.nothing_in_rings(context, state, only_rings);
         }
-        state.completed += done.finished().len() as u64;
-        state.failed += u64::from(done.refused.is_some());
+        state.counts.completed += done.finished().len() as u64;
+        state.counts.failed += u64::from(done.refused.is_some());
         let ready = state.take_ready();
         drop(state);
         self.deliver(context, done.finished(), Status::SUCCESS);
@@ -154,9 +154,9 @@ impl Transport {
                     return;
                 };
                 let abandoned = channel.abandon(endpoint, &mut done);
-                state.completed += done.finished().len() as u64;
+                state.counts.completed += done.finished().len() as u64;
                 let failed = abandoned.is_some() || done.refused.is_some();
-                state.failed += u64::from(failed);
+                state.counts.failed += u64::from(failed);
                 abandoned
             };
             self.deliver(context, done.finished(), Status::SUCCESS);

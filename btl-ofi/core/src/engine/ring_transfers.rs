@@ -273,7 +273,7 @@ impl Transport {
         };
         let State {
             channel: Some(channel),
-            posted,
+            counts,
             ..
         } = &mut *state
         else {
@@ -301,7 +301,7 @@ impl Transport {
             );
         }
         channel.list(requester);
-        *posted += 1;
+        counts.posted += 1;
         drop(state);
         Some(Status::SUCCESS)
     }
@@ -328,8 +328,7 @@ impl Transport {
         }
         let State {
             channel: Some(channel),
-            posted,
-            again,
+            counts,
             ..
         } = &mut *state
         else {
@@ -338,8 +337,8 @@ impl Transport {
         // SAFETY: with `Transfers::Ring` the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         if let Err(status) = requester.reserve_queue() {
-            *again += 1;
-            let count = *again;
+            counts.again += 1;
+            let count = counts.again;
             drop(state);
             let rc = match status {
                 Status::TEMP_OUT_OF_RESOURCE => ffi::FI_EAGAIN,
@@ -357,7 +356,7 @@ impl Transport {
         // SAFETY: the caller guarantees that the buffer is valid until completion.
         unsafe { requester.queue(transfer.direction, transfer.command(), local, finished) };
         channel.list(requester);
-        *posted += 1;
+        counts.posted += 1;
         drop(state);
         self.poll_if_many(context);
         Status::SUCCESS

@@ -71,10 +71,10 @@ impl Transport {
         let failures = messages.has_failures();
         match sent {
             Ok(()) => {
-                state.posted += 1;
-                state.completed += 1;
+                state.counts.posted += 1;
+                state.counts.completed += 1;
             }
-            Err(_) => state.again += 1,
+            Err(_) => state.counts.again += 1,
         }
         if failures {
             guarded(|| {

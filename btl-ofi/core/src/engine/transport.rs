@@ -56,6 +56,8 @@ pub struct Transport {
     /// The module that a door hands out. First, so that a pointer to the transport is a pointer to the module.
     pub module: Module,
     pub(crate) quick: Quick,
+    // Holds a registration, so it is dropped before what that keeps open.
+    pub(crate) node: Node,
     // Dropped before the memory that the provider may still write to or name.
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
@@ -65,7 +67,6 @@ pub struct Transport {
     pub(crate) policy: Policy,
     pub(crate) atomics: Atomics,
     pub(crate) setup: Setup,
-    pub(crate) node: Node,
     pub(crate) failures: Failures,
     pub(crate) detector: Detector,
     pub(crate) peers: Mutex<Peers>,
@@ -126,6 +127,9 @@ pub(crate) struct Node {
     /// See [`liveness::node`].
     pub(crate) id: u64,
     pub(crate) own: ProcessId,
+    /// The registration of the probe as a word that peers read to confirm their puts, where puts go by order. Dropped before
+    /// the memory.
+    pub(crate) word: Option<Region>,
     /// A random value in this process's memory. Peers read it to verify that they reach this process (`reach`),
     /// and write back the same value.
     pub(crate) probe: Box<AtomicU64>,
@@ -281,12 +285,12 @@ impl Transport {
         for context in &self.contexts {
             let state = context.state.lock();
             let direct = context.direct.load(Ordering::Relaxed);
-            stats.posted += state.posted + direct;
-            stats.completed += state.completed + direct;
-            stats.failed += state.failed;
-            stats.again += state.again;
+            stats.posted += state.counts.posted + direct;
+            stats.completed += state.counts.completed + direct;
+            stats.failed += state.counts.failed;
+            stats.again += state.counts.again;
         }
-        stats.registrations = self.registrar.live();
+        stats.registrations = self.registrar.live() - u64::from(self.node.word.is_some());
         stats.endpoints = self.lock_peers().known.len() as u64;
         stats
     }
@@ -330,16 +334,16 @@ impl Transport {
             registrar,
             contexts,
             peers,
-            node,
+            mut node,
             scratch,
             hmem,
             policy,
             ..
         } = self;
         hmem.shut();
-        drop(registrar);
-        if policy.uses_messages() && Arc::strong_count(&device) > 1 {
-            // Live regions keep the device open, but receives are posted to memory that ends here.
+        drop((node.word.take(), registrar));
+        if (policy.uses_messages() || policy.by_order) && Arc::strong_count(&device) > 1 {
+            // Live regions keep the device open, but receives and reads go to memory that ends here.
             device.shut();
         }
         let result = match Arc::into_inner(device) {

@@ -125,11 +125,17 @@ impl Device {
             offer: Mutex::default(),
             name: OnceLock::new(),
         };
+        // Each operation requests delivery-complete itself, so that gets need not wait for it. The entry keeps what was
+        // offered.
+        // SAFETY: `device` owns the info, and its tx_attr was allocated with it.
+        let offered = unsafe { std::mem::take(&mut (*(*raw).tx_attr).op_flags) };
         if scalable {
             device.open_scalable(options.contexts.number.min(most), &doing)?;
         } else {
             device.open_single(&doing)?;
         }
+        // SAFETY: `device` owns the info, and its tx_attr was allocated with it.
+        unsafe { (*(*raw).tx_attr).op_flags = offered };
         if policy::keeps_files(&name)
             && let Err(e) = shm_room::trim(device.name()?)
         {
@@ -157,9 +163,6 @@ impl Device {
     /// Opens a plain endpoint, which is its own transmit and receive context.
     fn open_single(&mut self, doing: &impl Fn(&str) -> String) -> Result<(), Error> {
         let raw = self.info.as_ptr();
-        // Each operation requests delivery-complete itself, so that gets need not wait for it.
-        // SAFETY: `self` owns the info, and its tx_attr was allocated with it.
-        unsafe { (*(*raw).tx_attr).op_flags = 0 };
         let cq = self.open_cq(doing)?;
         // SAFETY: the domain is live and was opened from the same info.
         let endpoint = Owned::open("fi_endpoint", |out| unsafe {
@@ -185,7 +188,6 @@ impl Device {
         let raw = self.info.as_ptr();
         // SAFETY: `self` owns the info, and its attributes were allocated with it.
         unsafe {
-            (*(*raw).tx_attr).op_flags = 0;
             (*(*raw).ep_attr).tx_ctx_cnt = n;
             (*(*raw).ep_attr).rx_ctx_cnt = 1;
         }

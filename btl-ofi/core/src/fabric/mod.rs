@@ -3,6 +3,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod atomic_table;
+pub(crate) mod confirmation;
 pub(crate) mod device;
 pub(crate) mod fids;
 pub(crate) mod msg;
@@ -12,6 +13,7 @@ pub(crate) mod query;
 pub(crate) mod quirks;
 pub(crate) mod ranking;
 pub(crate) mod registration;
+mod richer;
 pub(crate) mod select;
 pub(crate) mod shm_orphans;
 pub(crate) mod shm_room;

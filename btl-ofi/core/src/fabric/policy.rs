@@ -7,7 +7,8 @@
 //! | ring | nothing: the target executes and answers | atomics to these peers; ring put, ring get |
 //! | message | nothing: the target executes and answers (`fabric::msg`) | small transfers and all atomics to other nodes, if the provider makes them in software |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | all other puts and updates |
-//! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself |
+//! | by order | a plain completion, and a read behind it (`confirmation`) | puts, where delivery-complete is missing or means sent, and reads come behind puts |
+//! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself, and where puts go by order |
 //!
 //! `peer::route` says which peers go which way. `sm::channel` holds the rings; `engine::ring_transfers` chooses ring
 //! put and ring get while the target is fast.
@@ -15,20 +16,23 @@
 //! Each operation yields a completion-queue entry. The entry of an operation with a callback carries the address of
 //! its operation record. The entry of an untracked operation carries its endpoint and the phases that count it
 //! (`peer::outstanding`). It needs no record, unless the provider uses the context itself (`FI_CONTEXT`,
-//! `FI_CONTEXT2`).
+//! `FI_CONTEXT2`), or puts go by order: a put that is completed keeps its record until it is confirmed.
 
 use libfabric_sys as ffi;
 
 use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
+use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
 use crate::fabric::quirks::{Quirks, Trait};
-use crate::fabric::select::orders_atomics;
+
+/// Flags of a put or update that the provider must confirm.
+pub(crate) const DELIVERED: u64 = (ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION) as u64;
 
 /// The policy for one module's provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Flags of a put or update that the provider must confirm.
-    pub(crate) delivered: u64,
+    /// Whether puts go by order: a read that is posted behind completed puts confirms them (`confirmation`).
+    pub(crate) by_order: bool,
     /// Whether the provider's atomics are executed by processors, each element by one atomic instruction. Then those
     /// of this crate may be mixed with them.
     pub(crate) processor_atomics: bool,
@@ -61,12 +65,10 @@ pub(crate) struct Policy {
     pub(crate) reports_for_others: bool,
     /// Whether atomics from one origin to one target take effect in order.
     pub(crate) atomics_ordered: bool,
-    /// One line of description.
-    pub(crate) text: String,
 }
 
 /// Refuses a provider whose completions cannot be made to mean "visible at the target".
-pub(crate) fn refusal(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
+pub(crate) fn refusal(info: InfoRef<'_>) -> Result<(), String> {
     let name = info.provider();
     let version = info.fabric_attr().prov_version;
     let quirks = Quirks::of(&name);
@@ -81,25 +83,47 @@ pub(crate) fn refusal(info: InfoRef<'_>, options: &Options) -> Result<(), String
             version & 0xffff
         ));
     }
-    if quirks.has(Trait::ConfirmsSending) && !options.named(&name) {
+    if goes_by_order(info) {
+        if let Some(variable) = quirks.loses_order_by()
+            && number(variable) > 1
+        {
+            return Err(format!(
+                "{variable} is greater than 1: over several connections, reads do not come behind puts and confirm them"
+            ));
+        }
+        if info.claims_contexts() {
+            return Err(String::from(
+                "it lacks FI_DELIVERY_COMPLETE, or reports it when it has only sent the data, and it claims the contexts of \
+                 operations, so that reads cannot confirm puts",
+            ));
+        }
+    } else if needs_read_order(info) {
         return Err(String::from(
-            "it reports delivery when it has only sent the data; name it in \
-             btl_ofi_provider_include to use it nevertheless",
+            "it lacks FI_DELIVERY_COMPLETE, and FI_ORDER_RMA_RAW, by which reads confirm puts",
         ));
-    }
-    if !confirms(info) && !uses_cma(quirks) {
-        return Err(String::from("it lacks FI_DELIVERY_COMPLETE"));
     }
     Ok(())
 }
 
-/// Decides the policy for an accepted provider.
+/// Whether puts go by order.
+fn goes_by_order(info: InfoRef<'_>) -> bool {
+    Quirks::of(&info.provider()).loses_order_by().is_some()
+        || needs_read_order(info) && orders_reads(info)
+}
+
+/// Whether nothing confirms puts, unless reads come behind them.
+pub(crate) fn needs_read_order(info: InfoRef<'_>) -> bool {
+    !confirms(info) && !uses_cma(Quirks::of(&info.provider()))
+}
+
+/// Decides the policy for an accepted provider, by the entry that was accepted.
 pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     let claims_context = info.raw().mode & (ffi::FI_CONTEXT | ffi::FI_CONTEXT2) != 0;
     let quirks = Quirks::of(&info.provider());
     let fetch_alone = quirks.has(Trait::MixesUpFetches);
+    let by_order = goes_by_order(info);
     Policy {
-        delivered: u64::from(ffi::FI_DELIVERY_COMPLETE) | u64::from(ffi::FI_COMPLETION),
+        by_order,
         processor_atomics: quirks.has(Trait::ProcessorAtomics),
         messages: false,
         two_sided: false,
@@ -107,16 +131,16 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
         hides_refusals: quirks.has(Trait::HidesRefusals),
-        untracked: !claims_context,
+        untracked: !claims_context && !by_order,
         depth: quirks.depth(),
         fetch_alone,
         self_by_copy: quirks.has(Trait::CrashesOnItself),
         // A fetching atomic that is posted alone waits for the operations before it.
         dead_peer_blocks: quirks.has(Trait::BlocksOnMissingAnswer) || fetch_alone,
-        reports_for_others: quirks.has(Trait::ReportsForOthers),
-        updates_fetch: quirks.has(Trait::FreesUpdatesTwice),
+        // An error without context may be of a read that confirms puts.
+        reports_for_others: quirks.has(Trait::ReportsForOthers) || by_order,
+        updates_fetch: quirks.has(Trait::FreesUpdatesTwice) || by_order,
         atomics_ordered: orders_atomics(info) || quirks.has(Trait::OrdersAtomics),
-        text: String::new(),
     }
 }
 
@@ -128,7 +152,7 @@ impl Policy {
 
     /// Describes in one line how completions come to be, with the ways of one node if `local`, or the reason why there are
     /// none.
-    pub(crate) fn describe(&mut self, local: Result<(), &str>) {
+    pub(crate) fn describe(&self, local: Result<(), &str>) -> String {
         let mut parts: Vec<&str> = Vec::new();
         if local.is_ok() {
             parts.push(
@@ -143,11 +167,17 @@ impl Policy {
                 "other small puts and gets, and other atomics, are executed and answered by the target, many in one message",
             );
         }
-        parts.push(match local {
-            _ if self.messages => "large puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
-            Ok(()) => "other puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
-            Err(_) => "puts are confirmed by the target (FI_DELIVERY_COMPLETE)",
-        });
+        let which = match local {
+            _ if self.messages => "large puts",
+            Ok(()) => "other puts",
+            Err(_) => "puts",
+        };
+        let how = match self.by_order {
+            true => "a read behind them (read-after-write order)",
+            false => "the target (FI_DELIVERY_COMPLETE)",
+        };
+        let puts = format!("{which} are confirmed by {how}");
+        parts.push(&puts);
         match (self.updates_fetch, local) {
             _ if self.messages => {}
             (true, Ok(())) => parts.push(
@@ -165,7 +195,7 @@ impl Policy {
             why = format!("local peers are not reached by memory: {reason}");
             parts.push(&why);
         }
-        self.text = parts.join("; ");
+        parts.join("; ")
     }
 }
 
@@ -183,6 +213,12 @@ pub(crate) fn prefers_messages(info: InfoRef<'_>) -> bool {
     Quirks::of(&info.provider()).has(Trait::PrefersMessages)
 }
 
+/// Whether small transfers and atomics go by message: where that is better, or where the provider executes no atomics.
+pub(crate) fn goes_by_message(info: InfoRef<'_>, options: &Options, has_atomics: bool) -> bool {
+    let better = prefers_messages(info) && options.messages.limit > 0;
+    takes_messages(info, options) && (better || !has_atomics)
+}
+
 /// Largest put and get in bytes: the provider's limit, reduced by the user's.
 pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
     let mut limit = info.ep_attr().max_msg_size;
@@ -193,17 +229,23 @@ pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
         0 => limit,
         n => limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
     };
-    (
+    let (put, get) = (
         narrow(options.offer.put_limit),
         narrow(options.offer.get_limit),
-    )
+    );
+    // The order that is promised holds for puts up to this size.
+    match needs_read_order(info) {
+        true => (put.min(info.ep_attr().max_order_raw_size), get),
+        false => (put, get),
+    }
 }
 
 /// Whether to request access to device memory from the provider. Not where CMA or our local copies replace its
-/// transfers: neither works on device memory.
+/// transfers: neither works on device memory. Nor where puts go by order: a read of host memory does not prove that bytes
+/// before it have reached a device.
 pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
     let quirks = Quirks::of(&info.provider());
-    quirks.copied_by_cma().is_none() && !quirks.has(Trait::CrashesOnItself)
+    quirks.copied_by_cma().is_none() && !quirks.has(Trait::CrashesOnItself) && !goes_by_order(info)
 }
 
 /// Whether a request for ordered atomics leaves the provider's puts as fast.
@@ -218,11 +260,6 @@ fn uses_cma(quirks: Quirks) -> bool {
         .is_some_and(|forbids| !is_set(forbids))
 }
 
-/// Whether the provider confirms operations with `FI_DELIVERY_COMPLETE`.
-fn confirms(info: InfoRef<'_>) -> bool {
-    info.tx_attr().op_flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0
-}
-
 /// Whether the provider keeps its endpoints as files in `/dev/shm` (`shm_room`).
 pub(crate) fn keeps_files(provider: &str) -> bool {
     Quirks::of(provider).has(Trait::KeepsFiles)
@@ -231,6 +268,12 @@ pub(crate) fn keeps_files(provider: &str) -> bool {
 /// Whether a variable of libfabric is set to a value that libfabric takes as true.
 fn is_set(variable: &str) -> bool {
     std::env::var(variable).is_ok_and(|value| is_true(&value))
+}
+
+/// The value of a variable of libfabric that is a number; 0 if it is not set.
+fn number(variable: &str) -> u64 {
+    let value = std::env::var(variable).ok();
+    value.and_then(|v| v.trim().parse().ok()).unwrap_or(0)
 }
 
 fn is_true(value: &str) -> bool {

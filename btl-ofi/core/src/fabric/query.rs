@@ -29,6 +29,9 @@ pub(super) const SUPPORTED_MR: u32 = ffi::FI_MR_VIRT_ADDR
 pub(super) const ATOMIC_ORDER: u64 =
     ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
 
+/// Reads take effect behind the puts that were posted before them.
+pub(super) const READ_ORDER: u64 = ffi::FI_ORDER_RMA_RAW;
+
 /// How the host calls the transport.
 #[derive(Clone, Copy)]
 pub(crate) struct Calling {
@@ -110,11 +113,40 @@ pub(super) fn has_atomics(info: InfoRef<'_>) -> bool {
     info.raw().caps & CAPS[0] == CAPS[0]
 }
 
+/// Whether the provider registers device memory.
+pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
+    info.raw().caps & ffi::FI_HMEM != 0
+}
+
+/// Whether atomics from one origin to one target take effect in order.
+pub(crate) fn orders_atomics(info: InfoRef<'_>) -> bool {
+    info.tx_attr().msg_order & ATOMIC_ORDER == ATOMIC_ORDER
+}
+
+/// Whether reads take effect behind the puts that were posted before them.
+pub(crate) fn orders_reads(info: InfoRef<'_>) -> bool {
+    info.tx_attr().msg_order & READ_ORDER != 0
+}
+
+/// Whether the provider confirms operations with `FI_DELIVERY_COMPLETE`.
+pub(crate) fn confirms(info: InfoRef<'_>) -> bool {
+    info.tx_attr().op_flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0
+}
+
+/// The link's speed in Mbit/s, or 0 if the provider does not report it.
+pub(crate) fn link_speed(info: InfoRef<'_>) -> u32 {
+    // SAFETY: libfabric sets these pointers or leaves them NULL.
+    let speed = unsafe { info.raw().nic.as_ref().and_then(|n| n.link_attr.as_ref()) };
+    speed.map_or(0, |link| {
+        u32::try_from(link.speed / 1_000_000).unwrap_or(u32::MAX)
+    })
+}
+
 /// Whether the provider takes messages as long as those of the transport.
 pub(crate) fn takes_messages(info: InfoRef<'_>, options: &Options) -> bool {
     info.raw().caps & u64::from(ffi::FI_MSG) != 0
         && info.ep_attr().max_msg_size >= msg::longest(options.two_sided())
-        // Contexts of messages are numbers (`op::tag`), and no place for a provider to write to.
+        // Contexts of messages are numbers (`op::marked`), and no place for a provider to write to.
         && !info.claims_contexts()
 }
 
@@ -143,7 +175,12 @@ pub(super) fn richer_entry(
     let list = query(api, Some(&name), |h| {
         write_hints(h, options, calling, allowed, info.tx_attr().op_flags);
         *h.caps = u64::from(ffi::FI_RMA) | info.raw().caps & kept;
-        let order = info.tx_attr().msg_order & ATOMIC_ORDER;
+        // The order of reads is asked for only where they confirm puts: providers may be slower with it.
+        let orders = match confirms(info) {
+            true => ATOMIC_ORDER,
+            false => ATOMIC_ORDER | READ_ORDER,
+        };
+        let order = info.tx_attr().msg_order & orders;
         h.tx.msg_order = order;
         h.rx.msg_order = order;
         more(h);

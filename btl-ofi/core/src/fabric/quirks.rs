@@ -15,8 +15,9 @@ use crate::base::params::Options;
 pub(crate) enum Trait {
     /// Delivery-complete is sound from this version of the provider on.
     SoundFrom(u32),
-    /// It reports delivery when it has only sent the data.
-    ConfirmsSending,
+    /// It reports delivery when it has only sent the data. Reads come behind the puts before them on a connection, and so
+    /// confirm them, unless this variable of libfabric asks for several connections to a peer.
+    ConfirmsSending { unless_several: &'static str },
     /// Its puts and gets are replaced by CMA, unless this variable of libfabric forbids CMA.
     CopiedByCma { unless: &'static str },
     /// Its atomics are executed by processors, each element by one atomic instruction. Those of NICs are not, and of
@@ -157,7 +158,11 @@ const QUIRKS: &[Row] = &[
     },
     Row {
         names: Names::Containing(&["verbs", "ofi_rxm"]),
-        traits: &[Trait::ConfirmsSending],
+        // rxm passes puts and reads on to one reliable connection of verbs (prov/rxm, rxm_rma.c), in which a read is
+        // executed behind the puts before it (InfiniBand). Several connections: libfabric 2.
+        traits: &[Trait::ConfirmsSending {
+            unless_several: "FI_OFI_RXM_NUM_MSG_EPS",
+        }],
     },
     Row {
         names: Names::Suffix("ofi_rxd"),
@@ -227,6 +232,14 @@ impl Quirks {
     pub(crate) fn sound_from(self) -> Option<u32> {
         self.traits().find_map(|t| match t {
             Trait::SoundFrom(version) => Some(*version),
+            _ => None,
+        })
+    }
+
+    /// The variable that asks for several connections, of a provider that reports delivery when it has only sent the data.
+    pub(crate) fn loses_order_by(self) -> Option<&'static str> {
+        self.traits().find_map(|t| match t {
+            Trait::ConfirmsSending { unless_several } => Some(*unless_several),
             _ => None,
         })
     }

@@ -14,13 +14,12 @@ use crate::fabric::device::Device;
 use crate::fabric::fids::{Info, InfoRef};
 use crate::fabric::policy;
 use crate::fabric::query::{
-    ATOMIC_ORDER, Calling, SUPPORTED_MR, all_entries, has_atomics, offers, richer_entry,
-    takes_messages,
+    Calling, SUPPORTED_MR, all_entries, has_atomics, offers, takes_messages,
 };
 use crate::fabric::quirks::{self, Quirks, Trait};
 use crate::fabric::ranking::{Ranking, source};
+use crate::fabric::richer::{with_atomic_order, with_devices, with_messages, with_read_order};
 use crate::fabric::shm_room::{self, Turn};
-use crate::mem::cuda;
 
 /// Registration modes that the transport does not support.
 const REFUSED_MR: [(u32, &str); 5] = [
@@ -280,7 +279,7 @@ fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(), String> 
             "it requires the modes {unknown:#x}, which are not supported"
         ));
     }
-    policy::refusal(info, options)?;
+    policy::refusal(info)?;
     let (put, get) = policy::limits(info, options);
     if put.min(get) < options.provider.smallest_limit {
         return Err(format!(
@@ -299,6 +298,7 @@ fn try_open(
     calling: Calling,
     ranking: &Ranking,
 ) -> Result<(Device, AtomicTable), String> {
+    let info = with_read_order(info, options, calling).map_err(|e| e.to_string())?;
     check_attributes(info.get(), options)?;
     ranking.admit(info.get(), options)?;
     let name = info.get().provider();
@@ -327,72 +327,4 @@ fn try_open(
              short ones",
         )),
     }
-}
-
-/// Requests ordered atomics where that costs nothing: takes the provider's ordered entry if its other attributes are
-/// the same.
-fn with_atomic_order(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    if !policy::wants_atomic_order(info.get()) || !has_atomics(info.get()) {
-        return Ok(info);
-    }
-    let better = richer_entry(&info, options, calling, orders_atomics, |h| {
-        h.tx.msg_order |= ATOMIC_ORDER;
-        h.rx.msg_order |= ATOMIC_ORDER;
-    })?;
-    Ok(better.unwrap_or(info))
-}
-
-/// Requests messages, where they serve better than the provider's own atomics and small transfers, or where it
-/// has no atomics.
-fn with_messages(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    if !policy::prefers_messages(info.get()) && has_atomics(info.get()) && !options.two_sided() {
-        return Ok(info);
-    }
-    let better = richer_entry(
-        &info,
-        options,
-        calling,
-        |i| takes_messages(i, options),
-        |h| {
-            *h.caps |= u64::from(ffi::FI_MSG);
-        },
-    )?;
-    Ok(better.unwrap_or(info))
-}
-
-/// Requests device memory where there may be some: takes the provider's entry with FI_HMEM if its other attributes
-/// are the same. Not for providers whose transfers are replaced by copies (`policy::takes_devices`).
-fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
-    let wanted = options
-        .devices
-        .by_provider
-        .unwrap_or_else(|| cuda::devices() > 0);
-    let old = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
-    // FI_MR_HMEM is not combined with the old modes.
-    let is_old = info.get().domain_attr().mr_mode as u32 & old != 0;
-    if !wanted || is_old || !policy::takes_devices(info.get()) {
-        return Ok(info);
-    }
-    let better = richer_entry(&info, options, calling, takes_devices, |h| {
-        h.domain.mr_mode |= ffi::FI_MR_HMEM as i32;
-        *h.caps |= ffi::FI_HMEM;
-    });
-    match better {
-        Ok(better) => Ok(better.unwrap_or(info)),
-        // Device memory is optional: without it the entry stays as it is.
-        Err(why) => {
-            tracing::info!("no access to device memory was asked of the provider: {why}");
-            Ok(info)
-        }
-    }
-}
-
-/// Whether the provider registers device memory.
-pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
-    info.raw().caps & ffi::FI_HMEM != 0
-}
-
-/// Whether atomics from one origin to one target take effect in order.
-pub(crate) fn orders_atomics(info: InfoRef<'_>) -> bool {
-    info.tx_attr().msg_order & ATOMIC_ORDER == ATOMIC_ORDER
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod completion;
 pub(crate) mod element;
+pub(crate) mod marked;
 pub(crate) mod record;
 pub(crate) mod request;
 pub(crate) mod responder;

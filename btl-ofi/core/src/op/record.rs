@@ -307,6 +307,36 @@ impl Record {
         }
     }
 
+    /// Links the record of a put to another record, or to none, in the place of its operand.
+    ///
+    /// # Safety
+    /// The record is in use for a put. The caller holds the pool's lock, or is the only user of the record.
+    pub(crate) unsafe fn link(record: NonNull<Record>, next: Option<NonNull<Record>>) {
+        let next = next.map_or(0, |next| next.as_ptr().expose_provenance());
+        // SAFETY: the caller guarantees that the record is in use, and that nothing else uses it now. A put has no operand.
+        unsafe { (*record.as_ptr()).kept.operand = next as u64 };
+    }
+
+    /// The record that [`link`](Self::link) named.
+    ///
+    /// # Safety
+    /// As for [`link`](Self::link), which was called since the record was taken.
+    pub(crate) unsafe fn linked(record: NonNull<Record>) -> Option<NonNull<Record>> {
+        // SAFETY: the caller guarantees that the record is in use, and that nothing else uses it now.
+        let next = unsafe { (*record.as_ptr()).kept.operand };
+        NonNull::new(ptr::with_exposed_provenance_mut(next as usize))
+    }
+
+    /// The peer of the operation.
+    ///
+    /// # Safety
+    /// The record is in use. The caller holds the pool's lock, or is the only user of the record.
+    pub(crate) unsafe fn endpoint(record: NonNull<Record>) -> Option<NonNull<Endpoint>> {
+        // SAFETY: the caller guarantees that the record is in use, and that nothing else changes it now.
+        let tag = unsafe { (*record.as_ptr()).kept.tag };
+        NonNull::new(Tag(tag).endpoint())
+    }
+
     /// Stores a compare value in a record; returns its address.
     ///
     /// # Safety
@@ -322,77 +352,5 @@ impl Record {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::op::tag::Message;
-
-    fn endpoint() -> NonNull<Endpoint> {
-        NonNull::new(ptr::with_exposed_provenance_mut(0x1000)).unwrap()
-    }
-
-    #[test]
-    fn records_are_reused_and_told_apart() {
-        for claimed in [false, true] {
-            let mut pool = Pool::new(claimed);
-            let tag = Tag::new(endpoint(), 0, 1);
-            let mut taken = Vec::new();
-            for _ in 0..FIRST_CHUNK + 10 {
-                let r = pool.take().unwrap();
-                // SAFETY: the record was just taken.
-                unsafe { Record::fill(r, tag, None, ptr::null_mut(), ptr::null_mut()) };
-                assert_eq!(pool.owns(r.as_ptr().cast()), Some(r));
-                assert!(Tag::from_untracked(r.as_ptr().cast()).is_none());
-                assert_eq!(Message::of(r.as_ptr().cast()), None);
-                taken.push(r);
-            }
-            assert_eq!(pool.in_use(Some(endpoint())).len(), FIRST_CHUNK + 10);
-            for r in taken {
-                // SAFETY: the record was taken above and not given back since.
-                unsafe { pool.give_back(r) };
-                assert!(pool.owns(r.as_ptr().cast()).is_none());
-            }
-            assert!(pool.in_use(None).is_empty());
-            let mut stray = 0u64;
-            assert!(pool.owns(ptr::from_mut(&mut stray).cast()).is_none());
-            assert!(pool.owns(ptr::null_mut()).is_none());
-        }
-    }
-
-    /// A provider that claims contexts may write to the whole context at any time until completion.
-    #[test]
-    fn a_claimed_context_overlaps_no_other_record() {
-        let mut pool = Pool::new(true);
-        let tag = Tag::new(endpoint(), 1, 0);
-        let taken: Vec<_> = (0..3 * FIRST_CHUNK as u64)
-            .map(|number| {
-                let r = pool.take().unwrap();
-                // SAFETY: the record was just taken, and its context belongs to it.
-                unsafe {
-                    Record::fill(r, tag, None, ptr::null_mut(), ptr::null_mut());
-                    Record::operand(r.as_ptr(), number);
-                    r.cast::<u8>().write_bytes(0xff, size_of::<fi_context2>());
-                }
-                r
-            })
-            .collect();
-        assert_eq!(pool.in_use(None).len(), taken.len());
-        for (number, r) in taken.into_iter().enumerate() {
-            // SAFETY: the record was taken above and not given back since.
-            unsafe {
-                assert_eq!((*r.as_ptr()).kept.operand, number as u64);
-                assert_eq!(pool.give_back(r).tag.endpoint(), endpoint().as_ptr());
-            }
-        }
-    }
-
-    #[test]
-    fn an_operation_takes_what_is_promised() {
-        for (claimed, bytes) in [(false, 64), (true, 128)] {
-            let mut pool = Pool::new(claimed);
-            pool.grow();
-            let places: usize = pool.chunks.iter().map(|chunk| size_of_val(&**chunk)).sum();
-            let spare = pool.chunks.len() * size_of::<Place>();
-            assert_eq!((places - spare) / pool.all().count(), bytes);
-        }
-    }
-}
+#[path = "record/tests.rs"]
+mod tests;

@@ -1,5 +1,5 @@
-//! Context pointers of the provider that are no addresses of records: tags of untracked operations, and messages. Three low
-//! bits tell them apart, which are zero in the address of a record.
+//! Tags: an endpoint and two phases in one word. A tag is also the provider's context pointer of an untracked operation.
+//! Other context pointers are addresses of records, or are marked (`op::marked`).
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -9,8 +9,6 @@ use crate::peer::outstanding::Phase;
 
 /// The bit that tells an untracked operation (a tag) from the address of a record.
 const UNTRACKED: usize = 2;
-/// The bit that tells a message ([`Message`]) from the address of a record, where [`UNTRACKED`] is not set.
-const MESSAGE: usize = 8;
 const CONTEXT_SHIFT: u32 = 0;
 const ENDPOINT_SHIFT: u32 = 2;
 
@@ -58,45 +56,6 @@ impl Tag {
     }
 }
 
-/// A message between transports, as the context pointer of its send or receive: a number in the carrier's tables
-/// (`fabric::msg`), and which table it is. No provider with messages claims contexts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Message {
-    /// A buffer that receives.
-    Receive(u32),
-    /// A batch of commands.
-    Batch(u32),
-    /// An answer.
-    Answer(u32),
-}
-
-impl Message {
-    /// The provider's context pointer.
-    pub(crate) fn context(self) -> *mut c_void {
-        let (number, table) = match self {
-            Message::Receive(number) => (number, 0),
-            Message::Batch(number) => (number, 1),
-            Message::Answer(number) => (number, 4),
-        };
-        ptr::without_provenance_mut((number as usize) << 4 | MESSAGE | table)
-    }
-
-    /// The message of a context pointer that is not untracked; `None` for a record.
-    #[inline(always)]
-    pub(crate) fn of(context: *mut c_void) -> Option<Message> {
-        let word = context as usize;
-        if word & MESSAGE == 0 {
-            return None;
-        }
-        let number = (word >> 4) as u32;
-        Some(match word & 5 {
-            0 => Message::Receive(number),
-            1 => Message::Batch(number),
-            _ => Message::Answer(number),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,18 +73,5 @@ mod tests {
             assert_eq!(tag.endpoint(), endpoint().as_ptr());
         }
         assert!(Tag::from_untracked(ptr::null_mut()).is_none());
-    }
-
-    #[test]
-    fn a_message_is_told_from_a_tag() {
-        for message in [
-            Message::Receive(0),
-            Message::Batch(u32::MAX),
-            Message::Answer(7),
-        ] {
-            let context = message.context();
-            assert!(Tag::from_untracked(context).is_none());
-            assert_eq!(Message::of(context), Some(message));
-        }
     }
 }

@@ -4,19 +4,20 @@
 //! probe value (8), descriptor of the segment for atomics (4), length of the provider's name (2), address format (4),
 //! length of the address (2), then the name and the address; network namespace (8), number of interfaces (1), then of
 //! each interface kind (1), prefix (1), speed (4), length of the address (1), length of the name (1), the address and the
-//! name. The blob comes from another process, so every field is checked.
+//! name; if the flag says so, a word to read: address (8), key (8). The blob comes from another process, so every field is checked.
 
 use std::net::IpAddr;
 
 use libfabric_sys as ffi;
 
 use crate::base::interfaces::{Interface, Kind, ip_of};
+use crate::mem::handle::Target;
 use crate::peer::liveness::ProcessId;
 use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 /// Longest provider name and endpoint address accepted, in bytes; libfabric's are far shorter.
 const MAX_NAME: usize = 256;
 const MAX_ADDRESS: usize = 1024;
@@ -33,6 +34,8 @@ const FLAG_SAME_NODE: u16 = 2;
 const FLAG_MESSAGES: u16 = 4;
 /// Set if the sender takes sends of its peers (`btl_ofi_mode`).
 const FLAG_TWO_SIDED: u16 = 8;
+/// Set if the sender publishes a word to read (`fabric::confirmation`).
+const FLAG_WORD: u16 = 16;
 /// The value of the descriptor field if the sender has no segment.
 const NO_SEGMENT: u32 = u32::MAX;
 
@@ -61,6 +64,8 @@ pub(crate) struct Blob {
     pub(crate) format: u32,
     pub(crate) address: Vec<u8>,
     pub(crate) networks: Networks,
+    /// A registered word of the sender, which its peers read to confirm their puts, where puts go by order.
+    pub(crate) word: Option<Target>,
 }
 
 impl Blob {
@@ -73,7 +78,8 @@ impl Blob {
         let flags = flag(self.virtual_addresses, FLAG_VIRTUAL_ADDRESSES)
             | flag(self.same_node, FLAG_SAME_NODE)
             | flag(self.messages, FLAG_MESSAGES)
-            | flag(self.two_sided, FLAG_TWO_SIDED);
+            | flag(self.two_sided, FLAG_TWO_SIDED)
+            | flag(self.word.is_some(), FLAG_WORD);
         out.extend(flags.to_le_bytes());
         out.extend(self.node.to_le_bytes());
         out.extend(self.process.pid.to_le_bytes());
@@ -93,6 +99,10 @@ impl Blob {
         interfaces
             .iter()
             .for_each(|i| encode_interface(&mut out, i));
+        if let Some(Target { address, key }) = self.word {
+            out.extend(address.to_le_bytes());
+            out.extend(key.to_le_bytes());
+        }
         out
     }
 
@@ -114,7 +124,8 @@ impl Blob {
             ));
         }
         let flags = u16::from_le_bytes(r.array("flags")?);
-        let known = FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAG_MESSAGES | FLAG_TWO_SIDED;
+        let known =
+            FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAG_MESSAGES | FLAG_TWO_SIDED | FLAG_WORD;
         if flags & !known != 0 {
             return Err(format!("unknown flags {flags:#x}"));
         }
@@ -147,6 +158,13 @@ impl Blob {
             endpoint: socket_ip(format, &address),
             interfaces: interfaces?,
         };
+        let word = match flags & FLAG_WORD {
+            0 => None,
+            _ => Some(Target {
+                address: u64::from_le_bytes(r.array("address of the word")?),
+                key: u64::from_le_bytes(r.array("key of the word")?),
+            }),
+        };
         if r.at != bytes.len() {
             return Err(format!("{} bytes too many", bytes.len() - r.at));
         }
@@ -164,6 +182,7 @@ impl Blob {
             format,
             address,
             networks,
+            word,
         })
     }
 

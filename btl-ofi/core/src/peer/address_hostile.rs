@@ -7,6 +7,7 @@ use libfabric_sys as ffi;
 use proptest::prelude::*;
 
 use crate::base::interfaces::{Interface, Kind};
+use crate::mem::handle::Target;
 use crate::peer::address::{Blob, socket_ip};
 use crate::peer::liveness::ProcessId;
 use crate::peer::networks::{Networks, meet};
@@ -45,6 +46,10 @@ fn good() -> Vec<Vec<u8>> {
                     ],
                 },
             },
+            word: segment.is_none().then_some(Target {
+                address: 0xdead_0000,
+                key: 1,
+            }),
         }
         .encode()
     };

@@ -205,5 +205,12 @@ pub(crate) fn reason(found: Result<bool, Refused>) -> String {
     }
 }
 
+/// A random value that other memory is unlikely to hold. Not a secret. The name of the endpoint tells processes of cloned
+/// virtual machines apart, which may be equal in all else, random numbers included.
+pub(crate) fn probe_value(endpoint: &[u8]) -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one((std::process::id(), endpoint))
+}
+
 #[cfg(test)]
 mod tests;

@@ -190,7 +190,7 @@ impl Transport {
                     caller.local_handle,
                 );
             }
-            state.posted += 1;
+            state.counts.posted += 1;
             record
         };
         let staged = Box::new(Staged {
@@ -211,7 +211,7 @@ impl Transport {
         if let Err(staged) = self.hmem.issue(staged) {
             let finished = {
                 let mut state = context.state.lock();
-                state.posted -= 1;
+                state.counts.posted -= 1;
                 // SAFETY: the record was taken from this pool above, and `issue` returned the only operation
                 // that refers to it.
                 unsafe { state.pool.give_back(staged.record) }
@@ -286,7 +286,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         self.leave_route(peer);
         let address = peer.address;
-        let delivered = self.policy.delivered;
+        let delivered = self.quick.delivered;
         let mut descriptor = descriptor;
         // SAFETY: the endpoint is live; the local buffer is the caller's until completion, and its registration
         // stays open.

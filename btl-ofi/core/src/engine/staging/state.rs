@@ -302,9 +302,9 @@ impl Transport {
         let finished = {
             let mut state = context.state.lock();
             if op.status.is_ok() {
-                state.completed += 1;
+                state.counts.completed += 1;
             } else {
-                state.failed += 1;
+                state.counts.failed += 1;
             }
             // SAFETY: the operation took the record from this pool when it was issued, and only this call gives
             // it back.

@@ -59,9 +59,9 @@ use crate::base::error::{CallError, check, describe};
 use crate::base::lock::Lock;
 use crate::fabric::addresses::Addresses;
 use crate::mem::regions::Regions;
+use crate::op::marked::Message;
 use crate::op::request::Operands;
 use crate::op::responder::Command;
-use crate::op::tag::Message;
 use crate::peer::endpoint::Endpoint;
 
 /// The endpoints of the first context, and what else messages need of the provider.

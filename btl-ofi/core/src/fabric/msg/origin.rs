@@ -14,9 +14,9 @@ use crate::fabric::msg::line::{Line, MOST_WAITING};
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::vacant;
 use crate::fabric::msg::wire::{Form, Header, Kind, UNKNOWN};
+use crate::op::marked::Message;
 use crate::op::request::Operands;
 use crate::op::responder::Command;
-use crate::op::tag::Message;
 use crate::peer::endpoint::Endpoint;
 
 /// The line of a message whose failure concerns no line.

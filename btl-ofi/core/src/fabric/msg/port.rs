@@ -6,7 +6,7 @@ use std::ptr;
 use libfabric_sys as ffi;
 
 use crate::base::error::CallError;
-use crate::op::tag::Message;
+use crate::op::marked::Message;
 
 type Send = unsafe extern "C" fn(
     *mut ffi::fid_ep,

@@ -17,8 +17,8 @@ use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::vacant;
 use crate::fabric::msg::wire::{Header, Kind, UNKNOWN, take_address};
 use crate::mem::regions::Regions;
+use crate::op::marked::Message;
 use crate::op::responder::Responder;
-use crate::op::tag::Message;
 use crate::peer::address::check_form;
 use crate::peer::endpoint::Endpoint;
 

@@ -40,6 +40,7 @@ fn policy(provider: &str) -> Policy {
 /// The name of each yes-or-no decision that is yes.
 fn decisions(policy: &Policy) -> Vec<&'static str> {
     let all = [
+        ("by_order", policy.by_order),
         ("processor_atomics", policy.processor_atomics),
         ("one_node", policy.one_node),
         ("serves_itself", policy.serves_itself),
@@ -90,7 +91,12 @@ fn each_row_decides_its_policy() {
         ("efa", &["processor_atomics", "untracked"], u32::MAX),
         (
             "verbs;ofi_rxm",
-            &["processor_atomics", "untracked"],
+            &[
+                "by_order",
+                "processor_atomics",
+                "updates_fetch",
+                "reports_for_others",
+            ],
             u32::MAX,
         ),
         (
@@ -115,8 +121,7 @@ fn each_row_decides_its_policy() {
 
 #[test]
 fn efa_is_refused_before_its_confirmations_are_sound() {
-    let options = options(&[]);
-    let judge = |provider, version| refusal(offer(provider, version, true).get(), &options);
+    let judge = |provider, version| refusal(offer(provider, version, true).get());
     assert_eq!(
         judge("efa", ffi::version(111, 30)),
         Err(String::from(
@@ -127,28 +132,62 @@ fn efa_is_refused_before_its_confirmations_are_sound() {
     assert_eq!(judge("verbs", ffi::version(111, 30)), Ok(()));
 }
 
-#[test]
-fn rxm_over_verbs_is_used_only_if_it_is_named() {
-    let verbs = offer("verbs;ofi_rxm", 0, true);
-    assert_eq!(
-        refusal(verbs.get(), &options(&[])),
-        Err(String::from(
-            "it reports delivery when it has only sent the data; name it in \
-             btl_ofi_provider_include to use it nevertheless"
-        ))
-    );
-    let named = options(&[("btl_ofi_provider_include", Value::str("verbs"))]);
-    assert_eq!(refusal(verbs.get(), &named), Ok(()));
-    let tcp = offer("tcp;ofi_rxm", 0, true);
-    assert_eq!(refusal(tcp.get(), &options(&[])), Ok(()));
+/// What the provider promises of the order of reads changes an offer so.
+fn ordered(info: Info, most: usize) -> Info {
+    // SAFETY: fi_allocinfo allocated the attributes, and `info` owns them.
+    unsafe {
+        (*(*info.as_ptr()).tx_attr).msg_order = ffi::FI_ORDER_RMA_RAW;
+        (*(*info.as_ptr()).ep_attr).max_order_raw_size = most;
+    }
+    info
 }
 
 #[test]
-fn only_shm_may_lack_confirmations() {
-    let judge = |provider| refusal(offer(provider, 0, false).get(), &options(&[]));
-    assert_eq!(
-        judge("tcp"),
-        Err(String::from("it lacks FI_DELIVERY_COMPLETE"))
+fn puts_go_by_order_where_nothing_else_confirms_them() {
+    let by_order = |info: &Info| decide(info.get()).by_order;
+    assert!(by_order(&offer("verbs;ofi_rxm", 0, true)));
+    assert!(by_order(&ordered(offer("other", 0, false), LARGEST)));
+    assert!(!by_order(&ordered(offer("other", 0, true), LARGEST)));
+    assert!(!by_order(&ordered(offer("sockets", 0, true), LARGEST)));
+    let shm = ordered(offer("shm", 0, false), LARGEST);
+    assert_eq!(by_order(&shm), is_set("FI_SHM_DISABLE_CMA"));
+    for info in [
+        offer("verbs;ofi_rxm", 0, true),
+        ordered(offer("other", 0, false), 1),
+    ] {
+        assert_eq!(refusal(info.get()), Ok(()));
+        // SAFETY: `info` owns the structure.
+        unsafe { (*info.as_ptr()).mode = ffi::FI_CONTEXT };
+        let why = refusal(info.get()).unwrap_err();
+        assert!(why.contains("claims the contexts"), "{why}");
+    }
+}
+
+/// A number in the environment is read when a provider is judged; no test sets one, since others may read it then.
+#[test]
+fn several_connections_lose_the_order() {
+    assert_eq!(Quirks::of("tcp;ofi_rxm").loses_order_by(), None);
+    let variable = Quirks::of("verbs;ofi_rxm").loses_order_by();
+    assert_eq!(variable, Some("FI_OFI_RXM_NUM_MSG_EPS"));
+    assert_eq!(number("FI_OFI_RXM_NUM_MSG_EPS"), 0);
+}
+
+#[test]
+fn the_order_bounds_puts() {
+    let of = |info: Info| limits(info.get(), &options(&[]));
+    let (put, get) = of(offer("other", 0, true));
+    assert_eq!(of(ordered(offer("other", 0, true), 64)), (put, get));
+    assert_eq!(of(ordered(offer("other", 0, false), 64)), (64, get));
+    assert_eq!(of(ordered(offer("verbs;ofi_rxm", 0, true), 64)), (put, get));
+}
+
+#[test]
+fn a_provider_confirms_puts_or_keeps_reads_behind_them() {
+    let judge = |provider| refusal(offer(provider, 0, false).get());
+    let why = judge("tcp").unwrap_err();
+    assert!(
+        why.contains("FI_DELIVERY_COMPLETE") && why.contains("FI_ORDER_RMA_RAW"),
+        "{why}"
     );
     let forbidden = is_set("FI_SHM_DISABLE_CMA");
     assert_eq!(judge("shm").is_err(), forbidden);
@@ -190,4 +229,5 @@ fn copies_replace_transfers_of_device_memory() {
     assert_eq!(of("shm"), ((false, false), true));
     assert_eq!(of("udp;ofi_rxd"), ((false, true), false));
     assert_eq!(of("verbs"), ((true, true), false));
+    assert_eq!(of("verbs;ofi_rxm"), ((false, true), false));
 }

@@ -28,7 +28,12 @@ fn a_provider_has_the_traits_of_its_layers() {
     assert_eq!(names("tcp;ofi_rxm"), [polls, hides, messages, by_processor]);
     assert_eq!(
         names("verbs;ofi_rxm"),
-        [by_processor, Trait::ConfirmsSending]
+        [
+            by_processor,
+            Trait::ConfirmsSending {
+                unless_several: "FI_OFI_RXM_NUM_MSG_EPS"
+            }
+        ]
     );
     assert_eq!(names("sockets;ofi_rxm"), [polls, by_processor]);
     assert_eq!(names("udp;ofi_rxd")[..2], [polls, by_processor]);

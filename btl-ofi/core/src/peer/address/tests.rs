@@ -19,6 +19,17 @@ fn sample() -> Blob {
             endpoint: None,
             interfaces: vec![interface("10.1.0.1", 24), interface("fd00::1", 64)],
         },
+        word: None,
+    }
+}
+
+fn sample_with_word() -> Blob {
+    Blob {
+        word: Some(Target {
+            address: 0xdead_0000,
+            key: u64::MAX,
+        }),
+        ..sample()
     }
 }
 
@@ -86,14 +97,14 @@ fn there_and_back() {
         segment: None,
         ..sample()
     };
-    for blob in [sample(), without] {
+    for blob in [sample(), without, sample_with_word()] {
         assert_eq!(Blob::decode(&blob.encode()), Ok(blob));
     }
 }
 
 #[test]
 fn every_truncation_is_refused() {
-    let whole = sample().encode();
+    let whole = sample_with_word().encode();
     for n in 0..whole.len() {
         assert!(
             Blob::decode(&whole[..n]).is_err(),

@@ -7,7 +7,7 @@ use crate::fabric::msg::line::Line;
 use crate::fabric::msg::origin::Origin;
 use crate::fabric::msg::port::{EAGAIN, Port};
 use crate::fabric::msg::wire::{Header, Kind};
-use crate::op::tag::Message;
+use crate::op::marked::Message;
 use crate::peer::endpoint::Endpoint;
 
 impl Origin {

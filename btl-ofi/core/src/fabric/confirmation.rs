@@ -1,0 +1,211 @@
+//! Puts that go by order: completed means sent, and a read that was posted behind them confirms them.
+//!
+//! A put keeps its record when its completion arrives, and is *reported*. One read per peer and context confirms all puts
+//! to this peer that were reported before it was posted: the provider promises that it comes behind them. Puts that are
+//! reported while it is outstanding wait for the next one. `engine::confirmation` posts the reads, and ends the puts.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, TryReserveError, VecDeque};
+use std::ptr::NonNull;
+
+use libfabric_sys as ffi;
+
+use crate::op::marked::Marked;
+use crate::op::record::Record;
+use crate::peer::endpoint::Endpoint;
+
+/// The provider's `fi_writemsg` where puts go by order: marks the put, and does not ask for delivery, which the provider
+/// does not offer or does not mean.
+///
+/// # Safety
+/// As for `fi_writemsg`. The context of the message is a record.
+pub(crate) unsafe extern "C" fn writemsg_to_confirm(
+    endpoint: *mut ffi::fid_ep,
+    message: *const ffi::fi_msg_rma,
+    flags: u64,
+) -> isize {
+    // SAFETY: the caller passes a complete message.
+    let message = unsafe { &*message };
+    let Some(record) = NonNull::new(message.context.cast::<Record>()) else {
+        return -(ffi::FI_EINVAL as isize);
+    };
+    let marked = ffi::fi_msg_rma {
+        context: Marked::Put(record).context(),
+        ..*message
+    };
+    let flags = flags & !u64::from(ffi::FI_DELIVERY_COMPLETE);
+    // SAFETY: the caller passes a live endpoint, whose table is valid, and a complete message.
+    unsafe {
+        match (*(*endpoint).rma).writemsg {
+            Some(writemsg) => writemsg(endpoint, &marked, flags),
+            None => -(ffi::FI_ENOSYS as isize),
+        }
+    }
+}
+
+/// Records of puts, in the order in which they were added. The records stay in use while they are here.
+#[derive(Debug, Default)]
+pub(crate) struct Puts {
+    first: Option<NonNull<Record>>,
+    last: Option<NonNull<Record>>,
+}
+
+// SAFETY: the records belong to the pool of the context that the list belongs to, and are used under its lock.
+unsafe impl Send for Puts {}
+
+impl Puts {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// # Safety
+    /// The record is in use for a put, and in no list. The caller holds the pool's lock.
+    unsafe fn push(&mut self, record: NonNull<Record>) {
+        // SAFETY: the caller guarantees that the record is in use for a put, and holds the lock.
+        unsafe { Record::link(record, None) };
+        let added = Puts {
+            first: Some(record),
+            last: Some(record),
+        };
+        self.append(added);
+    }
+
+    /// Adds the records of another list. The caller holds the pool's lock.
+    pub(crate) fn append(&mut self, other: Puts) {
+        match self.last {
+            _ if other.is_empty() => {}
+            // SAFETY: `push` vouched for all records of the list, and the caller holds the lock.
+            Some(last) => unsafe {
+                Record::link(last, other.first);
+                self.last = other.last;
+            },
+            None => *self = other,
+        }
+    }
+
+    /// Removes the first record. The caller holds the pool's lock.
+    pub(crate) fn pop(&mut self) -> Option<NonNull<Record>> {
+        let first = self.first?;
+        // SAFETY: `push` vouched for all records of the list, and the caller holds the lock.
+        self.first = unsafe { Record::linked(first) };
+        if self.first.is_none() {
+            self.last = None;
+        }
+        Some(first)
+    }
+}
+
+/// What is to be confirmed at one peer.
+#[derive(Debug, Default)]
+struct Unconfirmed {
+    /// Reported, and not covered by a read.
+    reported: Puts,
+    /// Covered by the read.
+    covered: Puts,
+    /// The read whose end confirms the covered puts.
+    read: Option<NonNull<Record>>,
+    /// Reads outstanding, this one or others whose puts were taken from them.
+    outstanding: u32,
+}
+
+/// The puts of one context that are to be confirmed. Guarded by the context's lock.
+#[derive(Debug, Default)]
+pub(crate) struct Confirmations {
+    peers: HashMap<NonNull<Endpoint>, Unconfirmed>,
+    /// Peers to which a read is to be posted.
+    due: VecDeque<NonNull<Endpoint>>,
+}
+
+// SAFETY: endpoints are shared between threads, and records are used under the lock of their pool.
+unsafe impl Send for Confirmations {}
+
+impl Confirmations {
+    /// Makes room for so many peers, so that reported puts allocate nothing.
+    pub(crate) fn reserve(&mut self, peers: usize) -> Result<(), TryReserveError> {
+        self.peers
+            .try_reserve(peers.saturating_sub(self.peers.len()))?;
+        self.due.try_reserve(peers.saturating_sub(self.due.len()))
+    }
+
+    /// Takes a put that the provider completed.
+    ///
+    /// # Safety
+    /// The record is in use for a put, and was not reported before. The caller holds the pool's lock.
+    pub(crate) unsafe fn report(&mut self, record: NonNull<Record>) {
+        // SAFETY: the caller guarantees that the record is in use, and holds the lock.
+        let Some(endpoint) = (unsafe { Record::endpoint(record) }) else {
+            return;
+        };
+        let unconfirmed = self.peers.entry(endpoint).or_default();
+        if unconfirmed.reported.is_empty() && unconfirmed.read.is_none() {
+            self.due.push_back(endpoint);
+        }
+        // SAFETY: the caller guarantees a put that was not reported, so in no list, and holds the lock.
+        unsafe { unconfirmed.reported.push(record) };
+    }
+
+    /// Whether a read is to be posted.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// The peer to which a read is to be posted next.
+    pub(crate) fn next(&self) -> Option<NonNull<Endpoint>> {
+        self.due.front().copied()
+    }
+
+    /// Notes that the read to the [`next`](Self::next) peer is posted, with this record.
+    pub(crate) fn begin(&mut self, read: NonNull<Record>) {
+        let next = self.due.pop_front();
+        if let Some(unconfirmed) = next.and_then(|peer| self.peers.get_mut(&peer)) {
+            unconfirmed.covered = std::mem::take(&mut unconfirmed.reported);
+            unconfirmed.read = Some(read);
+            unconfirmed.outstanding += 1;
+        }
+    }
+
+    /// Notes that a read to a peer ended, and returns the puts that it covered.
+    pub(crate) fn end(&mut self, peer: NonNull<Endpoint>, read: NonNull<Record>) -> Puts {
+        let Some(unconfirmed) = self.peers.get_mut(&peer) else {
+            return Puts::default();
+        };
+        unconfirmed.outstanding = unconfirmed.outstanding.saturating_sub(1);
+        if unconfirmed.read != Some(read) {
+            return Puts::default();
+        }
+        unconfirmed.read = None;
+        if !unconfirmed.reported.is_empty() {
+            self.due.push_back(peer);
+        }
+        std::mem::take(&mut unconfirmed.covered)
+    }
+
+    /// Returns all puts that are to be confirmed at a peer. A read that is outstanding confirms nothing then.
+    pub(crate) fn abandon(&mut self, peer: NonNull<Endpoint>) -> Puts {
+        let Some(unconfirmed) = self.peers.get_mut(&peer) else {
+            return Puts::default();
+        };
+        unconfirmed.read = None;
+        self.due.retain(|due| *due != peer);
+        let mut puts = std::mem::take(&mut unconfirmed.covered);
+        puts.append(std::mem::take(&mut unconfirmed.reported));
+        puts
+    }
+
+    /// Forgets a peer that has nothing to confirm, and returns whether a read to it is outstanding, which may still name
+    /// it.
+    pub(crate) fn forget(&mut self, peer: NonNull<Endpoint>) -> bool {
+        match self.peers.entry(peer) {
+            Entry::Occupied(entry) if entry.get().outstanding > 0 => true,
+            Entry::Occupied(entry) => {
+                entry.remove();
+                false
+            }
+            Entry::Vacant(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

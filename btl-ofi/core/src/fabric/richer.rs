@@ -1,0 +1,96 @@
+//! Requests beyond the hints of all providers: each takes the provider's entry with one ability more, if its other
+//! attributes are the same.
+
+use libfabric_sys as ffi;
+
+use crate::base::error::Error;
+use crate::base::params::Options;
+use crate::fabric::fids::Info;
+use crate::fabric::policy;
+use crate::fabric::query::{
+    ATOMIC_ORDER, Calling, READ_ORDER, has_atomics, orders_atomics, orders_reads, richer_entry,
+    takes_devices, takes_messages,
+};
+use crate::mem::cuda;
+
+/// Requests that reads come behind puts, where nothing else confirms puts.
+pub(super) fn with_read_order(
+    info: Info,
+    options: &Options,
+    calling: Calling,
+) -> Result<Info, Error> {
+    if !policy::needs_read_order(info.get()) {
+        return Ok(info);
+    }
+    let better = richer_entry(&info, options, calling, orders_reads, |h| {
+        h.tx.msg_order |= READ_ORDER;
+        h.rx.msg_order |= READ_ORDER;
+    })?;
+    Ok(better.unwrap_or(info))
+}
+
+/// Requests ordered atomics where that costs nothing: takes the provider's ordered entry if its other attributes are
+/// the same.
+pub(super) fn with_atomic_order(
+    info: Info,
+    options: &Options,
+    calling: Calling,
+) -> Result<Info, Error> {
+    if !policy::wants_atomic_order(info.get()) || !has_atomics(info.get()) {
+        return Ok(info);
+    }
+    let better = richer_entry(&info, options, calling, orders_atomics, |h| {
+        h.tx.msg_order |= ATOMIC_ORDER;
+        h.rx.msg_order |= ATOMIC_ORDER;
+    })?;
+    Ok(better.unwrap_or(info))
+}
+
+/// Requests messages, where they serve better than the provider's own atomics and small transfers, or where it
+/// has no atomics.
+pub(super) fn with_messages(
+    info: Info,
+    options: &Options,
+    calling: Calling,
+) -> Result<Info, Error> {
+    if !policy::prefers_messages(info.get()) && has_atomics(info.get()) && !options.two_sided() {
+        return Ok(info);
+    }
+    let better = richer_entry(
+        &info,
+        options,
+        calling,
+        |i| takes_messages(i, options),
+        |h| {
+            *h.caps |= u64::from(ffi::FI_MSG);
+        },
+    )?;
+    Ok(better.unwrap_or(info))
+}
+
+/// Requests device memory where there may be some: takes the provider's entry with FI_HMEM if its other attributes
+/// are the same. Not for providers whose transfers are replaced by copies (`policy::takes_devices`).
+pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> Result<Info, Error> {
+    let wanted = options
+        .devices
+        .by_provider
+        .unwrap_or_else(|| cuda::devices() > 0);
+    let old = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
+    // FI_MR_HMEM is not combined with the old modes.
+    let is_old = info.get().domain_attr().mr_mode as u32 & old != 0;
+    if !wanted || is_old || !policy::takes_devices(info.get()) {
+        return Ok(info);
+    }
+    let better = richer_entry(&info, options, calling, takes_devices, |h| {
+        h.domain.mr_mode |= ffi::FI_MR_HMEM as i32;
+        *h.caps |= ffi::FI_HMEM;
+    });
+    match better {
+        Ok(better) => Ok(better.unwrap_or(info)),
+        // Device memory is optional: without it the entry stays as it is.
+        Err(why) => {
+            tracing::info!("no access to device memory was asked of the provider: {why}");
+            Ok(info)
+        }
+    }
+}

@@ -40,6 +40,8 @@ fn run(seed: u64) -> u32 {
     );
     let shape: Shape = vec![
         ("ATOMICS", (seed % 2).to_string()),
+        ("CONFIRMS", (seed / 2 % 2).to_string()),
+        ("READ_ORDER", "1".to_owned()),
         ("ORDER", dice.pick(&["0", "1"]).to_owned()),
         ("SEND_ORDER", "0".to_owned()),
         ("TX_CTX", dice.pick(&["1", "4"]).to_owned()),

@@ -8,18 +8,21 @@
 )]
 
 mod common;
+mod lab;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
 use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel};
 
 use common::{insist, open};
+use lab::{Tally, child, role, shape};
 
 thread_local! {
     /// Allocations of this thread, so that other threads' do not count.
@@ -68,6 +71,8 @@ struct Loop<'a> {
     t: &'a Transport,
     peer: NonNull<Endpoint>,
     h: Handle,
+    source: *mut c_void,
+    /// Where results go.
     buffer: *mut c_void,
 }
 
@@ -86,7 +91,7 @@ impl Loop<'_> {
             for _ in 0..50 {
                 // SAFETY: the buffer and the window outlive the flush below.
                 unsafe {
-                    insist(t, || t.put(peer, self.buffer, base, none, h, 8, completion));
+                    insist(t, || t.put(peer, self.source, base, none, h, 8, completion));
                     insist(t, || t.get(peer, self.buffer, base, none, h, 8, completion));
                     insist(t, || {
                         t.atomic_op(peer, base, h, BtlAtomicOp::Add, 1, f, completion)
@@ -109,7 +114,7 @@ fn allocates_nothing(provider: &str) {
     let t = open(provider, ThreadLevel::Single, &[]);
     let peer = t.connect(t.address(), 0).unwrap();
     let mut window = [0u64; 8];
-    let mut buffer = 0u64;
+    let (mut source, mut buffer) = (0u64, 0u64);
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     // SAFETY: the window lives until the region is closed.
     let region = unsafe { t.register(window.as_mut_ptr().cast(), 64, access) }.unwrap();
@@ -117,6 +122,7 @@ fn allocates_nothing(provider: &str) {
         t: &t,
         peer,
         h: region.handle(),
+        source: (&raw mut source).cast(),
         buffer: (&raw mut buffer).cast(),
     };
     rounds.round();
@@ -142,7 +148,7 @@ fn shm_between_two() {
     let t = open("shm", ThreadLevel::Single, &[]);
     let target = open("shm", ThreadLevel::Single, &[]);
     let mut window = [0u64; 512];
-    let mut buffer = [0u64; 512];
+    let (mut source, mut buffer) = (0u64, [0u64; 512]);
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     // SAFETY: the window lives until the region is closed.
     let region = unsafe { target.register(window.as_mut_ptr().cast(), 4096, access) }.unwrap();
@@ -150,6 +156,7 @@ fn shm_between_two() {
         t: &t,
         peer: t.connect(target.address(), 0).unwrap(),
         h: region.handle(),
+        source: (&raw mut source).cast(),
         buffer: buffer.as_mut_ptr().cast(),
     };
     let (measured, stop) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -219,4 +226,20 @@ fn sockets() {
 #[test]
 fn udp_rxd() {
     allocates_nothing("udp;ofi_rxd");
+}
+
+/// Puts that are confirmed by reads. The provider is a library with an allocator of its own.
+#[test]
+fn lab_by_order() {
+    if role().is_none() {
+        let limit = Duration::from_secs(60);
+        return child("lab_by_order", "by order", limit).insist("allocations by order");
+    }
+    shape(&[("CONFIRMS", "0"), ("READ_ORDER", "1")]);
+    allocates_nothing("lab");
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
 }

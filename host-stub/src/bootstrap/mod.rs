@@ -157,6 +157,16 @@ pub enum BootstrapError {
         /// What the dynamic loader said.
         source: libloading::Error,
     },
+    /// Slurm started several processes, and no PMIx by which they could meet.
+    #[error(
+        "Slurm started {tasks} processes (SLURM_STEP_NUM_TASKS) without PMIx: use `srun --mpi=pmix` (Debian: \
+         slurm-wlm-basic-plugins and libpmix2 on every node; `srun --mpi=list` names what there is), or \
+         MpiDefault=pmix in slurm.conf"
+    )]
+    SlurmAlone {
+        /// How many.
+        tasks: u32,
+    },
     /// A call of libpmix failed.
     #[error(
         "PMIx: {call}{} returned {text} ({status})",
@@ -224,6 +234,14 @@ pub fn from_environment() -> Result<Arc<dyn Bootstrap>, BootstrapError> {
         // First, because the local launcher may itself run under another.
         Some(environment) => Arc::new(local::Local::join(&environment)?),
         None if pmix::launched() => Arc::new(pmix::Pmix::join()?),
-        None => Arc::new(Singleton::new()),
+        None => match slurm_tasks() {
+            Some(tasks) if tasks > 1 => return Err(BootstrapError::SlurmAlone { tasks }),
+            _ => Arc::new(Singleton::new()),
+        },
     })
+}
+
+/// Tasks of the step of Slurm's that this process belongs to; none outside of one.
+fn slurm_tasks() -> Option<u32> {
+    std::env::var("SLURM_STEP_NUM_TASKS").ok()?.parse().ok()
 }

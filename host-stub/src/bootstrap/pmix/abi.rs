@@ -42,6 +42,8 @@ pub(super) const HOSTNAME: &str = "pmix.hname";
 pub(super) const NODEID: &str = "pmix.nodeid";
 /// Asks a get to look at the owner's server and not at what was read before. From 4.0 on.
 pub(super) const GET_REFRESH_CACHE: &str = "pmix.get.refresh";
+/// Asks a fence to bring what was published to every node.
+pub(super) const COLLECT_DATA: &str = "pmix.collect";
 
 const KEY_BYTES: usize = 512;
 const NSPACE_BYTES: usize = 256;
@@ -229,6 +231,7 @@ mod tests {
             ("PMIX_HOSTNAME", HOSTNAME),
             ("PMIX_NODEID", NODEID),
             ("PMIX_GET_REFRESH_CACHE", GET_REFRESH_CACHE),
+            ("PMIX_COLLECT_DATA", COLLECT_DATA),
         ];
         for (name, text) in texts {
             source += &format!(

@@ -10,6 +10,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::super::{BootstrapError, Lost, Patience, Progress};
 use super::abi;
+use super::quirks::{Keys, Quirks};
 
 /// The file that is opened: the name under which PMIx 3, 4 and 5 are installed.
 const FILE: &str = "libpmix.so.2";
@@ -104,29 +105,7 @@ pub(super) enum Item {
 pub(super) struct Client {
     functions: &'static Functions,
     me: abi::Proc,
-    keys: Keys,
-}
-
-/// How values that change get to the other ranks. What was measured with 4.2.2 and 5.0.7:
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keys {
-    /// Until 4: a commit sends everything the process ever put, so that keys had better be few; a
-    /// key may be put again, and a refreshing get gives its new value.
-    Again,
-    /// Since 5: a get gives the first value of a key for ever, and a refreshing one finds nothing,
-    /// so that every value needs a key of its own.
-    Once,
-}
-
-impl Keys {
-    /// By the library's word for itself: `OpenPMIx 5.0.7a1 (PMIx Standard: ...`.
-    fn of(version: &str) -> Self {
-        let digits = version.trim_start_matches(|c: char| !c.is_ascii_digit());
-        match digits.split('.').next().map(str::parse::<u32>) {
-            Some(Ok(..5)) => Keys::Again,
-            _ => Keys::Once,
-        }
-    }
+    quirks: Quirks,
 }
 
 /// Whom a published item belongs to.
@@ -146,17 +125,17 @@ impl Client {
         functions.check(status, "PMIx_Init", String::new)?;
         // SAFETY: it takes nothing; the answer is a constant text.
         let version = unsafe { CStr::from_ptr((functions.get_version)()) };
-        let keys = Keys::of(&version.to_string_lossy());
+        let quirks = Quirks::find(&version.to_string_lossy());
         Ok(Client {
             functions,
             me,
-            keys,
+            quirks,
         })
     }
 
     /// Whether keys may be put again.
     pub(super) fn keys(&self) -> Keys {
-        self.keys
+        self.quirks.keys
     }
 
     pub(super) fn rank(&self) -> u32 {
@@ -203,14 +182,15 @@ impl Client {
     ) -> Result<(), BootstrapError> {
         let outcome = Arc::new(Outcome::default());
         let shared = Arc::into_raw(Arc::clone(&outcome));
-        let none = std::ptr::null();
-        // SAFETY: no ranks means all of the job, no directives; `done` takes the reference given.
+        let collect = abi::Info::on(abi::COLLECT_DATA);
+        // SAFETY: no ranks means all of the job; there is one directive, which the library copies, or
+        // its count is 0; `done` takes the reference given.
         let status = unsafe {
             (self.functions.fence_nb)(
-                none,
+                std::ptr::null(),
                 0,
-                none.cast(),
-                0,
+                &collect,
+                self.quirks.collect.into(),
                 Some(done),
                 shared.cast_mut().cast(),
             )
@@ -253,7 +233,7 @@ impl Client {
             },
         };
         let refresh = abi::Info::on(abi::GET_REFRESH_CACHE);
-        let anew = anew && self.keys == Keys::Again;
+        let anew = anew && self.quirks.keys == Keys::Again;
         let mut value = std::ptr::null_mut();
         // SAFETY: the key is terminated; there is one directive, or its count is 0.
         let status = unsafe {
@@ -357,23 +337,5 @@ unsafe fn take(value: *mut abi::Value) -> Result<Item, u16> {
         };
         libc::free(value.cast());
         item
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_reused_where_that_works() {
-        for (version, keys) in [
-            ("OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, ...)", Keys::Again),
-            ("PMIx 3.2.3", Keys::Again),
-            ("OpenPMIx 5.0.7a1 (PMIx Standard: 5.1, ...)", Keys::Once),
-            ("OpenPMIx 10.1", Keys::Once),
-            ("of another kind", Keys::Once),
-        ] {
-            assert_eq!(Keys::of(version), keys, "{version}");
-        }
     }
 }

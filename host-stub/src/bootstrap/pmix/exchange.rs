@@ -11,7 +11,8 @@
 //! Elsewhere ([`Keys::Once`]) every round has a key of its own.
 
 use super::super::{BootstrapError, Lost, Progress};
-use super::client::{Client, Item, Keys, Owner};
+use super::client::{Client, Item, Owner};
+use super::quirks::Keys;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! A rank of a job that `mpirun`, `prterun`, `srun` or another launcher with a PMIx server started.
 //!
 //! libpmix is opened when such a launcher is found in the environment, and not linked. `abi` and
-//! `client` are its interface; `exchange` and `published` make of it what a [`Bootstrap`]
+//! `client` are its interface, `quirks` how its versions and the servers differ; `exchange` and `published` make of it what a [`Bootstrap`]
 //! gives.
 
 mod abi;
@@ -9,6 +9,7 @@ mod client;
 mod exchange;
 mod nodes;
 mod published;
+mod quirks;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;

@@ -8,8 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::super::BootstrapError;
-use super::client::{Client, Item, Keys, Owner};
+use super::client::{Client, Item, Owner};
 use super::exchange::malformed;
+use super::quirks::Keys;
 
 /// Says which keys hold the items: generation and length.
 const DIRECTORY: &str = "hs.directory";

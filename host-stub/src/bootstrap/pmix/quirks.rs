@@ -1,0 +1,87 @@
+//! How versions of libpmix and launchers' servers differ, as far as it was measured.
+
+/// Set by every server, with its version.
+const SERVER_VERSION_ENV: &str = "PMIX_VERSION";
+/// Set by Slurm's server.
+const SLURM_ENV: &str = "SLURM_PMIX_MAPPING_SERV";
+
+/// What to do differently with the library and the server at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Quirks {
+    pub(super) keys: Keys,
+    /// Fences collect what was published. Under Slurm 22.05 with PMIx 4.2.2 one that does not returns before
+    /// processes of other nodes are there. Elsewhere a fence need not move data that few ask for.
+    pub(super) collect: bool,
+}
+
+impl Quirks {
+    /// Those of the library, by its word for itself, and of the server, by the environment.
+    pub(super) fn find(library: &str) -> Self {
+        let server = std::env::var(SERVER_VERSION_ENV).unwrap_or_default();
+        Quirks {
+            keys: Keys::of(library, &server),
+            collect: std::env::var_os(SLURM_ENV).is_some(),
+        }
+    }
+}
+
+/// How values that change get to the other ranks. What was measured with 4.2.2 and 5.0.7:
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Until 4: a commit sends everything the process ever put, so that keys had better be few; a
+    /// key may be put again, and a refreshing get gives its new value.
+    Again,
+    /// Since 5, of the library or of the server: a get gives the first value of a key for ever, and a
+    /// refreshing one finds nothing, so that every value needs a key of its own.
+    Once,
+}
+
+impl Keys {
+    /// By the library's word for itself, `OpenPMIx 5.0.7a1 (PMIx Standard: ...`, and the server's version,
+    /// `5.0.8a1`, which is empty before 4.
+    fn of(library: &str, server: &str) -> Self {
+        let old = |version: &str| {
+            let digits = version.trim_start_matches(|c: char| !c.is_ascii_digit());
+            matches!(
+                digits.split('.').next().map(str::parse::<u32>),
+                Some(Ok(..5))
+            )
+        };
+        if old(library) && (server.is_empty() || old(server)) {
+            Keys::Again
+        } else {
+            Keys::Once
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_reused_where_that_works() {
+        for (library, server, keys) in [
+            (
+                "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, ...)",
+                "4.2.2rc2",
+                Keys::Again,
+            ),
+            (
+                "OpenPMIx 4.2.2rc2 (PMIx Standard: 4.2, ...)",
+                "5.0.8a1",
+                Keys::Once,
+            ),
+            ("PMIx 3.2.3", "", Keys::Again),
+            (
+                "OpenPMIx 5.0.7a1 (PMIx Standard: 5.1, ...)",
+                "4.2.2rc2",
+                Keys::Once,
+            ),
+            ("OpenPMIx 10.1", "10.1", Keys::Once),
+            ("of another kind", "", Keys::Once),
+        ] {
+            assert_eq!(Keys::of(library, server), keys, "{library}, {server}");
+        }
+    }
+}

@@ -193,13 +193,19 @@ hosts_mpi() {
         --mca opal_common_ofi_provider_include "$provider" "$@"
 }
 
-# hosts_stub PROVIDER RANKS SUITE [host-stub options]: the self-check under mpirun, half of the ranks on each host.
+# hosts_stub PROVIDER RANKS SUITE [host-stub options]: the self-check under a launcher, half of the ranks on each host.
 hosts_stub() {
     local provider=$1 ranks=$2 suite=$3
     shift 3
-    hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" "${hosts_extra[@]}" \
-        "$(readlink -f "$host")" check --suite "$suite" --provider "$provider" "$@"
+    local check=("$(readlink -f "$host")" check --suite "$suite" --provider "$provider" "$@")
+    case $hosts_launcher in
+    mpirun) hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" "${hosts_extra[@]}" "${check[@]}" ;;
+    *) "hosts_$hosts_launcher" "$ranks" "${check[@]}" ;;
+    esac
 }
+# mpirun, prterun or srun; the latter two are in hosts_launchers.sh.
+hosts_launcher=mpirun
+# Options of mpirun.
 hosts_extra=()
 
 hosts_shell() {

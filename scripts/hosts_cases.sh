@@ -1,15 +1,18 @@
 # shellcheck shell=bash
 # What `./dev hosts test` tries, each case a function that runs a job and looks at what it said; sourced after hosts.sh. At
-# the end stands a table: case, how the job runs, provider, result.
+# the end stands a table: case, program and launcher, provider, result.
 #
 #   hosts_test [test | short]    short: what fits into three minutes
 
 hosts_rows=()
 hosts_failures=0
 
-# hosts_case NAME ROUTE PROVIDER COMMAND...: runs a case, keeps its output, and adds a row.
+# hosts_row CASE ROUTE PROVIDER RESULT
+hosts_row() { printf '%-40s %-18s %-12s %s' "$@"; }
+
+# hosts_case NAME PROGRAM PROVIDER COMMAND...: runs a case, keeps its output, and adds a row.
 hosts_case() {
-    local name=$1 route=$2 provider=$3 status=0 result begin=$SECONDS log
+    local name=$1 route="$2, $hosts_launcher" provider=$3 status=0 result begin=$SECONDS log
     shift 3
     log=$hosts_logs/$(printf '%s, %s, %s' "$name" "$route" "$provider" | tr -c 'a-zA-Z0-9\n' _).log
     # Waited for, because bash handles no signal while it runs a command; without the pipe by which hosts live.
@@ -23,7 +26,7 @@ hosts_case() {
         result="FAIL ($status, $log)"
         hosts_failures=$((hosts_failures + 1))
     fi
-    hosts_rows+=("$(printf '%-46s %-10s %-12s %s' "$name" "$route" "$provider" "$result")")
+    hosts_rows+=("$(hosts_row "$name" "$route" "$provider" "$result")")
     printf '%s\n' "${hosts_rows[-1]}"
     [ $status -eq 0 ] || tail -12 "$log" | cut -c1-300 | sed 's/^/      /'
 }
@@ -54,7 +57,7 @@ hosts_check() {
 hosts_both() {
     local name=$1 provider=$2
     shift 2
-    hosts_case "$name" mpirun "$provider" hosts_hello "$provider" 4 "$@"
+    hosts_case "$name" 'Open MPI' "$provider" hosts_hello "$provider" 4 "$@"
     hosts_extra=("$@")
     hosts_case "$name" host-stub "$provider" hosts_check "$provider" 4 rma --only put
     hosts_extra=()
@@ -106,12 +109,15 @@ hosts_given_up() {
 
 # No provider, or one that cannot serve: the reason stands before Open MPI's MPI_ERR_WIN. And a job without btl/tcp.
 hosts_test_provider() {
-    hosts_case 'no provider named' mpirun '' hosts_says 1 'steps aside.* in btl_ofi_provider_exclude' \
+    hosts_case 'no provider named' 'Open MPI' '' hosts_says 1 'steps aside.* in btl_ofi_provider_exclude' \
         hosts_mpi '' 2 "$openmpi_dir/bin/hello_window"
-    hosts_case 'an MTU of 1500' mpirun 'udp;ofi_rxd' hosts_says 1 'it moves at most [0-9]* bytes at once' \
+    hosts_case 'an MTU of 1500' 'Open MPI' 'udp;ofi_rxd' hosts_says 1 'it moves at most [0-9]* bytes at once' \
         hosts_mpi 'udp;ofi_rxd' 2 "$openmpi_dir/bin/hello_window"
-    HOSTS_BTL=self,vader hosts_case 'messages too, btl_ofi_mode 2' mpirun 'tcp;ofi_rxm' hosts_hello 'tcp;ofi_rxm' 4 \
-        --mca btl_ofi_mode 2
+    local provider
+    for provider in 'tcp;ofi_rxm' net sockets; do
+        HOSTS_BTL=self,vader hosts_case 'messages too, btl_ofi_mode 2' 'Open MPI' "$provider" hosts_hello "$provider" 4 \
+            --mca btl_ofi_mode 2
+    done
 }
 
 # What every host has must not be taken.
@@ -133,17 +139,19 @@ hosts_test_down() {
     local provider said='share no network; set btl_ofi_if_include to 10.88.0.0/24'
     hosts_ip h2 link set eth1 down
     for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'eth1 down on one host' mpirun "$provider" hosts_says 1 "$said" \
+        hosts_case 'eth1 down on one host' 'Open MPI' "$provider" hosts_says 1 "$said" \
             hosts_mpi "$provider" 2 "$openmpi_dir/bin/hello_window"
     done
-    hosts_case 'eth1 down, the network named' mpirun 'tcp;ofi_rxm' hosts_hello 'tcp;ofi_rxm' 4 \
-        --mca btl_ofi_if_include 10.88.0.0/24
+    for provider in 'tcp;ofi_rxm' net sockets; do
+        hosts_case 'eth1 down, the network named' 'Open MPI' "$provider" hosts_hello "$provider" 4 \
+            --mca btl_ofi_if_include 10.88.0.0/24
+    done
     hosts_ip h2 link set eth1 up
     hosts_await h2 eth1
 }
 
 hosts_test_shm() {
-    hosts_case 'shm named across hosts' mpirun shm hosts_says 1 'connects processes of one node only' \
+    hosts_case 'shm named across hosts' 'Open MPI' shm hosts_says 1 'connects processes of one node only' \
         hosts_mpi shm 2 "$openmpi_dir/bin/hello_window"
     hosts_case 'shm named across hosts' host-stub shm hosts_says 1 'connects processes of one node only' \
         hosts_stub shm 2 rma --only put
@@ -164,10 +172,10 @@ hosts_test_containers() {
     # shellcheck disable=SC2016 # expanded in the container
     local late=(sh -c 'i=0; while [ $i -le $((5 * OMPI_COMM_WORLD_RANK)) ]; do /bin/true; i=$((i + 1)); done; "$@"; exit $?' sh)
     for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'ranks in containers' mpirun "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
+        hosts_case 'ranks in containers' 'Open MPI' "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
             hosts_mpi "$provider" 4 "${own[@]}" --mount-proc "${late[@]}" "$openmpi_dir/bin/hello_window"
         # The files of a process id are a stranger's there.
-        hosts_case 'containers that see the outer /proc' mpirun "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
+        hosts_case 'containers that see the outer /proc' 'Open MPI' "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
             hosts_mpi "$provider" 4 "${own[@]}" "${late[@]}" "$openmpi_dir/bin/hello_window"
     done
 }
@@ -183,8 +191,49 @@ hosts_test_mixed() {
     done
 }
 
+# Frames of 9000 bytes, with which rxd moves the 4 KiB at once that Open MPI wants.
+hosts_test_jumbo() {
+    local name i
+    for i in 0 1; do
+        for name in h1 h2; do
+            hosts_ip "$name" link set "eth$i" mtu 9000
+            hosts_ip head link set "p$i$name" mtu 9000
+        done
+        hosts_ip head link set "br$i" mtu 9000
+    done
+    hosts_both 'an MTU of 9000' 'udp;ofi_rxd'
+}
+
+# The other launchers of host-stub: short, one case each.
+hosts_test_launchers() {
+    local kind=$1 why provider hosts_launcher
+    for hosts_launcher in prterun srun; do
+        why=$("hosts_${hosts_launcher}_missing")
+        [ -n "$why" ] || [ "$hosts_launcher" != srun ] || why=$(hosts_srun_start)
+        if [ -n "$why" ]; then
+            hosts_rows+=("$(hosts_row '2+2 ranks' "host-stub, $hosts_launcher" '' "skipped: $why")")
+            printf '%s\n' "${hosts_rows[-1]}"
+            continue
+        fi
+        hosts_case '2+2 ranks, suite crt' host-stub 'tcp;ofi_rxm' hosts_check 'tcp;ofi_rxm' 4 crt
+        if [ "$kind" = test ]; then
+            for provider in 'tcp;ofi_rxm' net; do
+                hosts_case '2+2 ranks, suite rma' host-stub "$provider" hosts_check "$provider" 4 rma
+            done
+            hosts_case '2+2 ranks, suite coll' host-stub 'tcp;ofi_rxm' hosts_check 'tcp;ofi_rxm' 4 coll
+        fi
+        for provider in 'tcp;ofi_rxm' net sockets 'udp;ofi_rxd'; do
+            hosts_case '2+2 ranks, put' host-stub "$provider" hosts_check "$provider" 4 rma --only put
+        done
+        [ "$hosts_launcher" != srun ] || HOSTS_SLURM_MPI=none hosts_case 'without PMIx' host-stub 'tcp;ofi_rxm' \
+            hosts_says 1 'use `srun --mpi=pmix`' hosts_stub 'tcp;ofi_rxm' 4 rma
+    done
+}
+
 hosts_test() {
     local provider kind=$1
+    # shellcheck source=scripts/hosts_launchers.sh
+    . scripts/hosts_launchers.sh
     openmpi_build
     cargo build --release -p host-stub -p btl-ofi-plugin
     hosts_logs=$openmpi_dir/hosts
@@ -200,18 +249,24 @@ hosts_test() {
     hosts_test_clones
     hosts_test_containers
     for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'a rank killed on another host' mpirun "$provider" hosts_killed "$provider"
+        hosts_case 'a rank killed on another host' 'Open MPI' "$provider" hosts_killed "$provider"
     done
-    hosts_case 'a link cut, with a peer timeout' mpirun 'tcp;ofi_rxm' hosts_given_up 'tcp;ofi_rxm'
+    hosts_case 'a link cut, with a peer timeout' 'Open MPI' 'tcp;ofi_rxm' hosts_given_up 'tcp;ofi_rxm'
     if [ "$kind" = test ]; then
-        for provider in 'tcp;ofi_rxm' net; do
-            hosts_case 'a link cut for 12 s' mpirun "$provider" hosts_cut "$provider" 12
+        for provider in net sockets; do
+            hosts_case 'a link cut, with a peer timeout' 'Open MPI' "$provider" hosts_given_up "$provider"
+        done
+        for provider in 'tcp;ofi_rxm' net sockets; do
+            hosts_case 'a link cut for 12 s' 'Open MPI' "$provider" hosts_cut "$provider" 12
         done
         hosts_test_mixed
     fi
+    hosts_test_launchers "$kind"
+    # Last, because the networks stay so.
+    hosts_test_jumbo
     hosts_end
-    printf '\n%-46s %-10s %-12s %s\n' case 'run by' provider result
-    printf '%s\n' "${hosts_rows[@]}"
+    printf '\n'
+    printf '%s\n' "$(hosts_row case 'program, launcher' provider result)" "${hosts_rows[@]}"
     printf '%d cases, %d failed\n' ${#hosts_rows[@]} $hosts_failures
     [ $hosts_failures -eq 0 ]
 }

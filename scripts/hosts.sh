@@ -2,7 +2,7 @@
 # `./dev hosts`: hosts out of Linux namespaces, joined by bridges, with a launcher agent for mpirun. Sourced by `dev` with
 # bash, at the root of the repository, under `set -euo pipefail`.
 #
-#   hosts_command [test | short | shell]    what `./dev hosts` calls
+#   hosts_command [test | short | bench | shell]    what `./dev hosts` calls
 #
 # Each host has its own network, host name, process ids, IPC, mounts, /tmp and /dev/shm. `head` has its own network and
 # name; mpirun runs there and has no ranks. Two networks join all: eth0 10.88.0.0/24 (and fd88::/64), eth1 10.77.0.0/24.
@@ -219,7 +219,30 @@ END
     hosts_end
 }
 
-# hosts_command [test | short | shell [HOSTS]]: what `./dev hosts` calls.
+# hosts_bench [hosts.py's options]: two hosts, and benches/openmpi/hosts.py on their head.
+hosts_bench() {
+    local status=0
+    openmpi_build
+    openmpi_compile benches/openmpi/rma_bench.c
+    # Incremental builds inline less.
+    CARGO_INCREMENTAL=0 cargo build --release -p host-stub -p btl-ofi-plugin
+    CARGO_INCREMENTAL=0 cargo build --release -p benches --bin overhead
+    hosts_make 2
+    # Waited for, because bash handles no signal while it runs a command; without the pipe by which hosts live.
+    { exec {hosts_life}>&-; exec nsenter --target "${hosts_pids[head]}" --net --uts --mount --wd="$PWD" -- \
+        python3 benches/openmpi/hosts.py --program "$openmpi_dir/bin/rma_bench" \
+        --component "$openmpi_component" --system "$openmpi_system" --json target/bench/hosts.json \
+        --host "$(readlink -f "$host")" --overhead "$(readlink -f "$target/release/overhead")" \
+        --mpirun "mpirun --mca plm_rsh_agent $hosts_folder/agent --mca plm_rsh_no_tree_spawn 1
+            --mca oob_tcp_if_include 10.88.0.0/24 --mca btl_tcp_if_include 10.88.0.0/24" "$@" </dev/null; } &
+    hosts_job=$!
+    wait "$hosts_job" || status=$?
+    hosts_job=
+    hosts_end
+    return $status
+}
+
+# hosts_command [test | short | shell [HOSTS] | bench ...]: what `./dev hosts` calls.
 hosts_command() {
     local why
     why=$(hosts_obstacle)
@@ -236,6 +259,10 @@ hosts_command() {
         hosts_test "${1:-test}"
         ;;
     shell) hosts_shell "${2:-2}" ;;
-    *) echo "hosts: unknown: $1 (test, short or shell)" >&2; return 2 ;;
+    bench)
+        shift
+        hosts_bench "$@"
+        ;;
+    *) echo "hosts: unknown: $1 (test, short, bench or shell)" >&2; return 2 ;;
     esac
 }

@@ -135,10 +135,14 @@ static void operations(int quick)
     latency("fetch_op_latency", fetch_op, 8);
     latency("compare_swap_latency", compare_swap, 8);
     latency("accumulate_latency", accumulate, 8);
+    rate("put_rate", put, 8);
     if (quick) {
+        for (size_t size = 4 << 10; size <= 1 << 20; size *= 16) {
+            bandwidth("put_bandwidth", put, size);
+            bandwidth("get_bandwidth", get, size);
+        }
         return;
     }
-    rate("put_rate", put, 8);
     rate("get_rate", get, 8);
     rate("fetch_op_rate", fetch_op, 8);
     rate("compare_swap_rate", compare_swap, 8);

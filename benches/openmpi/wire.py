@@ -25,7 +25,7 @@ TARGETS = {
 
 
 def sides(options):
-    """The settings of each side: its name, MCA parameters, and environment."""
+    """The settings of each side between two ranks of this machine: its name, MCA parameters, and environment."""
     ours = {
         "mca_base_component_path": f"{options.component}:{options.system}",
         "osc": "rdma",
@@ -47,7 +47,7 @@ def sides(options):
 
 
 def command(options, settings, exported):
-    line = [options.mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none"]
+    line = [*options.mpirun.split(), "-n", "2", "--oversubscribe", "--bind-to", "none"]
     for name, value in settings.items():
         line += ["--mca", name, value]
     for variable in exported:
@@ -83,6 +83,30 @@ def table(rows, names):
     return "\n".join(lines)
 
 
+def measure(options, order):
+    """Runs the sides turn by turn. The rows, the names of the sides that there are, and what failed of ours."""
+    found = {name: [] for name, *_ in order}
+    failed = []
+    for turn in range(options.turns):
+        for name, settings, exported in reversed(order) if turn % 2 else order:
+            values, ended = compare.run(command(options, settings, exported), options.limit)
+            found[name].append(values)
+            print(f"turn {turn + 1} of {options.turns}, {name}: {'ended' if ended else 'FAILED'}", file=sys.stderr, flush=True)
+            if not ended and name.startswith("ours"):
+                failed.append(f"a run of {name} failed")
+    # A side that never measured anything is not installed here, or does not work.
+    names = [name for name, runs in found.items() if any(runs)]
+    every = [run for runs in found.values() for run in runs]
+    rows = []
+    for key in dict.fromkeys(key for run in every for key in run):
+        row = {"name": key[0], "bytes": key[1], "unit": next(run[key][1] for run in every if key in run)}
+        for name in names:
+            row[name] = compare.middle([run[key][0] if key in run else None for run in found[name]])
+        judge(row, names)
+        rows.append(row)
+    return rows, names, failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mpirun", default="mpirun")
@@ -96,26 +120,7 @@ def main():
     options = parser.parse_args()
     about = compare.machine([("openmpi", compare.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
                              ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
-    found = {name: [] for name, *_ in sides(options)}
-    failed = []
-    for turn in range(options.turns):
-        order = sides(options)
-        for name, settings, exported in reversed(order) if turn % 2 else order:
-            values, ended = compare.run(command(options, settings, exported), options.limit)
-            found[name].append(values)
-            print(f"wire: turn {turn + 1} of {options.turns}, {name}: {'ended' if ended else 'FAILED'}", file=sys.stderr, flush=True)
-            if not ended and name.startswith("ours"):
-                failed.append(f"a run of {name} failed")
-    # A side that never measured anything is not installed here, or does not work.
-    names = [name for name, runs in found.items() if any(runs)]
-    every = [run for runs in found.values() for run in runs]
-    rows = []
-    for key in dict.fromkeys(key for run in every for key in run):
-        row = {"name": key[0], "bytes": key[1], "unit": next(run[key][1] for run in every if key in run)}
-        for name in names:
-            row[name] = compare.middle([run[key][0] if key in run else None for run in found[name]])
-        judge(row, names)
-        rows.append(row)
+    rows, names, failed = measure(options, sides(options))
     compare.write(options.json, about, rows)
     print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns\n")
     print(table(rows, names))

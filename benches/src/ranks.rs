@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use host_stub::bootstrap::local::Environment;
+use host_stub::bootstrap::pmix;
 use host_stub::job::{Job, JobOptions};
 use host_stub::launcher::{LaunchOptions, launch};
 use plugin_api::ThreadLevel;
 
 /// Runs a program as `ranks` ranks over a provider: started by hand it launches itself with the same
-/// arguments, and each process launched so runs `rank` with its number.
+/// arguments, and each process launched so, or by `mpirun`, runs `rank` with its number.
 pub fn run(
     name: &str,
     provider: &str,
@@ -19,6 +20,11 @@ pub fn run(
     rank: impl FnOnce(u32) -> Result<(), String>,
 ) -> ExitCode {
     let result = match Environment::read() {
+        Ok(None) if pmix::launched() => std::env::var(pmix::RANK_ENV)
+            .map_err(|e| e.to_string())
+            .and_then(|number| number.parse().map_err(|_| format!("rank {number}")))
+            .and_then(rank)
+            .map(|()| 0),
         Ok(None) => start(name, provider, ranks),
         Ok(Some(environment)) => rank(environment.rank).map(|()| 0),
         Err(e) => Err(e.to_string()),

@@ -5,6 +5,7 @@
 //! for all sides. The table shows medians over rounds and the ratios to raw; `--output FILE` writes
 //! the same as JSON.
 
+mod first;
 mod measure;
 mod raw;
 mod sides;
@@ -17,6 +18,7 @@ use host_stub::job::Job;
 use host_stub::win::{Assertion, Info, TableChoice, Window};
 use plugin_api::{Access, AtomicKind, AtomicOp, Datatype};
 
+use first::{First, Stranger};
 use raw::{Raw, Target};
 use sides::Sides;
 
@@ -40,6 +42,9 @@ struct Arguments {
     /// Rows whose names contain this, such as `put 65536 B bandwidth`; all by default.
     #[arg(long, default_value = "")]
     only: String,
+    /// Only the first put, which makes the connection, of both sides, this one first.
+    #[arg(long, value_enum)]
+    first: Option<First>,
     /// The plugin's file; the one beside this program by default.
     #[arg(long)]
     plugin: Option<PathBuf>,
@@ -58,7 +63,7 @@ fn main() -> std::process::ExitCode {
 fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
     ranks::pin(rank);
     let job = ranks::job(&arguments.provider, arguments.plugin.clone())?;
-    let raw = Raw::open(&arguments.provider)?;
+    let mut raw = Raw::open(&arguments.provider)?;
 
     let buffer = vec![0u64; (LARGEST + 4096) / 8].leak();
     let base = buffer.as_mut_ptr().cast::<u8>();
@@ -83,6 +88,19 @@ fn rank(arguments: &Arguments, rank: u32) -> Result<(), String> {
         .chunks_exact(8)
         .map(word)
         .collect::<Result<_, _>>()?;
+    if let Some(first) = arguments.first {
+        let stranger = Stranger {
+            rank: other as u32,
+            name: names[other].clone(),
+            address: word(&keys[other][..8])?,
+            key: word(&keys[other][8..])?,
+            handle,
+            remote: word(&bases[other])?,
+        };
+        first::run(first, &job, &mut raw, &stranger, base)?;
+        job.barrier().map_err(|e| e.to_string())?;
+        return job.finalize().map_err(|e| e.to_string());
+    }
     let words = (
         raw.most_words()?,
         job.transport()

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Runs what `./dev hosts bench` compares on two hosts, turn by turn, and prints a table of each kind.
+
+Windows over TCP: rma_bench between two ranks under each transport that Open MPI has. Two ranks on each host: host-stub's put,
+get and fetch-op to the other rank of its host and to one of the other host, beside jobs that have this one route only. First
+put: beside raw libfabric's connect and put. Only the standard library is needed.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+
+import compare
+import wire
+
+NETWORK = "10.88.0.0/24"
+
+
+def sides(options):
+    """The settings of each side between two ranks of two hosts: its name, MCA parameters, and environment."""
+    def ours(provider):
+        return {"osc": "rdma", "btl": "self,ofi", "btl_ofi_mode": "2", "opal_common_ofi_provider_include": provider,
+                "btl_ofi_if_include": NETWORK, "mca_base_component_path": f"{options.component}:{options.system}"}
+
+    def theirs(provider):
+        return {"osc": "rdma", "btl": "self,tcp,ofi", "opal_common_ofi_provider_include": provider}
+    ucx = {"pml": "ucx", "osc": "ucx"}
+    for name in ("pml_ucx_tls", "pml_ucx_devices", "opal_common_ucx_tls", "opal_common_ucx_devices"):
+        ucx[name] = "any"
+    return [
+        ("ours, net", ours("net"), []),
+        ("ours, tcp;ofi_rxm", ours("tcp;ofi_rxm"), []),
+        ("C btl/ofi, net", theirs("net"), ["FI_TCP_IFACE=eth0"]),
+        ("C btl/ofi, sockets", theirs("sockets"), ["FI_SOCKETS_IFACE=eth0"]),
+        ("osc/pt2pt, btl/tcp", {"osc": "pt2pt", "btl": "self,tcp"}, []),
+        ("osc/ucx, tcp", ucx, ["UCX_TLS=tcp,self", "UCX_NET_DEVICES=eth0"]),
+    ]
+
+
+def start(options, host, ranks, *more):
+    """The beginning of the command line of a program that is not Open MPI's."""
+    return [*options.mpirun.split(), "-n", str(ranks), "--host", host, "--oversubscribe", "--bind-to", "none", *more,
+            "-x", "FI_TCP_IFACE=eth0", "-x", f"OMPI_MCA_btl_ofi_if_include={NETWORK}"]
+
+
+def latency(command, limit):
+    """The median latency of 8 bytes in microseconds, and whether the run ended well."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
+        rows = json.loads(ended.stdout)["rows"]
+        return next(row["latency_us"] for row in rows if row["size"] == 8)
+    except (OSError, ValueError, KeyError, StopIteration, subprocess.SubprocessError) as error:
+        print(f"hosts: {' '.join(command)}: {error} {getattr(error, 'stderr', '') or ''}", file=sys.stderr)
+        return None
+
+
+def rows_of(found, failed, targets):
+    """Rows of pairs: `found` has for (measurement, route) a list of (of both routes, of the one route alone)."""
+    rows = []
+    for (name, route), pairs in found.items():
+        ours, alone = (compare.middle([pair[i] for pair in pairs]) for i in (0, 1))
+        if ours is None or alone is None:
+            failed.append(f"{name}, {route}: not measured")
+        ratio = ours / alone if ours and alone else None
+        limit = targets.get((name, route))
+        rows.append({"name": name, "route": route, "ours": ours, "beside": alone, "ratio": ratio, "limit": limit,
+                     "met": None if ratio is None or limit is None else ratio <= limit})
+    return rows
+
+
+def routes(options, failed):
+    """Two ranks on each host, beside one host's four, and beside ranks that reach all others by the provider."""
+    two, off = "h1:2,h2:2", ["-x", "OMPI_MCA_btl_ofi_same_node=off"]
+    found = {}
+    for turn in range(options.turns):
+        for name in ("put", "get", "fop"):
+            bench = [options.host, "bench", name, "--provider", options.provider, "--table", "auto", "--max-size", "8",
+                     "--seconds", "2", "--json"]
+            pairs = {
+                # Ranks 0 and 1 are on h1; then, node by node, on h1 and h2.
+                "same host": (start(options, two, 4), start(options, "h1:4", 4)),
+                "other host": (start(options, two, 4, "--map-by", "node"), start(options, two, 4, "--map-by", "node", *off)),
+            }
+            for route, commands in pairs.items():
+                order = (1, 0) if turn % 2 else (0, 1)
+                values = {i: latency(commands[i] + bench, options.limit) for i in order}
+                found.setdefault((name, route), []).append((values[0], values[1]))
+        print(f"turn {turn + 1} of {options.turns}, two ranks on each host", file=sys.stderr, flush=True)
+    return rows_of(found, failed, {("put", "same host"): 1.1, ("put", "other host"): 1.05})
+
+
+def first_puts(options, failed):
+    """The first put between two hosts, beside raw libfabric's connect and put, in the same processes."""
+    pairs = []
+    for turn in range(4 * options.turns):
+        command = start(options, "h1:1,h2:1", 2) + [
+            options.overhead, "--provider", options.provider, "--first", ("raw", "transport")[turn % 2]]
+        found, _ = compare.run(command, options.limit)
+        one = [found.get((name, 8, 1), (None,))[0] for name in ("first_put", "first_put_raw")]
+        pairs.append(tuple(one))
+    return rows_of({("first put", "other host"): pairs}, failed, {("first put", "other host"): 1.2})
+
+
+def table(rows):
+    lines = ["| 8 bytes | to a rank of | ours, us | beside, us | ours / beside | target | met |",
+             "| --- | --- | --: | --: | --: | --- | --- |"]
+    for row in rows:
+        cells = [compare.number(row["ours"]), compare.number(row["beside"])]
+        if row["ratio"] is not None:
+            at = 0 if row["ratio"] <= 1 else 1
+            cells[at] = f"**{cells[at]}**"
+        met = {True: "yes", False: "no", None: ""}[row["met"]]
+        limit = f"at most {row['limit']}" if row["limit"] else ""
+        lines.append(f"| {row['name']} | {row['route']} | {' | '.join(cells)} | {compare.number(row['ratio'])} | {limit} | {met} |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mpirun", default="mpirun", help="with the options that reach the hosts")
+    parser.add_argument("--program", required=True, help="the compiled rma_bench")
+    parser.add_argument("--component", required=True, help="folder that holds our mca_btl_ofi.so")
+    parser.add_argument("--system", required=True, help="folder of the system's components")
+    parser.add_argument("--host", required=True, help="host-stub")
+    parser.add_argument("--overhead", required=True, help="the program that makes raw calls")
+    parser.add_argument("--provider", default="tcp;ofi_rxm", help="of host-stub and of the raw calls")
+    parser.add_argument("--json", required=True, help="file to write")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=120, help="seconds one run may take")
+    options = parser.parse_args()
+    options.all = False
+    about = compare.machine([("openmpi", compare.first_line(["mpirun", "--version"]).removeprefix("mpirun (Open MPI) ")),
+                             ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
+    failed = []
+    own = first_puts(options, failed) + routes(options, failed)
+    compare.write(options.json, about, own)
+    options.mpirun += " --host h1:1,h2:1"
+    rows, names, wrong = wire.measure(options, sides(options))
+    failed += wrong
+    compare.write(options.json, about, own + rows)
+    print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns\n")
+    print(wire.table(rows, names))
+    print(f"\nhost-stub over {options.provider}. The first put is beside raw libfabric's connect and put; the others, of two ranks on"
+          "\neach of two hosts, beside four ranks on one host, and beside ranks that reach all others by the provider.\n")
+    print(table(own))
+    for line in failed:
+        print(f"hosts: {line}", file=sys.stderr)
+    return 1 if failed or not rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -129,14 +129,13 @@ impl Transport {
         let mut gone: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
-        let passed;
+        let elapsed;
         {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
+            elapsed = now.saturating_sub(peers.watches.last);
             // This process spent more than one interval elsewhere.
-            passed = now
-                .saturating_sub(peers.watches.last)
-                .min(self.setup.check_interval_ms);
+            let passed = elapsed.min(self.setup.check_interval_ms);
             peers.watches.last = now;
             // Without a peer timeout there is nothing to check for remote peers, of which there may be a
             // million.
@@ -201,7 +200,7 @@ impl Transport {
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);
         }
-        self.tell_of_silence(passed);
+        self.tell_of_silence(elapsed);
     }
 }
 

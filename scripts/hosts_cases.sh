@@ -228,7 +228,7 @@ hosts_test_launchers() {
             hosts_case '2+2 ranks, put' host-stub "$provider" hosts_check "$provider" 4 rma --only put
         done
         [ "$hosts_launcher" != srun ] || HOSTS_SLURM_MPI=none hosts_case 'without PMIx' host-stub 'tcp;ofi_rxm' \
-            hosts_says 1 'use `srun --mpi=pmix`' hosts_stub 'tcp;ofi_rxm' 4 rma
+            hosts_says 1 'use .srun --mpi=pmix' hosts_stub 'tcp;ofi_rxm' 4 rma
     done
 }
 

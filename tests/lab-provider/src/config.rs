@@ -28,7 +28,9 @@
 //! | `LAB_HMEM_OVERRIDE` | 1: the user's copy functions are taken (FI_SET_OPS_HMEM_OVERRIDE) | 0 |
 //! | `LAB_HMEM_SHIFT` | bytes from a device address to where its memory can be reached without an override, in place of a driver | no driver |
 //! | `LAB_PAGES` | 1: a region stands for the pages that it was made of, not for whatever is mapped there later; needs CAP_SYS_ADMIN | 0 |
-//! | `LAB_FAULTS` | see [`Faults`] | none |
+//! | `LAB_DOMAINS` | domains, which stand for NICs: `lab0`, `lab1`, ... | 1 |
+//! | `LAB_FAULTS` | see [`Faults`]; of the domain `lab0` | none |
+//! | `LAB_RAIL_FAULTS` | likewise, of the other domains | none |
 
 use std::collections::HashMap;
 use std::env;
@@ -94,6 +96,7 @@ pub(crate) struct Config {
     pub(crate) hmem_override: bool,
     pub(crate) hmem_shift: Option<i64>,
     pub(crate) pages: bool,
+    pub(crate) domains: usize,
     pub(crate) faults: Faults,
 }
 
@@ -236,7 +239,8 @@ impl Config {
             hmem_override: number("LAB_HMEM_OVERRIDE", 0) != 0,
             hmem_shift: env::var("LAB_HMEM_SHIFT").ok().and_then(|v| v.parse().ok()),
             pages: number("LAB_PAGES", 0) != 0,
-            faults: Faults::from_environment(),
+            domains: number("LAB_DOMAINS", 1),
+            faults: Faults::from_environment("LAB_FAULTS"),
         }
     }
 
@@ -296,8 +300,8 @@ impl Config {
 }
 
 impl Faults {
-    fn from_environment() -> Faults {
-        let words = words("LAB_FAULTS");
+    pub(crate) fn from_environment(variable: &str) -> Faults {
+        let words = words(variable);
         let pairs: HashMap<&str, &str> = words.iter().filter_map(|w| w.split_once('=')).collect();
         let get = |name: &str| {
             pairs

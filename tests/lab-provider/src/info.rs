@@ -1,7 +1,7 @@
 //! What the provider offers for its user's hints. As the man page asks, an offer never needs more of
 //! its user than the hints allow, and lacks nothing that they ask for.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
 use libfabric_sys as ffi;
@@ -34,15 +34,24 @@ pub(crate) unsafe extern "C" fn getinfo(
     if !hints.is_null() && !unsafe { suits(&*hints, &config) } {
         return NO_DATA;
     }
-    // SAFETY: a NULL argument allocates an entry with all attributes; copying one copies them.
-    unsafe {
-        let entry = ffi::fi_dupinfo(ptr::null());
-        if entry.is_null() {
-            return -(ffi::FI_ENOMEM as c_int);
+    let mut list: *mut ffi::fi_info = ptr::null_mut();
+    for number in (0..config.domains).rev() {
+        // SAFETY: a NULL argument allocates an entry with all attributes; copying one copies them. The list is ours.
+        unsafe {
+            let entry = ffi::fi_dupinfo(ptr::null());
+            if entry.is_null() {
+                ffi::fi_freeinfo(list);
+                return -(ffi::FI_ENOMEM as c_int);
+            }
+            fill(&mut *entry, hints.as_ref(), &config);
+            let name = CString::new(format!("lab{number}")).unwrap_or_default();
+            (*(*entry).domain_attr).name = libc::strdup(name.as_ptr());
+            (*entry).next = list;
+            list = entry;
         }
-        fill(&mut *entry, hints.as_ref(), &config);
-        *info = entry;
     }
+    // SAFETY: the caller passes where to put the list.
+    unsafe { *info = list };
     0
 }
 
@@ -156,10 +165,7 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     // A form that no other provider has; libfabric has no number for those.
     entry.addr_format = ffi::FI_FORMAT_UNSPEC;
     // SAFETY: strdup copies; fi_freeinfo frees.
-    unsafe {
-        fabric.name = libc::strdup(c"lab".as_ptr());
-        domain.name = libc::strdup(c"lab0".as_ptr());
-    }
+    unsafe { fabric.name = libc::strdup(c"lab".as_ptr()) };
     // SAFETY: as above.
     let (asked_domain, asked_tx) = unsafe {
         (

@@ -68,13 +68,13 @@ fn wrong_handles_are_errors() {
     let stale_handle = gone.handle();
     gone.close().unwrap();
     let closed = register(&b, &mut read_only, Access::REMOTE_READ);
-    // SAFETY: a handle is four words: base, length, key, mark.
-    let words = |h: Handle| unsafe { std::mem::transmute::<Handle, [u64; 4]>(h) };
-    let forged = |change: fn(&mut [u64; 4])| {
+    // SAFETY: a handle is words: base, length, key, cookie, keys on rails.
+    let words = |h: Handle| unsafe { std::mem::transmute::<Handle, [u64; Handle::SIZE / 8]>(h) };
+    let forged = |change: fn(&mut [u64; Handle::SIZE / 8])| {
         let mut w = words(h);
         change(&mut w);
-        // SAFETY: a handle consists of four plain words, so any four words are a valid value.
-        unsafe { std::mem::transmute::<[u64; 4], Handle>(w) }
+        // SAFETY: a handle consists of plain words, so any words are a valid value.
+        unsafe { std::mem::transmute::<[u64; Handle::SIZE / 8], Handle>(w) }
     };
     let peer = a.connect(b.address(), 0).unwrap();
     let mut old = 0u64;

@@ -189,9 +189,9 @@ fn flooding_process() {
     let mut words = work.split(' ');
     let mut next = || words.next().unwrap();
     let (seed, blob, handle) = (next(), unhex(next()), unhex(next()));
-    let handle: [u8; 32] = handle.try_into().unwrap();
-    // SAFETY: a handle is 32 plain bytes.
-    let h = unsafe { std::mem::transmute::<[u8; 32], Handle>(handle) };
+    let handle: [u8; Handle::SIZE] = handle.try_into().unwrap();
+    // SAFETY: a handle is plain bytes.
+    let h = unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(handle) };
     let mut numbers = Numbers(seed.parse().unwrap());
     let t = open(near(), ThreadLevel::Single, &[]);
     let peer = t.connect(&blob, 0).unwrap();
@@ -225,8 +225,8 @@ fn killed_initiators_leave_a_target_that_serves() {
     // SAFETY: the window lives until the region is closed.
     let region = unsafe { t.register(base.cast(), 512 * 8, Access::all()) }.unwrap();
     let h = region.handle();
-    // SAFETY: a handle is 32 plain bytes.
-    let bytes: [u8; 32] = unsafe { std::mem::transmute(h) };
+    // SAFETY: a handle is plain bytes.
+    let bytes: [u8; Handle::SIZE] = unsafe { std::mem::transmute(h) };
     let mut numbers = Numbers(7);
     for seed in 0..6 {
         // SAFETY: inside the window, which only this process changes, in its calls.

@@ -60,9 +60,9 @@ fn initiator_process() {
     let parts: Vec<&str> = owner.split(' ').collect();
     let t = open(&provider, ThreadLevel::Single, &[]);
     let peer = t.connect(&unhex(parts[0]), 0).unwrap();
-    let bytes: [u8; 32] = unhex(parts[1]).try_into().unwrap();
-    // SAFETY: a handle is 32 plain bytes.
-    let handle = unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) };
+    let bytes: [u8; Handle::SIZE] = unhex(parts[1]).try_into().unwrap();
+    // SAFETY: a handle is plain bytes.
+    let handle = unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(bytes) };
     let window: u64 = parts[2].parse().unwrap();
     let mut source = vec![7u8; BYTES];
     let from = source.as_mut_ptr().cast::<c_void>();
@@ -160,8 +160,8 @@ fn outlives(provider: &str) {
     // Before any peer is known.
     // SAFETY: the window lives until the region is closed.
     let region = unsafe { t.register_hmem(base, BYTES, access, hmem_iface::CUDA, 0) }.unwrap();
-    // SAFETY: a handle is 32 plain bytes.
-    let handle: [u8; 32] = unsafe { std::mem::transmute(region.handle()) };
+    // SAFETY: a handle is plain bytes.
+    let handle: [u8; Handle::SIZE] = unsafe { std::mem::transmute(region.handle()) };
     let owner = format!("{} {} {}", hex(t.address()), hex(&handle), base.addr());
     for _ in 0..VICTIMS {
         let mut victim = Initiator::start(provider, &owner, false);

@@ -1,5 +1,4 @@
-//! Jobs whose processes are on several hosts, made of Linux namespaces: routes by message and by memory in one job, peers
-//! that die on another host, links that fail, and equal process ids. Skipped where hosts cannot be made.
+//! Jobs whose processes are on several hosts, made of Linux namespaces. Skipped where hosts cannot be made.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,9 +7,13 @@
     reason = "tests fail by panicking"
 )]
 
+#[path = "hosts/bytes.rs"]
+mod bytes;
 #[path = "hosts/clones.rs"]
 mod clones;
 mod common;
+#[path = "hosts/counters.rs"]
+mod counters;
 #[path = "hosts/driver.rs"]
 mod driver;
 #[path = "hosts/interfaces.rs"]
@@ -19,6 +22,8 @@ mod interfaces;
 mod namespaces;
 #[path = "hosts/pids.rs"]
 mod pids;
+#[path = "hosts/rails.rs"]
+mod rails;
 #[path = "hosts/rank.rs"]
 mod rank;
 

@@ -164,8 +164,8 @@ fn doomed_process() {
     };
     let orders = orders.into_string().unwrap();
     let (blob, handle) = orders.split_once(' ').unwrap();
-    let handle: [u8; 32] = unhex(handle).try_into().unwrap();
-    // SAFETY: a handle is 32 plain bytes.
+    let handle: [u8; Handle::SIZE] = unhex(handle).try_into().unwrap();
+    // SAFETY: a handle is plain bytes.
     let h: Handle = unsafe { std::mem::transmute(handle) };
     let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
     let a = open(near(), ThreadLevel::Single, &[]);
@@ -184,8 +184,8 @@ fn blocks_of_the_dead_are_used_again() {
     let mut window = vec![0u64; WORDS];
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
-    // SAFETY: a handle is 32 plain bytes.
-    let handle: [u8; 32] = unsafe { std::mem::transmute(region.handle()) };
+    // SAFETY: a handle is plain bytes.
+    let handle: [u8; Handle::SIZE] = unsafe { std::mem::transmute(region.handle()) };
     let died = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "doomed_process", "--ignored", "--nocapture"])
         .env(ORDERS, format!("{} {}", hex(b.address()), hex(&handle)))

@@ -295,12 +295,12 @@ fn handles_that_were_tampered_with() {
     let mut theirs = vec![THEIRS; WORDS];
     let region = register(&b, &mut theirs, Access::REMOTE_READ);
     let h = region.handle();
-    let with = |change: &dyn Fn(&mut [u64; 4])| {
+    let with = |change: &dyn Fn(&mut [u64; Handle::SIZE / 8])| {
         // SAFETY: a handle is 32 plain bytes.
-        let mut words = unsafe { mem::transmute::<Handle, [u64; 4]>(h) };
+        let mut words = unsafe { mem::transmute::<Handle, [u64; Handle::SIZE / 8]>(h) };
         change(&mut words);
         // SAFETY: a handle is 32 plain bytes, so any value of them is valid.
-        unsafe { mem::transmute::<[u64; 4], Handle>(words) }
+        unsafe { mem::transmute::<[u64; Handle::SIZE / 8], Handle>(words) }
     };
     let mut ours = vec![OURS; WORDS];
     let kinds = [0x4f46_4948_u64, 0x4f46_4944, 0x4f46_4953, 0, u64::MAX >> 32];

@@ -115,8 +115,8 @@ fn origin() {
     let [blob, handle, at] = orders.split(' ').collect::<Vec<_>>()[..] else {
         panic!("{orders}");
     };
-    let handle: [u8; 32] = unhex(handle).try_into().unwrap();
-    // SAFETY: a handle is 32 plain bytes.
+    let handle: [u8; Handle::SIZE] = unhex(handle).try_into().unwrap();
+    // SAFETY: a handle is plain bytes.
     let h: Handle = unsafe { std::mem::transmute(handle) };
     let at: u64 = at.parse().unwrap();
     let t = open("shm", ThreadLevel::Single, &[]);
@@ -140,8 +140,8 @@ fn origin() {
 }
 
 fn start(t: &Transport, h: Handle, at: usize) -> Child {
-    // SAFETY: a handle is 32 plain bytes.
-    let handle: [u8; 32] = unsafe { std::mem::transmute(h) };
+    // SAFETY: a handle is plain bytes.
+    let handle: [u8; Handle::SIZE] = unsafe { std::mem::transmute(h) };
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "origin", "--ignored", "--nocapture"]);
     command

@@ -4,6 +4,7 @@
 //! another default, a comment gives the reason.
 
 use std::error::Error as StdError;
+use std::net::IpAddr;
 
 use mca_params::{Declaration, Value};
 
@@ -46,6 +47,13 @@ pub(crate) enum ProgressMode {
     Manual,
 }
 
+impl Place {
+    /// What messages call it.
+    pub(crate) fn title(&self) -> String {
+        format!("{} on {}", self.provider, self.domain)
+    }
+}
+
 /// Values of all parameters, by topic.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -69,6 +77,19 @@ pub(crate) struct Provider {
     pub(crate) progress_mode: ProgressMode,
     /// See [`need_limit`](Options::need_limit).
     pub(crate) smallest_limit: usize,
+    /// Most interfaces over which large transfers go; `None` for all that are about as fast as the first.
+    pub(crate) rails: Option<usize>,
+    /// The only interface to use, for large transfers alone: the transport is a rail of another one.
+    pub(crate) rail: Option<Place>,
+}
+
+/// One interface of a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) provider: String,
+    pub(crate) domain: String,
+    /// Its address, if that is an IP address.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// Transmit contexts and their completion queues.
@@ -180,6 +201,9 @@ impl Provider {
                 _ => ProgressMode::Unspecified,
             },
             smallest_limit: 0,
+            // No number means auto.
+            rails: values.text("btl_ofi_rails")?.parse().ok(),
+            rail: None,
         })
     }
 }
@@ -287,6 +311,20 @@ impl Options {
     /// transfers further.
     pub fn need_limit(&mut self, bytes: usize) {
         self.provider.smallest_limit = bytes;
+    }
+
+    /// The options of a rail: nothing but transfers by the provider, on one interface.
+    pub(crate) fn for_rail(&self, place: &Place) -> Options {
+        let mut options = self.clone();
+        options.mode = Mode::OneSided;
+        options.provider.include = vec![place.provider.clone()];
+        options.provider.rails = Some(1);
+        options.provider.rail = Some(place.clone());
+        options.contexts.number = 1;
+        options.peers.same_node = false;
+        options.messages.limit = 0;
+        options.devices.by_provider = Some(false);
+        options
     }
 
     /// Whether the transport sends and receives messages of the host.

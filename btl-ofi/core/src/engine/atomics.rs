@@ -205,7 +205,7 @@ impl Transport {
         unsafe {
             if self.policy.updates_fetch {
                 // The scratch memory is as large as the largest update.
-                let scratch = self.scratch.pointer();
+                let scratch = self.atomics.scratch.pointer();
                 return self.fetch(endpoint, caller, remote, operands, scratch);
             }
             let needs = Needs {
@@ -244,7 +244,7 @@ impl Transport {
             local_address: ptr::null_mut(),
             local_handle: ptr::null_mut(),
         };
-        let (scratch, address) = (self.scratch.pointer(), peer.address);
+        let (scratch, address) = (self.atomics.scratch.pointer(), peer.address);
         let size = remote.datatype.size();
         // SAFETY: the endpoint is live; the scratch memory has room for one element.
         let status = unsafe {

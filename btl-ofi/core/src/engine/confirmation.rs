@@ -40,7 +40,7 @@ pub(super) fn register_word(
     if !policy.by_order {
         return Ok(None);
     }
-    let word = registrar.register(word.as_ptr().cast(), WORD, Access::REMOTE_READ)?;
+    let word = registrar.register(word.as_ptr().cast(), WORD, Access::REMOTE_READ, Vec::new())?;
     Ok(Some(word))
 }
 
@@ -142,7 +142,7 @@ impl Transport {
             Record::fill(record, Tag::new(endpoint, 0, 0), None, none, none.cast());
             (context.calls.read)(
                 context.tx,
-                self.scratch.pointer(),
+                self.atomics.scratch.pointer(),
                 WORD,
                 none,
                 peer.address,

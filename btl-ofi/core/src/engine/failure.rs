@@ -10,7 +10,8 @@ use std::sync::atomic::{Ordering, fence};
 use libfabric_sys as ffi;
 use plugin_api::{ErrorFlags, Status};
 
-use crate::engine::context::Context;
+use crate::base::lock::Guard;
+use crate::engine::context::{Context, State};
 use crate::engine::transport::Transport;
 use crate::fabric::shm_orphans;
 use crate::op::completion::Finished;
@@ -77,7 +78,7 @@ impl Transport {
     }
 
     fn report(&self, flags: ErrorFlags, peer: Option<&Endpoint>, status: Status, what: &str) {
-        tracing::warn!("{what} [{status}]");
+        tracing::warn!("{}{what} [{status}]", self.failures.of);
         let report = *self
             .failures
             .report
@@ -140,6 +141,7 @@ impl Transport {
             .store(status.0, Ordering::Relaxed);
         // Their buffers are written by this process only, so they keep nobody from going on.
         self.abandon_messages(endpoint, status, why);
+        self.fail_on_rails(peer.proc, cause == Cause::Silent, status, why);
         let others = match cause {
             Cause::Silent if peer.uses_provider() => self.cut_off(peer),
             Cause::Lost | Cause::Silent => None,
@@ -161,6 +163,22 @@ impl Transport {
     fn report_failed(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
         // SAFETY: endpoints live until the transport closes.
         let peer = unsafe { endpoint.as_ref() };
+        self.report_outstanding(endpoint, status);
+        self.abandon_puts(endpoint, status, why);
+        if self.node.has_rings {
+            self.abandon_commands(endpoint, status, why);
+        }
+        self.abandon_messages(endpoint, status, why);
+        self.report(
+            ErrorFlags::NONFATAL,
+            Some(peer),
+            status,
+            &format!("process {} is gone: {why}", peer.proc),
+        );
+    }
+
+    /// Reports the failure of operations outstanding at the provider.
+    fn report_outstanding(&self, endpoint: NonNull<Endpoint>, status: Status) {
         for context in &self.contexts {
             let silenced: Vec<Finished> = {
                 let mut state = context.state.lock();
@@ -175,17 +193,6 @@ impl Transport {
                 self.call_only(&f, status);
             }
         }
-        self.abandon_puts(endpoint, status, why);
-        if self.node.has_rings {
-            self.abandon_commands(endpoint, status, why);
-        }
-        self.abandon_messages(endpoint, status, why);
-        self.report(
-            ErrorFlags::NONFATAL,
-            Some(peer),
-            status,
-            &format!("process {} is gone: {why}", peer.proc),
-        );
     }
 
     /// Stops the provider from touching the buffers of operations outstanding at a peer. No available provider
@@ -198,6 +205,33 @@ impl Transport {
         if peer.count.outstanding() == 0 || self.failures.broken.load(Ordering::Relaxed) {
             return None;
         }
+        Some(self.disconnect_all(&mut guards))
+    }
+
+    /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
+    /// as failed.
+    #[cold]
+    pub(crate) fn close_rail(&self, why: &str) {
+        let _reporting = Reporting::begin(self);
+        let peers = {
+            let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
+            if self.failures.broken.load(Ordering::Relaxed) {
+                return;
+            }
+            self.disconnect_all(&mut guards)
+        };
+        // No flush waits for operations that do not complete any more.
+        self.failures.degraded.store(true, Ordering::Release);
+        tracing::warn!("{}it is not used any more: {why}", self.failures.of);
+        for endpoint in peers {
+            self.report_outstanding(endpoint, Status::FATAL);
+            self.abandon_puts(endpoint, Status::FATAL, why);
+        }
+    }
+
+    /// Closes the endpoints. Returns the peers that were reached through the provider and had not failed. All contexts are
+    /// locked by `guards`.
+    fn disconnect_all(&self, guards: &mut [Guard<'_, State>]) -> Vec<NonNull<Endpoint>> {
         let peers = self.lock_peers();
         self.failures.broken.store(true, Ordering::Relaxed);
         let reached_so = peers.known.iter().filter(|p| p.uses_provider());
@@ -207,14 +241,14 @@ impl Transport {
                 .is_ok()
         });
         let others = others.map(NonNull::from).collect();
-        for state in &mut guards {
+        for state in guards {
             state.read = never_read;
             if let Some(messages) = &mut state.messages {
                 messages.shut();
             }
         }
         self.device.shut();
-        Some(others)
+        others
     }
 
     /// Gives up every peer reached through the provider, which completes nothing more.
@@ -295,8 +329,8 @@ impl Transport {
     pub(crate) fn settle_unattributed_as(&self, status: Status) -> usize {
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let failed: u32 = guards.iter().map(|s| s.unattributed).sum();
-        // Puts with notification are counted beside their parts, and are over when those are.
-        let kept = self.atomics.notices.tags();
+        // Compound operations are counted beside their parts, and are over when those are.
+        let kept = self.compounds.tags();
         let counted: u32 = self.contexts.iter().map(|c| c.count.outstanding()).sum();
         let outstanding = counted.wrapping_sub(kept.len() as u32);
         let ready: usize = guards.iter().map(|s| s.ready.len()).sum();
@@ -307,7 +341,7 @@ impl Transport {
         for (index, state) in guards.iter_mut().enumerate() {
             state.unattributed = 0;
             for record in state.pool.in_use(None) {
-                if self.atomics.notices.has(record) {
+                if self.compounds.has(record) {
                     continue;
                 }
                 // SAFETY: `in_use` found the record in use, and the lock is held.

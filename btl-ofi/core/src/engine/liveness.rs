@@ -201,6 +201,7 @@ impl Transport {
             self.abandon_peer(endpoint, &why);
         }
         self.tell_of_silence(elapsed);
+        self.watch_rails(elapsed);
     }
 }
 

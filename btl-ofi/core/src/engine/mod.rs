@@ -2,8 +2,10 @@
 
 pub(crate) mod amo;
 pub(crate) mod atomics;
+pub(crate) mod compound;
 mod confirmation;
 pub(crate) mod context;
+mod describe;
 pub(crate) mod doubt;
 mod error_completions;
 pub(crate) mod failure;
@@ -16,6 +18,7 @@ mod open;
 pub(crate) mod peers;
 pub(crate) mod post;
 pub(crate) mod progress;
+pub(crate) mod rails;
 mod refusal;
 pub(crate) mod ring_atomics;
 mod ring_progress;
@@ -24,6 +27,7 @@ pub(crate) mod rma;
 pub(crate) mod sends;
 mod silence;
 pub(crate) mod staging;
+pub(crate) mod stripes;
 mod submit;
 mod transfers;
 pub(crate) mod transport;

@@ -1,20 +1,22 @@
 //! Opening a transport.
 
-use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use plugin_api::{AtomicKind, AtomicOp, Datatype, Module, ModuleFlags, ThreadLevel};
+use plugin_api::{Module, ThreadLevel};
 
 use crate::base::capabilities::Capabilities;
 use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
-use crate::base::params::{Mode, Options};
+use crate::base::params::Options;
+use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
+use crate::engine::describe::describe;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
+use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
 use crate::engine::transport::{
     Atomics, Detector, Failures, Node, Scratch, Setup, Transport, known_by,
@@ -58,7 +60,8 @@ impl Transport {
         let mut policy = policy::decide(info);
         let scratch = make_scratch(&policy, &mut chosen.atomics);
         policy.two_sided = options.two_sided();
-        policy.messages = policy::goes_by_message(info, options, chosen.atomics.by_provider);
+        policy.messages = options.provider.rail.is_none()
+            && policy::goes_by_message(info, options, chosen.atomics.by_provider);
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
         let (mut node, segment, completion) = join_node(info, name, options, &policy);
@@ -74,13 +77,14 @@ impl Transport {
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
         node.word = register_word(&policy, &node.probe, &registrar)?;
+        let rails = Rails::open(options, level, &chosen.rails, &registrar)?;
         node.address = address(
             (info, name.to_vec()),
             &registrar,
             &node,
-            segment.as_ref(),
+            (segment.as_ref(), &rails),
             &policy,
-        );
+        )?;
         let contexts = make_contexts(&device, threaded, segment, &policy)?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
@@ -94,7 +98,9 @@ impl Transport {
             (node.attaches, &completion),
             contexts.len(),
             chosen.passed_over,
-        );
+        )
+        .over(&rails, options);
+        let has_rails = !rails.is_empty();
         announce(options, &device, &capabilities, &node.networks);
         Ok(Transport {
             module: Module {
@@ -109,11 +115,19 @@ impl Transport {
                 records: !policy.untracked,
                 virtual_addresses: registrar.virtual_addresses,
             },
-            scratch,
-            atomics: Atomics::new(chosen.atomics, &policy),
-            setup: setup(options, &capabilities, &registrar, info, threaded),
+            atomics: Atomics::new(chosen.atomics, scratch, &policy),
+            compounds: Compounds::default(),
+            setup: setup(options, &capabilities, (&registrar, &rails), info, threaded),
+            rails,
             node,
-            failures: Failures::default(),
+            failures: Failures {
+                of: options
+                    .provider
+                    .rail
+                    .as_ref()
+                    .map_or_else(String::new, |rail| format!("rail {}: ", rail.domain)),
+                ..Failures::default()
+            },
             detector: Detector {
                 opened: Instant::now(),
                 last_check: AtomicU64::new(0),
@@ -121,7 +135,7 @@ impl Transport {
                 watch_idle: AtomicBool::new(false),
             },
             peers: Mutex::new(Peers::default()),
-            hmem: Hmem::default(),
+            hmem: Hmem::driven_if(has_rails),
             receive: Mutex::new(None),
             capabilities,
             policy,
@@ -136,7 +150,7 @@ impl Transport {
 fn setup(
     options: &Options,
     capabilities: &Capabilities,
-    registrar: &Registrar,
+    (registrar, rails): (&Registrar, &Rails),
     info: InfoRef<'_>,
     threaded: bool,
 ) -> Setup {
@@ -146,6 +160,7 @@ fn setup(
         virtual_addresses: registrar.virtual_addresses,
         put_limit: capabilities.put_limit,
         get_limit: capabilities.get_limit,
+        quick_limit: rails.quick_limit(capabilities.put_limit.min(capabilities.get_limit)),
         message_limit: options.messages.limit,
         progress_threshold: options.contexts.progress_threshold,
         num_cq_read: options.contexts.num_cq_read,
@@ -211,9 +226,9 @@ fn address(
     (info, name): (InfoRef<'_>, Vec<u8>),
     registrar: &Registrar,
     node: &Node,
-    segment: Option<&Segment>,
+    (segment, rails): (Option<&Segment>, &Rails),
     policy: &Policy,
-) -> Vec<u8> {
+) -> Result<Vec<u8>, Error> {
     let probe = known_by(&node.probe);
     let word = node.word.as_ref();
     let word = word.and_then(|word| target_of_word(word, registrar.virtual_addresses));
@@ -232,8 +247,10 @@ fn address(
         address: name,
         networks: node.networks.clone(),
         word,
+        rails: rails.addresses(),
+        fence: rails.fence(registrar.virtual_addresses),
     };
-    blob.encode()
+    Ok(blob.encode())
 }
 
 /// The transmit contexts, of which the first has the rings.
@@ -289,42 +306,6 @@ fn open_messages(device: &Device, options: &Options) -> Result<Box<Messages>, Er
     Ok(Box::new(messages))
 }
 
-fn describe(
-    info: InfoRef<'_>,
-    options: &Options,
-    (policy, atomics): (&Policy, &AtomicTable),
-    (attaches, completion): (bool, &str),
-    contexts: usize,
-    passed_over: Vec<(String, String)>,
-) -> Capabilities {
-    let (put_limit, get_limit) = policy::limits(info, options);
-    let needed_pages = libfabric_sys::FI_MR_BASIC | libfabric_sys::FI_MR_ALLOCATED;
-    Capabilities {
-        flags: flags(policy, attaches, atomics, options.mode)
-            & ModuleFlags::from_bits_retain(options.offer.flags),
-        atomic_flags: atomics.flags(),
-        put_limit,
-        get_limit,
-        send_limit: if options.two_sided() {
-            msg::LARGEST_SEND
-        } else {
-            0
-        },
-        exclusivity: options.offer.exclusivity,
-        latency: options.offer.latency,
-        bandwidth: match options.offer.bandwidth {
-            0 => query::link_speed(info),
-            n => n,
-        },
-        contexts,
-        registers_pages: info.domain_attr().mr_mode as u32 & needed_pages != 0,
-        provider: c_string(&info.provider()),
-        domain: c_string(&info.domain()),
-        completion: c_string(completion),
-        passed_over,
-    }
-}
-
 /// Logs what was chosen, and what was asked for and is not had.
 fn announce(options: &Options, device: &Device, capabilities: &Capabilities, networks: &Networks) {
     let (contexts, provider) = (capabilities.contexts, device.info().provider());
@@ -346,36 +327,10 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities, net
     }
     tracing::info!(
         "using provider {provider}, domain {}{}, {contexts} context(s): {}",
-        device.info().domain(),
+        capabilities.domain.to_string_lossy(),
         networks.place(),
         capabilities.completion.to_string_lossy()
     );
-}
-
-fn flags(policy: &Policy, attaches: bool, atomics: &AtomicTable, mode: Mode) -> ModuleFlags {
-    let mut flags = ModuleFlags::empty();
-    if mode != Mode::OneSided {
-        flags |= ModuleFlags::SEND;
-    }
-    if mode == Mode::TwoSided {
-        return flags;
-    }
-    flags |= ModuleFlags::PUT
-        | ModuleFlags::GET
-        | ModuleFlags::RDMA_FLUSH
-        | ModuleFlags::RDMA_REMOTE_COMPLETION
-        | ModuleFlags::ATOMIC_FOPS;
-    if atomics.count(AtomicKind::Update, Datatype::Uint64, AtomicOp::Sum) > 0 {
-        flags |= ModuleFlags::ATOMIC_OPS;
-    }
-    if policy.atomics_ordered {
-        flags |= ModuleFlags::ATOMICS_ORDERED;
-    }
-    // Flags hold for all peers.
-    if policy.one_node && attaches {
-        flags |= ModuleFlags::RDMA_PASSIVE_TARGET;
-    }
-    flags
 }
 
 /// Milliseconds between two liveness checks: at most a quarter of the peer timeout, so that it is exceeded by a
@@ -386,8 +341,4 @@ fn check_interval(options: &Options) -> u64 {
         0 => interval,
         limit => interval.min(u64::from(limit).div_ceil(4)),
     }
-}
-
-fn c_string(text: &str) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_default()
 }

@@ -123,6 +123,9 @@ impl Transport {
         // The lock of a context comes before that of the peers.
         drop(peers);
         self.expect_sends(endpoint);
+        if uses_provider {
+            self.connect_rails(proc, &blob);
+        }
         Ok(endpoint)
     }
 
@@ -254,6 +257,7 @@ impl Transport {
             self.count_abandoned(&mut state, &ended);
         }
         drop(state);
+        self.disconnect_rails(peer.proc);
         if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }

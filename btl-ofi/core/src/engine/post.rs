@@ -311,8 +311,8 @@ impl Transport {
         let most = if alone { 1 } else { self.policy.depth };
         let is_full = || {
             let outstanding = context.count.outstanding();
-            // Staged operations and puts with notification are counted, but do not occupy the provider.
-            let held = || self.hmem.held() + self.atomics.notices.held();
+            // Staged and compound operations are counted, but do not occupy the provider.
+            let held = || self.hmem.held() + self.compounds.held();
             outstanding >= most && outstanding.saturating_sub(held()) >= most
         };
         let many = context.count.outstanding() >= self.setup.progress_threshold;

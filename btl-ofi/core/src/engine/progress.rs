@@ -49,11 +49,14 @@ impl Transport {
         self.poll_now(unsafe { &*self.quick.first })
     }
 
-    /// [`progress`](Self::progress) when staged operations on device memory or notifications may need to advance.
+    /// [`progress`](Self::progress) when staged or compound operations may need to advance.
     #[cold]
     #[inline(never)]
     fn progress_devices(&self) -> usize {
-        let done = self.progress_contexts() + self.advance_notices() + self.drive();
+        let done = self.progress_contexts()
+            + self.progress_rails()
+            + self.advance_compounds()
+            + self.drive();
         // This process may make no further progress, but peers wait for what was posted here.
         self.send_gathered();
         done

@@ -51,7 +51,7 @@ impl Transport {
             }
             return None;
         }
-        let target = self.place(local, remote, remote_address, size, self.setup.put_limit)?;
+        let target = self.place(local, remote, remote_address, size, self.setup.quick_limit)?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows writes; the message is used only
         // while the context is locked.
@@ -110,7 +110,7 @@ impl Transport {
             }
             return None;
         }
-        let target = self.place(local, remote, remote_address, size, self.setup.get_limit)?;
+        let target = self.place(local, remote, remote_address, size, self.setup.quick_limit)?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows reads. A read completes when its
         // data has arrived, so it needs no delivery flags.

@@ -129,16 +129,20 @@ impl Transport {
                 }
             }
         }
+        let of = &self.failures.of;
         for (proc, outstanding, news) in news.iter().take(MOST) {
             match news {
                 News::Silent(lasted) => tracing::warn!(
-                    "process {proc} has not answered for {} s, {outstanding} operations to it are outstanding: it computes \
+                    "{of}process {proc} has not answered for {} s, {outstanding} operations to it are outstanding: it computes \
                      without communicating, is stopped, or its host or the network is down (btl_ofi_peer_timeout would \
                      give it up)",
                     lasted / 1000
                 ),
                 News::Answers(lasted) => {
-                    tracing::warn!("process {proc} answers again, after {} s", lasted / 1000);
+                    tracing::warn!(
+                        "{of}process {proc} answers again, after {} s",
+                        lasted / 1000
+                    );
                 }
             }
         }

@@ -56,6 +56,12 @@ impl Transport {
         let (caller, remote, address, size) = (&caller, op.remote, op.address, op.size);
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
+        if size > self.setup.quick_limit
+            && matches!(peer.transfers(), Transfers::Fabric | Transfers::Message)
+            && let Some(stripe) = self.plan(peer, op, put, target)
+        {
+            return self.stripe(endpoint, caller, stripe);
+        }
         loop {
             match peer.transfers() {
                 Transfers::Message if size <= self.setup.message_limit => {

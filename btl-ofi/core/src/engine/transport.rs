@@ -12,10 +12,11 @@ use crate::base::capabilities::{Capabilities, ErrorReport};
 use crate::base::error::Error;
 use crate::base::interfaces::Lists;
 use crate::engine::amo::Words;
+use crate::engine::compound::Compounds;
 use crate::engine::context::Context;
-use crate::engine::notices::Notices;
 use crate::engine::peers::Peers;
 use crate::engine::post::Quick;
+use crate::engine::rails::Rails;
 use crate::engine::sends::Receive;
 use crate::engine::staging::Hmem;
 use crate::engine::typed_amo::Vectors;
@@ -62,10 +63,12 @@ pub struct Transport {
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
     pub(crate) contexts: Box<[Context]>,
-    /// Receives fetched values that no caller wants. Only the provider writes it; no code reads it.
-    pub(crate) scratch: Scratch,
     pub(crate) policy: Policy,
     pub(crate) atomics: Atomics,
+    /// Operations that are made of others.
+    pub(crate) compounds: Compounds,
+    /// Further interfaces, for large transfers.
+    pub(crate) rails: Rails,
     pub(crate) setup: Setup,
     pub(crate) failures: Failures,
     pub(crate) detector: Detector,
@@ -76,21 +79,21 @@ pub struct Transport {
     pub(crate) receive: Mutex<Option<Receive>>,
 }
 
-/// The atomics that are supported, in the forms in which the paths look them up, and those that follow puts.
+/// The atomics that are supported, in the forms in which the paths look them up.
 pub(crate) struct Atomics {
     pub(crate) table: AtomicTable,
     pub(crate) words: Words,
     pub(crate) vectors: Vectors,
-    /// Puts whose notification is still to come.
-    pub(crate) notices: Notices,
+    /// Receives fetched values that no caller wants. Only the provider writes it; no code reads it.
+    pub(crate) scratch: Scratch,
 }
 
 impl Atomics {
-    pub(crate) fn new(table: AtomicTable, policy: &Policy) -> Atomics {
+    pub(crate) fn new(table: AtomicTable, scratch: Scratch, policy: &Policy) -> Atomics {
         Atomics {
             words: Words::new(&table, policy),
             vectors: Vectors::new(&table, policy),
-            notices: Notices::default(),
+            scratch,
             table,
         }
     }
@@ -104,6 +107,8 @@ pub(crate) struct Setup {
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
     pub(crate) get_limit: usize,
+    /// Largest put and get of the quick paths: larger ones may go over several rails.
+    pub(crate) quick_limit: usize,
     /// Largest put and get that travels as a message.
     pub(crate) message_limit: usize,
     pub(crate) progress_threshold: u32,
@@ -160,6 +165,8 @@ pub(crate) struct Failures {
     /// Status of the last peer failure, for the next flush of all peers.
     pub(crate) last_failure: AtomicI32,
     pub(crate) report: RwLock<Option<ErrorReport>>,
+    /// What texts begin with: the interface, if this transport is a rail of another one.
+    pub(crate) of: String,
 }
 
 /// The failure detector.
@@ -276,7 +283,8 @@ impl Transport {
         length: usize,
         access: Access,
     ) -> Result<Region, Error> {
-        self.registrar.register(base, length, access)
+        let rails = self.rails.register(base, length, access);
+        self.registrar.register(base, length, access, rails)
     }
 
     /// Counts since opening.
@@ -290,7 +298,9 @@ impl Transport {
             stats.failed += state.counts.failed;
             stats.again += state.counts.again;
         }
-        stats.registrations = self.registrar.live() - u64::from(self.node.word.is_some());
+        self.rails.add_to(&mut stats);
+        let own = u64::from(self.node.word.is_some()) + self.rails.registrations();
+        stats.registrations = self.registrar.live() - own;
         stats.endpoints = self.lock_peers().known.len() as u64;
         stats
     }
@@ -335,13 +345,15 @@ impl Transport {
             contexts,
             peers,
             mut node,
-            scratch,
+            atomics,
             hmem,
             policy,
+            rails,
             ..
         } = self;
         hmem.shut();
         drop((node.word.take(), registrar));
+        let on_rails = rails.close();
         if (policy.uses_messages() || policy.by_order) && Arc::strong_count(&device) > 1 {
             // Live regions keep the device open, but receives and reads go to memory that ends here.
             device.shut();
@@ -351,8 +363,9 @@ impl Transport {
             // Live regions share the device; the last one closes it.
             None => Ok(()),
         };
+        let result = result.and(on_rails);
         // Dropped after the provider, which may still have written to this memory.
-        drop((contexts, peers, node, scratch, hmem));
+        drop((contexts, peers, node, atomics, hmem));
         result
     }
 }

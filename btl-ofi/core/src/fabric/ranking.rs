@@ -90,6 +90,20 @@ impl Ranking {
         Some(format!("{preferred} is preferred to {interface}{why}"))
     }
 
+    /// Whether an entry may be a rail beside the entry `chosen`: its interface reaches other nodes, and is at least half as
+    /// fast, if that is asked. Entries without an interface are taken to be alike.
+    pub(super) fn suits_as_rail(
+        &self,
+        info: InfoRef<'_>,
+        chosen: InfoRef<'_>,
+        as_fast: bool,
+    ) -> bool {
+        let (Some((_, first)), Some((_, other))) = (self.of(chosen), self.of(info)) else {
+            return source(info).is_none() && source(chosen).is_none();
+        };
+        other.kind == first.kind && (!as_fast || other.speed >= first.speed / 2)
+    }
+
     /// Interfaces that are down, with their state, where `chosen` is an entry with an IP address.
     pub(super) fn down(&self, chosen: InfoRef<'_>) -> Vec<(String, String)> {
         let provider = chosen.provider();

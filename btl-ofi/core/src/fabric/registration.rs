@@ -1,11 +1,9 @@
 //! Memory registration in every mode that the transport supports. Assigns keys where the provider does not (no
 //! `FI_MR_PROV_KEY`).
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use libfabric_sys as ffi;
 use plugin_api::Access;
@@ -15,9 +13,10 @@ use crate::base::guard::Installed;
 use crate::base::lock::{Guard, Lock};
 use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
+use crate::fabric::keys::Keys;
 use crate::mem::copy::Copier;
 use crate::mem::device_regions::{Descriptor, DeviceRegion, DeviceRegions};
-use crate::mem::handle::Handle;
+use crate::mem::handle::{Handle, NO_KEY, NO_RAILS, RailKeys};
 use crate::mem::regions::{Known, Regions};
 
 /// Registers memory with one provider.
@@ -28,20 +27,13 @@ pub(crate) struct Registrar {
     provider_keys: bool,
     /// Regions are bound to the endpoint and enabled before use (`FI_MR_ENDPOINT`).
     bound: bool,
-    keys: Mutex<Keys>,
+    keys: Keys,
     generation: AtomicU32,
     live: AtomicU64,
     /// Registered device memory.
     devices: Arc<DeviceRegions>,
     regions: Lock<Regions>,
     guard: Option<Installed>,
-}
-
-/// Keys that this transport assigns: small and dense. A key is reused only after its region is closed.
-struct Keys {
-    returned: BinaryHeap<Reverse<u64>>,
-    next: u64,
-    last: u64,
 }
 
 /// A registered region. Dropping it deregisters.
@@ -53,6 +45,8 @@ pub struct Region {
     /// Generation of a region of device memory.
     device: Option<u32>,
     registrar: Arc<Registrar>,
+    /// The same memory on further rails.
+    rails: Vec<Region>,
 }
 
 impl Registrar {
@@ -71,11 +65,7 @@ impl Registrar {
             provider_keys: basic || mode & ffi::FI_MR_PROV_KEY != 0,
             bound: mode & ffi::FI_MR_ENDPOINT != 0,
             device,
-            keys: Mutex::new(Keys {
-                returned: BinaryHeap::new(),
-                next: 0,
-                last,
-            }),
+            keys: Keys::up_to(last),
             generation: AtomicU32::new(0),
             live: AtomicU64::new(0),
             devices: Arc::default(),
@@ -90,19 +80,20 @@ impl Registrar {
     }
 
     /// Registers `length` bytes at `base`. The caller passes memory that exists, as `FI_MR_ALLOCATED` requires; its
-    /// pages need not be touched before.
+    /// pages need not be touched before. `rails` is the same memory on further rails.
     pub(crate) fn register(
         self: &Arc<Self>,
         base: *mut c_void,
         length: usize,
         access: Access,
+        rails: Vec<Region>,
     ) -> Result<Region, Error> {
         let address = in_memory(base, length)?;
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
         let key = if self.provider_keys {
             None
         } else {
-            Some(self.take_key()?)
+            Some(self.keys.take()?)
         };
         let registered = if length == 0 {
             // An empty region has no bytes to access, and many providers refuse to register it.
@@ -115,7 +106,8 @@ impl Registrar {
         match registered {
             Ok((mr, provider_key)) => {
                 self.live.fetch_add(1, Ordering::Relaxed);
-                let handle = Handle::new(address, length as u64, provider_key, access, generation);
+                let handle = Handle::new(address, length as u64, provider_key, access, generation)
+                    .with_rails(keys_of(&rails));
                 // An empty region has no key at the provider.
                 if mr.is_some() {
                     let known = Known { handle, access };
@@ -130,10 +122,11 @@ impl Registrar {
                     key,
                     device: None,
                     registrar: Arc::clone(self),
+                    rails,
                 })
             }
             Err(e) => {
-                self.return_key(key);
+                self.keys.give_back(key);
                 Err(e)
             }
         }
@@ -154,7 +147,7 @@ impl Registrar {
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
         let key = match self.provider_keys {
             true => None,
-            false => Some(self.take_key()?),
+            false => Some(self.keys.take()?),
         };
         let register = |flags| {
             let kind = Some((iface, device, flags));
@@ -172,7 +165,7 @@ impl Registrar {
         let (mr, provider_key) = match registered {
             Ok(registered) => registered,
             Err(e) => {
-                self.return_key(key);
+                self.keys.give_back(key);
                 return Err(e);
             }
         };
@@ -195,6 +188,7 @@ impl Registrar {
             key,
             device: Some(generation),
             registrar: Arc::clone(self),
+            rails: Vec::new(),
         })
     }
 
@@ -226,6 +220,7 @@ impl Registrar {
             key: None,
             device: Some(generation),
             registrar: Arc::clone(self),
+            rails: Vec::new(),
         })
     }
 
@@ -301,27 +296,6 @@ impl Registrar {
         }
         Ok((mr, key))
     }
-
-    fn take_key(&self) -> Result<u64, Error> {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Reverse(key)) = keys.returned.pop() {
-            return Ok(key);
-        }
-        if keys.next > keys.last {
-            return Err(Error::OutOfMemory(
-                "another registration key of the provider's size",
-            ));
-        }
-        keys.next += 1;
-        Ok(keys.next - 1)
-    }
-
-    fn return_key(&self, key: Option<u64>) {
-        if let Some(key) = key {
-            let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-            keys.returned.push(Reverse(key));
-        }
-    }
 }
 
 impl Region {
@@ -336,8 +310,12 @@ impl Region {
     /// The provider refused to close the region; its key is not reused then.
     pub fn close(mut self) -> Result<(), Error> {
         self.forget_device();
+        let rails = std::mem::take(&mut self.rails)
+            .into_iter()
+            .map(Region::close);
+        let on_rails = rails.fold(Ok(()), Result::and);
         let Some(mr) = self.mr.take() else {
-            return Ok(());
+            return on_rails;
         };
         mr.close()
             .doing(|| {
@@ -348,6 +326,7 @@ impl Region {
                 )
             })
             .inspect_err(|_| self.key = None)
+            .and(on_rails)
     }
 
     /// Removes device memory from the table, so that neither new operations nor peers find it.
@@ -370,9 +349,18 @@ impl Drop for Region {
             }
         }
         self.mr = None;
-        self.registrar.return_key(self.key);
+        self.registrar.keys.give_back(self.key);
         self.registrar.live.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// The keys of regions on further rails. An empty region has none.
+fn keys_of(rails: &[Region]) -> RailKeys {
+    let mut keys = NO_RAILS;
+    for (key, region) in keys.iter_mut().zip(rails) {
+        *key = region.mr.as_ref().map_or(NO_KEY, |_| region.handle.key());
+    }
+    keys
 }
 
 /// The address of memory that does not extend beyond the address space.

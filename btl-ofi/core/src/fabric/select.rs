@@ -8,10 +8,11 @@ use plugin_api::ThreadLevel;
 
 use crate::base::environment;
 use crate::base::error::Error;
-use crate::base::params::Options;
+use crate::base::params::{Options, Place};
 use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::device::Device;
 use crate::fabric::fids::{Info, InfoRef};
+use crate::fabric::others;
 use crate::fabric::policy;
 use crate::fabric::query::{
     Calling, SUPPORTED_MR, all_entries, has_atomics, offers, takes_messages,
@@ -64,6 +65,8 @@ pub(crate) struct Chosen {
     pub(crate) atomics: AtomicTable,
     /// Providers before it in libfabric's list, and its own other interfaces, with the reasons against them.
     pub(crate) passed_over: Vec<(String, String)>,
+    /// Its other interfaces that serve as rails.
+    pub(crate) rails: Vec<Place>,
     pub(crate) ranking: Ranking,
 }
 
@@ -78,7 +81,10 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
         let name = info.get().provider();
         match try_open(info, options, calling, &ranking) {
             Ok((device, atomics)) => {
-                refusals.extend(other_interfaces(&device, entries, options, &ranking));
+                let rest: Vec<Info> = entries.collect();
+                let rails = others::rails(&device, &rest, options, &ranking);
+                refusals.extend(others::passed_over(&device, &rest, options, &ranking));
+                refusals.retain(|(name, _)| rails.iter().all(|rail| *name != rail.title()));
                 let needs = Quirks::of(&name).needs();
                 if let Some(advice) = environment::advice(&name, needs) {
                     tracing::warn!("{advice}");
@@ -87,6 +93,7 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
                     device,
                     atomics,
                     passed_over: refusals,
+                    rails,
                     ranking,
                 });
             }
@@ -119,34 +126,6 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
         )
     };
     Err(Error::NoProvider { wanted, refusals })
-}
-
-/// The interfaces that the chosen provider has besides its own, with the reasons against them.
-fn other_interfaces(
-    device: &Device,
-    rest: impl Iterator<Item = Info>,
-    options: &Options,
-    ranking: &Ranking,
-) -> Vec<(String, String)> {
-    let chosen = device.info();
-    let name = chosen.provider();
-    let Some(address) = source(chosen) else {
-        return Vec::new();
-    };
-    let others = rest.filter(|info| info.get().provider() == name);
-    let reasons = others.filter_map(|info| {
-        let info = info.get();
-        let refused = ranking.admit(info, options).err();
-        let why = refused.or_else(|| ranking.not_preferred(info, address))?;
-        Some((format!("{name} on {}", info.domain()), why))
-    });
-    let mut found: Vec<(String, String)> = Vec::new();
-    for reason in reasons.chain(ranking.down(chosen)) {
-        if !found.contains(&reason) {
-            found.push(reason);
-        }
-    }
-    found
 }
 
 /// Lists every provider: [`Transport::survey`](crate::Transport::survey).
@@ -246,7 +225,7 @@ fn unmatched(options: &Options, known: &[Candidate]) -> Vec<String> {
 }
 
 /// Checks the attributes only.
-fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
+pub(super) fn check_attributes(info: InfoRef<'_>, options: &Options) -> Result<(), String> {
     let name = info.provider();
     options.admits(&name)?;
     if info.ep_attr().type_ != ffi::FI_EP_RDM {
@@ -301,6 +280,11 @@ fn try_open(
     let info = with_read_order(info, options, calling).map_err(|e| e.to_string())?;
     check_attributes(info.get(), options)?;
     ranking.admit(info.get(), options)?;
+    if let Some(rail) = &options.provider.rail
+        && *rail != others::place(info.get())
+    {
+        return Err(String::from("it is another interface"));
+    }
     let name = info.get().provider();
     let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
     let info = with_messages(info, options, calling).map_err(|e| e.to_string())?;
@@ -316,6 +300,8 @@ fn try_open(
     let atomics = AtomicTable::query(&device);
     match atomics.missing() {
         None => Ok((device, atomics)),
+        // Rails make no atomics.
+        Some(_) if options.provider.rail.is_some() => Ok((device, atomics)),
         Some(_) if takes_messages(device.info(), options) => {
             Ok((device, AtomicTable::of_targets()))
         }

@@ -6,7 +6,16 @@ use plugin_api::{Access, Status};
 use crate::base::hints::branch;
 use crate::mem::rights;
 
-/// The data that a peer needs to reach a registered region: 32 plain bytes with the same meaning in every process.
+/// Most rails of a process: interfaces over which it makes large transfers.
+pub(crate) const MAX_RAILS: usize = 4;
+/// The provider's keys of a region on the rails beyond the first; [`NO_KEY`] on those that do not have it.
+pub(crate) type RailKeys = [u64; MAX_RAILS - 1];
+/// No key: libfabric's FI_KEY_NOTAVAIL.
+pub(crate) const NO_KEY: u64 = u64::MAX;
+/// The keys of a region that has the first rail only.
+pub(crate) const NO_RAILS: RailKeys = [NO_KEY; MAX_RAILS - 1];
+
+/// The data that a peer needs to reach a registered region: 56 plain bytes with the same meaning in every process.
 /// Hosts copy handles anywhere, so their alignment is arbitrary, and every copy is checked before use.
 #[repr(C, packed)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +29,10 @@ pub struct Handle {
     /// Upper half: a cookie ([`LIVE`], [`DIRECT`] or [`STAGED`]) and the rights of peers. Lower half: the generation,
     /// a number that tells registrations at the same place apart. 0 once the region is deregistered.
     cookie: u64,
+    rails: RailKeys,
 }
 
-const _: () = assert!(Handle::SIZE == 32 && Handle::SIZE.is_multiple_of(8) && Handle::SIZE <= 256);
+const _: () = assert!(Handle::SIZE == 56 && Handle::SIZE.is_multiple_of(8) && Handle::SIZE <= 256);
 
 /// The cookie of host memory. Cookies have no bit in common with [`RIGHTS`], and no two differ in one bit only. None
 /// equals a cookie of the layout without rights (0x4f464948, 0x4f464944 and 0x4f464953).
@@ -44,7 +54,7 @@ const OPEN: u64 = LIVE | RIGHTS;
 const _: () = assert!((LIVE | DIRECT | STAGED) & !KIND == 0);
 
 /// The provider's name for a byte of a peer's region: the address or offset that it takes, and the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) address: u64,
     pub(crate) key: u64,
@@ -61,7 +71,19 @@ impl Handle {
             length,
             key,
             cookie: LIVE | rights_of(access) | u64::from(generation),
+            rails: NO_RAILS,
         }
+    }
+
+    /// The same handle, with the keys of the region on further rails.
+    pub(crate) fn with_rails(self, rails: RailKeys) -> Handle {
+        Handle { rails, ..self }
+    }
+
+    /// The key on the rail with this number beyond the first, if the region is registered there.
+    pub(crate) fn rail_key(&self, rail: usize) -> Option<u64> {
+        let rails = self.rails;
+        rails.get(rail).copied().filter(|key| *key != NO_KEY)
     }
 
     /// The handle of the same region as device memory that the provider reaches itself.
@@ -144,6 +166,7 @@ impl Handle {
             length: 0,
             key: 0,
             cookie: 0,
+            rails: NO_RAILS,
         }
     }
 
@@ -344,6 +367,7 @@ mod tests {
             length: u64::MAX,
             key: 0,
             cookie: 0,
+            rails: NO_RAILS,
         };
         assert_eq!(zero.target(0, 1, true), Err(Status::BAD_PARAM));
     }

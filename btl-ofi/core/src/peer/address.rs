@@ -4,14 +4,16 @@
 //! probe value (8), descriptor of the segment for atomics (4), length of the provider's name (2), address format (4),
 //! length of the address (2), then the name and the address; network namespace (8), number of interfaces (1), then of
 //! each interface kind (1), prefix (1), speed (4), length of the address (1), length of the name (1), the address and the
-//! name; if the flag says so, a word to read: address (8), key (8). The blob comes from another process, so every field is checked.
+//! name; if the flag says so, a word to read: address (8), key (8); number of further rails (1), if there are some, address (8)
+//! and key (8) of the words by which they are closed, then of each rail the length of its blob (2) and the blob. The blob
+//! comes from another process, so every field is checked.
 
 use std::net::IpAddr;
 
 use libfabric_sys as ffi;
 
 use crate::base::interfaces::{Interface, Kind, ip_of};
-use crate::mem::handle::Target;
+use crate::mem::handle::{MAX_RAILS, Target};
 use crate::peer::liveness::ProcessId;
 use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
@@ -66,6 +68,10 @@ pub(crate) struct Blob {
     pub(crate) networks: Networks,
     /// A registered word of the sender, which its peers read to confirm their puts, where puts go by order.
     pub(crate) word: Option<Target>,
+    /// The blobs of its further rails.
+    pub(crate) rails: Vec<Vec<u8>>,
+    /// Where the sender is asked to close them.
+    pub(crate) fence: Target,
 }
 
 impl Blob {
@@ -102,6 +108,15 @@ impl Blob {
         if let Some(Target { address, key }) = self.word {
             out.extend(address.to_le_bytes());
             out.extend(key.to_le_bytes());
+        }
+        out.push(self.rails.len() as u8);
+        if !self.rails.is_empty() {
+            out.extend(self.fence.address.to_le_bytes());
+            out.extend(self.fence.key.to_le_bytes());
+        }
+        for rail in &self.rails {
+            out.extend((rail.len() as u16).to_le_bytes());
+            out.extend(rail);
         }
         out
     }
@@ -165,6 +180,17 @@ impl Blob {
                 key: u64::from_le_bytes(r.array("key of the word")?),
             }),
         };
+        let [count] = r.array("number of rails")?;
+        if usize::from(count) >= MAX_RAILS {
+            return Err(format!("{count} further rails are not valid"));
+        }
+        let mut fence = Target::default();
+        if count > 0 {
+            fence.address = u64::from_le_bytes(r.array("address of the words of rails")?);
+            fence.key = u64::from_le_bytes(r.array("key of the words of rails")?);
+        }
+        let rails: Result<Vec<_>, _> = (0..count).map(|_| r.rail()).collect();
+        let rails = rails?;
         if r.at != bytes.len() {
             return Err(format!("{} bytes too many", bytes.len() - r.at));
         }
@@ -183,6 +209,8 @@ impl Blob {
             address,
             networks,
             word,
+            rails,
+            fence,
         })
     }
 
@@ -312,6 +340,11 @@ impl<'a> Reader<'a> {
             kind,
             speed,
         })
+    }
+
+    fn rail(&mut self) -> Result<Vec<u8>, String> {
+        let length = usize::from(u16::from_le_bytes(self.array("length of a rail's blob")?));
+        Ok(self.take("blob of a rail", length)?.to_vec())
     }
 
     fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], String> {

@@ -50,6 +50,11 @@ fn good() -> Vec<Vec<u8>> {
                 address: 0xdead_0000,
                 key: 1,
             }),
+            rails: match segment {
+                Some(_) => Vec::new(),
+                None => vec![address.to_vec(); 2],
+            },
+            fence: Target::default(),
         }
         .encode()
     };

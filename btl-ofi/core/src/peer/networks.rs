@@ -113,7 +113,7 @@ impl Networks {
     }
 
     /// Whether the network of the interface that has the address `own` contains another address.
-    fn shares(&self, own: IpAddr, address: IpAddr) -> bool {
+    pub(crate) fn shares(&self, own: IpAddr, address: IpAddr) -> bool {
         let mut own = self.interfaces.iter().filter(|i| i.address == own);
         own.any(|i| i.shares(address))
     }

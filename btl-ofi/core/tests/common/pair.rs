@@ -59,8 +59,8 @@ pub(crate) fn serve_as_target() {
         }
     }
     .unwrap();
-    // SAFETY: a handle is 32 plain bytes.
-    let handle: [u8; 32] = unsafe { std::mem::transmute(region.handle()) };
+    // SAFETY: a handle is plain bytes.
+    let handle: [u8; Handle::SIZE] = unsafe { std::mem::transmute(region.handle()) };
     let mut lines = BufReader::new(std::io::stdin()).lines();
     let origin = unhex(&lines.next().unwrap().unwrap());
     let _peer = t.connect(&origin, 1).unwrap();
@@ -308,9 +308,9 @@ impl<'a> Target<'a> {
         target.window = window.parse().unwrap();
         target.address = unhex(address);
         target.peer = t.connect(&target.address, proc).unwrap();
-        let bytes: [u8; 32] = unhex(handle).try_into().unwrap();
-        // SAFETY: a handle is 32 plain bytes.
-        target.handle = unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) };
+        let bytes: [u8; Handle::SIZE] = unhex(handle).try_into().unwrap();
+        // SAFETY: a handle is plain bytes.
+        target.handle = unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(bytes) };
         target
     }
 

@@ -135,8 +135,8 @@ pub(crate) fn serve_as_target() {
     t.connect(&origin, 1).unwrap();
     let mut hello = hex(t.address());
     for kind in Kind::ALL {
-        // SAFETY: a handle is 32 plain bytes.
-        let bytes: [u8; 32] = unsafe { std::mem::transmute(windows.handle(kind)) };
+        // SAFETY: a handle is plain bytes.
+        let bytes: [u8; Handle::SIZE] = unsafe { std::mem::transmute(windows.handle(kind)) };
         hello = format!("{hello} {}", hex(&bytes));
     }
     windows.spoil();
@@ -212,9 +212,9 @@ impl<'a> Target<'a> {
         target.peer = t.connect(&unhex(words.next().unwrap()), 0).unwrap();
         target.handles = words
             .map(|word| {
-                let bytes: [u8; 32] = unhex(word).try_into().unwrap();
-                // SAFETY: a handle is 32 plain bytes.
-                unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) }
+                let bytes: [u8; Handle::SIZE] = unhex(word).try_into().unwrap();
+                // SAFETY: a handle is plain bytes.
+                unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(bytes) }
             })
             .collect();
         target

@@ -66,6 +66,18 @@ impl<'a> Rank<'a> {
         Rank::open(host, number, pid, &format!("{provider} 0 {include}"))
     }
 
+    /// Likewise, with large transfers over several interfaces.
+    pub(crate) fn start_with_rails(
+        host: &'a Host,
+        number: usize,
+        provider: &str,
+        (timeout, include, rails): (u32, &str, &str),
+    ) -> Rank<'a> {
+        let pid = host.start_free(number, None);
+        let options = format!("{provider} {timeout} {include} {rails}");
+        Rank::open(host, number, pid, &options)
+    }
+
     /// Likewise, with the process id after `before`.
     pub(crate) fn start_free_after(
         host: &'a Host,
@@ -239,6 +251,36 @@ impl<'a> Rank<'a> {
     /// The words that atomics change.
     pub(crate) fn counted(&self) -> [u64; WORDS] {
         self.words(0, WORDS).try_into().unwrap()
+    }
+
+    /// Has the rank put bytes into the window of a peer, and get them back: the statuses of two flushes, and whether they are the
+    /// same bytes.
+    pub(crate) fn there_and_back(
+        &self,
+        proc: u64,
+        offset: usize,
+        size: usize,
+    ) -> (Status, Status, bool) {
+        let n = self.ask_numbers(&format!("there {proc} {offset} {size}"));
+        (Status(n[0] as i32), Status(n[1] as i32), n[2] == 1)
+    }
+
+    /// Speed of puts of `size` bytes, two at a time.
+    pub(crate) fn megabytes_per_second(&self, proc: u64, size: usize, count: usize) -> f64 {
+        let nanoseconds = self.ask_numbers(&format!("speed {proc} {size} {count}"))[0];
+        (size * count) as f64 * 1e3 / nanoseconds as f64
+    }
+
+    /// Has the rank post a put or get of bytes of its peer's window.
+    pub(crate) fn begin_transfer(&self, kind: &str, proc: u64, offset: usize, size: usize) {
+        let said = self.ask(&format!("begin {kind} {proc} {offset} {size}"));
+        assert_eq!(said, "done");
+    }
+
+    /// Has the rank complete it: the status of a flush, and whether the bytes are those of a put.
+    pub(crate) fn end_transfer(&self) -> (Status, bool) {
+        let n = self.ask_numbers("end");
+        (Status(n[0] as i32), n[1] == 1)
     }
 
     /// The sum of what was added, and the number of small puts that arrived.

@@ -155,6 +155,13 @@ impl Host {
         assert_eq!(self.answer(0), "", "ip {arguments}");
     }
 
+    /// Limits what an interface sends, in Mbit/s.
+    pub(crate) fn limit_rate(&self, interface: &str, rate: u32) {
+        let bucket = format!("rate {rate}mbit burst 128k latency 50ms");
+        self.say(&format!("tc qdisc add dev {interface} root tbf {bucket}"));
+        assert_eq!(self.answer(0), "");
+    }
+
     /// Starts a rank, and returns its process id in the host. `before` is the id that the host gave last, if given.
     pub(crate) fn start(&self, rank: usize, before: Option<u32>) -> u32 {
         let interface = if before.is_some() { "lo" } else { LINK };
@@ -245,7 +252,7 @@ pub(crate) fn serve_as_host() {
         let (verb, rest) = line.split_once(' ').unwrap();
         let two = || rest.split_once(' ').unwrap();
         match verb {
-            "ip" => println!("@0 {}", run_ip(rest)),
+            "ip" | "tc" => println!("@0 {}", run(verb, rest)),
             "wait" => {
                 while !run_ip(&format!("-oneline link show dev {rest} up")).contains("state UP") {
                     std::thread::yield_now();
@@ -280,9 +287,13 @@ pub(crate) fn serve_as_host() {
     std::process::exit(0);
 }
 
-/// What `ip` says, on one line.
 fn run_ip(arguments: &str) -> String {
-    let ran = Command::new("ip").args(arguments.split(' ')).output();
+    run("ip", arguments)
+}
+
+/// What a program says, on one line.
+fn run(program: &str, arguments: &str) -> String {
+    let ran = Command::new(program).args(arguments.split(' ')).output();
     let ran = ran.unwrap();
     let said = [&ran.stdout[..], &ran.stderr].concat();
     String::from_utf8_lossy(&said).replace('\n', " ")

@@ -16,9 +16,10 @@ use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 use crate::common::pair::{hex, unhex};
 use crate::common::tally::Origin;
 use crate::common::{Calls as _, PATIENCE, SAME_NODE, open};
+use crate::counters::{connections, packets, repeats};
 
 /// Words of a rank's window: for atomics, for one put each, and for puts that exceed a message.
-pub(crate) const WINDOW: usize = 16 * 1024;
+pub(crate) const WINDOW: usize = 1024 * 1024;
 /// The word that is added to.
 pub(crate) const SUM: usize = 8;
 /// The first word of small puts.
@@ -79,14 +80,16 @@ unsafe extern "C" fn reported(
     REPORTS.lock().unwrap().push(info.into_owned());
 }
 
-struct Rank {
-    t: Transport,
+pub(crate) struct Rank {
+    pub(crate) t: Transport,
     window: &'static mut [u64],
-    peers: HashMap<u64, (NonNull<Endpoint>, Handle)>,
+    pub(crate) peers: HashMap<u64, (NonNull<Endpoint>, Handle)>,
     tracked: Vec<&'static Posted>,
     /// Operations posted so far; each small put has its own word.
     posts: u64,
     large: &'static [u64],
+    /// The buffer of the operation that is to be completed.
+    pub(crate) begun: Option<&'static [u8]>,
 }
 
 /// The rank's side of a test. It does not return.
@@ -119,17 +122,19 @@ pub(crate) fn serve_as_rank() {
 }
 
 /// The fields of a line.
-fn numbers(text: &str) -> impl Iterator<Item = u64> {
+pub(crate) fn numbers(text: &str) -> impl Iterator<Item = u64> {
     text.split(' ').map(|n| n.parse().unwrap())
 }
 
 impl Rank {
-    /// `open PROVIDER TIMEOUT [INTERFACES]`.
+    /// `open PROVIDER TIMEOUT [INTERFACES [RAILS]]`.
     fn open(line: &str) -> Rank {
         let fields: Vec<&str> = line.split(' ').collect();
         let timeout = Value::Unsigned(fields[2].parse().unwrap());
         let include = fields.get(3).copied().unwrap_or_default();
         let include = Value::String(include.to_owned().into());
+        let rails = fields.get(4).copied().unwrap_or("1");
+        let rails = Value::String(rails.to_owned().into());
         let t = open(
             fields[1],
             ThreadLevel::Single,
@@ -137,6 +142,7 @@ impl Rank {
                 SAME_NODE,
                 ("btl_ofi_peer_timeout", timeout),
                 ("btl_ofi_if_include", include),
+                ("btl_ofi_rails", rails),
             ],
         );
         t.on_error(Some(ErrorReport {
@@ -147,8 +153,8 @@ impl Rank {
         // SAFETY: the window lives to the end of the process.
         let region =
             unsafe { t.register(window.as_mut_ptr().cast(), 8 * WINDOW, Access::all()) }.unwrap();
-        // SAFETY: a handle is 32 plain bytes.
-        let handle: [u8; 32] = unsafe { std::mem::transmute(region.handle()) };
+        // SAFETY: a handle is plain bytes.
+        let handle: [u8; Handle::SIZE] = unsafe { std::mem::transmute(region.handle()) };
         std::mem::forget(region);
         println!("@{} {}", hex(t.address()), hex(&handle));
         Rank {
@@ -158,6 +164,7 @@ impl Rank {
             tracked: Vec::new(),
             posts: 0,
             large: vec![0x5a5a_5a5a; LARGE_WORDS].leak(),
+            begun: None,
         }
     }
 
@@ -188,6 +195,10 @@ impl Rank {
                 };
                 status.0.to_string()
             }
+            "there" => self.there_and_back(rest),
+            "begin" => self.begin(rest),
+            "end" => self.end(),
+            "speed" => self.speed(rest),
             "seen" => self.seen(),
             "reports" => REPORTS.lock().unwrap().join("; ").replace('\n', " "),
             "words" => {
@@ -328,34 +339,7 @@ impl Rank {
 }
 
 fn handle(text: &str) -> Handle {
-    let bytes: [u8; 32] = unhex(text).try_into().unwrap();
-    // SAFETY: a handle is 32 plain bytes.
-    unsafe { std::mem::transmute::<[u8; 32], Handle>(bytes) }
-}
-
-/// Packets that an interface has sent.
-fn packets(interface: &str) -> u64 {
-    let table = std::fs::read_to_string("/proc/net/dev").unwrap();
-    let mut lines = table.lines().filter_map(|line| line.split_once(':'));
-    let (_, counts) = lines.find(|(name, _)| name.trim() == interface).unwrap();
-    // The tenth column is the number of packets sent.
-    counts.split_whitespace().nth(9).unwrap().parse().unwrap()
-}
-
-/// The established TCP connections of the rank's host, each as the columns of the kernel's table.
-fn connections() -> Vec<Vec<String>> {
-    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let rows = table
-        .lines()
-        .map(|line| line.split_whitespace().map(str::to_owned).collect());
-    rows.filter(|columns: &Vec<String>| columns[3] == "01")
-        .collect()
-}
-
-/// Whether TCP has sent something again, or tried to send what no route leads to.
-fn repeats() -> bool {
-    connections().iter().any(|columns| {
-        let (repeated, probed) = (&columns[6], &columns[8]);
-        repeated != "00000000" || probed != "0"
-    })
+    let bytes: [u8; Handle::SIZE] = unhex(text).try_into().unwrap();
+    // SAFETY: a handle is plain bytes.
+    unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(bytes) }
 }

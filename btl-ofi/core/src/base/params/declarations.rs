@@ -57,7 +57,15 @@ static HMEM: [Cow<'static, str>; 3] = [
     Cow::Borrowed("off"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 25] = [
+static RAILS: [Cow<'static, str>; 5] = [
+    Cow::Borrowed("auto"),
+    Cow::Borrowed("1"),
+    Cow::Borrowed("2"),
+    Cow::Borrowed("3"),
+    Cow::Borrowed("4"),
+];
+
+pub(super) static DECLARATIONS: [Declaration; 26] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -196,6 +204,15 @@ pub(super) static DECLARATIONS: [Declaration; 25] = [
         Level::USER_BASIC,
         "Comma-separated interfaces and networks never to use, for providers whose addresses are IP \
              addresses. Excludes if_include.",
+    ),
+    declare(
+        "btl_ofi_rails",
+        Kind::String,
+        Value::str("1"),
+        Allowed::OneOf(Cow::Borrowed(&RAILS)),
+        Level::USER_DETAIL,
+        "Number of interfaces over which large transfers to one peer go, the best first: 1 to 4, or auto for all \
+             that are at least half as fast as the first. Everything else goes over the first.",
     ),
     declare(
         "btl_ofi_verbose",

@@ -132,7 +132,7 @@ impl Transport {
                     | Access::REMOTE_WRITE
                     | Access::REMOTE_ATOMIC;
                 self.registrar
-                    .register(server.base().cast(), server.bytes(), all)
+                    .register(server.base().cast(), server.bytes(), all, Vec::new())
             },
         )
     }

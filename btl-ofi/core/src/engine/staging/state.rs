@@ -72,6 +72,15 @@ impl Hmem {
         self.awake.load(Ordering::Relaxed) != 0
     }
 
+    /// Awake for good if there are rails, which progress polls.
+    pub(crate) fn driven_if(rails: bool) -> Hmem {
+        let hmem = Hmem::default();
+        if rails {
+            hmem.wake();
+        }
+        hmem
+    }
+
     /// Adds a reason to drive that is none of device memory: operations of several steps.
     pub(crate) fn wake(&self) {
         self.awake.fetch_add(1, Ordering::Relaxed);

@@ -20,6 +20,8 @@ fn sample() -> Blob {
             interfaces: vec![interface("10.1.0.1", 24), interface("fd00::1", 64)],
         },
         word: None,
+        rails: Vec::new(),
+        fence: Target::default(),
     }
 }
 
@@ -29,6 +31,11 @@ fn sample_with_word() -> Blob {
             address: 0xdead_0000,
             key: u64::MAX,
         }),
+        rails: vec![sample().encode(), vec![7]],
+        fence: Target {
+            address: 0x5000,
+            key: 3,
+        },
         ..sample()
     }
 }
@@ -60,10 +67,11 @@ fn impossible_interfaces_are_refused() {
         let error = Blob::decode(&bytes).unwrap_err();
         assert!(error.contains(why), "{error}");
     };
-    // An interface ends with kind, prefix, speed, two lengths, 4 bytes of address, and 4 of its name.
+    // An interface ends with kind, prefix, speed, two lengths, 4 bytes of address, and 4 of its name; the number of rails
+    // comes after it.
     let one = || vec![interface("10.1.0.1", 24)];
     fn at(bytes: &mut [u8], from_end: usize, value: u8) {
-        let place = bytes.len() - from_end;
+        let place = bytes.len() - from_end - 1;
         bytes[place] = value;
     }
     refused(vec![interface("10.1.0.1", 33)], |_| {}, "prefix of 33");
@@ -167,4 +175,16 @@ fn random_bytes_do_no_harm() {
         bytes.truncate(next() % (bytes.len() + 1));
         let _ = Blob::decode(&bytes);
     }
+}
+
+#[test]
+fn impossible_rails_are_refused() {
+    let rails = vec![vec![1]; MAX_RAILS];
+    let said = Blob::decode(&Blob { rails, ..sample() }.encode()).unwrap_err();
+    assert!(said.contains("4 further rails"), "{said}");
+    let mut bytes = sample_with_word().encode();
+    let place = bytes.len() - 3;
+    bytes[place] = 9;
+    let said = Blob::decode(&bytes).unwrap_err();
+    assert!(said.contains("inside the blob of a rail"), "{said}");
 }

@@ -1,0 +1,288 @@
+//! Compound operations: each is made of others, its parts.
+//!
+//! | operation | parts |
+//! | --- | --- |
+//! | a put with notification, where one cannot carry both | the put, then the atomic (`notices`) |
+//! | a large transfer over several rails | pieces (`stripes`) |
+//!
+//! A compound operation has a record of its own, with the caller's completion, and counts as outstanding from the call on.
+//! Its parts are operations that count beside it. So a flush that begins between two parts waits for the later one too, and
+//! the failure of a peer is reported from the record like that of any operation.
+//!
+//! The callbacks of parts only note what happened. Progress acts on it, without a lock held; what finds no room is tried
+//! again by the next progress.
+
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plugin_api::Status;
+
+use crate::engine::notify::Raise;
+use crate::engine::post::Caller;
+use crate::engine::stripes::Stripe;
+use crate::engine::transport::Transport;
+use crate::op::completion::Finished;
+use crate::op::record::{Pool, Record};
+use crate::op::tag::Tag;
+use crate::peer::endpoint::Endpoint;
+
+/// What an operation consists of.
+pub(crate) enum Parts {
+    /// A put, then the atomic that notifies.
+    Notified(Raise),
+    /// Pieces of a transfer.
+    Striped(Box<Stripe>),
+}
+
+/// What happened to an operation.
+#[derive(Clone, Copy)]
+pub(crate) enum Event {
+    /// The bytes are visible: the counter is to be raised.
+    Visible,
+    /// Pieces are to be posted.
+    Room,
+    /// The part in this place ended.
+    Part(usize, Status),
+    /// The operation is over.
+    End(Status),
+}
+
+/// What an operation does next.
+pub(crate) enum Next {
+    /// It waits for parts that are outstanding.
+    Parts,
+    /// It found no room: the next progress tries again with this event.
+    Again(Event),
+    /// It is over.
+    End(Status),
+}
+
+/// A compound operation in progress. Its parts know it by its address.
+pub(crate) struct Compound {
+    /// The operation record, with the caller's completion, in the pool of `context`.
+    record: NonNull<Record>,
+    /// Index of the context that counts it.
+    context: usize,
+    tag: Tag,
+    parts: Mutex<Parts>,
+    /// What is told if it fails without a callback.
+    what: &'static str,
+    queue: Arc<Queue>,
+}
+
+/// The compound operations of one transport.
+#[derive(Default)]
+pub(crate) struct Compounds(Arc<Queue>);
+
+#[derive(Default)]
+struct Queue {
+    lists: Mutex<Lists>,
+    held: AtomicU32,
+}
+
+#[derive(Default)]
+struct Lists {
+    all: HashMap<NonNull<Record>, NonNull<Compound>>,
+    /// What happened, in order.
+    events: Vec<(NonNull<Compound>, Event)>,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Compounds {
+    /// Operations in the outstanding count that are not at the provider.
+    pub(crate) fn held(&self) -> u32 {
+        self.0.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether a record is that of an operation here.
+    pub(crate) fn has(&self, record: NonNull<Record>) -> bool {
+        self.0.lock().all.contains_key(&record)
+    }
+
+    /// Tells transfers over several rails that `passed` milliseconds went by.
+    pub(crate) fn watch(&self, passed: u64) {
+        let mut lists = self.0.lock();
+        let Lists { all, events } = &mut *lists;
+        for at in all.values() {
+            // SAFETY: operations live until they are removed from the list, which is locked.
+            let parts = unsafe { at.as_ref() }.parts.try_lock();
+            // One whose parts are in use is told later.
+            if let Ok(mut parts) = parts
+                && let Parts::Striped(stripe) = &mut *parts
+                && stripe.pass(passed)
+            {
+                events.push((*at, Event::Room));
+            }
+        }
+    }
+
+    /// The contexts that count the operations here, and their tags.
+    pub(crate) fn tags(&self) -> Vec<(usize, Tag)> {
+        let lists = self.0.lock();
+        // SAFETY: operations live until they are removed from the list; context and tag do not change.
+        let all = lists.all.values().map(|n| unsafe { n.as_ref() });
+        all.map(|n| (n.context, n.tag)).collect()
+    }
+}
+
+impl Drop for Compounds {
+    fn drop(&mut self) {
+        for compound in std::mem::take(&mut self.0.lock().all).into_values() {
+            // SAFETY: `begin_compound` made the pointer with Box::leak, and the operation was not removed. The transport
+            // closes, so no callback follows the pointer any more.
+            drop(unsafe { Box::from_raw(compound.as_ptr()) });
+        }
+    }
+}
+
+/// Notes what happened to an operation, for progress.
+///
+/// # Safety
+/// `compound` is an operation that is not over, and that cannot end before this event.
+pub(crate) unsafe fn note(compound: NonNull<Compound>, event: Event) {
+    // SAFETY: the caller guarantees that the operation lives; its queue does not change.
+    let queue = Arc::clone(unsafe { &(*compound.as_ptr()).queue });
+    queue.lock().events.push((compound, event));
+}
+
+impl Transport {
+    /// Counts an operation, and keeps its record.
+    pub(crate) fn begin_compound(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        parts: Parts,
+    ) -> Result<NonNull<Compound>, Status> {
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        let index = self.own_index();
+        let context = &self.contexts[index];
+        let mut state = context.state.lock();
+        // Checked under the lock, because `cut_off` marks a peer as failed with all contexts locked.
+        if let Some(status) = peer.failure() {
+            return Err(status);
+        }
+        let what = match parts {
+            Parts::Notified(_) => "a put with notification; its counter was not raised",
+            Parts::Striped(_) => "a transfer over several rails",
+        };
+        let mut lists = self.compounds.0.lock();
+        if lists.all.try_reserve(1).is_err() {
+            return Err(Status::OUT_OF_RESOURCE);
+        }
+        let record = state.pool.take().ok_or(Status::OUT_OF_RESOURCE)?;
+        let tag = Tag::new(
+            endpoint,
+            context.count.raise(self.setup.threaded),
+            peer.count.raise(self.setup.threaded),
+        );
+        let (local, handle) = (caller.local_address, caller.local_handle);
+        // SAFETY: the record was just taken from the pool, so nothing else uses it.
+        unsafe { Record::fill(record, tag, caller.completion, local, handle) };
+        let compound = NonNull::from(Box::leak(Box::new(Compound {
+            record,
+            context: index,
+            tag,
+            parts: Mutex::new(parts),
+            what,
+            queue: Arc::clone(&self.compounds.0),
+        })));
+        // Under the context's lock, so that the record is never in use without being listed.
+        lists.all.insert(record, compound);
+        self.compounds.0.held.fetch_add(1, Ordering::Relaxed);
+        self.hmem.wake();
+        Ok(compound)
+    }
+
+    /// Removes an operation of which no part was posted. Returns whether it was reported before, with its peer's failure.
+    pub(crate) fn withdraw_compound(&self, compound: NonNull<Compound>) -> bool {
+        let (context, finished) = self.remove_compound(compound);
+        self.lower(&self.contexts[context], finished.tag, 1);
+        Pool::was_reported(&finished)
+    }
+
+    /// Removes an operation. Returns the index of its context and what its callback needs. The caller lowers the counts.
+    fn remove_compound(&self, compound: NonNull<Compound>) -> (usize, Finished) {
+        // SAFETY: `begin_compound` made the pointer with Box::leak, no part of the operation is outstanding, and each
+        // operation is removed once. The list forgets it below.
+        let compound = unsafe { Box::from_raw(compound.as_ptr()) };
+        let mut state = self.contexts[compound.context].state.lock();
+        self.compounds.0.lock().all.remove(&compound.record);
+        // Lowered before the outstanding count, so that meanwhile the provider seems to have one operation too many, never
+        // one too few.
+        self.compounds.0.held.fetch_sub(1, Ordering::Relaxed);
+        self.hmem.rest();
+        // SAFETY: `begin_compound` took the record from this pool, and only this call gives it back.
+        let finished = unsafe { state.pool.give_back(compound.record) };
+        (compound.context, finished)
+    }
+
+    /// Acts on what happened to compound operations. Returns the number of steps.
+    pub(crate) fn advance_compounds(&self) -> usize {
+        let queue = &self.compounds.0;
+        if queue.held.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let events = std::mem::take(&mut queue.lock().events);
+        let mut steps = events.len();
+        for (at, event) in events {
+            match self.act(at, event) {
+                Next::Parts => {}
+                Next::Again(event) => {
+                    steps -= 1;
+                    queue.lock().events.push((at, event));
+                }
+                Next::End(status) => self.end_compound(at, status),
+            }
+        }
+        steps
+    }
+
+    /// Takes the next step of an operation.
+    fn act(&self, at: NonNull<Compound>, event: Event) -> Next {
+        // SAFETY: an operation that has an event is not over, so it lives; it is accessed by shared references only.
+        let compound = unsafe { at.as_ref() };
+        let Some(endpoint) = NonNull::new(compound.tag.endpoint()) else {
+            return Next::End(Status::ERROR);
+        };
+        // Posting a part may run callbacks, which may make progress: that comes back later.
+        let Ok(mut parts) = compound.parts.try_lock() else {
+            return Next::Again(event);
+        };
+        match (&mut *parts, event) {
+            (_, Event::End(status)) => Next::End(status),
+            (Parts::Notified(raise), _) => self.raise_counter(at, endpoint, raise),
+            (Parts::Striped(stripe), Event::Part(place, status)) => {
+                stripe.end_part(place, status);
+                self.post_pieces(at, stripe)
+            }
+            (Parts::Striped(stripe), _) => {
+                stripe.come();
+                self.post_pieces(at, stripe)
+            }
+        }
+    }
+
+    /// Reports the end of an operation.
+    fn end_compound(&self, compound: NonNull<Compound>, status: Status) {
+        // The operation is over: its status must not mean that the caller should retry.
+        let status = match status {
+            s if s.is_again() => Status::ERROR,
+            s => s,
+        };
+        // SAFETY: the operation lives until it is removed below.
+        let what = unsafe { compound.as_ref() }.what;
+        let (context, finished) = self.remove_compound(compound);
+        if !status.is_ok() && finished.function.is_none() {
+            self.lose(finished.tag, 1, status, what);
+        }
+        self.deliver(&self.contexts[context], &[finished], status);
+    }
+}

@@ -1,0 +1,301 @@
+//! Rails: further interfaces of this node, over which parts of large transfers go (`stripes`). Each is a transport of its
+//! own that makes puts and gets by its provider and nothing else. Its peers are those of this transport that have a rail on
+//! the same network.
+//!
+//! Each process with rails lets its peers write [`CLOSED`] into a word of its for each rail, which asks it to close the rail,
+//! and read another word that says whether it has done so (`stripes` says why).
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::net::IpAddr;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use plugin_api::{Access, Stats, Status, ThreadLevel};
+
+use crate::base::error::Error;
+use crate::base::params::{Options, Place};
+use crate::engine::transport::Transport;
+use crate::fabric::registration::{Region, Registrar};
+use crate::mem::handle::{MAX_RAILS, Target};
+use crate::peer::address::Blob;
+use crate::peer::endpoint::Endpoint;
+
+/// Smallest transfer that is divided: below it, two pieces take no less time than one.
+const SMALLEST: usize = 128 * 1024;
+/// Polls of the first interface to one of the rails, while no transfer of this process uses them: a peer's may, and many
+/// providers serve it only in a poll.
+const INTERVAL: u32 = 4;
+
+/// The way to a peer over one rail.
+#[derive(Clone, Copy)]
+pub(crate) struct Track {
+    /// Number of the rail among this transport's.
+    pub(crate) rail: usize,
+    /// Number of the peer's rail, by which its handles have keys.
+    pub(crate) theirs: usize,
+    /// The peer on the rail.
+    pub(crate) endpoint: NonNull<Endpoint>,
+}
+
+// SAFETY: an endpoint is shared by all threads that use its transport; it lives until it is disconnected.
+unsafe impl Send for Track {}
+// SAFETY: as above; the other fields are plain numbers.
+unsafe impl Sync for Track {}
+
+/// The ways to a peer over further rails.
+pub(crate) type Tracks = [Option<Track>; MAX_RAILS - 1];
+
+/// The value of the words below when a rail is to be closed, and when it is closed.
+pub(crate) const CLOSED: u64 = 1;
+/// Rails beyond the first.
+const FURTHER: usize = MAX_RAILS - 1;
+
+/// The words of each rail: whether it is to be closed, which peers write; then whether it is closed, which they read.
+type Fence = [AtomicU64; 2 * FURTHER];
+
+/// Where a peer is asked to close a rail.
+pub(crate) fn asked_at(fence: Target, rail: usize) -> Target {
+    Target {
+        address: fence.address + (8 * rail) as u64,
+        ..fence
+    }
+}
+
+/// Where a peer says that a rail is closed.
+pub(crate) fn closed_at(fence: Target, rail: usize) -> Target {
+    asked_at(fence, FURTHER + rail)
+}
+
+/// The rails of a transport beyond its own interface.
+#[derive(Default)]
+pub(crate) struct Rails {
+    rails: Vec<Transport>,
+    /// The ways to each peer, by process number, and where it is asked to close its rails.
+    tracks: RwLock<HashMap<u64, (Tracks, Target)>>,
+    /// The words of this process, and their registration. Before the memory, which the provider may write to until then.
+    region: Option<Region>,
+    fence: Box<Fence>,
+    polls: AtomicU32,
+}
+
+impl Rails {
+    /// Opens a transport for each place. Goes without those that cannot be opened.
+    pub(crate) fn open(
+        options: &Options,
+        level: ThreadLevel,
+        places: &[Place],
+        registrar: &Arc<Registrar>,
+    ) -> Result<Rails, Error> {
+        let each = places.iter().filter_map(|place| {
+            let opened = Transport::open(&options.for_rail(place), level);
+            opened
+                .inspect_err(|e| tracing::warn!("rail {} is not used: {e}", place.domain))
+                .ok()
+        });
+        let mut rails = Rails {
+            rails: each.collect(),
+            ..Rails::default()
+        };
+        if !rails.is_empty() {
+            let (base, access) = (rails.fence.as_ptr().cast_mut(), Access::all());
+            let words = registrar.register(base.cast(), size_of::<Fence>(), access, Vec::new())?;
+            rails.region = Some(words);
+        }
+        Ok(rails)
+    }
+
+    /// Registrations that the host did not make.
+    pub(crate) fn registrations(&self) -> u64 {
+        u64::from(self.region.is_some())
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rails.is_empty()
+    }
+
+    /// What they publish.
+    pub(crate) fn addresses(&self) -> Vec<Vec<u8>> {
+        let each = self.rails.iter();
+        each.map(|rail| rail.address().to_vec()).collect()
+    }
+
+    /// Where peers ask this process to close rails.
+    pub(crate) fn fence(&self, virtual_addresses: bool) -> Target {
+        let handle = self.region.as_ref().map(Region::handle);
+        let found = handle.and_then(|h| h.target(h.base(), h.length(), virtual_addresses).ok());
+        found.unwrap_or_default()
+    }
+
+    /// The rail with a number.
+    pub(crate) fn get(&self, rail: usize) -> Option<&Transport> {
+        self.rails.get(rail)
+    }
+
+    /// The largest transfer that is never divided, of those up to `limit`.
+    pub(crate) fn quick_limit(&self, limit: usize) -> usize {
+        match self.rails.is_empty() {
+            true => limit,
+            false => limit.min(SMALLEST - 1),
+        }
+    }
+
+    /// The largest piece that every rail moves.
+    pub(crate) fn piece_limit(&self) -> usize {
+        let each = self.rails.iter();
+        let each = each.map(|rail| rail.setup.put_limit.min(rail.setup.get_limit));
+        each.min().unwrap_or(usize::MAX)
+    }
+
+    /// Registers memory with the rails, in order. Transfers to it do not use those from the first one on that refuses.
+    pub(crate) fn register(&self, base: *mut c_void, length: usize, access: Access) -> Vec<Region> {
+        let each = self.rails.iter().map_while(|rail| {
+            let region = rail.registrar.register(base, length, access, Vec::new());
+            region
+                .inspect_err(|e| tracing::info!("{}{e}", rail.failures.of))
+                .ok()
+        });
+        each.collect()
+    }
+
+    /// The ways to a peer that work.
+    pub(crate) fn tracks(&self, proc: u64) -> Option<(Tracks, Target)> {
+        let tracks = self.tracks.read().unwrap_or_else(PoisonError::into_inner);
+        let (mut found, fence) = *tracks.get(&proc)?;
+        for track in &mut found {
+            // SAFETY: endpoints in the table are connected, and the lock is held.
+            *track = track.filter(|t| unsafe { t.endpoint.as_ref() }.failure().is_none());
+        }
+        Some((found, fence))
+    }
+
+    /// The transports.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Transport> {
+        self.rails.iter()
+    }
+
+    /// Adds the counts of the rails.
+    pub(crate) fn add_to(&self, stats: &mut Stats) {
+        for rail in &self.rails {
+            let own = rail.stats();
+            stats.posted += own.posted;
+            stats.completed += own.completed;
+            stats.failed += own.failed;
+            stats.again += own.again;
+        }
+    }
+
+    /// Closes them; the error is the first one.
+    pub(crate) fn close(self) -> Result<(), Error> {
+        drop(self.region);
+        let closed = self.rails.into_iter().map(Transport::close);
+        closed.fold(Ok(()), Result::and)
+    }
+
+    fn take_tracks(&self, proc: u64) -> Option<Tracks> {
+        let mut tracks = self.tracks.write().unwrap_or_else(PoisonError::into_inner);
+        tracks.remove(&proc).map(|(tracks, _)| tracks)
+    }
+}
+
+impl Transport {
+    /// Finds the ways to a peer over further rails: each rail of this process leads to one of the peer's on its network, or
+    /// to that with its number where addresses are no IP addresses.
+    pub(crate) fn connect_rails(&self, proc: u64, peer: &Blob) {
+        if self.rails.rails.is_empty() || peer.rails.is_empty() {
+            return;
+        }
+        let address = |rail: &Vec<u8>| Blob::decode(rail).ok()?.networks.endpoint;
+        let mut tracks = Tracks::default();
+        let mut free: Vec<(usize, Option<IpAddr>)> =
+            peer.rails.iter().map(address).enumerate().collect();
+        for (number, rail) in self.rails.rails.iter().enumerate() {
+            let own = rail.node.networks.endpoint;
+            let meets = |(theirs, at): &(usize, Option<IpAddr>)| match (own, at) {
+                (Some(own), Some(at)) => self.node.networks.shares(own, *at),
+                (None, None) => *theirs == number,
+                _ => false,
+            };
+            let Some(place) = free.iter().position(meets) else {
+                continue;
+            };
+            let (theirs, _) = free.remove(place);
+            match rail.connect(&peer.rails[theirs], proc) {
+                Ok(endpoint) => {
+                    tracks[number] = Some(Track {
+                        rail: number,
+                        theirs,
+                        endpoint,
+                    });
+                }
+                Err(e) => tracing::info!("{}{e}", rail.failures.of),
+            }
+        }
+        if tracks.iter().all(Option::is_none) {
+            tracing::info!("process {proc} has no further rail on a network of this process");
+            return;
+        }
+        let mut all = self
+            .rails
+            .tracks
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        all.insert(proc, (tracks, peer.fence));
+    }
+
+    /// Releases a peer on the rails.
+    pub(crate) fn disconnect_rails(&self, proc: u64) {
+        for track in self.rails.take_tracks(proc).into_iter().flatten().flatten() {
+            if let Some(rail) = self.rails.get(track.rail) {
+                // SAFETY: `connect_rails` connected the endpoint, and the table had it once.
+                unsafe { rail.disconnect(track.endpoint) };
+            }
+        }
+    }
+
+    /// Gives up a peer on the rails, because it failed. `silent` is whether it may come back: then the rails are kept from
+    /// touching the buffers of operations.
+    pub(crate) fn fail_on_rails(&self, proc: u64, silent: bool, status: Status, why: &str) {
+        let tracks = self.rails.tracks(proc).map(|(tracks, _)| tracks);
+        for track in tracks.into_iter().flatten().flatten() {
+            let Some(rail) = self.rails.get(track.rail) else {
+                continue;
+            };
+            match silent {
+                true => rail.abandon_peer(track.endpoint, why),
+                false => rail.fail_peer(track.endpoint, status, why),
+            }
+        }
+    }
+
+    /// Polls the rails: always while transfers of this process use them, else at intervals.
+    pub(crate) fn progress_rails(&self) -> usize {
+        let Rails { rails, polls, .. } = &self.rails;
+        if rails.is_empty() {
+            return 0;
+        }
+        let poll = polls.load(Ordering::Relaxed).wrapping_add(1);
+        polls.store(poll, Ordering::Relaxed);
+        if self.compounds.held() == 0 && !poll.is_multiple_of(INTERVAL) {
+            return 0;
+        }
+        self.close_asked_rails();
+        rails.iter().map(Transport::progress).sum()
+    }
+
+    /// Closes the rails that peers ask for.
+    fn close_asked_rails(&self) {
+        let Rails { rails, fence, .. } = &self.rails;
+        for (number, rail) in rails.iter().enumerate() {
+            let (asked, closed) = (&fence[number], &fence[FURTHER + number]);
+            let is = |word: &AtomicU64| word.load(Ordering::Relaxed) == CLOSED;
+            if is(asked) && !is(closed) {
+                rail.close_rail("a peer says that it failed");
+                // Release: a peer that reads this finds nothing written over the rail later.
+                closed.store(CLOSED, Ordering::Release);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Puts and gets of many bytes.
+
+use std::ptr;
+use std::time::Instant;
+
+use crate::common::Calls as _;
+use crate::rank::{Rank, numbers};
+
+impl Rank {
+    /// `there PROC OFFSET BYTES`: puts bytes into the window of a peer, and gets them back. Answers the statuses of two flushes,
+    /// and whether they are the same bytes.
+    pub(crate) fn there_and_back(&mut self, rest: &str) -> String {
+        let at: Vec<u64> = numbers(rest).collect();
+        let put = self.move_bytes(true, rest);
+        let flushed = self.t.flush(None);
+        let got = self.move_bytes(false, rest);
+        let again = self.t.flush(None);
+        assert_eq!((put.len(), got.len()), (at[2] as usize, at[2] as usize));
+        format!("{} {} {}", flushed.0, again.0, u8::from(put == got))
+    }
+
+    /// `begin put|get PROC OFFSET BYTES`: posts a put or get, which `end` completes. The bytes are those of a put of that size.
+    pub(crate) fn begin(&mut self, rest: &str) -> String {
+        let (kind, rest) = rest.split_once(' ').unwrap();
+        self.begun = Some(self.move_bytes(kind == "put", rest));
+        String::from("done")
+    }
+
+    /// `end`: completes what `begin` posted. Answers the status of a flush, and whether the bytes are those of a put.
+    pub(crate) fn end(&mut self) -> String {
+        let status = self.t.flush(None);
+        let bytes = self.begun.take().unwrap();
+        format!("{} {}", status.0, u8::from(bytes == pattern(bytes.len())))
+    }
+
+    /// `speed PROC BYTES COUNT`: puts, two at a time. Answers how many nanoseconds they took.
+    pub(crate) fn speed(&mut self, rest: &str) -> String {
+        let at: Vec<u64> = numbers(rest).collect();
+        let warm = format!("{} 0 {}", at[0], at[1]);
+        self.move_bytes(true, &warm);
+        self.t.flush(None);
+        let begun = Instant::now();
+        for _ in 0..at[2] / 2 {
+            for _ in 0..2 {
+                self.move_bytes(true, &warm);
+            }
+            self.t.flush(None);
+        }
+        begun.elapsed().as_nanos().to_string()
+    }
+
+    /// Posts a put of bytes, or a get. The buffer lives to the end of the process.
+    fn move_bytes(&mut self, put: bool, rest: &str) -> &'static [u8] {
+        let at: Vec<u64> = numbers(rest).collect();
+        let (peer, h) = self.peers[&at[0]];
+        let (remote, size) = (h.base() + at[1], at[2] as usize);
+        let bytes = match put {
+            true => pattern(size),
+            false => vec![0; size],
+        };
+        let bytes: *mut [u8] = bytes.leak();
+        let none = ptr::null_mut();
+        loop {
+            // SAFETY: the buffer lives to the end of the process.
+            let status = unsafe {
+                match put {
+                    true => self.t.put(peer, bytes.cast(), remote, none, &h, size, None),
+                    false => self.t.get(peer, bytes.cast(), remote, none, &h, size, None),
+                }
+            };
+            if status.is_again() {
+                self.t.progress();
+                continue;
+            }
+            assert!(status.is_ok(), "{status}");
+            // SAFETY: as above; the test reads it after a flush.
+            return unsafe { &*bytes };
+        }
+    }
+}
+
+/// What a put of so many bytes moves.
+fn pattern(size: usize) -> Vec<u8> {
+    (0..size).map(|i| (i * 7 + i / 251 + size) as u8).collect()
+}

@@ -1,0 +1,145 @@
+//! Large transfers over two networks between two hosts.
+
+use plugin_api::Status;
+
+use crate::driver::Rank;
+use crate::namespaces::{Host, available};
+use crate::two_hosts;
+
+const WELL: (Status, Status, bool) = (Status::SUCCESS, Status::SUCCESS, true);
+/// The networks of the hosts; the first one is preferred.
+const BOTH: &str = "10.99.0.0/24,10.99.1.0/24";
+const SIZE: usize = 3 << 20;
+
+/// Two hosts that are joined by two links.
+fn twice_joined() -> (Host, Host) {
+    let (a, b) = two_hosts();
+    a.wire(&b, "veth1");
+    for (host, number) in [(&a, 1), (&b, 2)] {
+        host.ip(&format!("address add 10.99.1.{number}/24 dev veth1"));
+    }
+    (a, b)
+}
+
+/// A rank on each host, which know each other as process 1.
+fn pair<'a>(hosts: &'a (Host, Host), provider: &str, rails: [&str; 2]) -> [Rank<'a>; 2] {
+    let a = Rank::start_with_rails(&hosts.0, 1, provider, (0, BOTH, rails[0]));
+    let b = Rank::start_with_rails(&hosts.1, 1, provider, (0, BOTH, rails[1]));
+    a.connect(1, &b);
+    b.connect(1, &a);
+    [a, b]
+}
+
+/// Bytes go there and back, over both networks.
+fn both_networks(provider: &str) {
+    if !available() {
+        return;
+    }
+    let hosts = twice_joined();
+    let [a, b] = pair(&hosts, provider, ["2", "auto"]);
+    let sent = |rank: &Rank<'_>| ["veth0", "veth1"].map(|link| rank.packets(link));
+    let before = (sent(&a), sent(&b));
+    for (offset, size) in [
+        (0, SIZE),
+        (4096, SIZE + 1),
+        (8, 128 * 1024),
+        (1, 200_001),
+        (7, 64),
+    ] {
+        assert_eq!(a.there_and_back(1, offset, size), WELL, "{size}");
+        assert_eq!(b.there_and_back(1, offset, size), WELL, "{size}");
+    }
+    let after = (sent(&a), sent(&b));
+    for (before, after) in [(before.0, after.0), (before.1, after.1)] {
+        let [first, second] = [0, 1].map(|link| after[link] - before[link]);
+        // How many packets there are depends on how many bytes the kernel puts into one.
+        assert!(first > 30 && second > 30, "{provider}: {first}, {second}");
+    }
+    let posted = a.post_all(1, 40);
+    assert_eq!((posted.last, a.flush()), (Status::SUCCESS, Status::SUCCESS));
+}
+
+#[test]
+fn both_networks_over_rxm() {
+    both_networks("tcp;ofi_rxm");
+}
+
+#[test]
+fn both_networks_over_net() {
+    both_networks("net");
+}
+
+#[test]
+fn both_networks_over_sockets() {
+    both_networks("sockets");
+}
+
+/// Where one side has one rail only, everything goes over it.
+#[test]
+fn one_side_has_one_rail() {
+    if !available() {
+        return;
+    }
+    let hosts = twice_joined();
+    let [a, b] = pair(&hosts, "tcp;ofi_rxm", ["2", "1"]);
+    let before = a.packets("veth1");
+    assert_eq!(a.there_and_back(1, 0, SIZE), WELL);
+    assert_eq!(b.there_and_back(1, 0, SIZE), WELL);
+    assert_eq!(a.packets("veth1"), before);
+}
+
+/// One of two links fails while bytes move. They move over the other one, and so does what comes later.
+fn one_link_fails(kind: &str) {
+    if !available() {
+        return;
+    }
+    let hosts = twice_joined();
+    let [a, b] = pair(&hosts, "tcp;ofi_rxm", ["2", "2"]);
+    assert_eq!(a.there_and_back(1, 0, SIZE), WELL);
+    b.signal(libc::SIGSTOP);
+    a.begin_transfer(kind, 1, 0, SIZE);
+    hosts.0.ip("link set veth1 down");
+    b.signal(libc::SIGCONT);
+    assert_eq!(a.end_transfer(), (Status::SUCCESS, true));
+    assert_eq!(b.there_and_back(1, 0, SIZE), WELL);
+    // Nothing of the lost pieces arrives when the link is back.
+    hosts.0.ip("link set veth1 up");
+    a.wait_for_checks();
+    b.wait_for_checks();
+    assert_eq!(a.there_and_back(1, 64, SIZE), WELL);
+}
+
+#[test]
+fn one_link_fails_during_a_put() {
+    one_link_fails("put");
+}
+
+#[test]
+fn one_link_fails_during_a_get() {
+    one_link_fails("get");
+}
+
+/// How much more two links of 1 Gbit/s carry than one; `./dev hosts bench` runs it.
+#[test]
+#[ignore = "a measurement"]
+fn two_links_of_one_gigabit() {
+    if !available() {
+        return;
+    }
+    for provider in ["tcp;ofi_rxm", "net"] {
+        let speeds = ["1", "2"].map(|rails| {
+            let hosts = twice_joined();
+            for (host, link) in [(&hosts.0, "veth0"), (&hosts.0, "veth1")] {
+                host.limit_rate(link, 1000);
+            }
+            let [a, _b] = pair(&hosts, provider, [rails, rails]);
+            a.megabytes_per_second(1, 4 << 20, 60)
+        });
+        println!(
+            "{provider}, puts of 4 MiB: one link {:.0} MB/s, two links {:.0} MB/s, {:.2}",
+            speeds[0],
+            speeds[1],
+            speeds[1] / speeds[0]
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! Large transfers over several rails of a provider that fails by script on all rails but the first: every transfer is done,
+//! once, with all its bytes, however its rails fail.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+mod lab;
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use mca_params::Value;
+use plugin_api::{Access, Module, Status, ThreadLevel};
+
+use common::{Calls as _, open};
+use lab::judge::Dice;
+use lab::{Tally, child, child_role, descriptors, shape, violations};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const SEEDS: u64 = 120;
+const BATCH: u64 = 30;
+/// Bytes of a slot of the window: a transfer has one for itself.
+const SLOT: usize = 400_000;
+const SLOTS: usize = 6;
+const EPOCHS: usize = 3;
+/// EIO, EINVAL, ECONNRESET, ESHUTDOWN.
+const ERRORS: [u32; 4] = [5, 22, 104, 108];
+
+/// A shape, from a seed alone. `silent`: the rails stop without a word.
+fn script(seed: u64, silent: bool) -> Vec<(&'static str, String)> {
+    let mut dice = Dice(seed);
+    let bits = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
+    let modes: Vec<_> = bits.into_iter().filter(|_| dice.below(2) == 0).collect();
+    let mut faults = vec![
+        format!("seed={seed}"),
+        format!("errno={}", dice.pick(&ERRORS)),
+    ];
+    for (name, values) in [
+        ("error", &[0, 0, 20, 200, 1000]),
+        ("nth", &[0, 0, 1, 5, 40]),
+        ("nameless", &[0, 0, 0, 300, 1000]),
+        ("again", &[0, 0, 200, 700, 1000]),
+        ("delay", &[0, 3, 40, 200, 0]),
+        ("reorder", &[0, 1, 0, 1, 0]),
+        ("keyrejected", &[0, 0, 0, 0, 300]),
+    ] {
+        faults.push(format!("{name}={}", dice.pick(values)));
+    }
+    if silent {
+        faults = vec![
+            format!("seed={seed}"),
+            format!("silent={}", dice.pick(&[1, 7, 30])),
+        ];
+    } else if dice.below(12) == 0 {
+        faults.push(format!("open={}", dice.pick(&["domain", "ep", "cq", "av"])));
+    }
+    let first = format!(
+        "delay={},again={}",
+        dice.pick(&[0, 20]),
+        dice.pick(&[0, 100])
+    );
+    vec![
+        ("DOMAINS", dice.pick(&["2", "3", "4"]).to_owned()),
+        ("MR_MODE", modes.join(",")),
+        ("MODE", dice.pick(&["", "CONTEXT", "CONTEXT2"]).to_owned()),
+        ("TX_SIZE", dice.pick(&["2", "16", "256"]).to_owned()),
+        ("KEYS", dice.pick(&["low", "high", "random"]).to_owned()),
+        ("FAULTS", first),
+        ("RAIL_FAULTS", faults.join(",")),
+    ]
+}
+
+unsafe extern "C" fn count(
+    _: *mut Module,
+    _: *mut plugin_api::Endpoint,
+    _: *mut c_void,
+    _: *mut plugin_api::Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    assert_eq!(Status(status), Status::SUCCESS);
+    // SAFETY: the test passes a counter that outlives the transport.
+    unsafe { &*context.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A transfer to or from one slot, with what it must move.
+struct Transfer {
+    put: bool,
+    slot: usize,
+    bytes: Vec<u8>,
+    expected: Vec<u8>,
+    calls: AtomicU32,
+    tracked: bool,
+}
+
+/// Transfers of one thread to its slots.
+struct Worker<'a> {
+    t: &'a Transport,
+    peers: Vec<usize>,
+    handle: Handle,
+    slots: std::ops::Range<usize>,
+    dice: Dice,
+    /// What its slots hold.
+    model: Vec<Vec<u8>>,
+    /// Whether transfers are small: the provider looks at all bytes of an outstanding one at every poll.
+    few: bool,
+}
+
+impl Worker<'_> {
+    /// Transfers to all slots, at once, and a flush. Returns how many there were.
+    fn epoch(&mut self) -> u64 {
+        let slots = self.slots.clone();
+        let mut transfers: Vec<Transfer> = slots
+            .map(|slot| {
+                let at = slot - self.slots.start;
+                let put = self.dice.below(2) == 0;
+                let size = match self.few {
+                    true => 131_072,
+                    false => self
+                        .dice
+                        .pick(&[SLOT, SLOT - 1, 131_072, 131_071, 200_000, 8]),
+                };
+                let random = self.dice.next();
+                let fresh: Vec<u8> = (0..size as u64)
+                    .map(|i| (random.rotate_left(i as u32 % 61) ^ i) as u8)
+                    .collect();
+                if put {
+                    self.model[at][..size].copy_from_slice(&fresh);
+                }
+                Transfer {
+                    put,
+                    slot,
+                    expected: self.model[at][..size].to_vec(),
+                    bytes: if put { fresh } else { vec![0; size] },
+                    calls: AtomicU32::new(0),
+                    tracked: self.dice.below(2) == 0,
+                }
+            })
+            .collect();
+        for transfer in &mut transfers {
+            self.post(transfer);
+        }
+        let status = self.t.flush(None);
+        assert_eq!(status, Status::SUCCESS);
+        for transfer in &transfers {
+            let calls = transfer.calls.load(Ordering::Relaxed);
+            assert_eq!(calls, u32::from(transfer.tracked), "callbacks");
+            let (slot, at) = (transfer.slot, transfer.slot - self.slots.start);
+            assert!(
+                transfer.bytes == transfer.expected,
+                "the buffer of slot {slot}"
+            );
+            let window = self.handle.base() as usize + slot * SLOT;
+            // SAFETY: the window outlives the transport, and nothing that writes to this slot is outstanding.
+            let held = unsafe { std::slice::from_raw_parts(window as *const u8, SLOT) };
+            assert!(held == self.model[at], "slot {slot}");
+        }
+        transfers.len() as u64
+    }
+
+    fn post(&mut self, transfer: &mut Transfer) {
+        let peer: NonNull<Endpoint> = NonNull::new(self.dice.pick(&self.peers) as *mut _).unwrap();
+        let at = self.handle.base() + (transfer.slot * SLOT) as u64;
+        let completion = transfer.tracked.then_some(Completion {
+            function: count,
+            context: (&raw const transfer.calls).cast_mut().cast(),
+            data: std::ptr::null_mut(),
+        });
+        let (local, size) = (transfer.bytes.as_mut_ptr().cast(), transfer.bytes.len());
+        let (h, none) = (self.handle, std::ptr::null_mut());
+        loop {
+            // SAFETY: buffer and counter live until the flush.
+            let status = unsafe {
+                match transfer.put {
+                    true => self.t.put(peer, local, at, none, &h, size, completion),
+                    false => self.t.get(peer, local, at, none, &h, size, completion),
+                }
+            };
+            if status.is_again() {
+                self.t.progress();
+                continue;
+            }
+            if status == Status::COMPLETED {
+                transfer.calls.fetch_add(1, Ordering::Relaxed);
+            } else {
+                assert_eq!(status, Status::SUCCESS);
+            }
+            return;
+        }
+    }
+}
+
+/// Runs one script. Returns the number of transfers.
+fn run(script: &[(&str, String)], seed: u64, silent: bool) -> u64 {
+    let pairs: Vec<_> = script.iter().map(|(n, v)| (*n, v.as_str())).collect();
+    shape(&pairs);
+    let threads = [1, 1, 3][seed as usize % 3];
+    let level = match threads {
+        1 => ThreadLevel::Single,
+        _ => ThreadLevel::Multiple,
+    };
+    let t = open("lab", level, &[("btl_ofi_rails", Value::str("auto"))]);
+    let peers = [0, 1].map(|proc| t.connect(t.address(), proc).unwrap().as_ptr() as usize);
+    let mut window = vec![0u8; SLOTS * SLOT];
+    // SAFETY: the window outlives the transport.
+    let region = unsafe { t.register(window.as_mut_ptr().cast(), window.len(), Access::all()) };
+    let region = region.unwrap();
+    let share = if silent { 1 } else { SLOTS / threads };
+    let done = std::thread::scope(|s| {
+        let workers: Vec<_> = (0..threads)
+            .map(|i| {
+                let mut worker = Worker {
+                    t: &t,
+                    peers: peers.to_vec(),
+                    handle: region.handle(),
+                    slots: i * share..(i + 1) * share,
+                    dice: Dice(seed * 7 + i as u64),
+                    model: vec![vec![0; SLOT]; share],
+                    few: silent,
+                };
+                s.spawn(move || (0..EPOCHS).map(|_| worker.epoch()).sum::<u64>())
+            })
+            .collect();
+        workers.into_iter().map(|w| w.join().unwrap()).sum()
+    });
+    region.close().unwrap();
+    t.close().unwrap();
+    done
+}
+
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn some_seeds() {
+    let role = child_role();
+    let fields: Vec<u64> = role.split(' ').map(|n| n.parse().unwrap()).collect();
+    let mut open = None;
+    for seed in fields[0]..fields[0] + fields[1] {
+        let silent = fields[2] == 1;
+        let script = script(seed, silent);
+        println!("@at seed {seed}: {script:?}");
+        let tally = Tally {
+            run: 1,
+            checked: run(&script, seed, silent),
+            ..Tally::default()
+        };
+        tally.tell();
+        assert_eq!(violations(), "", "the provider's user broke its rules");
+        let opened = *open.get_or_insert_with(descriptors);
+        assert_eq!(opened, descriptors(), "descriptors");
+    }
+}
+
+#[test]
+fn rails_fail() {
+    let mut total = Tally::default();
+    for first in (1..=SEEDS).step_by(BATCH as usize) {
+        total += child("some_seeds", &format!("{first} {BATCH} 0"), LIMIT);
+    }
+    total.summary(&format!("rails, {SEEDS} seeds"));
+    assert_eq!(total.run, SEEDS);
+    assert!(total.faults > 1000, "{total:?}");
+}
+
+/// Rails that stop without a word are given up after some seconds, while the first interface answers.
+#[test]
+fn rails_are_silent() {
+    let total = child("some_seeds", "1 2 1", LIMIT);
+    total.summary("silent rails");
+    assert_eq!(total.run, 2);
+}

@@ -17,6 +17,10 @@ use crate::op::record::Pool;
 use crate::peer::outstanding::OutstandingCount;
 use crate::sm::channel::Channel;
 
+/// After a reading of the provider's queue that found something, the queue is read at every poll for as long as so many readings
+/// that find nothing take: several times a round trip over TCP.
+const BUSY: u64 = 64;
+
 type Read = unsafe extern "C" fn(
     *mut ffi::fid_ep,
     *mut c_void,
@@ -291,6 +295,8 @@ pub(crate) struct Context {
     /// where a reading makes system calls.
     read_at: AtomicU64,
     read_takes: AtomicU64,
+    /// When a reading last found something.
+    found_at: AtomicU64,
 }
 
 // SAFETY: `tx` and `cq` are used only while `state` is locked; the rest is Send.
@@ -366,6 +372,7 @@ impl Context {
             other_polls: AtomicU32::new(0),
             read_at: AtomicU64::new(0),
             read_takes: AtomicU64::new(0),
+            found_at: AtomicU64::new(0),
             state: Lock::new(state, threaded),
         })
     }
@@ -378,22 +385,37 @@ impl Context {
         state.carriers = Carriers::Confirmations;
     }
 
-    /// Whether `times` the duration of a reading of the provider's queue has passed since the last one.
+    /// Whether `times` the duration of a reading of the provider's queue has passed since the last one, or a reading found
+    /// something not long ago: then more is likely to come.
     #[inline]
     pub(crate) fn has_paused(&self, times: u64) -> bool {
-        let passed = ticks::now().wrapping_sub(self.read_at.load(Ordering::Relaxed));
-        passed >= times * self.read_takes.load(Ordering::Relaxed)
+        let (now, takes) = (ticks::now(), self.read_takes.load(Ordering::Relaxed));
+        let since = |at: &AtomicU64| now.wrapping_sub(at.load(Ordering::Relaxed));
+        since(&self.read_at) >= times * takes || since(&self.found_at) < BUSY * takes
     }
 
-    /// Notes a reading of the provider's queue that began at `before`. One that found something does not count for the
-    /// duration, and one that was interrupted counts no longer than [`ticks::LONG`].
+    /// Notes a reading of the provider's queue that began at `before`, and the number of operations that it completed. One that
+    /// took twice as long as others found something too, because a provider also serves its peers' requests in it.
     #[inline]
-    pub(crate) fn has_read(&self, before: u64, found_nothing: bool) {
-        let now = ticks::now();
+    pub(crate) fn has_read(&self, before: u64, completed: usize) {
+        let (now, takes) = (ticks::now(), self.read_takes.load(Ordering::Relaxed));
         self.read_at.store(now, Ordering::Relaxed);
-        if found_nothing {
-            let took = now.wrapping_sub(before).min(ticks::LONG);
-            self.read_takes.store(took, Ordering::Relaxed);
+        let took = now.wrapping_sub(before);
+        let found = completed > 0 || self.found_at.load(Ordering::Relaxed) >= before;
+        if found || took > 2 * takes && takes > 0 {
+            self.found_at.store(now, Ordering::Relaxed);
+            // All readings may take longer from now on.
+            let takes = (takes + takes / 16 + 1).min(ticks::LONG);
+            self.read_takes.store(takes, Ordering::Relaxed);
+        } else {
+            self.read_takes
+                .store(took.min(ticks::LONG), Ordering::Relaxed);
         }
+    }
+
+    /// Notes that a reading found something that completes no operation of this process: messages of peers.
+    #[inline]
+    pub(crate) fn has_found(&self) {
+        self.found_at.store(ticks::now(), Ordering::Relaxed);
     }
 }

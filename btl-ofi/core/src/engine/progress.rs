@@ -259,6 +259,7 @@ impl Transport {
         let mut n = n - stray;
         state.counts.completed += n as u64;
         if told {
+            context.has_found();
             n += self.take_ended(context, &mut state);
         }
         let ready = state.take_ready();

@@ -16,12 +16,11 @@ use crate::sm::requester::Done;
 
 /// One poll in this many reads the provider's queue, even if the rings have work.
 const PROVIDER_INTERVAL: u32 = 8;
-/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. It is then read when
-/// this many times its duration has passed since it was read: by a process that reaches peers through the provider, and
-/// by one that does not, but may be reached through it, and by one whose provider serves peers itself, where the queue
-/// holds nothing. A count of polls would not do: a host may poll seldom.
-const COSTLY_PAUSE: u64 = 1;
-const COSTLY_PAUSE_UNUSED: u64 = 8;
+/// If reading the queue makes system calls, it takes 20 to 50 times as long as a poll of the rings. It is then read at every
+/// poll while there is traffic (`Context::has_paused`), else when this many times its duration has passed since it was read;
+/// more where the provider serves peers itself and this process reaches none through it, because the queue holds nothing
+/// then. A count of polls would not do: a host may poll seldom.
+const COSTLY_PAUSE: u64 = 8;
 const COSTLY_PAUSE_IDLE: u64 = 64;
 
 impl Transport {
@@ -32,13 +31,11 @@ impl Transport {
         context: &Context,
         state: Guard<'_, State>,
     ) -> usize {
-        let pause = match (
-            self.node.uses_fabric.load(Ordering::Relaxed),
-            self.policy.serves_itself,
-        ) {
-            (true, _) => COSTLY_PAUSE,
-            (false, false) => COSTLY_PAUSE_UNUSED,
-            (false, true) => COSTLY_PAUSE_IDLE,
+        let idle = self.policy.serves_itself && !self.node.uses_fabric.load(Ordering::Relaxed);
+        let pause = if idle {
+            COSTLY_PAUSE_IDLE
+        } else {
+            COSTLY_PAUSE
         };
         let due = context.has_paused(pause);
         let (n, state) = match self.poll_channel(context, state, false) {
@@ -51,7 +48,7 @@ impl Transport {
         };
         let before = ticks::now();
         let found = self.read_queue(context, state);
-        context.has_read(before, found == 0);
+        context.has_read(before, found);
         n + found
     }
 

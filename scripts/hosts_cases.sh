@@ -69,6 +69,22 @@ hosts_killed() {
     hosts_says 0 'ending the job' hosts_mpi "$1" 2 --enable-recovery "$openmpi_dir/bin/killed_peer"
 }
 
+# hosts_sent INTERFACE: bytes that h1 has sent over an interface.
+hosts_sent() { hosts_enter h1 cat "/sys/class/net/$1/statistics/tx_bytes"; }
+
+# Large transfers go over both networks.
+hosts_rails() {
+    local provider=$1 network before=() sent
+    for network in 0 1; do before+=("$(hosts_sent "eth$network")"); done
+    hosts_says 0 '^transfers: ok, 2 ranks' hosts_mpi "$provider" 2 --mca btl_ofi_rails 2 "$openmpi_dir/bin/transfers" \
+        || return 1
+    for network in 0 1; do
+        sent=$(($(hosts_sent "eth$network") - before[network]))
+        echo "eth$network: $sent bytes"
+        [ $sent -gt 2000000 ] || return 1
+    done
+}
+
 # hosts_cut PROVIDER SECONDS: eth1 of h2 goes down under operations and comes back: that is said, and nothing is lost.
 hosts_cut() {
     local provider=$1 away=$2 log=$hosts_logs/cut tries status=0 job
@@ -240,7 +256,7 @@ hosts_test() {
     cargo build --release -p host-stub -p btl-ofi-plugin
     hosts_logs=$openmpi_dir/hosts
     mkdir -p "$hosts_logs"
-    for provider in hello_window killed_peer cut_link; do openmpi_compile "tests/openmpi/$provider.c"; done
+    for provider in hello_window transfers killed_peer cut_link; do openmpi_compile "tests/openmpi/$provider.c"; done
     cc -O2 -shared -fPIC -o "$openmpi_dir/clone.so" tests/hosts/clone.c
     hosts_make 2
     hosts_test_shm
@@ -254,6 +270,12 @@ hosts_test() {
         hosts_case 'a rank killed on another host' 'Open MPI' "$provider" hosts_killed "$provider"
     done
     hosts_case 'a link cut, with a peer timeout' 'Open MPI' 'tcp;ofi_rxm' hosts_given_up 'tcp;ofi_rxm'
+    hosts_extra=(--mca btl_ofi_rails 2)
+    for provider in 'tcp;ofi_rxm' net sockets; do
+        hosts_case 'two rails' 'Open MPI' "$provider" hosts_rails "$provider"
+        hosts_case 'two rails' host-stub "$provider" hosts_check "$provider" 4 rma --only put
+    done
+    hosts_extra=()
     if [ "$kind" = test ]; then
         for provider in net sockets; do
             hosts_case 'a link cut, with a peer timeout' 'Open MPI' "$provider" hosts_given_up "$provider"

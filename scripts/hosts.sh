@@ -239,6 +239,9 @@ hosts_bench() {
     wait "$hosts_job" || status=$?
     hosts_job=
     hosts_end
+    printf '\nLarge puts over two links of 1 Gbit/s (btl_ofi_rails 2), beside one\n'
+    CARGO_INCREMENTAL=0 cargo test --release -p btl-ofi --test hosts two_links_of_one_gigabit -- --ignored --nocapture \
+        2>/dev/null | grep 'MB/s' || status=1
     return $status
 }
 

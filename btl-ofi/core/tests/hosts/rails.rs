@@ -10,6 +10,8 @@ const WELL: (Status, Status, bool) = (Status::SUCCESS, Status::SUCCESS, true);
 /// The networks of the hosts; the first one is preferred.
 const BOTH: &str = "10.99.0.0/24,10.99.1.0/24";
 const SIZE: usize = 3 << 20;
+/// Sizes of the measurement.
+const SIZES: [usize; 4] = [128 << 10, 256 << 10, 1 << 20, 4 << 20];
 
 /// Two hosts that are joined by two links.
 fn twice_joined() -> (Host, Host) {
@@ -129,17 +131,18 @@ fn two_links_of_one_gigabit() {
     for provider in ["tcp;ofi_rxm", "net"] {
         let speeds = ["1", "2"].map(|rails| {
             let hosts = twice_joined();
-            for (host, link) in [(&hosts.0, "veth0"), (&hosts.0, "veth1")] {
-                host.limit_rate(link, 1000);
+            for link in ["veth0", "veth1"] {
+                hosts.0.limit_rate(link, 1000);
             }
             let [a, _b] = pair(&hosts, provider, [rails, rails]);
-            a.megabytes_per_second(1, 4 << 20, 60)
+            SIZES.map(|size| a.megabytes_per_second(1, size, (100 << 20) / size))
         });
-        println!(
-            "{provider}, puts of 4 MiB: one link {:.0} MB/s, two links {:.0} MB/s, {:.2}",
-            speeds[0],
-            speeds[1],
-            speeds[1] / speeds[0]
-        );
+        for (size, (one, two)) in SIZES.into_iter().zip(speeds[0].into_iter().zip(speeds[1])) {
+            println!(
+                "{provider}, puts of {} KiB: one link {one:.0} MB/s, two links {two:.0} MB/s, {:.2}",
+                size >> 10,
+                two / one
+            );
+        }
     }
 }

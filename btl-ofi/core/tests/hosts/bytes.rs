@@ -36,17 +36,34 @@ impl Rank {
     /// `speed PROC BYTES COUNT`: puts, two at a time. Answers how many nanoseconds they took.
     pub(crate) fn speed(&mut self, rest: &str) -> String {
         let at: Vec<u64> = numbers(rest).collect();
-        let warm = format!("{} 0 {}", at[0], at[1]);
-        self.move_bytes(true, &warm);
+        let bytes: &[u8] = vec![1; at[1] as usize].leak();
+        self.put_bytes(at[0], bytes);
         self.t.flush(None);
         let begun = Instant::now();
         for _ in 0..at[2] / 2 {
-            for _ in 0..2 {
-                self.move_bytes(true, &warm);
-            }
+            self.put_bytes(at[0], bytes);
+            self.put_bytes(at[0], bytes);
             self.t.flush(None);
         }
         begun.elapsed().as_nanos().to_string()
+    }
+
+    /// Posts a put of bytes to the beginning of a peer's window.
+    fn put_bytes(&mut self, proc: u64, bytes: &'static [u8]) {
+        let (peer, h) = self.peers[&proc];
+        let (from, none) = (bytes.as_ptr().cast_mut().cast(), ptr::null_mut());
+        loop {
+            // SAFETY: the buffer lives to the end of the process.
+            let status = unsafe {
+                self.t
+                    .put(peer, from, h.base(), none, &h, bytes.len(), None)
+            };
+            if status.is_ok() {
+                return;
+            }
+            assert!(status.is_again(), "{status}");
+            self.t.progress();
+        }
     }
 
     /// Posts a put of bytes, or a get. The buffer lives to the end of the process.

@@ -11,7 +11,7 @@ const WELL: (Status, Status, bool) = (Status::SUCCESS, Status::SUCCESS, true);
 const BOTH: &str = "10.99.0.0/24,10.99.1.0/24";
 const SIZE: usize = 3 << 20;
 /// Sizes of the measurement.
-const SIZES: [usize; 4] = [128 << 10, 256 << 10, 1 << 20, 4 << 20];
+const SIZES: [usize; 3] = [256 << 10, 1 << 20, 4 << 20];
 
 /// Two hosts that are joined by two links.
 fn twice_joined() -> (Host, Host) {
@@ -135,7 +135,7 @@ fn two_links_of_one_gigabit() {
                 hosts.0.limit_rate(link, 1000);
             }
             let [a, _b] = pair(&hosts, provider, [rails, rails]);
-            SIZES.map(|size| a.megabytes_per_second(1, size, (100 << 20) / size))
+            SIZES.map(|size| a.megabytes_per_second(1, size, (240 << 20) / size))
         });
         for (size, (one, two)) in SIZES.into_iter().zip(speeds[0].into_iter().zip(speeds[1])) {
             println!(

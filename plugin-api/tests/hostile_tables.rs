@@ -111,7 +111,7 @@ proptest! {
         let table_magic = if word == 0 { kind ^ magic_of } else { KINDS[word] };
         let size = (least(kind) as i64 + off) as u32;
         let header = TableHeader { magic: table_magic, abi_major: major as u16, abi_minor: minor, size };
-        // As many bytes as are declared, and a header at least: whoever has less breaks the contract.
+        // As many bytes as are declared, and a header at least: a table with fewer breaks the contract.
         let mut bytes = vec![fill; (size as usize).clamp(size_of::<TableHeader>(), PAGE)];
         // SAFETY: a header is plain bytes without padding.
         let head: [u8; 16] = unsafe { std::mem::transmute(header) };

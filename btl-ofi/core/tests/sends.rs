@@ -49,7 +49,7 @@ fn try_send(t: &Transport, peer: NonNull<Endpoint>, tag: u8, bytes: &[u8]) -> St
     }
 }
 
-/// What a transport received: who sent it, the tag and the bytes.
+/// What a transport received: the sender, the tag and the bytes.
 #[derive(Default)]
 struct Inbox {
     all: Mutex<Vec<(usize, u8, Vec<u8>)>>,

@@ -191,7 +191,7 @@ fn a_full_ring_leaves_them_to_the_kernel() {
     b.close().unwrap();
 }
 
-/// A ring that is given back with revoked commands in it serves whoever has it next.
+/// A ring that is given back with revoked commands in it serves the next process that has it.
 #[test]
 fn a_ring_with_revoked_commands_is_given_back() {
     let b = open(near(), ThreadLevel::Single, &[]);

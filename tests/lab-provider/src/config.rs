@@ -16,11 +16,11 @@
 //! | `LAB_MESSAGES` | 0: no messages (FI_MSG) | 1 |
 //! | `LAB_SEND_ORDER` | 0: messages come in any order, and FI_ORDER_SAS is not offered | 1 |
 //! | `LAB_CONFIRMS` | 0: FI_DELIVERY_COMPLETE is not offered; writes and updates complete when they were sent, and their bytes come late | 1 |
-//! | `LAB_READ_ORDER` | 1: reads come behind the writes before them for who asks (FI_ORDER_RMA_RAW) | 0 |
+//! | `LAB_READ_ORDER` | 1: reads come behind the writes before them for users that ask for that (FI_ORDER_RMA_RAW) | 0 |
 //! | `LAB_ATOMICS` | 0: no atomics (FI_ATOMIC) | 1 |
 //! | `LAB_ATOMIC_BYTES` | most bytes of one atomic, which is also a message | 512 |
 //! | `LAB_WITHOUT` | atomics not served: `kind:datatype:op` by libfabric's numbers, `*` for any | none |
-//! | `LAB_ORDER` | 1: atomics are ordered for who asks | 0 |
+//! | `LAB_ORDER` | 1: atomics are ordered for users that ask for that | 0 |
 //! | `LAB_PROGRESS` | `auto`: also offered under automatic progress | manual |
 //! | `LAB_HMEM` | 1: device memory can be registered (FI_HMEM) | 0 |
 //! | `LAB_HMEM_IFACES` | kinds of devices: `CUDA`, `ROCR`, `ZE`, `NEURON`, `SYNAPSEAI` | CUDA |

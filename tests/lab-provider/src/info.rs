@@ -127,7 +127,7 @@ unsafe fn suits(hints: &ffi::fi_info, config: &Config) -> bool {
 }
 
 /// Whether a user that serves the modes `allowed` may have a provider that requires `required`. One
-/// that knows only a word of old is offered only to who says that word and no other.
+/// that has one of the two old modes is offered only to a user that names that mode and no other.
 fn serves_mode(required: u32, allowed: u32) -> bool {
     if required & OLD != 0 || allowed & OLD != 0 {
         return required == allowed;

@@ -116,7 +116,7 @@ impl Device {
         let mut device = Device {
             ends: Mutex::default(),
             queues: Vec::new(),
-            // SAFETY: who inserts addresses holds the device, or stops before it is closed.
+            // SAFETY: the transport and its messages insert addresses; the transport holds the device, and its messages end before the device is closed.
             addresses: Arc::new(unsafe { Addresses::new(av.ptr()) }),
             av,
             domain,

@@ -21,10 +21,15 @@ mpich_missing() {
     [[ -e $venv/lib/mpich/libfabric.so.1 ]] || echo "the wheel carries no libfabric"
 }
 
+# mpich_compile_theirs NAME SOURCE: a program for MPICH.
+mpich_compile_theirs() {
+    "$mpich_dir/venv/bin/mpicc" -std=gnu11 -O2 -pthread -o "$mpich_dir/bin/$1" "$2"
+}
+
 # mpich_compile NAME SOURCE: a program for each side.
 mpich_compile() {
     local release=${CARGO_TARGET_DIR:-target}/release
-    "$mpich_dir/venv/bin/mpicc" -std=gnu11 -O2 -pthread -o "$mpich_dir/bin/$1" "$2" &&
+    mpich_compile_theirs "$1" "$2" &&
         cc -std=gnu11 -O2 -pthread -Ibenches/mpich/shim -Ihost-stub/c/include -o "$mpich_dir/bin/$1-ours" "$2" \
             -L"$release" -Wl,-rpath,"$(readlink -f "$release")" -lhost_stub
 }

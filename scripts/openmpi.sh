@@ -3,7 +3,7 @@
 #
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
 #   openmpi_bench         pairs of runs against the system's C component
-#   openmpi_wire          runs over TCP beside every other transport of Open MPI
+#   openmpi_wire          runs over TCP beside every other transport of Open MPI, and MPICH
 #   openmpi_test and openmpi_test_short are in openmpi_checks.sh, openmpi_struck in struck.sh
 
 openmpi_dir=target/openmpi
@@ -175,10 +175,20 @@ openmpi_bench() {
 }
 
 openmpi_wire() {
+    local why mpich=()
     openmpi_build
     openmpi_compile benches/openmpi/rma_bench.c
+    # shellcheck source=scripts/mpich.sh
+    . scripts/mpich.sh
+    why=$(mpich_missing)
+    if [ -n "$why" ]; then
+        openmpi_say "without MPICH: $why"
+    else
+        mpich_compile_theirs rma_bench benches/openmpi/rma_bench.c
+        mpich=(--mpich "$mpich_dir/venv/bin/mpiexec" --mpich-program "$mpich_dir/bin/rma_bench")
+    fi
     python3 benches/openmpi/wire.py --program "$openmpi_dir/bin/rma_bench" --component "$openmpi_component" \
-        --system "$openmpi_system" --json target/bench/wire.json "$@"
+        --system "$openmpi_system" --json target/bench/wire.json ${mpich[@]:+"${mpich[@]}"} "$@"
 }
 
 # openmpi_command [test | short | bench ... | wire ...]: what `./dev openmpi` calls.

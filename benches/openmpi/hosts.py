@@ -135,7 +135,7 @@ def main():
     parser.add_argument("--only", choices=("windows", "routes"), help="one of the tables")
     parser.add_argument("--limit", type=float, default=120, help="seconds one run may take")
     options = parser.parse_args()
-    options.all = False
+    options.size = "quick"
     about = compare.machine([("openmpi", compare.first_line(["mpirun", "--version"]).removeprefix("mpirun (Open MPI) ")),
                              ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
     failed = []

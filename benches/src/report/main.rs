@@ -60,7 +60,11 @@ fn report(arguments: &Arguments) -> Result<(), String> {
     let table = table(&report);
     write(&arguments.folder.join("report.md"), &table)?;
     println!("{table}");
-    for (provider, name) in [("shm", "shm"), ("tcp;ofi_rxm", "tcp")] {
+    for (provider, name) in [
+        ("shm", "shm"),
+        ("tcp;ofi_rxm", "tcp"),
+        (series::WIRE, "wire"),
+    ] {
         for measure in ["latency", "bandwidth"] {
             for operation in ["put", "get"] {
                 let file = format!("{operation}-{measure}-{name}.svg");

@@ -83,7 +83,7 @@ fn render(
         let points = s.points.iter().map(|p| (p.bytes as f64, p.value.median));
         chart
             .draw_series(LineSeries::new(points, colour.stroke_width(2)).point_size(3))?
-            .label(s.way)
+            .label(&*s.way)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
     chart

@@ -3,7 +3,7 @@
 use benches::statistics::Figure;
 use serde::Serialize;
 
-use crate::parts::{Measurements, Pair};
+use crate::parts::Measurements;
 
 /// One curve: values over sizes, of one way to do an operation.
 #[derive(Serialize)]
@@ -13,8 +13,8 @@ pub(crate) struct Series {
     /// `latency` in nanoseconds, `rate` in operations per second, or `bandwidth` in bytes per second.
     pub(crate) measure: String,
     /// `raw`, `transport`, `window`, `Open MPI, ours` or `Open MPI, its own`; with MPICH's libfabric
-    /// `MPICH` or `window, MPICH's libfabric`.
-    pub(crate) way: &'static str,
+    /// `MPICH` or `window, MPICH's libfabric`; under [`WIRE`] the sides of `./dev bench wire`, and `raw`.
+    pub(crate) way: String,
     pub(crate) points: Vec<Point>,
 }
 
@@ -26,14 +26,16 @@ pub(crate) struct Point {
     pub(crate) value: Figure,
 }
 
+/// The provider of curves of all transports between two ranks that reach each other by TCP.
+pub(crate) const WIRE: &str = "TCP";
+
 /// All curves, each ordered by size.
 pub(crate) fn of(read: &Measurements) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
-    let mut add = |(provider, operation, measure): (&str, &str, &str),
-                   way: &'static str,
-                   point: Point| {
+    let mut add = |(provider, operation, measure): (&str, &str, &str), way: &str, point: Point| {
         let same = |s: &&mut Series| {
-            (&*s.provider, &*s.operation, &*s.measure, s.way) == (provider, operation, measure, way)
+            (&*s.provider, &*s.operation, &*s.measure, &*s.way)
+                == (provider, operation, measure, way)
         };
         match series.iter_mut().find(same) {
             Some(found) => found.points.push(point),
@@ -41,7 +43,7 @@ pub(crate) fn of(read: &Measurements) -> Vec<Series> {
                 provider: provider.into(),
                 operation: operation.into(),
                 measure: measure.into(),
-                way,
+                way: way.into(),
                 points: vec![point],
             }),
         }
@@ -57,13 +59,31 @@ pub(crate) fn of(read: &Measurements) -> Vec<Series> {
             let point = Point { bytes, value };
             add((&r.provider, &r.operation, &r.measure), way, point);
         }
+        if r.provider == "tcp;ofi_rxm" && !read.wire.is_empty() {
+            let (bytes, value) = (r.bytes, r.raw);
+            add(
+                (WIRE, &r.operation, &r.measure),
+                "raw",
+                Point { bytes, value },
+            );
+        }
+    }
+    for row in &read.wire {
+        let Some((operation, measure, scale)) = curve(&row.name, &row.unit) else {
+            continue;
+        };
+        let numbers = row.fields.iter().filter(|(side, _)| *side != "ratio");
+        for (side, value) in numbers.filter_map(|(side, value)| Some((side, value.as_f64()?))) {
+            let (bytes, value) = (row.bytes, Figure::of(vec![value * scale]));
+            add((WIRE, operation, measure), side, Point { bytes, value });
+        }
     }
     let openmpi = ["Open MPI, ours", "Open MPI, its own"];
     let mpich = ["window, MPICH's libfabric", "MPICH"];
     let all = read.pairs.iter().map(|p| (p, openmpi));
     let all = all.chain(read.beside_mpich.iter().map(|p| (p, mpich)));
     for (p, ways) in all.filter(|(p, _)| p.threads == 1) {
-        let Some((operation, measure, scale)) = curve(p) else {
+        let Some((operation, measure, scale)) = curve(&p.name, &p.unit) else {
             continue;
         };
         // MPICH takes the provider tcp itself; the plots have one place for both.
@@ -88,20 +108,17 @@ pub(crate) fn of(read: &Measurements) -> Vec<Series> {
     series
 }
 
-/// Operation and measure of a pair that belongs to a curve, and what its unit is multiplied by.
-fn curve(pair: &Pair) -> Option<(&str, &str, f64)> {
-    let scale = match &*pair.unit {
+/// Operation and measure of a measurement that belongs to a curve, and what its unit is multiplied by.
+fn curve<'a>(name: &'a str, unit: &str) -> Option<(&'a str, &'a str, f64)> {
+    let scale = match unit {
         "us" => 1e3,
         "MB/s" | "Mop/s" => 1e6,
         _ => return None,
     };
-    let (operation, measure) = match pair.name.strip_suffix("_of") {
-        Some(name) => name.rsplit_once('_')?,
-        None => pair.name.rsplit_once('_')?,
-    };
+    let (operation, measure) = name.strip_suffix("_of").unwrap_or(name).rsplit_once('_')?;
     // The curves of latencies have names of their own, beside the single points of 8 bytes.
     let single = measure == "latency" && ["put", "get"].contains(&operation);
-    let of_curve = pair.name.ends_with("_of") || !single;
+    let of_curve = name.ends_with("_of") || !single;
     (of_curve && ["latency", "rate", "bandwidth"].contains(&measure))
         .then_some((operation, measure, scale))
 }

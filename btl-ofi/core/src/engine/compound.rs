@@ -108,6 +108,7 @@ impl Compounds {
 
     /// Tells transfers over several rails that `passed` milliseconds went by.
     pub(crate) fn watch(&self, passed: u64) {
+        let others = self.held();
         let mut lists = self.0.lock();
         let Lists { all, events } = &mut *lists;
         for at in all.values() {
@@ -116,7 +117,7 @@ impl Compounds {
             // One whose parts are in use is told later.
             if let Ok(mut parts) = parts
                 && let Parts::Striped(stripe) = &mut *parts
-                && stripe.pass(passed)
+                && stripe.pass(passed, others)
             {
                 events.push((*at, Event::Room));
             }

@@ -33,10 +33,10 @@ thread_local! {
 }
 
 /// Marks that a thread reports the operations of a failed peer.
-struct Reporting<'a>(&'a Transport);
+pub(super) struct Reporting<'a>(&'a Transport);
 
 impl<'a> Reporting<'a> {
-    fn begin(transport: &'a Transport) -> Reporting<'a> {
+    pub(super) fn begin(transport: &'a Transport) -> Reporting<'a> {
         REPORTING.set(REPORTING.get() + 1);
         transport.failures.reporting.fetch_add(1, Ordering::Relaxed);
         Reporting(transport)
@@ -53,7 +53,7 @@ impl Drop for Reporting<'_> {
 }
 
 /// Replaces the provider's `fi_cq_read` once the endpoints are closed.
-unsafe extern "C" fn never_read(_: *mut ffi::fid_cq, _: *mut c_void, _: usize) -> isize {
+pub(super) unsafe extern "C" fn never_read(_: *mut ffi::fid_cq, _: *mut c_void, _: usize) -> isize {
     -(ffi::FI_EAGAIN as isize)
 }
 
@@ -141,7 +141,7 @@ impl Transport {
             .store(status.0, Ordering::Relaxed);
         // Their buffers are written by this process only, so they keep nobody from going on.
         self.abandon_messages(endpoint, status, why);
-        self.fail_on_rails(peer.proc, cause == Cause::Silent, status, why);
+        self.fail_on_rails(peer.proc, why);
         let others = match cause {
             Cause::Silent if peer.uses_provider() => self.cut_off(peer),
             Cause::Lost | Cause::Silent => None,
@@ -178,7 +178,7 @@ impl Transport {
     }
 
     /// Reports the failure of operations outstanding at the provider.
-    fn report_outstanding(&self, endpoint: NonNull<Endpoint>, status: Status) {
+    pub(super) fn report_outstanding(&self, endpoint: NonNull<Endpoint>, status: Status) {
         for context in &self.contexts {
             let silenced: Vec<Finished> = {
                 let mut state = context.state.lock();
@@ -208,30 +208,9 @@ impl Transport {
         Some(self.disconnect_all(&mut guards))
     }
 
-    /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
-    /// as failed.
-    #[cold]
-    pub(crate) fn close_rail(&self, why: &str) {
-        let _reporting = Reporting::begin(self);
-        let peers = {
-            let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
-            if self.failures.broken.load(Ordering::Relaxed) {
-                return;
-            }
-            self.disconnect_all(&mut guards)
-        };
-        // No flush waits for operations that do not complete any more.
-        self.failures.degraded.store(true, Ordering::Release);
-        tracing::warn!("{}it is not used any more: {why}", self.failures.of);
-        for endpoint in peers {
-            self.report_outstanding(endpoint, Status::FATAL);
-            self.abandon_puts(endpoint, Status::FATAL, why);
-        }
-    }
-
     /// Closes the endpoints. Returns the peers that were reached through the provider and had not failed. All contexts are
     /// locked by `guards`.
-    fn disconnect_all(&self, guards: &mut [Guard<'_, State>]) -> Vec<NonNull<Endpoint>> {
+    pub(super) fn disconnect_all(&self, guards: &mut [Guard<'_, State>]) -> Vec<NonNull<Endpoint>> {
         let peers = self.lock_peers();
         self.failures.broken.store(true, Ordering::Relaxed);
         let reached_so = peers.known.iter().filter(|p| p.uses_provider());

@@ -160,7 +160,10 @@ fn setup(
         virtual_addresses: registrar.virtual_addresses,
         put_limit: capabilities.put_limit,
         get_limit: capabilities.get_limit,
-        quick_limit: rails.quick_limit(capabilities.put_limit.min(capabilities.get_limit)),
+        quick_limits: (
+            rails.quick_limit(capabilities.put_limit),
+            rails.quick_limit(capabilities.get_limit),
+        ),
         message_limit: options.messages.limit,
         progress_threshold: options.contexts.progress_threshold,
         num_cq_read: options.contexts.num_cq_read,

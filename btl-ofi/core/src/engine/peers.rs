@@ -240,7 +240,8 @@ impl Transport {
             self.wait_for_sends(Some(endpoint), Instant::now() + CLOSE_PATIENCE);
         }
         let is_named = self.forget_puts(endpoint);
-        let mut state = self.contexts[0].state.lock();
+        let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
+        let state = &mut *guards[0];
         let mut peers = self.lock_peers();
         if peer.connected.load(Ordering::Relaxed) > 1 {
             // Connected again meanwhile, perhaps by a callback during the flush.
@@ -254,10 +255,16 @@ impl Transport {
         let mut ended = Ended::default();
         if let Some(messages) = &mut state.messages {
             ended = messages.remove(endpoint, Status::TIMEOUT);
-            self.count_abandoned(&mut state, &ended);
+            self.count_abandoned(state, &ended);
         }
-        drop(state);
-        self.disconnect_rails(peer.proc);
+        if outstanding > 0 {
+            // Operations of several parts post no more: the address is removed. All contexts are locked, as posts require.
+            let (set, fetch) = (Ordering::Release, Ordering::Relaxed);
+            let timed_out = Status::TIMEOUT.0;
+            let _ = peer.failed.compare_exchange(0, timed_out, set, fetch);
+        }
+        drop(guards);
+        let proc = peer.proc;
         if let Err(e) = self.remove_address(peer) {
             tracing::warn!("removing process {}: {e}", peer.proc);
         }
@@ -275,6 +282,7 @@ impl Transport {
         // A late completion may still name the endpoint.
         peers.known.remove(peer.proc, outstanding > 0 || is_named);
         drop(peers);
+        self.disconnect_rails(proc, outstanding > 0);
         let why = "it was released before it answered";
         self.report_abandoned(endpoint, ended, Status::TIMEOUT, why);
         if flushed == Status::UNREACH {

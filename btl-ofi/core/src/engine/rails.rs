@@ -15,7 +15,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use plugin_api::{Access, Stats, Status, ThreadLevel};
 
 use crate::base::error::Error;
+use crate::base::lock::Guard;
 use crate::base::params::{Options, Place};
+use crate::engine::context::State;
+use crate::engine::failure::{Reporting, never_read};
 use crate::engine::transport::Transport;
 use crate::fabric::registration::{Region, Registrar};
 use crate::mem::handle::{MAX_RAILS, Target};
@@ -142,6 +145,11 @@ impl Rails {
         }
     }
 
+    /// Whether a transfer of `size` bytes may go over several rails.
+    pub(crate) fn divide(&self, size: usize) -> bool {
+        size >= SMALLEST && !self.rails.is_empty()
+    }
+
     /// The largest piece that every rail moves.
     pub(crate) fn piece_limit(&self) -> usize {
         let each = self.rails.iter();
@@ -245,32 +253,37 @@ impl Transport {
         all.insert(proc, (tracks, peer.fence));
     }
 
-    /// Releases a peer on the rails.
-    pub(crate) fn disconnect_rails(&self, proc: u64) {
-        for track in self.rails.take_tracks(proc).into_iter().flatten().flatten() {
-            if let Some(rail) = self.rails.get(track.rail) {
+    /// Releases a peer on the rails. If operations are outstanding, they still name it there, so it is given up and stays.
+    pub(crate) fn disconnect_rails(&self, proc: u64, outstanding: bool) {
+        let tracks = self.rails.take_tracks(proc);
+        for track in tracks.into_iter().flatten().flatten() {
+            let Some(rail) = self.rails.get(track.rail) else {
+                continue;
+            };
+            if outstanding {
+                rail.abandon_peer(
+                    track.endpoint,
+                    "it was released with operations outstanding",
+                );
+            } else {
                 // SAFETY: `connect_rails` connected the endpoint, and the table had it once.
                 unsafe { rail.disconnect(track.endpoint) };
             }
         }
     }
 
-    /// Gives up a peer on the rails, because it failed. `silent` is whether it may come back: then the rails are kept from
-    /// touching the buffers of operations.
-    pub(crate) fn fail_on_rails(&self, proc: u64, silent: bool, status: Status, why: &str) {
+    /// Gives up a peer on the rails, because it failed. They are kept from touching the buffers of operations, because the
+    /// peer may live: only the first interface may have failed.
+    pub(crate) fn fail_on_rails(&self, proc: u64, why: &str) {
         let tracks = self.rails.tracks(proc).map(|(tracks, _)| tracks);
         for track in tracks.into_iter().flatten().flatten() {
-            let Some(rail) = self.rails.get(track.rail) else {
-                continue;
-            };
-            match silent {
-                true => rail.abandon_peer(track.endpoint, why),
-                false => rail.fail_peer(track.endpoint, status, why),
+            if let Some(rail) = self.rails.get(track.rail) {
+                rail.abandon_peer(track.endpoint, why);
             }
         }
     }
 
-    /// Polls the rails: always while transfers of this process use them, else at intervals.
+    /// Polls the rails: always while there are compound operations, which may use them, else at intervals.
     pub(crate) fn progress_rails(&self) -> usize {
         let Rails { rails, polls, .. } = &self.rails;
         if rails.is_empty() {
@@ -297,5 +310,34 @@ impl Transport {
                 closed.store(CLOSED, Ordering::Release);
             }
         }
+    }
+
+    /// Closes this transport, which is a rail of another one: the provider no longer touches any memory. Its operations end
+    /// as failed.
+    #[cold]
+    pub(crate) fn close_rail(&self, why: &str) {
+        let _reporting = Reporting::begin(self);
+        let peers = {
+            let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
+            if self.is_shut(&guards) {
+                return;
+            }
+            self.disconnect_all(&mut guards)
+        };
+        // No flush waits for operations that do not complete any more.
+        self.failures.degraded.store(true, Ordering::Release);
+        tracing::warn!("{}it is not used any more: {why}", self.failures.of);
+        for endpoint in peers {
+            self.report_outstanding(endpoint, Status::FATAL);
+            self.abandon_puts(endpoint, Status::FATAL, why);
+        }
+    }
+
+    /// Whether the endpoints are closed. All contexts are locked by `guards`.
+    fn is_shut(&self, guards: &[Guard<'_, State>]) -> bool {
+        let reads = guards.iter().map(|state| state.read as usize);
+        reads
+            .into_iter()
+            .all(|read| read == never_read as *const () as usize)
     }
 }

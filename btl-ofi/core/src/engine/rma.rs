@@ -51,7 +51,13 @@ impl Transport {
             }
             return None;
         }
-        let target = self.place(local, remote, remote_address, size, self.setup.quick_limit)?;
+        let target = self.place(
+            local,
+            remote,
+            remote_address,
+            size,
+            self.setup.quick_limits.0,
+        )?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows writes; the message is used only
         // while the context is locked.
@@ -110,7 +116,13 @@ impl Transport {
             }
             return None;
         }
-        let target = self.place(local, remote, remote_address, size, self.setup.quick_limit)?;
+        let target = self.place(
+            local,
+            remote,
+            remote_address,
+            size,
+            self.setup.quick_limits.1,
+        )?;
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; `open_target` checked that the target's region allows reads. A read completes when its
         // data has arrived, so it needs no delivery flags.

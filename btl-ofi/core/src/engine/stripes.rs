@@ -9,7 +9,7 @@
 //! once. Before it repeats pieces of a put, it asks the peer to close its rail, too (`rails`), and waits until that is done.
 //!
 //! A broken connection may be silent for many minutes. So while the peer answers over the first interface, and a rail ends
-//! none of its pieces for [`SILENCE`], the rail has failed.
+//! none of its pieces, for some ten seconds, the rail has failed.
 
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -35,6 +35,9 @@ const SHARE: usize = 4;
 const SMALLEST: usize = 64 * 1024;
 const LARGEST: usize = 1024 * 1024;
 const PAGE: usize = 4096;
+
+/// Compound operations beyond which no further transfer is divided: each is looked at by every progress.
+const MOST: u32 = 64;
 
 /// Source of the word that asks a peer to close a rail.
 static ASKED: u64 = CLOSED;
@@ -129,6 +132,9 @@ impl Transport {
         caller: &Caller,
         stripe: Stripe,
     ) -> Status {
+        if self.compounds.held() >= MOST {
+            return Status::TEMP_OUT_OF_RESOURCE;
+        }
         let parts = Parts::Striped(Box::new(stripe));
         match self.begin_compound(endpoint, caller, parts) {
             Ok(compound) => {

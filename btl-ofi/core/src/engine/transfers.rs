@@ -56,7 +56,7 @@ impl Transport {
         let (caller, remote, address, size) = (&caller, op.remote, op.address, op.size);
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        if size > self.setup.quick_limit
+        if self.rails.divide(size)
             && matches!(peer.transfers(), Transfers::Fabric | Transfers::Message)
             && let Some(stripe) = self.plan(peer, op, put, target)
         {

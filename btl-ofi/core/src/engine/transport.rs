@@ -57,8 +57,10 @@ pub struct Transport {
     /// The module that a door hands out. First, so that a pointer to the transport is a pointer to the module.
     pub module: Module,
     pub(crate) quick: Quick,
-    // Holds a registration, so it is dropped before what that keeps open.
+    // Both hold a registration, so they are dropped before what that keeps open.
     pub(crate) node: Node,
+    /// Further interfaces, for large transfers.
+    pub(crate) rails: Rails,
     // Dropped before the memory that the provider may still write to or name.
     pub(crate) registrar: Arc<Registrar>,
     pub(crate) device: Arc<Device>,
@@ -67,8 +69,6 @@ pub struct Transport {
     pub(crate) atomics: Atomics,
     /// Operations that are made of others.
     pub(crate) compounds: Compounds,
-    /// Further interfaces, for large transfers.
-    pub(crate) rails: Rails,
     pub(crate) setup: Setup,
     pub(crate) failures: Failures,
     pub(crate) detector: Detector,
@@ -107,8 +107,8 @@ pub(crate) struct Setup {
     pub(crate) virtual_addresses: bool,
     pub(crate) put_limit: usize,
     pub(crate) get_limit: usize,
-    /// Largest put and get of the quick paths: larger ones may go over several rails.
-    pub(crate) quick_limit: usize,
+    /// Largest put, and largest get, of the quick paths: larger ones may go over several rails.
+    pub(crate) quick_limits: (usize, usize),
     /// Largest put and get that travels as a message.
     pub(crate) message_limit: usize,
     pub(crate) progress_threshold: u32,
@@ -353,8 +353,10 @@ impl Transport {
         } = self;
         hmem.shut();
         drop((node.word.take(), registrar));
+        let has_rails = !rails.is_empty();
         let on_rails = rails.close();
-        if (policy.uses_messages() || policy.by_order) && Arc::strong_count(&device) > 1 {
+        let reads = policy.uses_messages() || policy.by_order || has_rails;
+        if reads && Arc::strong_count(&device) > 1 {
             // Live regions keep the device open, but receives and reads go to memory that ends here.
             device.shut();
         }

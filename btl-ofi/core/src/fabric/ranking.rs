@@ -90,7 +90,7 @@ impl Ranking {
         Some(format!("{preferred} is preferred to {interface}{why}"))
     }
 
-    /// Whether an entry may be a rail beside the entry `chosen`: its interface reaches other nodes, and is at least half as
+    /// Whether an entry may be a rail beside the entry `chosen`: its interface is of the same kind, and at least half as
     /// fast, if that is asked. Entries without an interface are taken to be alike.
     pub(super) fn suits_as_rail(
         &self,

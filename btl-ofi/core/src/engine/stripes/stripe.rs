@@ -148,6 +148,8 @@ impl Stripe {
         let ended = std::mem::replace(&mut self.control, Control::Nothing);
         if !status.is_ok() {
             self.status = status;
+            // Where the peer failed, the provider may still write to the word.
+            Box::leak(std::mem::take(&mut self.word));
             return;
         }
         match ended {
@@ -191,8 +193,10 @@ impl Stripe {
         self.called = false;
     }
 
-    /// Notes that `passed` milliseconds went by. Returns whether [`Event::Room`] is to come.
-    pub(crate) fn pass(&mut self, passed: u64) -> bool {
+    /// Notes that `passed` milliseconds went by, with so many `others` in progress. Returns whether [`Event::Room`] is to come.
+    pub(crate) fn pass(&mut self, passed: u64, others: u32) -> bool {
+        // Those before this one in the rail's queue end first.
+        let patience = QUESTION * (1 + u64::from(others) / 8);
         let mut question = false;
         for (number, lane) in self.lanes.iter_mut().enumerate() {
             let mut pieces = self.pieces.iter().flatten();
@@ -203,7 +207,7 @@ impl Stripe {
                 && pieces.any(|p| p.lane == number)
             {
                 *silent += passed;
-                question |= *silent >= QUESTION;
+                question |= *silent >= patience;
             }
         }
         if let Control::Wait(left) = self.control {
@@ -212,8 +216,13 @@ impl Stripe {
                 left => Control::Wait(left),
             };
         }
-        let due = question && self.control == Control::Nothing;
-        if due {
+        // What found no room is tried again, because nothing else may come.
+        let due = match self.control {
+            Control::Wanted(_) => true,
+            Control::Nothing => question,
+            Control::Wait(_) | Control::Posted(_) => false,
+        };
+        if due && self.control == Control::Nothing {
             self.control = Control::Wanted(Request::Answer);
         }
         due && !std::mem::replace(&mut self.called, true)

@@ -38,6 +38,7 @@ mod hmem;
 mod host;
 mod layout;
 mod module;
+mod objects;
 mod param;
 mod status;
 
@@ -47,9 +48,10 @@ pub use component::{ComponentVtable, EntryFn, Provider, SurveyFn, ThreadLevel};
 pub use header::{ABI_MAJOR, ABI_MINOR, AbiError, TableHeader, magic};
 pub use hmem::{CopyFromFn, CopyToFn, HmemInfo, IoVec, OverrideOps, hmem_iface};
 pub use host::{HostVtable, LogLevel};
-pub use module::{
-    Access, CompletionFn, Component, Descriptor, Endpoint, ErrorFlags, ErrorFn, Handle, Module,
-    ModuleVtable, OpFlags, ReceiveFn, Stats,
+pub use module::{Module, ModuleVtable};
+pub use objects::{
+    Access, CompletionFn, Component, Descriptor, Endpoint, ErrorFlags, ErrorFn, Handle, OpFlags,
+    ReceiveFn, Stats,
 };
 pub use param::{ParamDecl, ParamKind, ParamValue, ParamValueBits};
 pub use status::Status;

@@ -1,30 +1,13 @@
-//! A module, its objects and its functions: endpoints, registration, operations, callbacks and counts.
+//! A module and the table of its functions.
 
-use std::ffi::{c_char, c_void};
+mod check;
 
-use bitflags::bitflags;
+use std::ffi::c_void;
 
-use crate::header::require_entries;
-use crate::{AbiError, Attributes, HmemInfo, IoVec, OverrideOps, Status, TableHeader, magic};
-
-/// A component; opaque to the host.
-#[repr(C)]
-pub struct Component {
-    _private: [u8; 0],
-}
-
-/// A peer as one module sees it; opaque to the host.
-#[repr(C)]
-pub struct Endpoint {
-    _private: [u8; 0],
-}
-
-/// A registration handle: [`Attributes::handle_size`] plain bytes at an 8-byte aligned address.
-/// The host copies them to peers, and a peer passes its copy as `remote_handle`.
-#[repr(C)]
-pub struct Handle {
-    _private: [u8; 0],
-}
+use crate::{
+    Attributes, CompletionFn, Descriptor, Endpoint, ErrorFn, Handle, HmemInfo, IoVec, OverrideOps,
+    ReceiveFn, Stats, Status, TableHeader,
+};
 
 /// A module. The memory after these two pointers belongs to the plugin.
 #[repr(C)]
@@ -33,139 +16,6 @@ pub struct Module {
     pub vtable: *const ModuleVtable,
     /// Never NULL, valid until the module is finalised.
     pub attributes: *const Attributes,
-}
-
-/// Runs once, when an operation completed or failed. `status` is a [`Status`] code: 0 means that the data is visible at
-/// the target (put, update) or at `local_address` (get, fetch), and that the caller may reuse the local buffer. The
-/// other arguments are those of the call.
-pub type CompletionFn = unsafe extern "C" fn(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    local_handle: *mut Handle,
-    context: *mut c_void,
-    data: *mut c_void,
-    status: i32,
-);
-
-/// Runs when an operation without callback, a peer or the whole module failed. `endpoint` is NULL for the whole module;
-/// `info` is one line of text, borrowed for the call.
-pub type ErrorFn = unsafe extern "C" fn(
-    module: *mut Module,
-    flags: u32,
-    endpoint: *mut Endpoint,
-    proc: u64,
-    status: i32,
-    info: *const c_char,
-    context: *mut c_void,
-);
-
-/// Receives a message that a peer sent. `endpoint` is the sender, or NULL if this process has not added it. The `size` bytes
-/// at `data`, which is aligned to 8, are valid during the call. The function may send and post operations; it must not
-/// wait, because no further message arrives until it returns.
-pub type ReceiveFn = unsafe extern "C" fn(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    tag: u8,
-    data: *const c_void,
-    size: usize,
-    context: *mut c_void,
-);
-
-/// A message that is to be sent: first the bytes at `data`, which the caller writes, then those at `source`, which are sent
-/// from where they are. The module owns the memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Descriptor {
-    /// Aligned to 8.
-    pub data: *mut c_void,
-    /// Bytes at `data`; the caller may make it smaller.
-    pub size: usize,
-    /// NULL: none.
-    pub source: *const c_void,
-    /// Bytes at `source`.
-    pub source_size: usize,
-}
-
-bitflags! {
-    /// The severity of an error, with the bits of `MCA_BTL_ERROR_FLAGS_*`.
-    #[repr(transparent)]
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct ErrorFlags: u32 {
-        /// The module can no longer be used.
-        const FATAL = 1;
-        /// One operation or one peer failed.
-        const NONFATAL = 2;
-    }
-}
-
-bitflags! {
-    /// Rights on registered memory, with the bits of `MCA_BTL_REG_FLAG_*`.
-    #[repr(transparent)]
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Access: u32 {
-        /// Gets and fetches of this process write it.
-        const LOCAL_WRITE = 0x1;
-        /// Peers read it.
-        const REMOTE_READ = 0x2;
-        /// Peers write it.
-        const REMOTE_WRITE = 0x4;
-        /// Peers update it atomically.
-        const REMOTE_ATOMIC = 0x8;
-    }
-}
-
-bitflags! {
-    /// Flags of one atomic, with the bits of `MCA_BTL_ATOMIC_FLAG_*`.
-    #[repr(transparent)]
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct OpFlags: u32 {
-        /// Operands have 32 bits, in the low half of the 64-bit arguments.
-        const WORD_32 = 0x1;
-        /// Operands are floating point.
-        const FLOAT = 0x2;
-    }
-}
-
-/// Counts since `init`. The module keeps running while it reads them, so sums may differ by the operations in flight.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Stats {
-    /// [`magic::STATS`]; the caller sets `size`, the plugin writes no further.
-    pub header: TableHeader,
-    /// Operations posted to the provider.
-    pub posted: u64,
-    /// Operations that completed and whose callback, if any, has run.
-    pub completed: u64,
-    /// Operations that failed after they were posted.
-    pub failed: u64,
-    /// Posts that the provider refused for lack of room (EAGAIN).
-    pub again: u64,
-    /// Live registrations.
-    pub registrations: u64,
-    /// Live endpoints.
-    pub endpoints: u64,
-}
-
-impl Stats {
-    /// A zeroed record with its header.
-    pub const fn new() -> Self {
-        Stats {
-            header: TableHeader::of::<Stats>(magic::STATS),
-            posted: 0,
-            completed: 0,
-            failed: 0,
-            again: 0,
-            registrations: 0,
-            endpoints: 0,
-        }
-    }
-}
-
-impl Default for Stats {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// The functions of a module.
@@ -202,9 +52,9 @@ pub struct ModuleVtable {
             endpoints: *const *mut Endpoint,
         ) -> Status,
     >,
-    /// Registers memory for [`Access`]; `endpoint` may be NULL. The module owns the handle until `deregister_mem`. The
+    /// Registers memory for [`Access`](crate::Access); `endpoint` may be NULL. The module owns the handle until `deregister_mem`. The
     /// handle contains the rights: an operation that a peer's copy does not allow returns [`Status::PERM`] and has no
-    /// effect. An atomic needs [`Access::REMOTE_ATOMIC`]; a plugin may instead accept the rights for the atomic's own
+    /// effect. An atomic needs [`Access::REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC); a plugin may instead accept the rights for the atomic's own
     /// accesses: read, write or both. [`Status::OUT_OF_RESOURCE`]: the provider has no room.
     pub register_mem: Option<
         unsafe extern "C" fn(
@@ -257,7 +107,7 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
-    /// AMO: updates a word. `op` is a [`BtlAtomicOp`](crate::BtlAtomicOp), `flags` are [`OpFlags`].
+    /// AMO: updates a word. `op` is a [`BtlAtomicOp`](crate::BtlAtomicOp), `flags` are [`OpFlags`](crate::OpFlags).
     pub atomic_op: Option<
         unsafe extern "C" fn(
             module: *mut Module,
@@ -535,51 +385,3 @@ pub struct ModuleVtable {
 unsafe impl Send for ModuleVtable {}
 // SAFETY: the table never changes; the functions' contract states which threads may call them.
 unsafe impl Sync for ModuleVtable {}
-
-impl ModuleVtable {
-    /// The table's size in ABI 1.0.
-    pub const MIN_SIZE: usize = std::mem::offset_of!(ModuleVtable, set_overrides);
-
-    /// Checks a module's table and copies the part that both sides know.
-    ///
-    /// # Safety
-    /// `table` is NULL or points to a readable [`TableHeader`] followed by the bytes it declares.
-    pub unsafe fn check(table: *const ModuleVtable) -> Result<ModuleVtable, AbiError> {
-        if table.is_null() {
-            return Err(AbiError::NullTable { table: "module" });
-        }
-        // SAFETY: the caller guarantees a readable header, and `table` is not NULL.
-        let header = unsafe { *table.cast::<TableHeader>() };
-        header.check("module", magic::MODULE, Self::MIN_SIZE)?;
-        let mut copy = std::mem::MaybeUninit::<ModuleVtable>::zeroed();
-        let size = (header.size as usize).min(size_of::<ModuleVtable>());
-        // SAFETY: the caller guarantees the bytes that the header declares, and `size` is at most that and at most the
-        // size of the copy. A zeroed entry is an absent entry, so that the copy is a valid table at any length.
-        let table = unsafe {
-            std::ptr::copy_nonoverlapping(table.cast::<u8>(), copy.as_mut_ptr().cast::<u8>(), size);
-            copy.assume_init()
-        };
-        require_entries!(
-            table,
-            "module",
-            add_procs,
-            del_procs,
-            register_mem,
-            deregister_mem,
-            put,
-            get,
-            atomic_op,
-            atomic_fop,
-            atomic_cswap,
-            flush,
-            register_error,
-            atomic_query,
-            atomic_opv,
-            atomic_fopv,
-            atomic_cswapv,
-            stats,
-            finalize,
-        );
-        Ok(table)
-    }
-}

@@ -32,7 +32,7 @@ pub struct Module {
 #[derive(Clone, Copy)]
 #[allow(clippy::type_complexity, reason = "the signatures are those of btl.h")]
 pub struct ModuleVtable {
-    /// [`magic::MODULE`].
+    /// [`magic::MODULE`](crate::magic::MODULE).
     pub header: TableHeader,
     /// Makes endpoints for `count` processes; writes NULL for a process that cannot be reached. A process that was
     /// added before gets its existing endpoint, counted once more. The calling process is a peer like any other.

@@ -1,8 +1,10 @@
 //! Puts from device memory through copies, against the two things they are made of: the copy out of the
 //! device and the wire, each alone, turn by turn. A rank of a job:
 //!
-//!     host-stub launch -n 2 --mca btl_ofi_provider_include shm --mca host_pretended_devices 1 \
-//!         -- target/release/staged
+//! ```text
+//! host-stub launch -n 2 --mca btl_ofi_provider_include shm --mca host_pretended_devices 1 \
+//!     -- target/release/staged
+//! ```
 //!
 //! Rank 0 measures puts of 4 MiB to rank 1's window in host memory and to its window on the device;
 //! rank 1 makes progress. Beside the part of the slower stands the part of copy and wire one after the

@@ -4,7 +4,7 @@
 //!   points to ([`CollTable`]).
 //! - Layers override entries of that table when a communicator is made, and restore it when it is
 //!   freed; a table knows the one that it overrides.
-//! - The first table is the host's default (`defaults`): published [`algorithms`] as schedules over
+//! - The first table is the host's default (`defaults`): published `algorithms` as schedules over
 //!   one-sided operations.
 //! - [`node`] is a layer over it: ranks of one node through shared memory.
 

@@ -50,7 +50,7 @@ impl Drop for Scratch {
     }
 }
 
-/// An open transport. Opened with [`ThreadLevel::Multiple`], every method may be called from several threads at
+/// An open transport. Opened with [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple), every method may be called from several threads at
 /// once; otherwise from one thread at a time. Callbacks run with no lock held.
 #[repr(C)]
 pub struct Transport {
@@ -202,7 +202,7 @@ fn thread_number() -> usize {
 }
 
 impl Transport {
-    /// Whether calls may overlap: the transport was opened with [`ThreadLevel::Multiple`].
+    /// Whether calls may overlap: the transport was opened with [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple).
     pub fn is_threaded(&self) -> bool {
         self.setup.threaded
     }

@@ -16,11 +16,9 @@ pub(crate) const WAS_READ: u8 = 1;
 pub(crate) const OFF_ROUTE: u8 = 2;
 
 /// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
-/// tag bits in their context pointer. [`Endpoints`] owns the memory until the transport closes. The memory of a
-/// released endpoint is not reused while a late completion may still name it. The endpoint of a local peer is the
-/// first field of a [`LocalPeer`].
-///
-/// [`Endpoints`]: crate::peer::table::Endpoints
+/// tag bits in their context pointer. The transport's table of peers owns the memory until the transport closes. The
+/// memory of a released endpoint is not reused while a late completion may still name it. The endpoint of a local
+/// peer is the first field of a `LocalPeer`.
 #[repr(C, align(16))]
 pub struct Endpoint {
     /// The provider's address of the peer.

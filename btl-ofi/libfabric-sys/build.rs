@@ -1,4 +1,4 @@
-//! Links the libfabric that pkg-config finds. The bindings are kept in `src/bindings.rs`: no header is read here.
+//! Links the libfabric that pkg-config finds. The bindings are kept in `src/headers/generated.rs`: no header is read here.
 
 #![allow(clippy::panic, reason = "a build script reports failure by panicking")]
 

@@ -1,4 +1,4 @@
-//! Writes `src/bindings.rs` again, from the libfabric headers that pkg-config finds. By hand, when the code needs a
+//! Writes `src/headers/generated.rs` again, from the libfabric headers that pkg-config finds. By hand, when the code needs a
 //! name that the file does not hold:
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!
 //! The crate itself must compile: after a broken attempt, `git checkout` the file first. Needs libclang (Debian:
 //! `libclang-dev`), rustfmt, and headers of libfabric 1.x, whose constants bindgen can read. Only the names below are
-//! taken. Structures that releases after 1.14 made larger are not generated: they stand in `src/grown.rs`, as 1.14 has
+//! taken. Structures that releases after 1.14 made larger are not generated: they stand in `src/headers/grown.rs`, as 1.14 has
 //! them.
 
 #![allow(clippy::panic, reason = "a tool for developers reports by panicking")]
@@ -26,7 +26,7 @@ const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|cntr_attr|context|context2|c
 const OPAQUE: &str = "fid_(eq|pep|poll|stx|wait|mc|av_set)|fi_(eq|wait|poll|av_set)_attr|fi_ops_(tagged|collective)|\
     fi_collective_.*|fi_(device|pci|bus)_attr.*|fi_bus_type|fi_ops_(wait|poll|eq)|fi_eq_err_entry|\
     fi_msg_tagged|fi_param.*|ssize_t|__ssize_t";
-/// Left out: those that `src/grown.rs` holds.
+/// Left out: those that `src/headers/grown.rs` holds.
 const GROWN: &str = "fi_domain_attr|fi_mr_attr.*|fi_cq_err_entry|fi_ops_(domain|fabric|av)";
 
 /// bindgen's long names, and what stands in the file.
@@ -104,8 +104,8 @@ fn main() {
         .raw_line("use std::ffi::{c_char, c_int, c_uint, c_void};")
         .raw_line("use std::mem::{align_of, offset_of, size_of};")
         .raw_line("")
-        .raw_line("use crate::grown::*;")
-        .raw_line("use crate::opaque::*;")
+        .raw_line("use super::grown::*;")
+        .raw_line("use super::opaque::*;")
         .raw_line("")
         .allowlist_function(FUNCTIONS)
         .allowlist_type(TYPES)
@@ -126,7 +126,7 @@ fn main() {
     for (long, short) in SHORTER {
         text = text.replace(long, short);
     }
-    let file = here.join("src/bindings.rs");
+    let file = here.join("src/headers/generated.rs");
     std::fs::write(&file, text)
         .unwrap_or_else(|e| panic!("{} could not be written: {e}", file.display()));
     let status = Command::new("rustfmt")

@@ -15,8 +15,8 @@ use std::fmt::Write;
 use std::process::Command;
 use std::{env, fs};
 
-const GENERATED: &str = include_str!("../src/bindings.rs");
-const BY_HAND: &str = include_str!("../src/grown.rs");
+const GENERATED: &str = include_str!("../src/headers/generated.rs");
+const BY_HAND: &str = include_str!("../src/headers/grown.rs");
 
 /// Names that 1.14 does not have, and the release that brought them.
 const SINCE: [(&str, u32, u32); 2] = [("FI_HMEM_NEURON", 1, 15), ("FI_HMEM_SYNAPSEAI", 1, 16)];
@@ -262,7 +262,7 @@ fn bindings_agree_with_the_installed_headers() {
     assert!(
         wrong.is_empty(),
         "the bindings (name@: alignment or offset, name: size or value) differ from the headers that are installed. A \
-         structure that a release made larger belongs into src/grown.rs.\n{}",
+         structure that a release made larger belongs into src/headers/grown.rs.\n{}",
         wrong.join("\n")
     );
     println!("{compared} sizes, offsets and values agree");

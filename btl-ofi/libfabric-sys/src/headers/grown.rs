@@ -10,8 +10,8 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::{align_of, offset_of, size_of};
 
-use crate::bindings::*;
-use crate::opaque::*;
+use super::generated::*;
+use super::opaque::*;
 
 // Macros that bindgen does not convert, and values that up to 1.20 belong to an enumeration with no other use here.
 pub const FI_ADDR_NOTAVAIL: fi_addr_t = u64::MAX;

@@ -5,8 +5,8 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::{align_of, offset_of, size_of};
 
-use crate::grown::*;
-use crate::opaque::*;
+use super::grown::*;
+use super::opaque::*;
 
 pub type _bindgen_ty_1 = c_uint;
 pub type fid_t = *mut fid;

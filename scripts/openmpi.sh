@@ -178,6 +178,7 @@ openmpi_wire() {
     local why mpich=()
     openmpi_build
     openmpi_compile benches/openmpi/rma_bench.c
+    cc -std=gnu11 -O2 -o "$openmpi_dir/bin/tcp_floor" benches/openmpi/tcp_floor.c
     # shellcheck source=scripts/mpich.sh
     . scripts/mpich.sh
     why=$(mpich_missing)
@@ -188,7 +189,7 @@ openmpi_wire() {
         mpich=(--mpich "$mpich_dir/venv/bin/mpiexec" --mpich-program "$mpich_dir/bin/rma_bench")
     fi
     python3 benches/openmpi/wire.py --program "$openmpi_dir/bin/rma_bench" --component "$openmpi_component" \
-        --system "$openmpi_system" --json target/bench/wire.json ${mpich[@]:+"${mpich[@]}"} "$@"
+        --floor "$openmpi_dir/bin/tcp_floor" --system "$openmpi_system" --json target/bench/wire.json ${mpich[@]:+"${mpich[@]}"} "$@"
 }
 
 # openmpi_command [test | short | bench ... | wire ...]: what `./dev openmpi` calls.

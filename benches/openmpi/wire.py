@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Runs rma_bench between two ranks over TCP under each transport that Open MPI has for it, and under MPICH, turn by turn.
 
-The ranks are on one machine, but reach each other as those of two hosts do: nothing goes by shared memory. Writes a JSON file
-and prints a Markdown table whose best values are bold. Only the standard library is needed.
+The ranks are on one machine, but reach each other as those of two hosts do: nothing goes by shared memory. Bare sockets
+are measured beside them. Writes a JSON file and prints a Markdown table whose best values are bold. Only the standard
+library is needed.
 """
 
 import argparse
@@ -25,8 +26,12 @@ TARGETS = {
 }
 
 
+# A side that is no transport: two processes with a socket between them, which none over TCP can beat by much.
+FLOOR = "floor: TCP sockets"
+
+
 def sides(options):
-    """The settings of each side between two ranks of this machine: its name, MCA parameters, and environment."""
+    """The sides between two ranks of this machine: the name, the command line and the environment of each."""
     ours = {
         "mca_base_component_path": f"{options.component}:{options.system}",
         "osc": "rdma",
@@ -37,7 +42,7 @@ def sides(options):
     ucx = {"pml": "ucx", "osc": "ucx"}
     for name in ("pml_ucx_tls", "pml_ucx_devices", "opal_common_ucx_tls", "opal_common_ucx_devices"):
         ucx[name] = "any"
-    return [
+    by_mpirun = [
         ("ours, net", {**ours, "opal_common_ofi_provider_include": "net"}, ["FI_TCP_IFACE=lo"]),
         ("ours, tcp;ofi_rxm", {**ours, "opal_common_ofi_provider_include": "tcp;ofi_rxm"}, ["FI_TCP_IFACE=lo"]),
         ("C btl/ofi, net", {"osc": "rdma", "btl": "self,vader,ofi", "btl_vader_single_copy_mechanism": "none",
@@ -45,19 +50,20 @@ def sides(options):
         ("osc/pt2pt, btl/tcp", {"osc": "pt2pt", "btl": "self,tcp", "btl_tcp_if_include": "lo"}, []),
         ("osc/ucx, tcp", ucx, ["UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"]),
     ]
-
-
-def command(options, settings, exported):
-    """The command line of a side, and its environment. A side without settings is MPICH."""
-    if settings is None:
+    found = [(name, mpirun(options, settings, exported), None) for name, settings, exported in by_mpirun]
+    if options.mpich:
         environment = dict(os.environ, FI_PROVIDER="tcp", FI_TCP_IFACE="lo", MPIR_CVAR_CH4_NETMOD="ofi", MPIR_CVAR_NOLOCAL="1")
-        return [options.mpich, "-n", "2", options.mpich_program, options.size], environment
+        found.append(("MPICH, tcp", [options.mpich, "-n", "2", options.mpich_program, options.size], environment))
+    return [*found, (FLOOR, [options.floor, options.size], None)]
+
+
+def mpirun(options, settings, exported):
     line = [*options.mpirun.split(), "-n", "2", "--oversubscribe", "--bind-to", "none"]
     for name, value in settings.items():
         line += ["--mca", name, value]
     for variable in exported:
         line += ["-x", variable]
-    return line + [options.program, options.size], None
+    return line + [options.program, options.size]
 
 
 def judge(row, names):
@@ -67,7 +73,7 @@ def judge(row, names):
     target = TARGETS.get((row["name"], row["bytes"])) or TARGETS.get((row["name"], None))
     own = [row[name] for name in names if name.startswith("ours") and row[name] is not None]
     unconfirmed = ("C ", "MPICH") if row["name"] in ("put_latency", "put_rate") else ("C ",)
-    others = [row[name] for name in names if not name.startswith(("ours", *unconfirmed)) and row[name] is not None]
+    others = [row[name] for name in names if not name.startswith(("ours", FLOOR, *unconfirmed)) and row[name] is not None]
     if not own or not others:
         return
     low = row["unit"] in ("us", "s")
@@ -81,7 +87,7 @@ def table(rows, names):
     lines = ["| measurement | bytes | unit | " + " | ".join(names) + " | ours / best other | target | met |",
              "| --- | --: | --- |" + " --: |" * len(names) + " --: | --- | --- |"]
     for row in rows:
-        values = [row[name] for name in names if row[name] is not None]
+        values = [row[name] for name in names if row[name] is not None and name != FLOOR]
         best = (min if row["unit"] in ("us", "s") else max)(values)
         cells = [("**{}**" if row[name] == best else "{}").format(compare.number(row[name])) for name in names]
         met = {True: "yes", False: "no", None: ""}[row.get("met")]
@@ -95,8 +101,7 @@ def measure(options, order):
     found = {name: [] for name, *_ in order}
     failed = []
     for turn in range(options.turns):
-        for name, settings, exported in reversed(order) if turn % 2 else order:
-            line, environment = command(options, settings, exported)
+        for name, line, environment in reversed(order) if turn % 2 else order:
             values, ended = compare.run(line, options.limit, environment)
             found[name].append(values)
             print(f"turn {turn + 1} of {options.turns}, {name}: {'ended' if ended else 'FAILED'}", file=sys.stderr, flush=True)
@@ -128,10 +133,9 @@ def main():
                         help="every size, not 8 bytes and a few more")
     parser.add_argument("--mpich", help="MPICH's mpiexec")
     parser.add_argument("--mpich-program", help="rma_bench, compiled for MPICH")
+    parser.add_argument("--floor", required=True, help="the compiled tcp_floor")
     options = parser.parse_args()
     order = sides(options)
-    if options.mpich:
-        order.append(("MPICH, tcp", None, []))
     about = compare.machine([("openmpi", compare.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
                              ("libfabric", compare.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
     rows, names, failed = measure(options, order)

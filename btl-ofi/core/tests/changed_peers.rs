@@ -9,18 +9,21 @@
 )]
 
 mod common;
+#[path = "changed_peers/filters.rs"]
+mod filters;
 
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, Endpoint, Transport};
+use btl_ofi::{Endpoint, Transport};
 use common::Calls as _;
 use mca_params::Value;
-use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, WORDS, serve_as_target, succeed_target};
+use common::seen::Seen;
 use common::{PATIENCE, insist, near, open};
 
 /// Milliseconds between two looks at the peers.
@@ -39,50 +42,6 @@ fn successor_process() {
     succeed_target();
 }
 
-#[derive(Default)]
-struct Seen {
-    succeeded: AtomicU32,
-    failed: AtomicU32,
-    status: std::sync::atomic::AtomicI32,
-}
-
-impl Seen {
-    fn both(&self) -> (u32, u32) {
-        (
-            self.succeeded.load(Ordering::Relaxed),
-            self.failed.load(Ordering::Relaxed),
-        )
-    }
-
-    fn told(&self) -> Option<Completion> {
-        Some(Completion {
-            function: completed,
-            context: ptr::from_ref(self).cast_mut().cast(),
-            data: ptr::null_mut(),
-        })
-    }
-}
-
-unsafe extern "C" fn completed(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the tests pass a Seen that outlives the transport.
-    let seen = unsafe { &*context.cast::<Seen>() };
-    let count = if status == 0 {
-        &seen.succeeded
-    } else {
-        seen.status.store(status, Ordering::Relaxed);
-        &seen.failed
-    };
-    count.fetch_add(1, Ordering::Relaxed);
-}
-
 fn opened() -> Transport {
     let look = ("btl_ofi_peer_check_interval", Value::Unsigned(LOOK));
     open(near(), ThreadLevel::Single, &[look])
@@ -92,7 +51,7 @@ fn opened() -> Transport {
 fn put(t: &Transport, target: &Target<'_>, words: &mut [u64], seen: Option<&Seen>) -> Status {
     let (h, none) = (target.handle, ptr::null_mut());
     let (local, size) = (words.as_mut_ptr().cast(), size_of_val(words));
-    let completion = seen.and_then(Seen::told);
+    let completion = seen.and_then(Seen::completion);
     // SAFETY: the tests keep the words until it is done.
     unsafe { t.put(target.peer, local, h.base(), none, &h, size, completion) }
 }
@@ -100,7 +59,7 @@ fn put(t: &Transport, target: &Target<'_>, words: &mut [u64], seen: Option<&Seen
 fn add(t: &Transport, target: &Target<'_>, at: usize, out: &mut u64, seen: &Seen) -> Status {
     let (h, none, f) = (target.handle, ptr::null_mut(), OpFlags::empty());
     let (out, at) = (ptr::from_mut(out).cast(), h.base() + 8 * at as u64);
-    let (op, told) = (BtlAtomicOp::Add, seen.told());
+    let (op, told) = (BtlAtomicOp::Add, seen.completion());
     // SAFETY: the tests keep the word until it is done.
     unsafe { t.atomic_fop(target.peer, out, at, none, &h, op, 1, f, told) }
 }
@@ -176,7 +135,7 @@ fn what_was_outstanding_fails() {
     target.act_unattended("exec");
     assert_eq!(t.flush(None), Status::UNREACH);
     assert_eq!(seen.both(), (0, 20));
-    assert_eq!(seen.status.load(Ordering::Relaxed), Status::UNREACH.0);
+    assert_eq!(seen.status(), Status::UNREACH);
     assert_eq!(target.changed(), 0);
     drop(target);
     t.close().unwrap();
@@ -224,7 +183,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
             let (from, to) = (out.as_mut_ptr().cast(), back.as_mut_ptr().cast());
             // SAFETY: both live until the flush.
             insist(t, || unsafe {
-                t.put(target.peer, from, at, none, &h, size, seen.told())
+                t.put(target.peer, from, at, none, &h, size, seen.completion())
             });
             assert_eq!(t.flush(None), Status::SUCCESS, "a put of {size} bytes");
             let (last, _) = target.sees(WORDS - 1, 0);
@@ -235,7 +194,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
             );
             // SAFETY: `back` lives until the flush below.
             insist(t, || unsafe {
-                t.get(target.peer, to, at, none, &h, size, seen.told())
+                t.get(target.peer, to, at, none, &h, size, seen.completion())
             });
             assert_eq!(t.flush(None), Status::SUCCESS, "a get of {size} bytes");
             let wrong = out.iter().zip(&back).position(|(a, b)| a != b);
@@ -256,7 +215,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
         let (from, at) = (ptr::from_mut(word).cast(), h.base() + 8 * (i as u64 + 1));
         // SAFETY: the words live until the flush below.
         insist(t, || unsafe {
-            t.put(target.peer, from, at, none, &h, 8, seen.told())
+            t.put(target.peer, from, at, none, &h, 8, seen.completion())
         });
         insist(t, || add(t, target, WORDS - 1, old, &seen));
         posted += 2;
@@ -354,129 +313,6 @@ fn transfers_need_no_payload() {
     t.close().unwrap();
 }
 
-/// Has the kernel refuse a system call of this thread from now on: `action` of a seccomp filter.
-fn refuse(call: libc::c_long, action: u32) {
-    let statement = |code: u32, jt, jf, k| libc::sock_filter {
-        code: code as u16,
-        jt,
-        jf,
-        k,
-    };
-    let mut program = [
-        // The number of the system call stands first.
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        statement(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            0,
-            1,
-            call as u32,
-        ),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, action),
-        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
-    let filter = libc::sock_fprog {
-        len: program.len() as u16,
-        filter: program.as_mut_ptr(),
-    };
-    // SAFETY: a program of four statements, for this thread.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let (mode, none) = (libc::SECCOMP_SET_MODE_FILTER, 0);
-        assert_eq!(
-            libc::syscall(libc::SYS_seccomp, mode, none, &raw const filter),
-            0
-        );
-    }
-}
-
-fn deny(call: libc::c_long) {
-    refuse(call, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
-}
-
-#[test]
-fn a_filter_may_forbid_writing() {
-    let t = opened();
-    let mut target = Target::start(&t, near(), false);
-    settle(&t, &target);
-    deny(libc::SYS_process_vm_writev);
-    all_work(&t, &mut target);
-    target.end();
-    t.close().unwrap();
-}
-
-/// Puts that wait in the ring for a target that does not progress are not lost when the kernel, which is
-/// to make them instead, refuses; the target makes them later.
-#[test]
-fn what_the_kernel_refuses_waits_for_the_target() {
-    let t = opened();
-    let mut target = Target::start(&t, near(), false);
-    settle(&t, &target);
-    deny(libc::SYS_process_vm_writev);
-    let pid = target.child.id() as libc::pid_t;
-    // SAFETY: our own child, not yet waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
-    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    while !stat().rsplit(')').next().unwrap().trim().starts_with('T') {
-        std::thread::yield_now();
-    }
-    let seen = Seen::default();
-    let mut words: Vec<[u64; 4]> = (1..=40).map(|n| [n; 4]).collect();
-    let h = target.handle;
-    for (i, words) in words.iter_mut().enumerate() {
-        let (from, at) = (words.as_mut_ptr().cast(), h.base() + 32 * i as u64);
-        // SAFETY: the words live until the flush.
-        insist(&t, || unsafe {
-            t.put(target.peer, from, at, ptr::null_mut(), &h, 32, seen.told())
-        });
-    }
-    let_look(&t);
-    assert_eq!(seen.both(), (0, 0), "nobody can make them");
-    // SAFETY: the process is our own child, not yet waited for.
-    assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    assert_eq!(seen.both(), (40, 0));
-    for i in 0..40 {
-        let wanted = i as u64 + 1;
-        assert_eq!(target.sees(4 * i, 4 * i + 3), (wanted, wanted));
-    }
-    target.end();
-    t.close().unwrap();
-}
-
-/// A filter that was there before allows reading: the peer is not taken for one that the kernel reaches.
-#[test]
-fn a_filter_may_forbid_writing_from_the_start() {
-    let t = opened();
-    let mut target = Target::start(&t, near(), false);
-    // SAFETY: connected once, and not used after.
-    assert_eq!(unsafe { t.disconnect(target.peer) }, Status::SUCCESS);
-    deny(libc::SYS_process_vm_writev);
-    target.peer = t.connect(&target.address, 0).unwrap();
-    all_work(&t, &mut target);
-    target.end();
-    t.close().unwrap();
-}
-
-/// What a transport says that opens where the kernel copies nothing.
-#[test]
-fn a_transport_says_that_the_kernel_copies_nothing() {
-    let t = opened();
-    let said = t.capabilities().completion.to_string_lossy().into_owned();
-    assert!(!said.contains("not reached by memory"), "{said}");
-    t.close().unwrap();
-    deny(libc::SYS_process_vm_readv);
-    let t = opened();
-    let said = t.capabilities().completion.to_string_lossy().into_owned();
-    for part in [
-        "local peers are not reached by memory",
-        "process_vm_readv",
-        "seccomp",
-    ] {
-        assert!(said.contains(part), "{said}");
-    }
-    t.close().unwrap();
-}
-
 static WATCHED: AtomicPtr<Endpoint> = AtomicPtr::new(ptr::null_mut());
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
@@ -517,8 +353,8 @@ fn a_process_known_to_be_gone_is_not_reached_for() {
     }
     target.child.kill().unwrap();
     target.child.wait().unwrap();
-    refuse(libc::SYS_process_vm_readv, libc::SECCOMP_RET_TRAP);
-    refuse(libc::SYS_process_vm_writev, libc::SECCOMP_RET_TRAP);
+    filters::refuse(libc::SYS_process_vm_readv, libc::SECCOMP_RET_TRAP);
+    filters::refuse(libc::SYS_process_vm_writev, libc::SECCOMP_RET_TRAP);
     t.flush(None);
     let (succeeded, failed) = seen.both();
     assert_eq!(succeeded + failed, posted);

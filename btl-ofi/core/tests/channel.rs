@@ -11,6 +11,8 @@
 mod common;
 #[path = "channel/model.rs"]
 mod model;
+#[path = "channel/threads.rs"]
+mod threads;
 
 use std::ffi::c_void;
 use std::process::{Command, Stdio};
@@ -237,6 +239,26 @@ fn many_initiators() {
     b.close().unwrap();
 }
 
+fn add_both(t: &Transport, peer: NonNull<Endpoint>, h: &Handle) {
+    let (one, none) = (1f64, ptr::null_mut());
+    let (double, sum) = (Datatype::Double, AtomicOp::Sum);
+    let mut old = vec![0u64; 2000];
+    for out in &mut old {
+        insist(t, || add(t, peer, h, out, 1, None));
+        let (from, at) = (ptr::from_ref(&one).cast(), h.base() + 8);
+        // SAFETY: the operand outlives the flush.
+        insist(t, || unsafe {
+            t.atomic_opv(peer, from, at, none, h, double, sum, 1, None)
+        });
+    }
+    // SAFETY: the endpoint lives.
+    assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+    assert!(
+        old.is_sorted(),
+        "one initiator's additions keep their order"
+    );
+}
+
 /// One initiator through its ring, one through the provider, since it cannot open the segment, and
 /// the target itself: all add to the same elements, and none is lost.
 #[test]
@@ -269,78 +291,6 @@ fn both_ways_at_once() {
     assert_eq!(window[0], 4 * 2000);
     assert_eq!(f64::from_bits(window[1]), 4.0 * 2000.0);
     region.close().unwrap();
-    b.close().unwrap();
-}
-
-fn add_both(t: &Transport, peer: NonNull<Endpoint>, h: &Handle) {
-    let (one, none) = (1f64, ptr::null_mut());
-    let (double, sum) = (Datatype::Double, AtomicOp::Sum);
-    let mut old = vec![0u64; 2000];
-    for out in &mut old {
-        insist(t, || add(t, peer, h, out, 1, None));
-        let (from, at) = (ptr::from_ref(&one).cast(), h.base() + 8);
-        // SAFETY: the operand outlives the flush.
-        insist(t, || unsafe {
-            t.atomic_opv(peer, from, at, none, h, double, sum, 1, None)
-        });
-    }
-    // SAFETY: the endpoint lives.
-    assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
-    assert!(
-        old.is_sorted(),
-        "one initiator's additions keep their order"
-    );
-}
-
-/// Several threads post, several make progress at each end; callbacks once each.
-#[test]
-fn threads() {
-    const EACH: u32 = 5000;
-    let a = open(near(), ThreadLevel::Multiple, &[]);
-    let b = open(near(), ThreadLevel::Multiple, &[]);
-    let mut window = [0u64; 1];
-    let region = register(&b, &mut window, ALL);
-    let h = region.handle();
-    let peer = a.connect(b.address(), 0).unwrap().as_ptr() as usize;
-    let (called, status) = (AtomicU32::new(0), AtomicI32::new(0));
-    let mut old = vec![0u64; 3 * EACH as usize];
-    attended(&b, || {
-        attended(&b, || {
-            thread::scope(|s| {
-                for mine in old.chunks_mut(EACH as usize) {
-                    let with = Completion {
-                        function: tell,
-                        context: ptr::from_ref(&status).cast_mut().cast(),
-                        data: ptr::from_ref(&called).cast_mut().cast(),
-                    };
-                    let (context, data) = (with.context as usize, with.data as usize);
-                    let (a, h) = (&a, &h);
-                    s.spawn(move || {
-                        let with = Completion {
-                            function: tell,
-                            context: context as *mut c_void,
-                            data: data as *mut c_void,
-                        };
-                        let peer = NonNull::new(peer as *mut Endpoint).unwrap();
-                        for out in mine {
-                            insist(a, || add(a, peer, h, out, 1, Some(with)));
-                        }
-                        assert_eq!(a.flush(None), Status::SUCCESS);
-                    });
-                }
-            });
-        });
-    });
-    assert_eq!(called.load(Ordering::Relaxed), 3 * EACH);
-    assert_eq!(status.load(Ordering::Relaxed), 0);
-    for mine in old.chunks(EACH as usize) {
-        assert!(mine.is_sorted(), "a thread's additions keep their order");
-    }
-    old.sort_unstable();
-    assert!(old == (0..3 * u64::from(EACH)).collect::<Vec<_>>());
-    assert_eq!(window[0], 3 * u64::from(EACH));
-    region.close().unwrap();
-    a.close().unwrap();
     b.close().unwrap();
 }
 

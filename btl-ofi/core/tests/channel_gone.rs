@@ -11,19 +11,18 @@
 
 mod common;
 
-use std::ffi::c_void;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
-use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, hex, serve_as_target, unhex};
 use common::reference::Numbers;
+use common::seen::Seen;
 use common::{PATIENCE, insist, near, open, worked};
 
 const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
@@ -32,31 +31,6 @@ const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
 #[ignore = "a child process of other tests, which start it"]
 fn target_process() {
     serve_as_target();
-}
-
-#[derive(Default)]
-struct Seen {
-    succeeded: AtomicU32,
-    failed: AtomicU32,
-}
-
-unsafe extern "C" fn completed(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the tests pass a Seen that outlives the transport.
-    let seen = unsafe { &*context.cast::<Seen>() };
-    let count = if status == 0 {
-        &seen.succeeded
-    } else {
-        &seen.failed
-    };
-    count.fetch_add(1, Ordering::Relaxed);
 }
 
 fn add(
@@ -97,18 +71,11 @@ fn a_dead_target_blocks_nobody() {
     assert_eq!(t.flush(None), Status::SUCCESS);
     stop(&targets[0].child);
     let (seen, lively) = (Seen::default(), Seen::default());
-    let with = |seen: &Seen| {
-        Some(Completion {
-            function: completed,
-            context: ptr::from_ref(seen).cast_mut().cast(),
-            data: ptr::null_mut(),
-        })
-    };
     // Until its ring is full; every other one without callback.
     let (mut told, mut untold) = (0, 0);
     let (peer, h) = (targets[0].peer, targets[0].handle);
     for (i, out) in old.iter_mut().enumerate() {
-        let completion = if i % 2 == 0 { with(&seen) } else { None };
+        let completion = if i % 2 == 0 { seen.completion() } else { None };
         let status = if i % 3 == 0 {
             let (none, sum, u) = (ptr::null_mut(), AtomicOp::Sum, Datatype::Uint64);
             let ones = [1u64; 8];
@@ -133,7 +100,7 @@ fn a_dead_target_blocks_nobody() {
     for (i, out) in results.iter_mut().enumerate() {
         let other = &targets[1 + i % 2];
         insist(&t, || {
-            add(&t, other.peer, &other.handle, out, with(&lively))
+            add(&t, other.peer, &other.handle, out, lively.completion())
         });
     }
     for other in &targets[1..] {
@@ -141,8 +108,8 @@ fn a_dead_target_blocks_nobody() {
         let other = unsafe { other.peer.as_ref() };
         assert_eq!(t.flush(Some(other)), Status::SUCCESS);
     }
-    assert_eq!(lively.succeeded.load(Ordering::Relaxed), 200);
-    assert_eq!(seen.failed.load(Ordering::Relaxed), 0);
+    assert_eq!(lively.succeeded(), 200);
+    assert_eq!(seen.failed(), 0);
 
     targets[0].child.kill().unwrap();
     targets[0].child.wait().unwrap();
@@ -153,21 +120,21 @@ fn a_dead_target_blocks_nobody() {
     // A look at the peers, after an interval of 250 ms without completions.
     let spent = worked() - before;
     assert!(spent < Duration::from_secs(2), "{spent:?} of work");
-    assert_eq!(seen.failed.load(Ordering::Relaxed), told, "each once");
-    assert_eq!(seen.succeeded.load(Ordering::Relaxed), 0);
+    assert_eq!(seen.failed(), told, "each once");
+    assert_eq!(seen.succeeded(), 0);
     assert_eq!(t.flush(None), Status::UNREACH, "one flush of all tells it");
     assert_eq!(add(&t, peer, &h, &raw mut old[0], None), Status::UNREACH);
 
     for out in results.chunks_mut(2) {
         for (target, out) in targets[1..].iter().zip(out) {
             insist(&t, || {
-                add(&t, target.peer, &target.handle, out, with(&lively))
+                add(&t, target.peer, &target.handle, out, lively.completion())
             });
         }
         assert_eq!(t.flush(None), Status::SUCCESS, "nothing else is affected");
     }
-    assert_eq!(lively.succeeded.load(Ordering::Relaxed), 400);
-    assert_eq!(lively.failed.load(Ordering::Relaxed), 0);
+    assert_eq!(lively.succeeded(), 400);
+    assert_eq!(lively.failed(), 0);
     for target in &mut targets[1..] {
         assert_eq!(target.sees(0, 0).0, 201);
     }

@@ -13,45 +13,20 @@ mod common;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, ErrorReport};
+use btl_ofi::ErrorReport;
 use common::Calls as _;
-use plugin_api::{Access, BtlAtomicOp, Handle, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
+use common::seen::Seen;
 use common::{PATIENCE, insist, open, worked};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn target_process() {
     serve_as_target();
-}
-
-#[derive(Default)]
-struct Seen {
-    succeeded: AtomicU32,
-    failed: AtomicU32,
-}
-
-unsafe extern "C" fn completed(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the tests pass a Seen that outlives the transport.
-    let seen = unsafe { &*context.cast::<Seen>() };
-    let count = if status == 0 {
-        &seen.succeeded
-    } else {
-        &seen.failed
-    };
-    count.fetch_add(1, Ordering::Relaxed);
 }
 
 unsafe extern "C" fn reported(
@@ -109,11 +84,7 @@ fn survives(provider: &str) {
         std::thread::yield_now();
     }
     let seen = Seen::default();
-    let with = Some(Completion {
-        function: completed,
-        context: (&raw const seen).cast_mut().cast(),
-        data: ptr::null_mut(),
-    });
+    let with = seen.completion();
     let mut posted = 0;
     for i in 0..20 {
         // SAFETY: `i` is below 20, so the result lies inside `old`, which lives to the end of the test, as does `seen`.
@@ -132,7 +103,7 @@ fn survives(provider: &str) {
     let flushed = t.flush(None);
     assert!(!flushed.is_ok(), "{provider}: {flushed}");
     let deadline = Instant::now() + PATIENCE;
-    while seen.failed.load(Ordering::Relaxed) + seen.succeeded.load(Ordering::Relaxed) < posted {
+    while seen.all() < posted {
         t.progress();
         assert!(
             Instant::now() < deadline,
@@ -145,7 +116,7 @@ fn survives(provider: &str) {
         spent < Duration::from_secs(4),
         "{provider}: {spent:?} of work"
     );
-    assert!(seen.failed.load(Ordering::Relaxed) > 0);
+    assert!(seen.failed() > 0);
     // SAFETY: the endpoint lives as long as the transport; `old` and `seen` live to the end of the test.
     let refused = unsafe { t.atomic_fop(peer, out, h.base(), none, &h, add, 1, f, with) };
     assert_eq!(
@@ -178,7 +149,7 @@ fn survives(provider: &str) {
         assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
         assert_eq!(word, 11, "{provider}");
     }
-    let counted = seen.failed.load(Ordering::Relaxed) + seen.succeeded.load(Ordering::Relaxed);
+    let counted = seen.all();
     assert_eq!(
         counted, posted,
         "{provider}: each operation is reported once"

@@ -16,14 +16,14 @@ mod foreign;
 mod target;
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use btl_ofi::{Completion, Endpoint, Handle, Transport};
 use common::Calls as _;
+use common::seen::Seen;
 use mca_params::Value;
 use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status, ThreadLevel};
 
-use common::{insist, near, open, tell};
+use common::{insist, near, open};
 use target::{BYTES, Kind, Target};
 
 /// Sizes of puts and gets that the target is asked for: a word, half of one, what is not aligned, a page.
@@ -36,22 +36,6 @@ fn target_process() {
 }
 
 /// What an operation came to.
-#[derive(Default)]
-struct Told {
-    status: AtomicI32,
-    times: AtomicU32,
-}
-
-impl Told {
-    fn completion(&self) -> Option<Completion> {
-        Some(Completion {
-            function: tell,
-            context: ptr::from_ref(&self.status).cast_mut().cast(),
-            data: ptr::from_ref(&self.times).cast_mut().cast(),
-        })
-    }
-}
-
 /// An origin and its target process.
 struct Pair<'a> {
     t: &'a Transport,
@@ -68,7 +52,7 @@ impl Pair<'_> {
         &mut self,
         mut post: impl FnMut(&Transport, Option<Completion>) -> Status,
     ) -> Status {
-        let told = Told::default();
+        let told = Seen::default();
         let mut status = post(self.t, told.completion());
         while status.is_again() {
             self.t.progress();
@@ -80,8 +64,8 @@ impl Pair<'_> {
         // The origin makes no progress before the target did, so it takes nothing back.
         self.target.progresses();
         assert_eq!(self.t.flush(None), Status::SUCCESS);
-        assert_eq!(told.times.load(Ordering::Relaxed), 1);
-        Status(told.status.load(Ordering::Relaxed))
+        assert_eq!(told.all(), 1);
+        told.status()
     }
 
     fn put(&mut self, h: &Handle, at: u64, size: usize) -> Status {
@@ -265,17 +249,13 @@ fn large_gets_of_bad_windows() {
                 Kind::Good | Kind::ReadOnly => Status::SUCCESS,
                 _ => Status::PERM,
             };
-            let told = Told::default();
+            let told = Seen::default();
             // SAFETY: the buffer outlives the operation.
             let status =
                 unsafe { t.get(peer, local, h.base(), none, &h, BYTES, told.completion()) };
             if status.is_ok() {
                 assert_eq!(t.flush(None), Status::SUCCESS);
-                assert_eq!(
-                    Status(told.status.load(Ordering::Relaxed)),
-                    expected,
-                    "{kind:?}"
-                );
+                assert_eq!(told.status(), expected, "{kind:?}");
             } else {
                 assert_eq!(status, expected, "{kind:?}");
             }

@@ -11,17 +11,16 @@
 mod common;
 mod lab;
 
-use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, Transport};
+use btl_ofi::Transport;
 use common::Calls as _;
 use mca_params::Value;
-use plugin_api::{BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{BtlAtomicOp, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
+use common::seen::Seen;
 use common::{PATIENCE, open, worked};
 use lab::{Tally, child, child_role, shape};
 
@@ -37,35 +36,10 @@ fn target_process() {
     serve_as_target();
 }
 
-#[derive(Default)]
-struct Seen {
-    good: AtomicU32,
-    bad: AtomicU32,
-}
-
-unsafe extern "C" fn note(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the tests pass a Seen that outlives the transport.
-    let seen = unsafe { &*context.cast::<Seen>() };
-    let count = if status == 0 { &seen.good } else { &seen.bad };
-    count.fetch_add(1, Ordering::Relaxed);
-}
-
 /// Posts one operation of a kind until it is taken or refused for good; whether it was taken.
 fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &Seen) -> bool {
     let (peer, h, none) = (target.peer, target.handle, ptr::null_mut());
-    let completion = Some(Completion {
-        function: note,
-        context: ptr::from_ref(seen).cast_mut().cast(),
-        data: ptr::null_mut(),
-    });
+    let completion = seen.completion();
     let (local, at) = ((&raw mut *word).cast(), h.base() + 8 * i as u64);
     let (add, f) = (BtlAtomicOp::Add, OpFlags::empty());
     let deadline = Instant::now() + PATIENCE;
@@ -126,13 +100,9 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     let spent = worked() - before;
     assert!(spent < Duration::from_secs(5), "flush worked for {spent:?}");
     assert_eq!(status != Status::SUCCESS, lost, "{status}");
-    let sum = |of: fn(&Seen) -> &AtomicU32| -> usize {
-        let all = seen.iter().map(|s| of(s).load(Ordering::Relaxed) as usize);
-        all.sum()
-    };
-    let (good, bad) = (sum(|s| &s.good), sum(|s| &s.bad));
-    let calls = |s: &Seen| s.good.load(Ordering::Relaxed) + s.bad.load(Ordering::Relaxed);
-    let once = seen.iter().filter(|s| calls(s) == 1).count();
+    let sum = |of: fn(&Seen) -> u32| seen.iter().map(|s| of(s) as usize).sum::<usize>();
+    let (good, bad) = (sum(Seen::succeeded), sum(Seen::failed));
+    let once = seen.iter().filter(|s| s.all() == 1).count();
     let unheard = COUNT - once - refused;
     if unheard > 0 {
         println!("@lost {unheard}: {good} good, {bad} bad, {refused} refused");
@@ -142,7 +112,7 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     for _ in 0..5000 {
         t.progress();
     }
-    assert_eq!((sum(|s| &s.good), sum(|s| &s.bad)), (good, bad));
+    assert_eq!((sum(Seen::succeeded), sum(Seen::failed)), (good, bad));
     drop(targets);
     t.close().unwrap();
     Tally {
@@ -211,7 +181,7 @@ fn patience() {
         assert!(post(&t, &target, i, word, &seen[i]));
     }
     assert_eq!(t.flush(None), Status::SUCCESS);
-    assert!(seen.iter().all(|s| s.good.load(Ordering::Relaxed) == 1));
+    assert!(seen.iter().all(|s| s.succeeded() == 1));
     target.end();
     t.close().unwrap();
     let tally = Tally {

@@ -11,9 +11,11 @@
 mod common;
 #[path = "small/model.rs"]
 mod model;
+#[path = "small/stopped.rs"]
+mod stopped;
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +26,8 @@ use plugin_api::{Access, BtlAtomicOp, OpFlags, Status, ThreadLevel};
 use common::attending::{attended, attended_at_times};
 use common::pair::{Target, serve_as_target};
 use common::reference::Numbers;
-use common::{PATIENCE, insist, near, open, register, tell};
+use common::seen::Seen;
+use common::{PATIENCE, insist, near, open, register};
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -33,26 +36,6 @@ fn target_process() {
 }
 
 /// What a callback was told, and how often it ran.
-#[derive(Default)]
-struct Told {
-    status: AtomicI32,
-    times: AtomicU32,
-}
-
-impl Told {
-    fn completion(&self) -> Option<Completion> {
-        Some(Completion {
-            function: tell,
-            context: ptr::from_ref(&self.status).cast_mut().cast(),
-            data: ptr::from_ref(&self.times).cast_mut().cast(),
-        })
-    }
-
-    fn times(&self) -> u32 {
-        self.times.load(Ordering::Relaxed)
-    }
-}
-
 /// Puts `size` bytes at `from`, `at` bytes into the region.
 fn put(
     t: &Transport,
@@ -165,7 +148,7 @@ fn a_full_ring_leaves_them_to_the_kernel() {
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
     let peer = a.connect(b.address(), 0).unwrap();
-    let told = Told::default();
+    let told = Seen::default();
     let data: Vec<u64> = (1..=512).collect();
     let mut old = [u64::MAX; 2];
     insist(&a, || add(&a, peer, &h, &raw mut old[0]));
@@ -179,12 +162,12 @@ fn a_full_ring_leaves_them_to_the_kernel() {
         add(&a, peer, &h, &raw mut old[1])
     });
     let deadline = Instant::now() + PATIENCE;
-    while told.times() < 511 {
+    while told.all() < 511 {
         a.progress();
         assert!(Instant::now() < deadline, "a put waits for the target");
     }
     attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
-    assert_eq!((told.times(), old), (511, [0, 1]));
+    assert_eq!((told.all(), old), (511, [0, 1]));
     assert_eq!((window[0], &window[1..]), (2, &data[1..]));
     region.close().unwrap();
     a.close().unwrap();
@@ -243,7 +226,7 @@ fn refusals_are_told() {
         assert_eq!(put_word(&a, peer, &writes.handle(), &6), Status::SUCCESS);
     });
     closed.close().unwrap();
-    let told = Told::default();
+    let told = Seen::default();
     let h = stale;
     assert_eq!(
         put(&a, peer, &h, 8, from, 8, told.completion()),
@@ -251,8 +234,8 @@ fn refusals_are_told() {
     );
     b.progress();
     assert_eq!(a.flush(None), Status::SUCCESS);
-    assert_eq!(told.times(), 1);
-    assert_eq!(Status(told.status.load(Ordering::Relaxed)), Status::PERM);
+    assert_eq!(told.all(), 1);
+    assert_eq!(told.status(), Status::PERM);
     assert_eq!(put(&a, peer, &h, 0, from, 8, None), Status::SUCCESS);
     b.progress();
     assert_eq!(a.flush(None), Status::ERROR, "something was lost");
@@ -264,7 +247,7 @@ fn refusals_are_told() {
     assert_eq!(not_readable, Status::PERM);
     b.progress();
     assert_eq!(a.flush(None), Status::SUCCESS);
-    assert_eq!((told.times(), out), (1, 1));
+    assert_eq!((told.all(), out), (1, 1));
     // Likewise beyond the region.
     let beyond = put(&a, peer, &h, 12, from, 8, None);
     assert_eq!(beyond, Status::VALUE_OUT_OF_BOUNDS);
@@ -363,108 +346,6 @@ fn gets_both_ways() {
     of_b.close().unwrap();
     a.close().unwrap();
     b.close().unwrap();
-}
-
-/// A target process that is stopped and goes on at any moment, also while it makes a transfer: each is made
-/// once, and what a later one wrote stays.
-#[test]
-fn a_target_that_is_stopped_again_and_again() {
-    let t = open(near(), ThreadLevel::Single, &[]);
-    let mut target = Target::start_as(0, &t, near(), false);
-    let (peer, h, pid) = (target.peer, target.handle, target.child.id());
-    let over = AtomicBool::new(false);
-    let result = thread::scope(|s| {
-        s.spawn(|| {
-            let mut numbers = Numbers(5);
-            while !over.load(Ordering::Relaxed) {
-                for signal in [libc::SIGSTOP, libc::SIGCONT] {
-                    // SAFETY: our own child, not yet waited for.
-                    unsafe { libc::kill(pid as libc::pid_t, signal) };
-                    thread::sleep(Duration::from_micros(numbers.below(300) as u64));
-                }
-            }
-        });
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            model::matches_the_model(&t, peer, &h, (8, 100_000), 9, 400)
-        }));
-        over.store(true, Ordering::Relaxed);
-        result
-    });
-    let added = result.unwrap_or_else(|e| std::panic::resume_unwind(e));
-    assert_eq!(target.sees(0, 0).0, added);
-    target.end();
-    t.close().unwrap();
-}
-
-/// A target that is stopped is written to and read all the same; one that is killed fails what was handed
-/// over to it, once, and nothing else.
-#[test]
-fn stopped_and_killed_targets() {
-    let t = open(near(), ThreadLevel::Single, &[]);
-    let mut targets: Vec<Target<'_>> = (0..2)
-        .map(|proc| Target::start_as(proc, &t, near(), false))
-        .collect();
-    let signal = |target: &Target<'_>, signal| {
-        let pid = target.child.id() as libc::pid_t;
-        // SAFETY: our own child, not yet waited for.
-        let sent = unsafe { libc::kill(pid, signal) };
-        assert_eq!(sent, 0);
-    };
-    let words: Vec<u64> = (0..64).collect();
-    for target in &targets {
-        assert_eq!(
-            put_word(&t, target.peer, &target.handle, &words[1]),
-            Status::SUCCESS
-        );
-        assert_eq!(t.flush(None), Status::SUCCESS);
-    }
-    signal(&targets[0], libc::SIGSTOP);
-    let (peer, h) = (targets[0].peer, targets[0].handle);
-    let mut got = 0u64;
-    for word in &words[2..40] {
-        assert_eq!(put_word(&t, peer, &h, word), Status::SUCCESS);
-        assert_eq!(t.flush(None), Status::SUCCESS);
-        let out = (&raw mut got).cast();
-        assert_eq!(get(&t, peer, &h, 0, out, 8, None), Status::SUCCESS);
-        assert_eq!(t.flush(None), Status::SUCCESS);
-        assert_eq!(got, *word);
-    }
-    signal(&targets[0], libc::SIGCONT);
-    assert_eq!(targets[0].sees(0, 0).0, 39);
-    // Handed over once more, if it makes progress in time; killed with as much as there is.
-    let told = Told::default();
-    let mut posted = 0;
-    signal(&targets[0], libc::SIGSTOP);
-    for round in 0..100 {
-        let from = ptr::from_ref(&words[round % 64]).cast();
-        let status = put(&t, peer, &h, 0, from, 8, told.completion());
-        assert_eq!(status, Status::SUCCESS);
-        posted += 1;
-    }
-    targets[0].child.kill().unwrap();
-    targets[0].child.wait().unwrap();
-    // SAFETY: endpoints live as long as the transport.
-    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
-    assert!(
-        [Status::SUCCESS, Status::UNREACH].contains(&flushed),
-        "{flushed}"
-    );
-    assert_eq!(told.times(), posted, "each once");
-    let after = put_word(&t, peer, &h, &words[1]);
-    // SAFETY: endpoints live as long as the transport.
-    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
-    assert_eq!(after.ok().map_or(after, |_| flushed), Status::UNREACH);
-    let _ = t.flush(None);
-    let other = &targets[1];
-    assert_eq!(
-        put_word(&t, other.peer, &other.handle, &words[9]),
-        Status::SUCCESS
-    );
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    assert_eq!(targets[1].sees(0, 0).0, 9);
-    targets.remove(1).end();
-    drop(targets);
-    t.close().unwrap();
 }
 
 /// The ways of one node are the same under a provider between nodes.

@@ -9,6 +9,8 @@
 )]
 
 mod common;
+#[path = "stopped/releases.rs"]
+mod releases;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -16,12 +18,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, ErrorReport, Transport};
+use btl_ofi::{ErrorReport, Transport};
 use common::Calls as _;
 use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, Handle, Module, OpFlags, Status, ThreadLevel};
+use plugin_api::{Access, BtlAtomicOp, Module, OpFlags, Status, ThreadLevel};
 
 use common::pair::{Target, serve_as_target};
+use common::seen::Seen;
 use common::{PATIENCE, insist, open, worked};
 
 /// The time given to a peer, milliseconds.
@@ -36,39 +39,6 @@ const WORDS: usize = 64;
 #[ignore = "a child process of other tests, which start it"]
 fn target_process() {
     serve_as_target();
-}
-
-#[derive(Default)]
-struct Seen {
-    succeeded: AtomicU32,
-    failed: AtomicU32,
-}
-
-impl Seen {
-    fn both(&self) -> u32 {
-        self.succeeded.load(Ordering::Relaxed) + self.failed.load(Ordering::Relaxed)
-    }
-}
-
-unsafe extern "C" fn completed(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the tests pass a Seen that outlives the transport.
-    let seen = unsafe { &*context.cast::<Seen>() };
-    let count = if status == 0 {
-        &seen.succeeded
-    } else {
-        // So slow that another thread's flush may come back before it is time.
-        std::thread::sleep(Duration::from_millis(1));
-        &seen.failed
-    };
-    count.fetch_add(1, Ordering::Relaxed);
 }
 
 unsafe extern "C" fn reported(
@@ -101,11 +71,8 @@ fn signal(pid: u32, signal: i32) {
 
 /// Posts fetches to the target into words of `out`; gives how many were taken.
 fn fetch(t: &Transport, target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u32 {
-    let with = Some(Completion {
-        function: completed,
-        context: ptr::from_ref(seen).cast_mut().cast(),
-        data: ptr::null_mut(),
-    });
+    // So slow that another thread's flush may come back before it is time.
+    let with = seen.slow_completion();
     let h = target.handle;
     let mut posted = 0;
     for (i, word) in out.iter_mut().enumerate() {
@@ -173,7 +140,7 @@ fn given_up(provider: &str) {
     acquaint(&t, &target, &mut out);
     let before = fetch(&t, &target, &mut out, &seen);
     assert_eq!(t.flush(None), Status::SUCCESS, "{provider}: while it runs");
-    assert_eq!(seen.succeeded.load(Ordering::Relaxed), before);
+    assert_eq!(seen.succeeded(), before);
 
     signal(target.child.id(), libc::SIGSTOP);
     out.fill(UNTOUCHED);
@@ -184,7 +151,7 @@ fn given_up(provider: &str) {
     let flushed = t.flush(None);
     assert!(!flushed.is_ok(), "{provider}: {flushed}");
     let deadline = Instant::now() + PATIENCE;
-    while seen.both() < posted {
+    while seen.all() < posted {
         t.progress();
         assert!(
             Instant::now() < deadline,
@@ -197,7 +164,7 @@ fn given_up(provider: &str) {
         spent < Duration::from_secs(8),
         "{provider}: {spent:?} of work"
     );
-    assert!(seen.failed.load(Ordering::Relaxed) > 0, "{provider}");
+    assert!(seen.failed() > 0, "{provider}");
     // SAFETY: the endpoint lives as long as the transport, and `out` lives to the end of the test.
     let refused = unsafe {
         t.get(
@@ -231,7 +198,7 @@ fn given_up(provider: &str) {
         out == kept,
         "{provider}: a peer that came back wrote to a buffer"
     );
-    assert_eq!(seen.both(), posted, "{provider}: each is reported once");
+    assert_eq!(seen.all(), posted, "{provider}: each is reported once");
     let status = t.flush(None);
     assert!(
         matches!(status, Status::SUCCESS | Status::FATAL),
@@ -256,7 +223,7 @@ fn given_up_in_time(provider: &str) {
         signal(target.child.id(), libc::SIGSTOP);
         let posted = fetch(&t, &target, &mut out, &seen);
         assert!(posted > 0, "{provider}");
-        while seen.failed.load(Ordering::Relaxed) == 0 {
+        while seen.failed() == 0 {
             t.progress();
             assert!(struck.elapsed() < PATIENCE, "{provider}: not given up");
         }
@@ -329,7 +296,7 @@ fn waited_for(provider: &str, limit: u64) {
         });
         assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
     });
-    assert_eq!(seen.succeeded.load(Ordering::Relaxed), posted, "{provider}");
+    assert_eq!(seen.succeeded(), posted, "{provider}");
     target.end();
     t.close().unwrap();
 }
@@ -396,103 +363,11 @@ fn a_busy_thread_does_not_hide_a_dead_peer() {
         // SAFETY: endpoints live as long as the transport.
         t.flush(Some(unsafe { target.peer.as_ref() }));
         stop.store(1, Ordering::Relaxed);
-        assert!(posted > 0 && seen.failed.load(Ordering::Relaxed) > 0);
-        assert_eq!(seen.both(), posted);
+        assert!(posted > 0 && seen.failed() > 0);
+        assert_eq!(seen.all(), posted);
     });
     assert!(done.load(Ordering::Relaxed) > 0);
     region.close().unwrap();
-    drop(target);
-    t.close().unwrap();
-}
-
-#[test]
-fn a_limit_lets_the_living_be() {
-    // Traffic goes on for several times the limit, and nobody is given up.
-    let limit = Value::Unsigned(LIMIT / 4);
-    let t = open(
-        "sockets",
-        ThreadLevel::Single,
-        &[("btl_ofi_peer_timeout", limit)],
-    );
-    let target = Target::start(&t, "sockets", false);
-    let mut out = vec![0u64; WORDS];
-    let until = Instant::now() + Duration::from_millis(LIMIT);
-    while Instant::now() < until {
-        let seen = Seen::default();
-        let h = target.handle;
-        // SAFETY: the words live to the end of the test.
-        insist(&t, || unsafe {
-            t.get(
-                target.peer,
-                out.as_mut_ptr().cast(),
-                h.base(),
-                ptr::null_mut(),
-                &h,
-                8,
-                None,
-            )
-        });
-        fetch(&t, &target, &mut out, &seen);
-        assert_eq!(t.flush(None), Status::SUCCESS);
-        // Away for longer than the limit, with something outstanding or not.
-        fetch(&t, &target, &mut out, &seen);
-        std::thread::sleep(Duration::from_millis(LIMIT / 2));
-        assert_eq!(t.flush(None), Status::SUCCESS);
-    }
-    target.end();
-    t.close().unwrap();
-}
-
-/// Stopped peers that are released one after the other: the first is waited for (5 s of polling), the others, the
-/// flush and closing are not. Decided by processor time, which other processes cannot lengthen.
-#[test]
-fn releasing_stopped_peers_waits_once() {
-    let t = open("sockets", ThreadLevel::Single, &[]);
-    let targets = [1, 2, 3].map(|proc| Target::start_as(proc, &t, "sockets", false));
-    let seen = Seen::default();
-    let mut out = vec![[0u64; 2]; targets.len()];
-    for (target, out) in targets.iter().zip(&mut out) {
-        acquaint(&t, target, out);
-        signal(target.child.id(), libc::SIGSTOP);
-    }
-    for (target, out) in targets.iter().zip(&mut out) {
-        assert_eq!(fetch(&t, target, out, &seen), 2);
-    }
-    for (number, target) in targets.iter().enumerate() {
-        let before = worked();
-        // SAFETY: connected once, when the target was started, and not used after.
-        let status = unsafe { t.disconnect(target.peer) };
-        assert_eq!(status, Status::TIMEOUT);
-        let spent = worked() - before;
-        assert!(number == 0 || spent < SLACK, "release {number}: {spent:?}");
-    }
-    let before = worked();
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    t.flush_for_close();
-    let spent = worked() - before;
-    assert!(spent < SLACK, "flush and close: {spent:?}");
-    assert_eq!(seen.both(), 0);
-    drop(targets);
-    t.close().unwrap();
-}
-
-/// A flush of all peers that runs out of time says so: what is released after it is not waited for again.
-#[test]
-fn releasing_after_a_flush_in_vain_waits_no_more() {
-    let t = open("sockets", ThreadLevel::Single, &[]);
-    let target = Target::start(&t, "sockets", false);
-    let (seen, mut out) = (Seen::default(), [0u64; 2]);
-    acquaint(&t, &target, &mut out);
-    signal(target.child.id(), libc::SIGSTOP);
-    assert_eq!(fetch(&t, &target, &mut out, &seen), 2);
-    t.flush_for_close();
-    let before = worked();
-    // SAFETY: connected once, when the target was started, and not used after.
-    let status = unsafe { t.disconnect(target.peer) };
-    assert_eq!(status, Status::TIMEOUT);
-    let spent = worked() - before;
-    assert!(spent < SLACK, "{spent:?}");
-    assert_eq!(seen.both(), 0);
     drop(target);
     t.close().unwrap();
 }

@@ -8,6 +8,7 @@ pub(crate) use calls::Calls;
 pub(crate) mod device;
 pub(crate) mod pair;
 pub(crate) mod reference;
+pub(crate) mod seen;
 pub(crate) mod shows;
 pub(crate) mod tally;
 

@@ -1,0 +1,134 @@
+//! Filters (seccomp) that forbid the system calls which reach into other processes.
+
+use super::*;
+
+/// Has the kernel refuse a system call of this thread from now on: `action` of a seccomp filter.
+pub(super) fn refuse(call: libc::c_long, action: u32) {
+    let statement = |code: u32, jt, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let mut program = [
+        // The number of the system call stands first.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        statement(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            0,
+            1,
+            call as u32,
+        ),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, action),
+        statement(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: a program of four statements, for this thread.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let (mode, none) = (libc::SECCOMP_SET_MODE_FILTER, 0);
+        assert_eq!(
+            libc::syscall(libc::SYS_seccomp, mode, none, &raw const filter),
+            0
+        );
+    }
+}
+
+fn deny(call: libc::c_long) {
+    refuse(call, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32);
+}
+
+#[test]
+fn a_filter_may_forbid_writing() {
+    let t = opened();
+    let mut target = Target::start(&t, near(), false);
+    settle(&t, &target);
+    deny(libc::SYS_process_vm_writev);
+    all_work(&t, &mut target);
+    target.end();
+    t.close().unwrap();
+}
+
+/// Puts that wait in the ring for a target that does not progress are not lost when the kernel, which is
+/// to make them instead, refuses; the target makes them later.
+#[test]
+fn what_the_kernel_refuses_waits_for_the_target() {
+    let t = opened();
+    let mut target = Target::start(&t, near(), false);
+    settle(&t, &target);
+    deny(libc::SYS_process_vm_writev);
+    let pid = target.child.id() as libc::pid_t;
+    // SAFETY: our own child, not yet waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0);
+    let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    while !stat().rsplit(')').next().unwrap().trim().starts_with('T') {
+        std::thread::yield_now();
+    }
+    let seen = Seen::default();
+    let mut words: Vec<[u64; 4]> = (1..=40).map(|n| [n; 4]).collect();
+    let h = target.handle;
+    for (i, words) in words.iter_mut().enumerate() {
+        let (from, at) = (words.as_mut_ptr().cast(), h.base() + 32 * i as u64);
+        // SAFETY: the words live until the flush.
+        insist(&t, || unsafe {
+            t.put(
+                target.peer,
+                from,
+                at,
+                ptr::null_mut(),
+                &h,
+                32,
+                seen.completion(),
+            )
+        });
+    }
+    let_look(&t);
+    assert_eq!(seen.both(), (0, 0), "nobody can make them");
+    // SAFETY: the process is our own child, not yet waited for.
+    assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0);
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    assert_eq!(seen.both(), (40, 0));
+    for i in 0..40 {
+        let wanted = i as u64 + 1;
+        assert_eq!(target.sees(4 * i, 4 * i + 3), (wanted, wanted));
+    }
+    target.end();
+    t.close().unwrap();
+}
+
+/// A filter that was there before allows reading: the peer is not taken for one that the kernel reaches.
+#[test]
+fn a_filter_may_forbid_writing_from_the_start() {
+    let t = opened();
+    let mut target = Target::start(&t, near(), false);
+    // SAFETY: connected once, and not used after.
+    assert_eq!(unsafe { t.disconnect(target.peer) }, Status::SUCCESS);
+    deny(libc::SYS_process_vm_writev);
+    target.peer = t.connect(&target.address, 0).unwrap();
+    all_work(&t, &mut target);
+    target.end();
+    t.close().unwrap();
+}
+
+/// What a transport says that opens where the kernel copies nothing.
+#[test]
+fn a_transport_says_that_the_kernel_copies_nothing() {
+    let t = opened();
+    let said = t.capabilities().completion.to_string_lossy().into_owned();
+    assert!(!said.contains("not reached by memory"), "{said}");
+    t.close().unwrap();
+    deny(libc::SYS_process_vm_readv);
+    let t = opened();
+    let said = t.capabilities().completion.to_string_lossy().into_owned();
+    for part in [
+        "local peers are not reached by memory",
+        "process_vm_readv",
+        "seccomp",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    t.close().unwrap();
+}

@@ -1,0 +1,99 @@
+//! What was reported of operations: how many succeeded and how many failed, and the last failure.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::time::Duration;
+
+use btl_ofi::Completion;
+use plugin_api::{Endpoint, Handle, Module, Status};
+
+/// The reports of operations whose callback is [`completion`](Self::completion). It outlives them.
+#[derive(Default)]
+pub(crate) struct Seen {
+    succeeded: AtomicU32,
+    failed: AtomicU32,
+    status: AtomicI32,
+}
+
+impl Seen {
+    /// The callback of an operation.
+    pub(crate) fn completion(&self) -> Option<Completion> {
+        Some(self.by(note))
+    }
+
+    /// The same; reports of failures take a millisecond each.
+    pub(crate) fn slow_completion(&self) -> Option<Completion> {
+        Some(self.by(note_slowly))
+    }
+
+    fn by(&self, function: plugin_api::CompletionFn) -> Completion {
+        Completion {
+            function,
+            context: ptr::from_ref(self).cast_mut().cast(),
+            data: ptr::null_mut(),
+        }
+    }
+
+    pub(crate) fn succeeded(&self) -> u32 {
+        self.succeeded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn failed(&self) -> u32 {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Operations that were reported.
+    pub(crate) fn all(&self) -> u32 {
+        self.succeeded() + self.failed()
+    }
+
+    /// Operations that succeeded and that failed.
+    pub(crate) fn both(&self) -> (u32, u32) {
+        (self.succeeded(), self.failed())
+    }
+
+    /// The status of the last failure; success if there was none.
+    pub(crate) fn status(&self) -> Status {
+        Status(self.status.load(Ordering::Relaxed))
+    }
+
+    fn add(&self, status: i32) {
+        let count = if status == 0 {
+            &self.succeeded
+        } else {
+            self.status.store(status, Ordering::Relaxed);
+            &self.failed
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn note(
+    _: *mut Module,
+    _: *mut Endpoint,
+    _: *mut c_void,
+    _: *mut Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: `Seen::by` made the context; the tests keep it until the transport is closed.
+    unsafe { &*context.cast::<Seen>() }.add(status);
+}
+
+unsafe extern "C" fn note_slowly(
+    _: *mut Module,
+    _: *mut Endpoint,
+    _: *mut c_void,
+    _: *mut Handle,
+    context: *mut c_void,
+    _: *mut c_void,
+    status: i32,
+) {
+    if status != 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // SAFETY: `Seen::by` made the context; the tests keep it until the transport is closed.
+    unsafe { &*context.cast::<Seen>() }.add(status);
+}

@@ -1,0 +1,40 @@
+//! A provider that takes nothing.
+
+use super::*;
+
+/// A provider that takes nothing for ever: posts say "again", and nobody waits for what was never
+/// taken.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn nothing_is_taken() {
+    child_role();
+    shape(&[("FAULTS", "seed=1,again=1000")]);
+    let t = open("lab", ThreadLevel::Single, &[]);
+    let peer = t.connect(t.address(), 0).unwrap();
+    let mut window = [0u64; 8];
+    let region = register(&t, &mut window);
+    let (h, mut word, none) = (region.handle(), 1u64, std::ptr::null_mut());
+    let from = (&raw mut word).cast();
+    for _ in 0..20_000 {
+        // SAFETY: the word outlives the transport.
+        let status = unsafe { t.put(peer, from, h.base(), none, &h, 8, None) };
+        assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE);
+    }
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    let stats = t.stats();
+    assert_eq!((stats.posted, stats.again), (0, 20_000));
+    region.close().unwrap();
+    t.close().unwrap();
+    let tally = Tally {
+        run: 1,
+        ..Tally::default()
+    };
+    tally.tell();
+}
+
+#[test]
+fn again_for_ever() {
+    let tally = child("refused::nothing_is_taken", "again", LIMIT);
+    tally.insist("again for ever");
+    assert!(tally.faults >= 20_000, "{tally:?}");
+}

@@ -1,0 +1,95 @@
+//! Stopped peers that are released, and living ones that a limit lets be.
+
+use super::*;
+
+/// Stopped peers that are released one after the other: the first is waited for (5 s of polling), the others, the
+/// flush and closing are not. Decided by processor time, which other processes cannot lengthen.
+#[test]
+fn releasing_stopped_peers_waits_once() {
+    let t = open("sockets", ThreadLevel::Single, &[]);
+    let targets = [1, 2, 3].map(|proc| Target::start_as(proc, &t, "sockets", false));
+    let seen = Seen::default();
+    let mut out = vec![[0u64; 2]; targets.len()];
+    for (target, out) in targets.iter().zip(&mut out) {
+        acquaint(&t, target, out);
+        signal(target.child.id(), libc::SIGSTOP);
+    }
+    for (target, out) in targets.iter().zip(&mut out) {
+        assert_eq!(fetch(&t, target, out, &seen), 2);
+    }
+    for (number, target) in targets.iter().enumerate() {
+        let before = worked();
+        // SAFETY: connected once, when the target was started, and not used after.
+        let status = unsafe { t.disconnect(target.peer) };
+        assert_eq!(status, Status::TIMEOUT);
+        let spent = worked() - before;
+        assert!(number == 0 || spent < SLACK, "release {number}: {spent:?}");
+    }
+    let before = worked();
+    assert_eq!(t.flush(None), Status::SUCCESS);
+    t.flush_for_close();
+    let spent = worked() - before;
+    assert!(spent < SLACK, "flush and close: {spent:?}");
+    assert_eq!(seen.all(), 0);
+    drop(targets);
+    t.close().unwrap();
+}
+
+/// A flush of all peers that runs out of time says so: what is released after it is not waited for again.
+#[test]
+fn releasing_after_a_flush_in_vain_waits_no_more() {
+    let t = open("sockets", ThreadLevel::Single, &[]);
+    let target = Target::start(&t, "sockets", false);
+    let (seen, mut out) = (Seen::default(), [0u64; 2]);
+    acquaint(&t, &target, &mut out);
+    signal(target.child.id(), libc::SIGSTOP);
+    assert_eq!(fetch(&t, &target, &mut out, &seen), 2);
+    t.flush_for_close();
+    let before = worked();
+    // SAFETY: connected once, when the target was started, and not used after.
+    let status = unsafe { t.disconnect(target.peer) };
+    assert_eq!(status, Status::TIMEOUT);
+    let spent = worked() - before;
+    assert!(spent < SLACK, "{spent:?}");
+    assert_eq!(seen.all(), 0);
+    drop(target);
+    t.close().unwrap();
+}
+
+#[test]
+fn a_limit_lets_the_living_be() {
+    // Traffic goes on for several times the limit, and nobody is given up.
+    let limit = Value::Unsigned(LIMIT / 4);
+    let t = open(
+        "sockets",
+        ThreadLevel::Single,
+        &[("btl_ofi_peer_timeout", limit)],
+    );
+    let target = Target::start(&t, "sockets", false);
+    let mut out = vec![0u64; WORDS];
+    let until = Instant::now() + Duration::from_millis(LIMIT);
+    while Instant::now() < until {
+        let seen = Seen::default();
+        let h = target.handle;
+        // SAFETY: the words live to the end of the test.
+        insist(&t, || unsafe {
+            t.get(
+                target.peer,
+                out.as_mut_ptr().cast(),
+                h.base(),
+                ptr::null_mut(),
+                &h,
+                8,
+                None,
+            )
+        });
+        fetch(&t, &target, &mut out, &seen);
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        // Away for longer than the limit, with something outstanding or not.
+        fetch(&t, &target, &mut out, &seen);
+        std::thread::sleep(Duration::from_millis(LIMIT / 2));
+        assert_eq!(t.flush(None), Status::SUCCESS);
+    }
+    target.end();
+    t.close().unwrap();
+}

@@ -290,8 +290,10 @@ pub(crate) fn in_process(test: &str) -> String {
 
 /// As [`in_process`], with the counts that the provider wrote at its end.
 pub(crate) fn in_process_with_counts(test: &str) -> (String, String) {
+    // A colon would begin another folder of FI_PROVIDER_PATH.
+    let name = test.replace(':', "");
     let folder: PathBuf =
-        env::temp_dir().join(format!("lab-provider-{test}-{}", std::process::id()));
+        env::temp_dir().join(format!("lab-provider-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let built = env::current_exe().unwrap().with_file_name("liblab_fi.so");
     std::os::unix::fs::symlink(&built, folder.join("liblab-fi.so")).unwrap();

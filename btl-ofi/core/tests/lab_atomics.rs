@@ -20,7 +20,7 @@ use plugin_api::{
 };
 
 use common::{insist, open};
-use lab::judge::Dice;
+use lab::dice::Dice;
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);

@@ -25,7 +25,9 @@ use plugin_api::{Access, Module, Status, ThreadLevel};
 
 use common::open;
 use common::pair::{Target, serve_as_target};
-use lab::judge::{Dice, Judge, SLOT};
+use lab::dice::Dice;
+use lab::judge::Judge;
+use lab::model::SLOT;
 use lab::said::{Kept, Losses};
 use lab::{Tally, child, child_role, descriptors, shape, violations};
 

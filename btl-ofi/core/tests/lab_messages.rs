@@ -19,8 +19,8 @@ use mca_params::Value;
 use plugin_api::ThreadLevel;
 
 use common::{open, options};
+use lab::dice::Dice;
 use lab::group::{Plan, Shape, judged};
-use lab::judge::Dice;
 use lab::{Tally, child, child_role, descriptors, registration_modes, shape, violations};
 
 const LIMIT: Duration = Duration::from_secs(180);

@@ -22,7 +22,9 @@ use plugin_api::{Access, BtlAtomicOp, ModuleFlags, OpFlags, Status, ThreadLevel}
 
 use common::pair::{Target, serve_as_target};
 use common::{insist, open, options};
-use lab::judge::{Dice, Judge, SLOT};
+use lab::dice::Dice;
+use lab::judge::Judge;
+use lab::model::SLOT;
 use lab::said::{Kept, Losses};
 use lab::{Tally, child, child_role, registration_modes as supported, shape};
 

@@ -20,8 +20,8 @@ use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
 use common::{PATIENCE, register};
+use lab::dice::Dice;
 use lab::group::{Shape, counters, counting, opened};
-use lab::judge::Dice;
 use lab::{Tally, child, child_role, violations};
 
 const LIMIT: Duration = Duration::from_secs(120);

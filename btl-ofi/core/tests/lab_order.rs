@@ -23,7 +23,9 @@ use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 
 use common::{insist, open, register};
-use lab::judge::{Dice, Judge, SLOT};
+use lab::dice::Dice;
+use lab::judge::Judge;
+use lab::model::SLOT;
 use lab::said::{Kept, Losses};
 use lab::{Tally, child, child_role, descriptors, shape, stats, violations};
 

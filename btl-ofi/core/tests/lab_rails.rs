@@ -21,7 +21,7 @@ use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 
 use common::{Calls as _, open};
-use lab::judge::Dice;
+use lab::dice::Dice;
 use lab::{Tally, child, child_role, descriptors, shape, violations};
 
 const LIMIT: Duration = Duration::from_secs(120);

@@ -21,7 +21,7 @@ use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
 use common::{PATIENCE, open, options, register};
-use lab::judge::Dice;
+use lab::dice::Dice;
 use lab::{Tally, child, child_role, shape, violations};
 
 const LIMIT: Duration = Duration::from_secs(180);

@@ -9,7 +9,9 @@ use btl_ofi::{Completion, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Module, Status, ThreadLevel};
 
-use super::judge::{Dice, Judge, SLOT};
+use super::dice::Dice;
+use super::judge::Judge;
+use super::model::SLOT;
 use super::said::{Kept, Losses};
 use super::{Tally, shape};
 use crate::common::{open, register};

@@ -16,59 +16,13 @@ use btl_ofi::{Completion, Endpoint, Handle, Notice, Op, Transport};
 use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use super::Tally;
-use super::said::{Kept, Losses, Outcome, note};
+use super::dice::Dice;
+use super::model::{Issued, SLOT, Words, arithmetic, bytes, first, from_bytes, replace};
+use super::said::{Kept, Losses, note};
 use crate::common::PATIENCE;
-
-/// Words of a slot.
-pub(crate) const SLOT: usize = 8;
-
-type Words = [u64; SLOT];
-
-/// Reproducible randomness (SplitMix64).
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-
-    fn words(&mut self) -> Words {
-        std::array::from_fn(|_| self.next())
-    }
-}
 
 /// Polls of origin and target after which nothing is under way that was sent before. No script delays anything longer.
 const QUIET: u64 = 300;
-
-/// What an operation is about to do to its slot.
-struct Issued {
-    what: String,
-    slot: usize,
-    /// The slot afterwards.
-    then: Words,
-    /// The slot after the first part of an operation whose second part failed.
-    half: Option<Words>,
-    /// What the result buffer must begin with.
-    fetched: Vec<u8>,
-    /// Operands and result; at fixed addresses until completion.
-    source: Box<Words>,
-    result: Box<Words>,
-    outcome: Option<Box<Outcome>>,
-    /// Refused at the post.
-    refused: Option<Status>,
-}
 
 /// One thread's share of a window.
 pub(crate) struct Judge<'a> {
@@ -91,58 +45,6 @@ pub(crate) struct Judge<'a> {
     pub(crate) kept: Kept,
     /// Progress calls of the target, if it executes operations by itself: also after they were given up.
     pub(crate) target_polls: Option<&'a AtomicU64>,
-}
-
-fn bytes(words: &[u64]) -> Vec<u8> {
-    words.iter().flat_map(|w| w.to_ne_bytes()).collect()
-}
-
-fn arithmetic(op: BtlAtomicOp, a: u64, b: u64, narrow: bool) -> u64 {
-    let truth = u64::from;
-    let signed = |v: u64| {
-        if narrow {
-            i64::from(v as i32)
-        } else {
-            v as i64
-        }
-    };
-    match op {
-        BtlAtomicOp::Add => a.wrapping_add(b),
-        BtlAtomicOp::And => a & b,
-        BtlAtomicOp::Or => a | b,
-        BtlAtomicOp::Xor => a ^ b,
-        BtlAtomicOp::Land => truth(a != 0 && b != 0),
-        BtlAtomicOp::Lor => truth(a != 0 || b != 0),
-        BtlAtomicOp::Lxor => truth((a != 0) != (b != 0)),
-        BtlAtomicOp::Swap => b,
-        BtlAtomicOp::Min if signed(b) < signed(a) => b,
-        BtlAtomicOp::Max if signed(b) > signed(a) => b,
-        BtlAtomicOp::Min | BtlAtomicOp::Max => a,
-    }
-}
-
-/// `word` with its first four bytes (or all eight) replaced.
-fn replace(word: u64, value: u64, narrow: bool) -> u64 {
-    let mut new = word.to_ne_bytes();
-    if narrow {
-        new[..4].copy_from_slice(&(value as u32).to_ne_bytes());
-    } else {
-        new = value.to_ne_bytes();
-    }
-    u64::from_ne_bytes(new)
-}
-
-fn first(word: u64, narrow: bool) -> u64 {
-    if narrow {
-        u64::from(ptr_half(word))
-    } else {
-        word
-    }
-}
-
-fn ptr_half(word: u64) -> u32 {
-    let b = word.to_ne_bytes();
-    u32::from_ne_bytes([b[0], b[1], b[2], b[3]])
 }
 
 impl Judge<'_> {
@@ -482,17 +384,4 @@ impl Judge<'_> {
             std::thread::yield_now();
         }
     }
-}
-
-impl Issued {
-    fn result_begins(&self) -> bool {
-        bytes(&self.result[..]).starts_with(&self.fetched)
-    }
-}
-
-fn from_bytes(bytes: &[u8]) -> Words {
-    std::array::from_fn(|i| {
-        let word = &bytes[i * 8..i * 8 + 8];
-        u64::from_ne_bytes(word.try_into().unwrap())
-    })
 }

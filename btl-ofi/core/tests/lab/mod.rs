@@ -3,8 +3,10 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod dice;
 pub(crate) mod group;
 pub(crate) mod judge;
+pub(crate) mod model;
 pub(crate) mod said;
 
 use std::collections::HashMap;

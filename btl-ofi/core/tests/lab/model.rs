@@ -1,0 +1,93 @@
+//! What operations do to the words of a slot, in arithmetic of its own.
+
+use plugin_api::{BtlAtomicOp, Status};
+
+use super::said::Outcome;
+
+/// Words of a slot.
+pub(crate) const SLOT: usize = 8;
+
+pub(super) type Words = [u64; SLOT];
+
+/// What an operation is about to do to its slot.
+pub(super) struct Issued {
+    pub(super) what: String,
+    pub(super) slot: usize,
+    /// The slot afterwards.
+    pub(super) then: Words,
+    /// The slot after the first part of an operation whose second part failed.
+    pub(super) half: Option<Words>,
+    /// What the result buffer must begin with.
+    pub(super) fetched: Vec<u8>,
+    /// Operands and result; at fixed addresses until completion.
+    pub(super) source: Box<Words>,
+    pub(super) result: Box<Words>,
+    pub(super) outcome: Option<Box<Outcome>>,
+    /// Refused at the post.
+    pub(super) refused: Option<Status>,
+}
+
+impl Issued {
+    pub(super) fn result_begins(&self) -> bool {
+        bytes(&self.result[..]).starts_with(&self.fetched)
+    }
+}
+
+pub(super) fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+}
+
+pub(super) fn arithmetic(op: BtlAtomicOp, a: u64, b: u64, narrow: bool) -> u64 {
+    let truth = u64::from;
+    let signed = |v: u64| {
+        if narrow {
+            i64::from(v as i32)
+        } else {
+            v as i64
+        }
+    };
+    match op {
+        BtlAtomicOp::Add => a.wrapping_add(b),
+        BtlAtomicOp::And => a & b,
+        BtlAtomicOp::Or => a | b,
+        BtlAtomicOp::Xor => a ^ b,
+        BtlAtomicOp::Land => truth(a != 0 && b != 0),
+        BtlAtomicOp::Lor => truth(a != 0 || b != 0),
+        BtlAtomicOp::Lxor => truth((a != 0) != (b != 0)),
+        BtlAtomicOp::Swap => b,
+        BtlAtomicOp::Min if signed(b) < signed(a) => b,
+        BtlAtomicOp::Max if signed(b) > signed(a) => b,
+        BtlAtomicOp::Min | BtlAtomicOp::Max => a,
+    }
+}
+
+/// `word` with its first four bytes (or all eight) replaced.
+pub(super) fn replace(word: u64, value: u64, narrow: bool) -> u64 {
+    let mut new = word.to_ne_bytes();
+    if narrow {
+        new[..4].copy_from_slice(&(value as u32).to_ne_bytes());
+    } else {
+        new = value.to_ne_bytes();
+    }
+    u64::from_ne_bytes(new)
+}
+
+pub(super) fn first(word: u64, narrow: bool) -> u64 {
+    if narrow {
+        u64::from(ptr_half(word))
+    } else {
+        word
+    }
+}
+
+fn ptr_half(word: u64) -> u32 {
+    let b = word.to_ne_bytes();
+    u32::from_ne_bytes([b[0], b[1], b[2], b[3]])
+}
+
+pub(super) fn from_bytes(bytes: &[u8]) -> Words {
+    std::array::from_fn(|i| {
+        let word = &bytes[i * 8..i * 8 + 8];
+        u64::from_ne_bytes(word.try_into().unwrap())
+    })
+}

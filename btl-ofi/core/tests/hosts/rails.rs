@@ -87,7 +87,9 @@ fn one_side_has_one_rail() {
     let before = a.packets("veth1");
     assert_eq!(a.there_and_back(1, 0, SIZE), WELL);
     assert_eq!(b.there_and_back(1, 0, SIZE), WELL);
-    assert_eq!(a.packets("veth1"), before);
+    // The kernel sends some of its own (IPv6); a transfer takes 48 packets or more.
+    let sent = a.packets("veth1") - before;
+    assert!(sent < 16, "{sent} packets over the other link");
 }
 
 /// One of two links fails while bytes move. They move over the other one, and so does what comes later.

@@ -186,9 +186,19 @@ impl Window {
         }
     }
 
-    /// Waits for everything to a target, after which the host memory in between is free.
-    fn settle(&self, call: &'static str, rank: usize, packed: &mut [&mut Packed]) -> WinResult<()> {
-        let peer = self.peer(call, rank)?;
+    /// Waits for everything to a target, after which the packed memory is free. A call that failed may have posted a part of
+    /// its operations before, so the wait does not depend on `issued`, which is reported first.
+    fn settle(
+        &self,
+        call: &'static str,
+        rank: usize,
+        issued: WinResult<()>,
+        packed: &mut [&mut Packed],
+    ) -> WinResult<()> {
+        let peer = match self.peer(call, rank) {
+            Ok(peer) => peer,
+            Err(error) => return issued.and(Err(error)),
+        };
         for packed in packed.iter_mut() {
             packed.bounce.set_in_use(true);
         }
@@ -198,7 +208,7 @@ impl Window {
         for packed in packed {
             packed.bounce.set_in_use(!idle);
         }
-        transfers.and(accumulates)
+        issued.and(transfers).and(accumulates)
     }
 
     #[cold]
@@ -220,8 +230,9 @@ impl Window {
                 }
                 Place::Device(_) => {
                     let mut packed = self.pack(call, &place, layout, true)?;
-                    self.put_here(packed.pointer(), &packed.layout, target, NOT_DEVICE)?;
-                    self.settle(call, target.rank, &mut [&mut packed])
+                    let (pointer, rank) = (packed.pointer(), target.rank);
+                    let issued = self.put_here(pointer, &packed.layout, target, NOT_DEVICE);
+                    self.settle(call, rank, issued, &mut [&mut packed])
                 }
             }
         }
@@ -246,8 +257,9 @@ impl Window {
                 }
                 Place::Device(_) => {
                     let mut packed = self.pack(call, &place, layout, false)?;
-                    self.get_here(packed.pointer(), &packed.layout, target, NOT_DEVICE)?;
-                    self.settle(call, target.rank, &mut [&mut packed])?;
+                    let (pointer, rank) = (packed.pointer(), target.rank);
+                    let issued = self.get_here(pointer, &packed.layout, target, NOT_DEVICE);
+                    self.settle(call, rank, issued, &mut [&mut packed])?;
                     self.unpack(call, packed, &place, layout)
                 }
             }
@@ -270,8 +282,9 @@ impl Window {
                 return self.accumulate_here(at, layout, target, op);
             }
             let mut packed = self.pack(call, &place, layout, true)?;
-            self.accumulate_here(packed.pointer(), &packed.layout, target, op)?;
-            self.settle(call, target.rank, &mut [&mut packed])
+            let (pointer, rank) = (packed.pointer(), target.rank);
+            let issued = self.accumulate_here(pointer, &packed.layout, target, op);
+            self.settle(call, rank, issued, &mut [&mut packed])
         }
     }
 
@@ -300,15 +313,16 @@ impl Window {
             let source = if reads { layout } else { result_layout };
             let mut operands = self.pack(call, &from, source, reads)?;
             let mut results = self.pack(call, &to, result_layout, false)?;
-            self.get_accumulate_here(
+            let rank = target.rank;
+            let issued = self.get_accumulate_here(
                 operands.pointer(),
                 &operands.layout,
                 results.pointer(),
                 &results.layout,
                 target,
                 op,
-            )?;
-            self.settle(call, target.rank, &mut [&mut operands, &mut results])?;
+            );
+            self.settle(call, rank, issued, &mut [&mut operands, &mut results])?;
             self.unpack(call, results, &to, result_layout)
         }
     }
@@ -339,8 +353,8 @@ impl Window {
             let mut operand = self.pack(call, &from, &one, reads)?;
             let mut old = self.pack(call, &to, &one, false)?;
             let (a, b) = (operand.pointer(), old.pointer());
-            self.fetch_and_op_here(a, b, datatype, rank, displacement, op)?;
-            self.settle(call, rank, &mut [&mut operand, &mut old])?;
+            let issued = self.fetch_and_op_here(a, b, datatype, rank, displacement, op);
+            self.settle(call, rank, issued, &mut [&mut operand, &mut old])?;
             self.unpack(call, old, &to, &one)
         }
     }
@@ -370,8 +384,13 @@ impl Window {
             let mut expected = self.pack(call, &with, &one, true)?;
             let mut old = self.pack(call, &to, &one, false)?;
             let (a, b, c) = (value.pointer(), expected.pointer(), old.pointer());
-            self.compare_and_swap_here(a, b, c, datatype, rank, displacement)?;
-            self.settle(call, rank, &mut [&mut value, &mut expected, &mut old])?;
+            let issued = self.compare_and_swap_here(a, b, c, datatype, rank, displacement);
+            self.settle(
+                call,
+                rank,
+                issued,
+                &mut [&mut value, &mut expected, &mut old],
+            )?;
             self.unpack(call, old, &to, &one)
         }
     }
@@ -454,8 +473,16 @@ impl Window {
     ) -> WinResult<Request<'_>> {
         let call = "rget_accumulate";
         self.allowed_request(call, target.rank)?;
-        // SAFETY: as above.
+        let from = match op {
+            Op::NoOp => Place::Host(std::ptr::null_mut()),
+            _ => self.where_is(call, origin, layout)?,
+        };
+        let to = self.where_is(call, result, result_layout)?;
+        // SAFETY: the caller vouches for the buffers, wherever they are.
         unsafe {
+            if let (Place::Host(from), Place::Host(to)) = (from, to) {
+                return self.rget_accumulate_here(from, layout, to, result_layout, target, op);
+            }
             self.get_accumulate_located(origin, layout, result, result_layout, target, op)?;
         }
         self.requested_after(call, target.rank)

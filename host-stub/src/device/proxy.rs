@@ -104,42 +104,36 @@ impl<'a> Proxy<'a> {
             displacement: command.displacement,
             layout: &layout,
         };
-        let (operand, compare) = (command.operand.to_ne_bytes(), command.compare.to_ne_bytes());
-        let mut result = [0u8; 8];
         let local = || self.local(command.local, layout.bytes());
-        // SAFETY: the device vouches for its buffer until the flush that completes the command; the
-        // words here live until the flush below.
+        let displacement = command.displacement;
+        // SAFETY: the device vouches for its buffer until the flush that completes the command; `fetch` vouches for the words.
         unsafe {
             match kind {
                 CommandKind::Put => window.put(local()?, &layout, target)?,
                 CommandKind::Get => window.get(local()?, &layout, target)?,
                 CommandKind::Accumulate => window.accumulate(local()?, &layout, target, op()?)?,
                 CommandKind::FetchOp => {
-                    window.fetch_and_op(
-                        operand.as_ptr(),
-                        result.as_mut_ptr(),
-                        datatype,
-                        rank,
-                        command.displacement,
-                        op()?,
-                    )?;
-                    window.flush(rank)?;
+                    let op = op()?;
+                    return fetch(window, command, |[operand, _, result]| {
+                        window.fetch_and_op(operand, result, datatype, rank, displacement, op)
+                    });
                 }
                 CommandKind::CompareSwap => {
-                    window.compare_and_swap(
-                        operand.as_ptr(),
-                        compare.as_ptr(),
-                        result.as_mut_ptr(),
-                        datatype,
-                        rank,
-                        command.displacement,
-                    )?;
-                    window.flush(rank)?;
+                    return fetch(window, command, |[operand, compare, result]| {
+                        window.compare_and_swap(
+                            operand,
+                            compare,
+                            result,
+                            datatype,
+                            rank,
+                            displacement,
+                        )
+                    });
                 }
                 CommandKind::Flush => {}
             }
         }
-        Ok(u64::from_ne_bytes(result))
+        Ok(0)
     }
 
     /// The buffer of a command, which at level 3 must be of a device.
@@ -157,4 +151,21 @@ impl<'a> Proxy<'a> {
         }
         Ok(std::ptr::with_exposed_provenance_mut(value as usize))
     }
+}
+
+/// Issues an operation on words of its own (operand, compared value, result), and completes it. An operation that cannot be
+/// completed may still write its result, so its words are never freed.
+fn fetch(
+    window: &Window,
+    command: &Command,
+    issue: impl FnOnce([*mut u8; 3]) -> WinResult<()>,
+) -> WinResult<u64> {
+    let mut words = Box::new([command.operand, command.compare, 0]);
+    let at = words.as_mut_ptr();
+    issue([0, 1, 2].map(|index| at.wrapping_add(index).cast()))?;
+    if let Err(error) = window.flush(command.target as usize) {
+        std::mem::forget(words);
+        return Err(error);
+    }
+    Ok(words[2])
 }

@@ -16,7 +16,7 @@ use super::own_part::register;
 use super::peer::{Peer, WindowKind};
 use super::regions::{KeyWords, Regions};
 use super::window::Window;
-use crate::device::{Location, decode_location};
+use crate::device::{HOST, Location, decode_location};
 
 /// What this rank has attached.
 #[derive(Default)]
@@ -41,7 +41,8 @@ impl Window {
 
     /// Attaches memory to a dynamic window. Local; takes time as the logarithm of how much is
     /// attached. Takes an encoded location too; peers name the memory by its address there.
-    /// [`WinError::BadArgument`]: not a dynamic window, no bytes, or overlap with attached memory.
+    /// [`WinError::BadArgument`]: not a dynamic window, no bytes, overlap with attached memory, or device memory and a
+    /// window created without `device_num`.
     /// [`WinError::Registration`]: the transport did not take it, or the table of regions has no room
     /// for one more.
     ///
@@ -61,6 +62,13 @@ impl Window {
             Ok(location) => location,
             Err(error) => return refuse(error.to_string()),
         };
+        // Only these windows reach all memory through the transport, and not by loads, stores and the kernel's copies.
+        if device != HOST && self.parts.devices.get(self.link.rank) == Some(&HOST) {
+            return refuse(format!(
+                "{len} B at {address:#x} are memory of device {device}, which a dynamic window takes \
+                 if it was created with device_num"
+            ));
+        }
         let start = address as usize;
         let Some(end) = start.checked_add(len).filter(|_| len > 0 && start > 0) else {
             return refuse(format!("{len} B at {start:#x} are no memory"));

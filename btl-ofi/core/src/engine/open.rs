@@ -120,20 +120,8 @@ impl Transport {
             setup: setup(options, &capabilities, (&registrar, &rails), info, threaded),
             rails,
             node,
-            failures: Failures {
-                of: options
-                    .provider
-                    .rail
-                    .as_ref()
-                    .map_or_else(String::new, |rail| format!("rail {}: ", rail.domain)),
-                ..Failures::default()
-            },
-            detector: Detector {
-                opened: Instant::now(),
-                last_check: AtomicU64::new(0),
-                impatient: AtomicBool::new(false),
-                watch_idle: AtomicBool::new(false),
-            },
+            failures: failures(options),
+            detector: detector(),
             peers: Mutex::new(Peers::default()),
             hmem: Hmem::driven_if(has_rails),
             receive: Mutex::new(None),
@@ -143,6 +131,24 @@ impl Transport {
             registrar,
             device,
         })
+    }
+}
+
+/// No failure so far. Failures of a rail name it.
+fn failures(options: &Options) -> Failures {
+    let rail = options.provider.rail.as_ref();
+    Failures {
+        of: rail.map_or_else(String::new, |rail| format!("rail {}: ", rail.domain)),
+        ..Failures::default()
+    }
+}
+
+fn detector() -> Detector {
+    Detector {
+        opened: Instant::now(),
+        last_check: AtomicU64::new(0),
+        impatient: AtomicBool::new(false),
+        watch_idle: AtomicBool::new(false),
     }
 }
 

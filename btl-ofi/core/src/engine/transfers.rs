@@ -53,7 +53,7 @@ impl Transport {
         if op.size > limit {
             return Status::VALUE_OUT_OF_BOUNDS;
         }
-        let (caller, remote, address, size) = (&caller, op.remote, op.address, op.size);
+        let (caller, size) = (&caller, op.size);
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if self.rails.divide(size)
@@ -62,6 +62,26 @@ impl Transport {
         {
             return self.stripe(endpoint, caller, stripe);
         }
+        // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until completion.
+        unsafe { self.carry(endpoint, caller, op, put, target) }
+    }
+
+    /// Hands a transfer that was checked to the carrier that the peer's route names.
+    ///
+    /// # Safety
+    /// `endpoint` is live, and the local buffer is valid until completion.
+    #[inline(always)]
+    unsafe fn carry(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        caller: &Caller,
+        op: &Op<'_>,
+        put: bool,
+        target: Target,
+    ) -> Status {
+        let (remote, address, size) = (op.remote, op.address, op.size);
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
         loop {
             match peer.transfers() {
                 Transfers::Message if size <= self.setup.message_limit => {

@@ -123,27 +123,7 @@ impl Blob {
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Blob, String> {
         let mut r = Reader { bytes, at: 0 };
-        let magic: [u8; 4] = r.array("magic")?;
-        if magic != MAGIC {
-            return Err(format!(
-                "not an address of this transport: it starts with \"{}\" instead of \"{}\" \
-                 (does the peer run another component?)",
-                magic.escape_ascii(),
-                MAGIC.escape_ascii()
-            ));
-        }
-        let version = u16::from_le_bytes(r.array("version")?);
-        if version != VERSION {
-            return Err(format!(
-                "address version {version}, this build knows {VERSION}"
-            ));
-        }
-        let flags = u16::from_le_bytes(r.array("flags")?);
-        let known =
-            FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAG_MESSAGES | FLAG_TWO_SIDED | FLAG_WORD;
-        if flags & !known != 0 {
-            return Err(format!("unknown flags {flags:#x}"));
-        }
+        let flags = r.header()?;
         let node = u64::from_le_bytes(r.array("node")?);
         let pid = u32::from_le_bytes(r.array("process id")?);
         let started = u32::from_le_bytes(r.array("start time")?);
@@ -291,6 +271,32 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    /// What each blob begins with. Returns the flags.
+    fn header(&mut self) -> Result<u16, String> {
+        let magic: [u8; 4] = self.array("magic")?;
+        if magic != MAGIC {
+            return Err(format!(
+                "not an address of this transport: it starts with \"{}\" instead of \"{}\" \
+                 (does the peer run another component?)",
+                magic.escape_ascii(),
+                MAGIC.escape_ascii()
+            ));
+        }
+        let version = u16::from_le_bytes(self.array("version")?);
+        if version != VERSION {
+            return Err(format!(
+                "address version {version}, this build knows {VERSION}"
+            ));
+        }
+        let flags = u16::from_le_bytes(self.array("flags")?);
+        let known =
+            FLAG_VIRTUAL_ADDRESSES | FLAG_SAME_NODE | FLAG_MESSAGES | FLAG_TWO_SIDED | FLAG_WORD;
+        if flags & !known != 0 {
+            return Err(format!("unknown flags {flags:#x}"));
+        }
+        Ok(flags)
+    }
+
     fn take(&mut self, what: &str, n: usize) -> Result<&'a [u8], String> {
         let end = self
             .at

@@ -16,6 +16,8 @@ mod common;
 mod counters;
 #[path = "hosts/driver.rs"]
 mod driver;
+#[path = "hosts/heartbeats.rs"]
+mod heartbeats;
 #[path = "hosts/interfaces.rs"]
 mod interfaces;
 #[path = "hosts/namespaces.rs"]
@@ -215,34 +217,6 @@ fn killed_before_the_first_answer() {
 fn killed_before_the_operations() {
     for provider in PROVIDERS {
         killed(provider, Killed::Before);
-    }
-}
-
-/// A peer that is stopped before the first answer is tried for by another connection, and is well when it goes on.
-#[test]
-fn stopped_before_the_first_answer() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
-        let (a, b) = two_hosts();
-        let origin = Rank::start(&a, 1, provider, 0);
-        let target = Rank::start(&b, 1, provider, 0);
-        origin.connect(1, &target);
-        target.signal(libc::SIGSTOP);
-        let posted = origin.post(1, 400);
-        let deadline = Instant::now() + PATIENCE;
-        while origin.connections() < 2 {
-            assert!(Instant::now() < deadline, "{provider}: no trial");
-            origin.wait_for_checks();
-        }
-        target.signal(libc::SIGCONT);
-        assert_eq!(origin.flush(), Status::SUCCESS, "{}", origin.ask("reports"));
-        let seen = Seen {
-            succeeded: posted.tracked,
-            ..Seen::default()
-        };
-        assert_eq!(origin.seen(), seen, "{provider}");
     }
 }
 

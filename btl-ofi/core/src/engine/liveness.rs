@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
+use crate::engine::heartbeat::Heartbeats;
 use crate::engine::silence::Silences;
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
@@ -35,7 +36,7 @@ enum Reason {
 struct Watched {
     mark: Mark,
     backlog: Backlog,
-    /// Milliseconds with outstanding operations and no completion.
+    /// Milliseconds with outstanding operations and no completion, or with a heartbeat that is not answered.
     silent: u64,
     /// Milliseconds since a check first found the process stopped or gone. The interval before that check does
     /// not count.
@@ -50,12 +51,13 @@ pub(crate) struct Watches {
     pub(crate) trials: HashMap<u64, Trial>,
     /// Peers that do not answer.
     pub(crate) silences: Silences,
+    pub(crate) heartbeats: Heartbeats,
     last: u64,
 }
 
 impl Watches {
     /// Notes what a peer has done in the `passed` milliseconds since the last check. Returns why it counts as silent if it
-    /// does so for `limit` milliseconds. Of remote peers, those with operations outstanding are kept only: there may be a
+    /// does so for `limit` milliseconds. Of remote peers, only those are kept that have something to answer: there may be a
     /// million others.
     fn observe(
         &mut self,
@@ -64,7 +66,9 @@ impl Watches {
         passed: u64,
         limit: u64,
     ) -> Option<String> {
-        if state.is_none() && peer.count.outstanding() == 0 {
+        let idle = peer.count.outstanding() == 0;
+        let asked = self.heartbeats.awaits(peer);
+        if state.is_none() && idle && !asked {
             self.peers.remove(&peer.proc);
             return None;
         }
@@ -78,14 +82,15 @@ impl Watches {
             self.peers.insert(peer.proc, watched);
             return None;
         };
-        watched.update(peer, state, passed);
-        watched.failure_reason(limit)
+        watched.update(peer, state, passed, idle && asked);
+        watched.failure_reason(limit, idle)
     }
 
     pub(crate) fn forget(&mut self, proc: u64) {
         self.peers.remove(&proc);
         self.trials.remove(&proc);
         self.silences.forget(proc);
+        self.heartbeats.forget(proc);
     }
 }
 
@@ -130,6 +135,7 @@ impl Transport {
         let mut silent: Vec<(NonNull<Endpoint>, String)> = Vec::new();
         let mut closed: Vec<(NonNull<Endpoint>, Refused)> = Vec::new();
         let elapsed;
+        self.note_heartbeats();
         {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
@@ -195,13 +201,18 @@ impl Transport {
             self.knock();
         }
         for endpoint in self.refusing_peers() {
-            self.fail_peer(endpoint, Status::UNREACH, "its process refuses connections");
+            if !self.has_left(endpoint) {
+                self.fail_peer(endpoint, Status::UNREACH, "its process refuses connections");
+            }
         }
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);
         }
         self.tell_of_silence(elapsed);
         self.watch_rails(elapsed);
+        if reason == Reason::Quiet {
+            self.beat(elapsed.min(self.setup.check_interval_ms));
+        }
     }
 }
 
@@ -210,8 +221,12 @@ fn is_away(state: Option<State>) -> bool {
 }
 
 impl Watched {
-    fn update(&mut self, peer: &Endpoint, state: Option<State>, passed: u64) {
-        if peer.count.settle(self.mark) {
+    /// `asked`: only a heartbeat is to be answered.
+    fn update(&mut self, peer: &Endpoint, state: Option<State>, passed: u64, asked: bool) {
+        if asked {
+            self.silent += passed;
+            self.mark = peer.count.mark();
+        } else if peer.count.settle(self.mark) {
             self.mark = peer.count.mark();
             self.silent = 0;
         } else if peer.count.backlog().is_less_than(self.backlog) {
@@ -224,16 +239,19 @@ impl Watched {
         self.away = is_away(state).then(|| self.away.map_or(0, |before| before + passed));
     }
 
-    fn failure_reason(&self, limit: u64) -> Option<String> {
+    fn failure_reason(&self, limit: u64, idle: bool) -> Option<String> {
         if let Some(away) = self.away.filter(|away| *away >= limit) {
             return Some(format!(
                 "its process on this node has been stopped or gone for {away} ms (btl_ofi_peer_timeout {limit})"
             ));
         }
+        let what = match idle {
+            true => "this process waits, and it has not answered a heartbeat",
+            false => "operations to it are outstanding, and none completed",
+        };
         (self.silent >= limit).then(|| {
             format!(
-                "operations to it are outstanding, and none completed for {} ms \
-                 (btl_ofi_peer_timeout {limit})",
+                "{what} for {} ms (btl_ofi_peer_timeout {limit})",
                 self.silent
             )
         })
@@ -283,5 +301,20 @@ mod tests {
         let stopped = Some(State::Stopped);
         assert!(watches.observe(&peer, stopped, 0, LIMIT).is_none());
         assert!(watches.observe(&peer, stopped, LIMIT, LIMIT).is_some());
+    }
+
+    /// A remote peer counts as silent while it answers no heartbeat, though nothing is outstanding at it.
+    #[test]
+    fn peers_that_answer_no_heartbeat_are_silent() {
+        let peer = Endpoint::new(0, 1, Route::decide(Facts::default()));
+        let mut watches = Watches::default();
+        watches.heartbeats.note([1].into());
+        assert!(watches.observe(&peer, None, 0, LIMIT).is_none());
+        assert!(watches.observe(&peer, None, LIMIT - 1, LIMIT).is_none());
+        let why = watches.observe(&peer, None, 1, LIMIT);
+        assert!(why.is_some_and(|why| why.contains("heartbeat")));
+        watches.heartbeats.note([].into());
+        assert!(watches.observe(&peer, None, LIMIT, LIMIT).is_none());
+        assert!(watches.peers.is_empty());
     }
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
-use crate::base::error::describe;
+use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;
 use crate::engine::context::{Context, State};
 use crate::engine::post::{Caller, guarded};
@@ -261,6 +261,9 @@ impl Transport {
         }
         for (endpoint, rc) in broken {
             let code = i32::try_from(-rc).unwrap_or(ffi::FI_EOTHER as i32);
+            if peer_is_gone(code) && self.has_left(endpoint) {
+                continue;
+            }
             let why = format!("a message could not be sent: {}", describe(code));
             self.fail_peer(endpoint, Status::UNREACH, &why);
         }

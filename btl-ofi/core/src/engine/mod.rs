@@ -10,6 +10,7 @@ pub(crate) mod doubt;
 mod error_completions;
 pub(crate) mod failure;
 pub(crate) mod flush;
+mod heartbeat;
 pub(crate) mod liveness;
 pub(crate) mod messages;
 pub(crate) mod notices;

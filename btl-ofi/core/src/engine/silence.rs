@@ -1,9 +1,10 @@
-//! Silent peers: while operations to a peer are outstanding and none completes, a warning says so after 10 s, then ever more
-//! rarely, and another one says when the peer answers again. Nothing else happens: whether a silent peer is given up is
+//! Silent peers: while operations to a peer are outstanding and none completes, or while it answers no heartbeat, a warning
+//! says so after 10 s, then ever more rarely, and another one says when the peer answers again. Nothing else happens: whether a silent peer is given up is
 //! decided by `btl_ofi_peer_timeout` (`engine::liveness`). Only time in which this process polls counts.
 
 use std::collections::HashMap;
 
+use crate::engine::liveness::Watches;
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::{Backlog, Mark};
@@ -17,13 +18,16 @@ const FACTOR: u64 = 3;
 /// Most peers that one look tells of, so that a network that is gone fills no log.
 const MOST: usize = 3;
 
-/// The peers to which operations are outstanding, by process number.
+/// The peers that have something to answer, by process number.
 #[derive(Debug, Default)]
 pub(crate) struct Silences {
-    peers: HashMap<u64, (Silence, Mark, Backlog)>,
+    peers: HashMap<u64, (Silence, Option<Counted>)>,
     /// Milliseconds since the last look.
     passed: u64,
 }
+
+/// What a peer's counts were at the last look, if operations were outstanding.
+type Counted = (Mark, Backlog);
 
 /// The silence of one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,28 +70,32 @@ impl Silence {
 }
 
 impl Silences {
-    /// Looks at one peer.
-    fn look(&mut self, peer: &Endpoint, passed: u64) -> Option<News> {
-        let idle = peer.count.outstanding() == 0;
-        let Some((silence, mark, backlog)) = self.peers.get_mut(&peer.proc) else {
-            if !idle {
-                let (mark, backlog) = begin(peer);
-                let new = (Silence::NONE, mark, backlog);
-                self.peers.insert(peer.proc, new);
+    /// Looks at one peer. `asked`: a heartbeat to it is not answered.
+    fn look(&mut self, peer: &Endpoint, asked: bool, passed: u64) -> Option<News> {
+        let operations = peer.count.outstanding() > 0;
+        let begun = || operations.then(|| begin(peer));
+        let Some((silence, counted)) = self.peers.get_mut(&peer.proc) else {
+            if operations || asked {
+                self.peers.insert(peer.proc, (Silence::NONE, begun()));
             }
             return None;
         };
-        if idle {
+        if !operations && !asked {
             let news = silence.note(passed, true);
             self.peers.remove(&peer.proc);
             return news;
         }
+        let Some((mark, backlog)) = counted.as_mut().filter(|_| operations) else {
+            // Nothing was counted that could tell of an answer.
+            *counted = begun();
+            return silence.note(passed, false);
+        };
         let settled = peer.count.settle(*mark);
         let now = peer.count.backlog();
         let completed = settled || now.is_less_than(*backlog);
         *backlog = now;
         if settled {
-            (*mark, *backlog) = begin(peer);
+            *counted = begun();
         }
         silence.note(passed, completed)
     }
@@ -115,7 +123,11 @@ impl Transport {
         {
             let mut peers = self.lock_peers();
             let peers = &mut *peers;
-            let silences = &mut peers.watches.silences;
+            let Watches {
+                silences,
+                heartbeats,
+                ..
+            } = &mut peers.watches;
             silences.passed += elapsed.min(LOOK);
             if silences.passed < LOOK {
                 return;
@@ -124,7 +136,7 @@ impl Transport {
             for peer in peers.known.iter() {
                 if peer.failure().is_some() {
                     silences.forget(peer.proc);
-                } else if let Some(found) = silences.look(peer, passed) {
+                } else if let Some(found) = silences.look(peer, heartbeats.awaits(peer), passed) {
                     news.push((peer.proc, peer.count.outstanding(), found));
                 }
             }
@@ -132,12 +144,17 @@ impl Transport {
         let of = &self.failures.of;
         for (proc, outstanding, news) in news.iter().take(MOST) {
             match news {
-                News::Silent(lasted) => tracing::warn!(
-                    "{of}process {proc} has not answered for {} s, {outstanding} operations to it are outstanding: it computes \
-                     without communicating, is stopped, or its host or the network is down (btl_ofi_peer_timeout would \
-                     give it up)",
-                    lasted / 1000
-                ),
+                News::Silent(lasted) => {
+                    let waits = match outstanding {
+                        0 => String::from("this process waits"),
+                        n => format!("{n} operations to it are outstanding"),
+                    };
+                    tracing::warn!(
+                        "{of}process {proc} has not answered for {} s, {waits}: it computes without communicating, is \
+                         stopped, or its host or the network is down (btl_ofi_peer_timeout would give it up)",
+                        lasted / 1000
+                    );
+                }
                 News::Answers(lasted) => {
                     tracing::warn!(
                         "{of}process {proc} answers again, after {} s",
@@ -183,16 +200,48 @@ mod tests {
         use crate::peer::route::{Facts, Route};
         let peer = Endpoint::new(0, 7, Route::decide(Facts::default()));
         let mut silences = Silences::default();
-        assert_eq!(silences.look(&peer, FIRST), None);
+        assert_eq!(silences.look(&peer, false, FIRST), None);
         assert!(silences.peers.is_empty(), "nothing is outstanding");
         let (first, second) = (peer.count.raise(false), peer.count.raise(false));
-        assert_eq!(silences.look(&peer, FIRST), None, "the first look");
-        assert_eq!(silences.look(&peer, FIRST), Some(News::Silent(FIRST)));
+        assert_eq!(silences.look(&peer, false, FIRST), None, "the first look");
+        assert_eq!(
+            silences.look(&peer, false, FIRST),
+            Some(News::Silent(FIRST))
+        );
         peer.count.lower(first, 1, false);
-        assert_eq!(silences.look(&peer, LOOK), Some(News::Answers(FIRST)));
-        assert_eq!(silences.look(&peer, FIRST), Some(News::Silent(FIRST)));
+        assert_eq!(
+            silences.look(&peer, false, LOOK),
+            Some(News::Answers(FIRST))
+        );
+        assert_eq!(
+            silences.look(&peer, false, FIRST),
+            Some(News::Silent(FIRST))
+        );
         peer.count.lower(second, 1, false);
-        assert_eq!(silences.look(&peer, LOOK), Some(News::Answers(FIRST)));
+        assert_eq!(
+            silences.look(&peer, false, LOOK),
+            Some(News::Answers(FIRST))
+        );
+        assert!(silences.peers.is_empty());
+    }
+
+    /// A heartbeat that is not answered is silence, which operations posted meanwhile do not end.
+    #[test]
+    fn peers_are_judged_by_heartbeats() {
+        use crate::peer::route::{Facts, Route};
+        let peer = Endpoint::new(0, 7, Route::decide(Facts::default()));
+        let mut silences = Silences::default();
+        assert_eq!(silences.look(&peer, true, FIRST), None, "the first look");
+        let silent = Some(News::Silent(FIRST));
+        assert_eq!(silences.look(&peer, true, FIRST), silent);
+        let posted = peer.count.raise(false);
+        for _ in 0..3 {
+            assert_eq!(silences.look(&peer, true, LOOK), None);
+        }
+        peer.count.lower(posted, 1, false);
+        let lasted = FIRST + 3 * LOOK;
+        let answers = Some(News::Answers(lasted));
+        assert_eq!(silences.look(&peer, false, LOOK), answers);
         assert!(silences.peers.is_empty());
     }
 }

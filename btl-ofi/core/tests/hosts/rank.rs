@@ -223,6 +223,10 @@ impl Rank {
                 }
                 String::from("done")
             }
+            "watch" => {
+                self.t.watch_idle_peers();
+                String::from("done")
+            }
             "packets" => packets(rest).to_string(),
             "connections" => connections().len().to_string(),
             "repeats" => u8::from(repeats()).to_string(),

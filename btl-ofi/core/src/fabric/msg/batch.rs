@@ -103,7 +103,7 @@ impl Batch {
         self.entries == self.sends
     }
 
-    /// Whether it has no entries. Only messages of another kind are sent so.
+    /// Whether it has no entries. Only heartbeats and messages of another kind are sent so.
     pub(super) fn is_empty(&self) -> bool {
         self.entries == 0
     }

@@ -52,6 +52,8 @@ pub(super) struct Line {
     knock: (u32, u32),
     /// Whether the provider took no message of the line when it was asked last.
     pub(super) stuck: bool,
+    /// Whether a heartbeat was sent and no answer came since.
+    pub(super) asked: bool,
     /// Whether the carrier's list of lines with something to send has it.
     pub(super) listed: bool,
 }
@@ -71,6 +73,7 @@ impl Line {
             sequence: 0,
             knock: FIRST_KNOCK,
             stuck: false,
+            asked: false,
             listed: false,
         }
     }
@@ -78,7 +81,7 @@ impl Line {
     /// Notes an answer, which tells the client number.
     pub(super) fn is_answered(&mut self, client: u32) {
         self.client = client;
-        self.stuck = false;
+        (self.stuck, self.asked) = (false, false);
         self.knock = FIRST_KNOCK;
     }
 
@@ -134,6 +137,7 @@ impl Line {
         all.extend(self.waiting.drain(..));
         all.extend(self.current.take());
         (self.covered, self.row) = (0, 0);
+        self.asked = false;
         all
     }
 
@@ -141,6 +145,11 @@ impl Line {
     #[inline]
     fn due(&self) -> usize {
         self.unanswered.len() - self.covered
+    }
+
+    /// Whether an answer is due.
+    pub(super) fn is_due(&self) -> bool {
+        self.due() > 0
     }
 
     /// Counts one check of the line. Returns whether an empty message is to be sent now: an answer is due, and the pause,

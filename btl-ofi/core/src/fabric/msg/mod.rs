@@ -50,6 +50,7 @@ use plugin_api::Status;
 
 pub(crate) use self::batch::{Batch, Ended};
 pub(crate) use self::inbox::Arrived;
+pub(crate) use self::origin::Heard;
 use self::origin::Origin;
 use self::port::{EAGAIN, Port};
 use self::target::Target;
@@ -337,6 +338,32 @@ impl Messages {
     #[cold]
     pub(crate) fn send_alive(&mut self) {
         self.origin.send_alive(&self.port);
+    }
+
+    /// Peers that were heard over messages: they answered this process, or sent it a batch.
+    pub(crate) fn heard(&self) -> Heard {
+        self.origin.heard(self.target.origins().collect())
+    }
+
+    /// Peers that were asked by heartbeats and have not answered since.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
+        self.origin.asked()
+    }
+
+    /// Sends a heartbeat to a peer: an empty batch, which its process answers in its progress.
+    ///
+    /// # Safety
+    /// `endpoint` is live until [`remove`](Self::remove).
+    #[cold]
+    pub(crate) unsafe fn ask(&mut self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller guarantees the endpoint.
+        unsafe { self.origin.ask(&self.port, endpoint) };
+    }
+
+    /// Removes the line to a peer that left, if it has heartbeats alone. Returns whether it was so.
+    #[cold]
+    pub(crate) fn remove_idle(&mut self, endpoint: NonNull<Endpoint>) -> bool {
+        self.origin.remove_idle(&self.port, endpoint)
     }
 
     /// Peers for which the provider took no message when it was asked last.

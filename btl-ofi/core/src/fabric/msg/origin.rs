@@ -1,7 +1,10 @@
 //! The origin's side of messages: the lines to targets, the batches, and the operations that answers end.
 
+mod heartbeat;
 mod knock;
 mod spare;
+
+pub(crate) use heartbeat::Heard;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -263,7 +266,7 @@ impl Origin {
                 return;
             };
             let message = &mut self.batches[batch as usize];
-            let kind = line.kind(message.has_only_sends());
+            let kind = line.kind(message.has_only_sends() && !message.is_empty());
             message.seal(kind, (line.cookie, line.client), line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));
             line.stuck = rc == EAGAIN;

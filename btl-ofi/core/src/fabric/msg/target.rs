@@ -83,6 +83,11 @@ impl Target {
         }
     }
 
+    /// The addresses of the origins that send batches here.
+    pub(super) fn origins(&self) -> impl Iterator<Item = fi_addr_t> {
+        self.clients.iter().flatten().map(|client| client.address)
+    }
+
     /// Whether sends wait for the host.
     #[inline]
     pub(super) fn has_sends(&self) -> bool {

@@ -1,0 +1,95 @@
+//! Heartbeats: batches without entries, which targets answer like others. No count of operations has them, so no flush
+//! waits for one.
+
+use std::collections::HashSet;
+use std::ptr::NonNull;
+
+use libfabric_sys::fi_addr_t;
+use plugin_api::Status;
+
+use crate::fabric::msg::origin::Origin;
+use crate::fabric::msg::port::Port;
+use crate::fabric::msg::wire::UNKNOWN;
+use crate::peer::endpoint::Endpoint;
+
+/// Peers that were heard over messages.
+pub(crate) struct Heard {
+    /// Those that have answered this process.
+    targets: HashSet<NonNull<Endpoint>>,
+    /// The addresses of those that have sent it batches.
+    origins: HashSet<fi_addr_t>,
+}
+
+impl Heard {
+    pub(crate) fn has(&self, peer: &Endpoint) -> bool {
+        self.targets.contains(&NonNull::from(peer)) || self.origins.contains(&peer.address)
+    }
+}
+
+impl Origin {
+    /// Peers that have answered this process, and those at these addresses.
+    pub(in crate::fabric::msg) fn heard(&self, origins: HashSet<fi_addr_t>) -> Heard {
+        let lines = self.lines.iter().flatten();
+        let introduced = lines.filter(|line| line.client != UNKNOWN);
+        Heard {
+            targets: introduced.map(|line| line.endpoint).collect(),
+            origins,
+        }
+    }
+
+    /// Peers that were asked and have not answered since.
+    pub(in crate::fabric::msg) fn asked(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
+        let asked = self.lines.iter().flatten().filter(|line| line.asked);
+        asked.map(|line| line.endpoint)
+    }
+
+    /// Sends a heartbeat to a peer. If an answer of the peer is due, that one is awaited; a line with something else to send
+    /// gets none.
+    ///
+    /// # Safety
+    /// The endpoint is live.
+    #[cold]
+    pub(in crate::fabric::msg) unsafe fn ask(&mut self, port: &Port, endpoint: NonNull<Endpoint>) {
+        let number = self.line_to(endpoint);
+        let Some(line) = &mut self.lines[number as usize] else {
+            return;
+        };
+        if line.is_due() {
+            line.asked = true;
+        }
+        if line.asked || line.has_more() {
+            return;
+        }
+        let Ok(batch) = self.next_batch(port, number) else {
+            return;
+        };
+        if let Some(line) = &mut self.lines[number as usize] {
+            line.asked = true;
+            line.current = None;
+            line.waiting.push_back(batch);
+        }
+        self.send_line(port, number, false);
+    }
+
+    /// Removes the line to a peer if nothing but heartbeats is outstanding on it. Returns whether it was so; the next command
+    /// begins another line.
+    #[cold]
+    pub(in crate::fabric::msg) fn remove_idle(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+    ) -> bool {
+        let number = self.by_endpoint.get(&endpoint);
+        let line = number.and_then(|number| self.lines[*number as usize].as_ref());
+        let idle = line.is_some_and(|line| {
+            let batches = line.unanswered.iter().chain(&line.waiting);
+            let mut batches = batches.chain(&line.current);
+            line.asked && batches.all(|n| self.batches[*n as usize].is_empty())
+        });
+        if idle {
+            // Heartbeats are no operations, so none ends with this.
+            let _ = self.remove(port, endpoint, Status::UNREACH);
+        }
+        idle
+    }
+}

@@ -1,0 +1,120 @@
+//! Ranks that wait: a link that goes down, or a peer that is killed, with nothing outstanding; a peer that is stopped.
+
+use std::time::Instant;
+
+use plugin_api::Status;
+
+use crate::PROVIDERS;
+use crate::common::PATIENCE;
+use crate::driver::{Rank, Seen};
+use crate::namespaces::{Host, available};
+use crate::two_hosts;
+
+/// Milliseconds of the peer timeout.
+const TIME: u32 = 2000;
+
+/// A rank that waits, and a peer on another host. The waiting one has put to the peer, or been put to.
+fn pair<'a>(
+    (a, b): &'a (Host, Host),
+    provider: &str,
+    timeout: u32,
+    has_put: bool,
+) -> (Rank<'a>, Rank<'a>) {
+    let waits = Rank::start(a, 1, provider, timeout);
+    let peer = Rank::start(b, 1, provider, 0);
+    waits.connect(1, &peer);
+    peer.connect(1, &waits);
+    let origin = if has_put { &waits } else { &peer };
+    origin.post_small(1, 40);
+    assert_eq!(origin.flush(), Status::SUCCESS);
+    (waits, peer)
+}
+
+/// Waits until the rank has reported something, which it does while nobody asks it for anything but that.
+fn reported(rank: &Rank<'_>) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        rank.wait_for_checks();
+        let reports = rank.ask("reports");
+        if !reports.is_empty() {
+            return reports;
+        }
+        assert!(Instant::now() < deadline, "nothing is reported");
+    }
+}
+
+#[test]
+fn link_that_goes_down_while_a_rank_waits() {
+    if !available() {
+        return;
+    }
+    for (provider, has_put) in PROVIDERS.into_iter().zip([true, false]) {
+        let hosts = two_hosts();
+        let (waits, _peer) = pair(&hosts, provider, TIME, has_put);
+        for _ in 0..8 {
+            waits.wait_for_checks();
+        }
+        assert_eq!(waits.ask("reports"), "", "{provider}: the peer answers");
+        hosts.1.link(false);
+        let reports = reported(&waits);
+        assert!(reports.contains("heartbeat"), "{provider}: {reports}");
+        assert_eq!(waits.post_small(1, 1).last, Status::UNREACH, "{provider}");
+    }
+}
+
+/// A process that ends while nothing is outstanding may have left in good order, unless the host says that none does.
+#[test]
+fn peer_that_is_killed_while_a_rank_waits() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        for watch in [false, true] {
+            let hosts = two_hosts();
+            let (waits, peer) = pair(&hosts, provider, 0, true);
+            if watch {
+                waits.ask("watch");
+            }
+            peer.signal(libc::SIGKILL);
+            if watch {
+                let reports = reported(&waits);
+                assert!(reports.contains("process 1 is gone"), "{reports}");
+                continue;
+            }
+            for _ in 0..12 {
+                waits.wait_for_checks();
+            }
+            assert_eq!(waits.ask("reports"), "", "{provider}");
+            waits.post_small(1, 40);
+            assert_eq!(waits.flush(), Status::UNREACH, "{provider}");
+        }
+    }
+}
+
+/// A peer that is stopped before the first answer is tried for by another connection, and is well when it goes on.
+#[test]
+fn stopped_before_the_first_answer() {
+    if !available() {
+        return;
+    }
+    for provider in PROVIDERS {
+        let (a, b) = two_hosts();
+        let origin = Rank::start(&a, 1, provider, 0);
+        let target = Rank::start(&b, 1, provider, 0);
+        origin.connect(1, &target);
+        target.signal(libc::SIGSTOP);
+        let posted = origin.post(1, 400);
+        let deadline = Instant::now() + PATIENCE;
+        while origin.connections() < 2 {
+            assert!(Instant::now() < deadline, "{provider}: no trial");
+            origin.wait_for_checks();
+        }
+        target.signal(libc::SIGCONT);
+        assert_eq!(origin.flush(), Status::SUCCESS, "{}", origin.ask("reports"));
+        let seen = Seen {
+            succeeded: posted.tracked,
+            ..Seen::default()
+        };
+        assert_eq!(origin.seen(), seen, "{provider}");
+    }
+}

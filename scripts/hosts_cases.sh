@@ -85,41 +85,47 @@ hosts_rails() {
     done
 }
 
-# hosts_cut PROVIDER SECONDS: eth1 of h2 goes down under operations and comes back: that is said, and nothing is lost.
-hosts_cut() {
-    local provider=$1 away=$2 log=$hosts_logs/cut tries status=0 job
+# hosts_cut_under PROGRAM SECONDS OUTPUT JOB...: runs a job, and takes eth1 of h2 away for so long once the program is ready, or
+# until the job ends if that is 0. Prints what the job said, and returns its status.
+hosts_cut_under() {
+    local program=$1 away=$2 log=$3 tries status=0 job
+    shift 3
     : >"$log"
-    HOSTS_LIMIT=100 hosts_mpi "$provider" 2 "$openmpi_dir/bin/cut_link" $((away - 2)) >"$log" 2>&1 &
+    "$@" >"$log" 2>&1 &
     job=$!
     for ((tries = 0; tries < 300; ++tries)); do
-        ! grep -q 'cut_link: ready' "$log" || break
+        ! grep -q "$program: ready" "$log" || break
         sleep 0.1
     done
     hosts_ip h2 link set eth1 down
-    sleep "$away"
+    if [ "$away" -eq 0 ]; then
+        wait "$job" || status=$?
+    else
+        sleep "$away"
+    fi
     hosts_ip h2 link set eth1 up
+    hosts_await h2 eth1
     hosts_ip h2 address add 10.77.0.12/24 dev eth1 2>/dev/null || true
-    wait "$job" || status=$?
+    [ "$away" -eq 0 ] || wait "$job" || status=$?
     cat "$log"
-    [ "$status" -eq 0 ] && grep -q '^cut_link: ok, 2 ranks' "$log" &&
+    return $status
+}
+
+# hosts_cut PROGRAM PROVIDER SECONDS LIMIT: eth1 of h2 goes down and comes back while a job runs with a limit of seconds: that
+# is said, and nothing is lost.
+hosts_cut() {
+    local program=$1 provider=$2 away=$3 limit=$4 log=$hosts_logs/cut
+    HOSTS_LIMIT=100 hosts_cut_under "$program" "$away" "$log" \
+        hosts_mpi "$provider" 2 "$openmpi_dir/bin/$program" "$limit" &&
+        grep -q "^$program: ok, 2 ranks" "$log" &&
         grep -q 'has not answered for 1[0-9] s' "$log" && grep -q 'answers again' "$log"
 }
 
-# hosts_given_up PROVIDER: the same with a time limit: the job ends.
+# hosts_given_up PROGRAM PROVIDER: the same with a peer timeout: the job ends.
 hosts_given_up() {
-    local provider=$1 log=$hosts_logs/given_up tries status=0 job
-    : >"$log"
-    HOSTS_LIMIT=60 hosts_mpi "$provider" 2 --mca btl_ofi_peer_timeout 3000 "$openmpi_dir/bin/cut_link" 50 >"$log" 2>&1 &
-    job=$!
-    for ((tries = 0; tries < 300; ++tries)); do
-        ! grep -q 'cut_link: ready' "$log" || break
-        sleep 0.1
-    done
-    hosts_ip h2 link set eth1 down
-    wait "$job" || status=$?
-    hosts_ip h2 link set eth1 up
-    hosts_await h2 eth1
-    cat "$log"
+    local program=$1 provider=$2 log=$hosts_logs/given_up status=0
+    HOSTS_LIMIT=60 hosts_cut_under "$program" 0 "$log" \
+        hosts_mpi "$provider" 2 --mca btl_ofi_peer_timeout 3000 "$openmpi_dir/bin/$program" 50 || status=$?
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$status" -ne 137 ] && grep -q 'btl_ofi_peer_timeout 3000' "$log"
 }
 
@@ -256,7 +262,7 @@ hosts_test() {
     cargo build --release -p host-stub -p btl-ofi-plugin
     hosts_logs=$openmpi_dir/hosts
     mkdir -p "$hosts_logs"
-    for provider in hello_window transfers killed_peer cut_link; do openmpi_compile "tests/openmpi/$provider.c"; done
+    for provider in hello_window transfers killed_peer cut_link waits_only; do openmpi_compile "tests/openmpi/$provider.c"; done
     cc -O2 -shared -fPIC -o "$openmpi_dir/clone.so" tests/hosts/clone.c
     hosts_make 2
     hosts_test_shm
@@ -269,7 +275,8 @@ hosts_test() {
     for provider in 'tcp;ofi_rxm' net sockets; do
         hosts_case 'a rank killed on another host' 'Open MPI' "$provider" hosts_killed "$provider"
     done
-    hosts_case 'a link cut, with a peer timeout' 'Open MPI' 'tcp;ofi_rxm' hosts_given_up 'tcp;ofi_rxm'
+    hosts_case 'a link cut, with a peer timeout' 'Open MPI' 'tcp;ofi_rxm' hosts_given_up cut_link 'tcp;ofi_rxm'
+    hosts_case 'a link cut, ranks only wait' 'Open MPI' 'tcp;ofi_rxm' hosts_given_up waits_only 'tcp;ofi_rxm'
     hosts_extra=(--mca btl_ofi_rails 2)
     for provider in 'tcp;ofi_rxm' net sockets; do
         hosts_case 'two rails' 'Open MPI' "$provider" hosts_rails "$provider"
@@ -278,13 +285,15 @@ hosts_test() {
     hosts_extra=()
     if [ "$kind" = test ]; then
         for provider in net sockets; do
-            hosts_case 'a link cut, with a peer timeout' 'Open MPI' "$provider" hosts_given_up "$provider"
+            hosts_case 'a link cut, with a peer timeout' 'Open MPI' "$provider" hosts_given_up cut_link "$provider"
         done
+        hosts_case 'a link cut, ranks only wait' 'Open MPI' net hosts_given_up waits_only net
         for provider in 'tcp;ofi_rxm' net; do
-            hosts_case 'a link cut for 12 s' 'Open MPI' "$provider" hosts_cut "$provider" 12
+            hosts_case 'a link cut for 12 s' 'Open MPI' "$provider" hosts_cut cut_link "$provider" 12 10
+            hosts_case 'a link cut for 15 s, ranks only wait' 'Open MPI' "$provider" hosts_cut waits_only "$provider" 15 32
         done
         # Its threads take the processors from whoever counts the seconds.
-        hosts_case 'a link cut for 20 s' 'Open MPI' sockets hosts_cut sockets 20
+        hosts_case 'a link cut for 20 s' 'Open MPI' sockets hosts_cut cut_link sockets 20 18
         hosts_test_mixed
     fi
     hosts_test_launchers "$kind"

@@ -10,12 +10,16 @@
 //! | last | loopback | never used between nodes |
 //!
 //! Within a kind the faster interface comes first, then IPv4, then the lower network: nodes with the same networks so
-//! choose the same one, however they name their interfaces. Interfaces that are down are not used.
+//! choose the same one, however they name their interfaces. Of several interfaces in one network the one nearest to the
+//! process comes first, which changes nothing for its peers: every address of that network meets them. Between networks
+//! the distance does not count, because processes of one job are at different distances. Interfaces that are down are not
+//! used.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::base::error::CallError;
+use crate::base::locality::{Locality, Processors};
 use crate::base::sys;
 
 mod lists;
@@ -131,15 +135,23 @@ impl Interface {
         self.network().is_some_and(|n| n.contains(address))
     }
 
+    /// How near it is to the processors of this process.
+    pub(crate) fn locality(&self, processors: &Processors) -> Locality {
+        let folder = node_bridge::folder(&self.name);
+        folder.map_or(Locality::Near, |folder| {
+            processors.locality(&format!("{folder}/device"))
+        })
+    }
+
     /// The key by which interfaces are sorted.
-    fn rank(&self) -> impl Ord + use<> {
+    fn rank(&self, processors: &Processors) -> impl Ord + use<> {
         let speed = match self.speed {
             0 => UNKNOWN_SPEED,
             known => known,
         };
         let network = self.network();
         let key = (self.kind, u32::MAX - speed, self.address.is_ipv6());
-        (key, network, self.address)
+        (key, network, self.locality(processors), self.address)
     }
 }
 
@@ -185,7 +197,9 @@ impl Interfaces {
                 found.down.push(raw.name);
             }
         }
-        found.usable.sort_by_cached_key(Interface::rank);
+        let processors = Processors::own();
+        let rank = |interface: &Interface| interface.rank(&processors);
+        found.usable.sort_by_cached_key(rank);
         Ok(found)
     }
 

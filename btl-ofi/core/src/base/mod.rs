@@ -8,6 +8,7 @@ pub(crate) mod error;
 pub(crate) mod guard;
 pub mod hints;
 pub(crate) mod interfaces;
+pub(crate) mod locality;
 pub(crate) mod lock;
 #[cfg(test)]
 mod lock_tests;

@@ -202,6 +202,11 @@ impl<'a> InfoRef<'a> {
         text(self.fabric_attr().prov_name)
     }
 
+    /// Name of the fabric.
+    pub(crate) fn fabric(self) -> String {
+        text(self.fabric_attr().name)
+    }
+
     /// Name of the domain (device).
     pub(crate) fn domain(self) -> String {
         text(self.domain_attr().name)

@@ -1,18 +1,34 @@
 //! The interfaces of providers whose addresses are IP addresses: libfabric lists such a provider once per address, in an
-//! order of its own. Entries are ranked here by the rule of `base::interfaces`, and refused by the user's lists.
+//! order of its own. Entries are ranked here by the rule of `base::interfaces`, and refused by the user's lists. Entries of
+//! other providers that are on one fabric are ranked by their distance to this process.
 
 use std::net::IpAddr;
 
 use crate::base::interfaces::{Interface, Interfaces};
+use crate::base::locality::{Locality, Processors};
 use crate::base::params::Options;
 use crate::fabric::fids::{Info, InfoRef};
 use crate::peer::address::socket_ip;
 use crate::peer::liveness;
 use crate::peer::networks::Networks;
 
+/// Folders of `/sys/class` with devices that providers without IP addresses name.
+const DEVICE_CLASSES: [&str; 2] = ["infiniband", "cxi"];
+
 /// The machine's interfaces, for one selection.
 pub(crate) struct Ranking {
     interfaces: Interfaces,
+    processors: Processors,
+}
+
+/// What decides the place of an entry among those of its provider: that of its interface, then its fabric, then its distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// The largest number if it has no interface.
+    interface: usize,
+    /// The place of the first entry on its fabric.
+    fabric: usize,
+    locality: Locality,
 }
 
 impl Ranking {
@@ -25,6 +41,7 @@ impl Ranking {
         });
         Ranking {
             interfaces: found.unwrap_or_default(),
+            processors: Processors::own(),
         }
     }
 
@@ -39,28 +56,37 @@ impl Ranking {
         self.interfaces.with(source(info)?)
     }
 
-    /// Sorts the entries of each provider by their interfaces. Providers keep their places, and entries without an
-    /// interface come after those with one.
-    pub(super) fn arrange(&self, entries: Vec<Info>) -> Vec<Info> {
-        let names: Vec<String> = entries.iter().map(|e| e.get().provider()).collect();
-        let rank = |at: &usize| {
-            self.of(entries[*at].get())
-                .map_or(usize::MAX, |(rank, _)| rank)
-        };
-        let mut order: Vec<usize> = (0..entries.len()).collect();
-        for (first, name) in names.iter().enumerate() {
-            if names[..first].contains(name) {
-                continue;
-            }
-            let places: Vec<usize> = (first..names.len())
-                .filter(|at| names[*at] == *name)
-                .collect();
-            let mut sorted = places.clone();
-            sorted.sort_by_key(rank);
-            for (place, from) in places.into_iter().zip(sorted) {
-                order[place] = from;
-            }
+    /// How near a device is that has the name of a domain, with the provider's ending or without.
+    fn locality_of_domain(&self, domain: &str) -> Locality {
+        let device = domain.split('-').next().unwrap_or_default();
+        if device.is_empty() || device.contains(['/', '.']) {
+            return Locality::Near;
         }
+        let each = DEVICE_CLASSES.iter().map(|class| {
+            let folder = format!("/sys/class/{class}/{device}/device");
+            self.processors.locality(&folder)
+        });
+        each.max().unwrap_or(Locality::Near)
+    }
+
+    /// Sorts the entries of each provider by their interfaces. Providers keep their places, and entries without an
+    /// interface come after those with one, in the order of their fabrics.
+    pub(super) fn arrange(&self, entries: Vec<Info>) -> Vec<Info> {
+        let infos = entries.iter().map(Info::get);
+        let fabrics: Vec<String> = infos.clone().map(InfoRef::fabric).collect();
+        let ranks = infos.clone().zip(&fabrics).map(|(info, fabric)| {
+            let interface = self.of(info).map(|(place, _)| place);
+            Rank {
+                interface: interface.unwrap_or(usize::MAX),
+                fabric: fabrics.iter().position(|f| f == fabric).unwrap_or_default(),
+                locality: match interface {
+                    Some(_) => Locality::Near,
+                    None => self.locality_of_domain(&info.domain()),
+                },
+            }
+        });
+        let names: Vec<String> = infos.map(InfoRef::provider).collect();
+        let order = order(&names, &ranks.collect::<Vec<_>>());
         let mut entries: Vec<Option<Info>> = entries.into_iter().map(Some).collect();
         let sorted = order.into_iter().filter_map(|from| entries[from].take());
         sorted.collect()
@@ -82,9 +108,13 @@ impl Ranking {
         if interface.address == chosen {
             return None;
         }
+        let distance = |interface: &Interface| interface.locality(&self.processors);
         let why = match interface.kind.drawback() {
             Some(drawback) if interface.kind > preferred.kind => format!(", {drawback}"),
             _ if preferred.speed > interface.speed => String::from(", which is slower"),
+            _ if distance(interface) > distance(preferred) => {
+                String::from(", which is farther from this process")
+            }
             _ => String::new(),
         };
         Some(format!("{preferred} is preferred to {interface}{why}"))
@@ -117,7 +147,78 @@ impl Ranking {
     }
 }
 
+/// The order of entries, of which the names of providers and the ranks are given: each provider keeps its places.
+fn order(names: &[String], ranks: &[Rank]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    for (first, name) in names.iter().enumerate() {
+        if names[..first].contains(name) {
+            continue;
+        }
+        let places: Vec<usize> = (first..names.len())
+            .filter(|at| names[*at] == *name)
+            .collect();
+        let mut sorted = places.clone();
+        sorted.sort_by_key(|at| ranks[*at]);
+        for (place, from) in places.into_iter().zip(sorted) {
+            order[place] = from;
+        }
+    }
+    order
+}
+
 /// The IP address of an entry.
 pub(super) fn source(info: InfoRef<'_>) -> Option<IpAddr> {
     socket_ip(info.raw().addr_format, info.source())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sys::script::Script;
+
+    fn ranking(allowed: &str) -> Ranking {
+        let status = format!("Cpus_allowed_list:\t{allowed}\n").into_bytes();
+        let _script = Script::new()
+            .answers("/proc/self/status", status.clone())
+            .answers("/proc/self/status", status);
+        Ranking::find()
+    }
+
+    #[test]
+    fn devices_are_found_by_their_domains() {
+        let ranking = ranking("0-3");
+        for (domain, class, device) in [
+            ("mlx5_0", "infiniband", "mlx5_0"),
+            ("rdmap0s6-rdm", "infiniband", "rdmap0s6"),
+            ("cxi1", "cxi", "cxi1"),
+        ] {
+            let file = format!("/sys/class/{class}/{device}/device/local_cpulist");
+            let _script = Script::new().answers(&file, b"4-7\n".to_vec());
+            assert_eq!(ranking.locality_of_domain(domain), Locality::Far);
+        }
+        assert_eq!(ranking.locality_of_domain("no/device"), Locality::Near);
+        assert_eq!(ranking.locality_of_domain(""), Locality::Near);
+    }
+
+    #[test]
+    fn entries_of_one_fabric_are_ordered_by_distance() {
+        use Locality::{Far, Near};
+        let names = ["a", "b", "a", "a", "b", "a"].map(String::from);
+        let rank = |interface, fabric, locality| Rank {
+            interface,
+            fabric,
+            locality,
+        };
+        let (of_none, far, near) = (usize::MAX, Far, Near);
+        // The second fabric of a has the nearest device, and the interface comes first in any case.
+        let ranks = [
+            rank(of_none, 0, far),
+            rank(of_none, 1, far),
+            rank(of_none, 0, near),
+            rank(of_none, 3, near),
+            rank(of_none, 1, near),
+            rank(2, 5, near),
+        ];
+        assert_eq!(order(&names, &ranks), [5, 4, 2, 0, 1, 3]);
+    }
 }

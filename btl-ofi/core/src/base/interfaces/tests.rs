@@ -107,6 +107,41 @@ fn speeds_are_those_of_the_own_namespace() {
     }
 }
 
+/// Of two interfaces in one network the nearer comes first. Between networks the distance does not count.
+#[test]
+fn the_nearest_of_one_network_comes_first() {
+    let order = |addresses: [&str; 2], processors: &str| {
+        let names = ["testa", "testb"];
+        let raws = names.iter().zip(addresses);
+        let raws: Vec<_> = raws.map(|(name, at)| raw(name, UP, at)).collect();
+        let status = format!("Cpus_allowed_list:\t{processors}\n");
+        let mut script = Script::new()
+            .answers("getifaddrs", raws)
+            .answers("/proc/self/status", status.into_bytes());
+        for (name, local) in names.iter().zip(["0-3\n", "4-7\n"]) {
+            // The folder is looked for by kind, speed and distance.
+            for _ in 0..3 {
+                script = script
+                    .answers(&format!("/sys/class/net/{name}/ifindex"), b"7".to_vec())
+                    .answers("if_nametoindex", 7u32);
+            }
+            let file = format!("/sys/class/net/{name}/device/local_cpulist");
+            script = script.answers(&file, local.as_bytes().to_vec());
+        }
+        let found = Interfaces::find().unwrap();
+        drop(script);
+        found.usable[0].name.clone()
+    };
+    let (one, two) = (
+        ["10.1.0.1/24", "10.1.0.2/24"],
+        ["10.1.0.1/24", "10.2.0.1/24"],
+    );
+    assert_eq!(order(one, "1"), "testa");
+    assert_eq!(order(one, "5"), "testb");
+    assert_eq!(order(one, "0-7"), "testa", "a process that is not bound");
+    assert_eq!(order(two, "5"), "testa");
+}
+
 #[test]
 fn bridges_are_judged_by_their_ports() {
     let ports = [

@@ -197,14 +197,7 @@ impl Transport {
                 self.fail_peer(endpoint, Status::UNREACH, "it has closed its transport");
             }
         }
-        if self.policy.uses_messages() {
-            self.knock();
-        }
-        for endpoint in self.refusing_peers() {
-            if !self.has_left(endpoint) {
-                self.fail_peer(endpoint, Status::UNREACH, "its process refuses connections");
-            }
-        }
+        self.check_connections();
         for (endpoint, why) in silent {
             self.abandon_peer(endpoint, &why);
         }
@@ -212,6 +205,18 @@ impl Transport {
         self.watch_rails(elapsed);
         if reason == Reason::Quiet {
             self.beat(elapsed.min(self.setup.check_interval_ms));
+        }
+    }
+
+    /// Has broken connections noticed, and gives up peers whose processes refuse new ones.
+    fn check_connections(&self) {
+        if self.policy.uses_messages() {
+            self.knock();
+        }
+        for endpoint in self.refusing_peers() {
+            if !self.has_left(endpoint) {
+                self.fail_peer(endpoint, Status::UNREACH, "its process refuses connections");
+            }
         }
     }
 }

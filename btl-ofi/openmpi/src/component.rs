@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::size_of;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
 
 use btl_ofi::Options;
@@ -15,6 +15,7 @@ use crate::guard::guarded;
 use crate::identity::NAME;
 use crate::log;
 use crate::module::Module;
+use crate::modules;
 use crate::params;
 use crate::series;
 
@@ -158,7 +159,7 @@ extern "C" fn close() -> c_int {
     })
 }
 
-/// Makes the one module. Returns NULL when no provider can be used; Open MPI then uses other transports.
+/// Makes the module, or several (`btl_ofi_modules`). Returns NULL when no provider can be used; Open MPI then uses other transports.
 unsafe extern "C" fn init(
     count: *mut c_int,
     _progress_threads: bool,
@@ -205,33 +206,70 @@ unsafe extern "C" fn init(
                 return null_mut();
             }
         };
-        // Open MPI frees the array with `free`, so it must come from `malloc`.
-        // SAFETY: `malloc` has no precondition; NULL is checked below.
-        let modules = unsafe { libc::malloc(size_of::<*mut ffi::mca_btl_base_module_t>()) }
-            .cast::<*mut ffi::mca_btl_base_module_t>();
-        if modules.is_null() {
-            Module::end(module);
+        let further =
+            |options| Module::open(entries::functions(exported(), mpi_threads), options, level);
+        let modules = modules::open_further(module, further);
+        if let Err(reason) = modules::publish(&modules) {
+            log::line(&format!("{reason}; the component steps aside"));
+            modules.into_iter().for_each(Module::end);
             return null_mut();
         }
-        // SAFETY: `modules` is not NULL and has room for one pointer; `count` was checked above.
-        unsafe {
-            *modules = module.as_ptr().cast();
-            *count = 1;
-        }
-        modules
+        // SAFETY: `count` was checked above.
+        unsafe { hand_over(modules, count) }
     })
+}
+
+/// The array of modules that Open MPI takes.
+///
+/// # Safety
+/// `count` is writable.
+unsafe fn hand_over(
+    modules: Vec<NonNull<Module>>,
+    count: *mut c_int,
+) -> *mut *mut ffi::mca_btl_base_module_t {
+    // Open MPI frees the array with `free`, so it must come from `malloc`.
+    let bytes = modules.len() * size_of::<*mut ffi::mca_btl_base_module_t>();
+    // SAFETY: `malloc` has no precondition; NULL is checked below.
+    let array = unsafe { libc::malloc(bytes) }.cast::<*mut ffi::mca_btl_base_module_t>();
+    if array.is_null() {
+        modules.into_iter().for_each(Module::end);
+        return null_mut();
+    }
+    modules::start(&modules);
+    if modules.len() > 1 {
+        // SAFETY: Open MPI reads the function after `init` has returned, on the thread that called it.
+        unsafe { (*exported()).btl_progress = Some(progress_all) };
+    }
+    for (at, module) in modules.iter().enumerate() {
+        // SAFETY: `array` is not NULL and has room for a pointer to each module.
+        unsafe { array.add(at).write(module.as_ptr().cast()) };
+    }
+    // SAFETY: the caller guarantees `count`.
+    unsafe { *count = modules.len() as c_int };
+    array
 }
 
 /// Reads completions and runs callbacks. A callback may call it: the transport holds no lock while a callback runs.
 unsafe extern "C" fn progress() -> c_int {
-    guarded("progress", 0, || match Module::current() {
-        Some(module) => {
-            let mut done = module.transport().progress();
-            if module.fragments().has_waiting() {
-                done += module.fragments().resume(module.door());
-            }
-            c_int::try_from(done).unwrap_or(c_int::MAX)
-        }
+    guarded("progress", 0, || match modules::first() {
+        Some(module) => c_int::try_from(progress_of(module)).unwrap_or(c_int::MAX),
         None => 0,
     })
+}
+
+/// [`progress`] of several modules.
+unsafe extern "C" fn progress_all() -> c_int {
+    guarded("progress", 0, || {
+        let done: usize = modules::all().map(progress_of).sum();
+        c_int::try_from(done).unwrap_or(c_int::MAX)
+    })
+}
+
+#[inline(always)]
+fn progress_of(module: &Module) -> usize {
+    let mut done = module.transport().progress();
+    if module.fragments().has_waiting() {
+        done += module.fragments().resume(module.door());
+    }
+    done
 }

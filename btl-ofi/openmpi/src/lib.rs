@@ -30,6 +30,8 @@ mod log;
 #[cfg(openmpi)]
 mod module;
 #[cfg(openmpi)]
+mod modules;
+#[cfg(openmpi)]
 mod params;
 #[cfg(openmpi)]
 mod peers;

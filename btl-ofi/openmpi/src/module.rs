@@ -20,10 +20,6 @@ use crate::params;
 use crate::peers::Peers;
 use crate::registrations::Registrations;
 
-/// The live module, or NULL. `open` and `end` store with Release, `current` loads with Acquire, so that `progress`
-/// never sees a partly initialised module.
-static CURRENT: AtomicPtr<Module> = AtomicPtr::new(null_mut());
-
 /// Open MPI's error callback.
 type ErrorCallback =
     unsafe extern "C" fn(*mut ffi::mca_btl_base_module_t, i32, *mut ffi::opal_proc_t, *mut c_char);
@@ -49,7 +45,7 @@ pub(crate) struct Module {
 const SMALLEST_LIMIT: usize = 4096;
 
 impl Module {
-    /// Selects and opens a provider, publishes the address and fills in Open MPI's structure.
+    /// Selects and opens a provider, and fills in Open MPI's structure.
     pub(crate) fn open(
         functions: ffi::mca_btl_base_module_t,
         mut options: Options,
@@ -67,20 +63,14 @@ impl Module {
         });
         // Before libfabric can start threads: see `Registrations::open`.
         module.registrations = Registrations::open(&raw mut module.transport);
-        let abandon = |module: &Module, reason: String| {
-            module.registrations.close();
-            reason
-        };
         log_choice(&options, level);
         let transport = match Transport::open(&options, level) {
             Ok(transport) => transport,
-            Err(e) => return Err(abandon(&module, e.to_string())),
+            Err(e) => {
+                module.registrations.close();
+                return Err(e.to_string());
+            }
         };
-        if let Err(reason) = publish(module.component(), transport.address()) {
-            let reason = abandon(&module, reason);
-            drop(transport);
-            return Err(reason);
-        }
         let registers_pages = transport.capabilities().registers_pages;
         module.registrations = module.registrations.for_provider(registers_pages);
         describe(&mut module.btl, &transport);
@@ -97,15 +87,11 @@ impl Module {
             function: receive,
             context: owner.cast(),
         }));
-        // Release: pairs with the Acquire load in `current`.
-        CURRENT.store(owner, Ordering::Release);
         Ok(NonNull::from(module))
     }
 
     /// Ends a module. Afterwards nothing is in flight, registered or open.
     pub(crate) fn end(module: NonNull<Module>) {
-        // Release: pairs with the Acquire load in `current`.
-        CURRENT.store(null_mut(), Ordering::Release);
         // SAFETY: `open` leaked the module's box, and Open MPI finalises a module once.
         let mut module = unsafe { Box::from_raw(module.as_ptr()) };
         // Operations in flight may use memory whose registration ends next.
@@ -118,15 +104,6 @@ impl Module {
             log::line(&format!("closing the transport failed: {e}"));
         }
         module.transport = MaybeUninit::uninit();
-    }
-
-    /// The live module.
-    #[inline]
-    pub(crate) fn current<'a>() -> Option<&'a Module> {
-        // Acquire: pairs with the Release stores in `open` and `end`.
-        // SAFETY: the pointer is NULL or a module that `open` leaked; Open MPI calls no function of the component while
-        // it finalises the module.
-        unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
     }
 
     /// The module behind Open MPI's pointer.
@@ -260,18 +237,6 @@ fn log_choice(options: &Options, level: ThreadLevel) {
         }
         Err(e) => log::line(&format!("{e}")),
     }
-}
-
-/// Publishes the address for every process of the job.
-fn publish(component: *const ffi::mca_base_component_t, address: &[u8]) -> Result<(), String> {
-    // SAFETY: `component` is the exported structure, and the modex copies the buffer.
-    let rc = unsafe {
-        ffi::mca_btl_ofi_host_modex_send(component, address.as_ptr().cast(), address.len())
-    };
-    Status(rc)
-        .ok()
-        .map(|_| ())
-        .map_err(|status| format!("the address could not be published: {status}"))
 }
 
 /// Fills in the provider's capabilities, without those that the user disabled.

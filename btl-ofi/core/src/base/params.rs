@@ -4,7 +4,6 @@
 //! another default, a comment gives the reason.
 
 use std::error::Error as StdError;
-use std::net::IpAddr;
 
 use mca_params::{Declaration, Value};
 
@@ -12,7 +11,9 @@ use crate::base::error::Error;
 use crate::base::interfaces::Lists;
 
 mod declarations;
+mod places;
 use declarations::DECLARATIONS;
+pub(crate) use places::Place;
 
 /// Providers that are used only when the user names them: Open MPI's default of `opal_common_ofi_provider_exclude`.
 pub(crate) const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net";
@@ -79,17 +80,12 @@ pub(crate) struct Provider {
     pub(crate) smallest_limit: usize,
     /// Most interfaces over which large transfers go; `None` for all that are about as fast as the first.
     pub(crate) rails: Option<usize>,
-    /// The only interface to use, for large transfers alone: the transport is a rail of another one.
-    pub(crate) rail: Option<Place>,
-}
-
-/// One interface of a provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) provider: String,
-    pub(crate) domain: String,
-    /// Its address, if that is an IP address.
-    pub(crate) address: Option<IpAddr>,
+    /// Most modules, each over an interface of its own; `None` likewise. Only hosts that take several ask.
+    pub(crate) modules: Option<usize>,
+    /// The only interface to use, if another transport has chosen it.
+    pub(crate) place: Option<Place>,
+    /// Whether the transport is a rail of another one: it makes large transfers alone.
+    pub(crate) is_rail: bool,
 }
 
 /// Transmit contexts and their completion queues.
@@ -184,6 +180,18 @@ impl Values {
         })
     }
 
+    /// The number of modules; no number means auto.
+    fn modules(&self) -> Result<Option<usize>, Error> {
+        let modules = self.text("btl_ofi_modules")?;
+        if modules != "1" && self.text("btl_ofi_rails")? != "1" {
+            return Err(Error::Parameter {
+                name: String::from("btl_ofi_modules"),
+                reason: String::from("btl_ofi_rails is set too; only one of them may be above 1"),
+            });
+        }
+        Ok(modules.parse().ok())
+    }
+
     fn list(&self, name: &str) -> Result<Vec<String>, Error> {
         self.text(name).map(list)
     }
@@ -203,7 +211,9 @@ impl Provider {
             smallest_limit: 0,
             // No number means auto.
             rails: values.text("btl_ofi_rails")?.parse().ok(),
-            rail: None,
+            modules: values.modules()?,
+            place: None,
+            is_rail: false,
         })
     }
 }
@@ -311,20 +321,6 @@ impl Options {
     /// transfers further.
     pub fn need_limit(&mut self, bytes: usize) {
         self.provider.smallest_limit = bytes;
-    }
-
-    /// The options of a rail: nothing but transfers by the provider, on one interface.
-    pub(crate) fn for_rail(&self, place: &Place) -> Options {
-        let mut options = self.clone();
-        options.mode = Mode::OneSided;
-        options.provider.include = vec![place.provider.clone()];
-        options.provider.rails = Some(1);
-        options.provider.rail = Some(place.clone());
-        options.contexts.number = 1;
-        options.peers.same_node = false;
-        options.messages.limit = 0;
-        options.devices.by_provider = Some(false);
-        options
     }
 
     /// Whether the transport sends and receives messages of the host.

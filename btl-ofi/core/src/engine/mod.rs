@@ -13,6 +13,7 @@ pub(crate) mod flush;
 mod heartbeat;
 pub(crate) mod liveness;
 pub(crate) mod messages;
+mod modules;
 pub(crate) mod notices;
 pub(crate) mod notify;
 mod open;

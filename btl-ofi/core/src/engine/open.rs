@@ -9,7 +9,7 @@ use plugin_api::{Module, ThreadLevel};
 use crate::base::capabilities::Capabilities;
 use crate::base::error::{Doing, Error};
 use crate::base::guard::Installed;
-use crate::base::params::Options;
+use crate::base::params::{Options, Place};
 use crate::engine::compound::Compounds;
 use crate::engine::confirmation::{register_word, target_of_word};
 use crate::engine::context::{Carriers, Context};
@@ -60,7 +60,7 @@ impl Transport {
         let mut policy = policy::decide(info);
         let scratch = make_scratch(&policy, &mut chosen.atomics);
         policy.two_sided = options.two_sided();
-        policy.messages = options.provider.rail.is_none()
+        policy.messages = !options.provider.is_rail
             && policy::goes_by_message(info, options, chosen.atomics.by_provider);
         // Processors of this transport then execute all atomics, and rings and messages keep their order.
         policy.atomics_ordered |= policy.messages;
@@ -77,7 +77,8 @@ impl Transport {
             .flatten();
         let registrar = Arc::new(Registrar::new(Arc::clone(&device), threaded, guard));
         node.word = register_word(&policy, &node.probe, &registrar)?;
-        let rails = Rails::open(options, level, &chosen.rails, &registrar)?;
+        let (rails, further) = rails_or_modules(options, chosen.rails);
+        let rails = Rails::open(options, level, &rails, &registrar)?;
         node.address = address(
             (info, name.to_vec()),
             &registrar,
@@ -123,6 +124,7 @@ impl Transport {
             failures: failures(options),
             detector: detector(),
             peers: Mutex::new(Peers::default()),
+            further,
             hmem: Hmem::driven_if(has_rails),
             receive: Mutex::new(None),
             capabilities,
@@ -134,11 +136,10 @@ impl Transport {
     }
 }
 
-/// No failure so far. Failures of a rail name it.
+/// No failure so far.
 fn failures(options: &Options) -> Failures {
-    let rail = options.provider.rail.as_ref();
     Failures {
-        of: rail.map_or_else(String::new, |rail| format!("rail {}: ", rail.domain)),
+        of: named(options),
         ..Failures::default()
     }
 }
@@ -150,6 +151,26 @@ fn detector() -> Detector {
         impatient: AtomicBool::new(false),
         watch_idle: AtomicBool::new(false),
     }
+}
+
+/// The interfaces that become rails, and the options of those that become further modules.
+fn rails_or_modules(options: &Options, places: Vec<Place>) -> (Vec<Place>, Vec<Options>) {
+    if options.provider.modules == Some(1) {
+        return (places, Vec::new());
+    }
+    let further = places.iter().map(|place| options.for_module(place));
+    (Vec::new(), further.collect())
+}
+
+/// What texts of a transport begin with: its interface, if another transport has chosen that.
+fn named(options: &Options) -> String {
+    let kind = if options.provider.is_rail {
+        "rail"
+    } else {
+        "module"
+    };
+    let place = options.provider.place.as_ref();
+    place.map_or_else(String::new, |place| format!("{kind} {}: ", place.domain))
 }
 
 /// The constants of the slow paths.

@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -24,6 +23,7 @@ use crate::fabric::registration::{Region, Registrar};
 use crate::mem::handle::{MAX_RAILS, Target};
 use crate::peer::address::Blob;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::networks::pair;
 
 /// Smallest transfer that is divided: below it, two pieces take no less time than one.
 const SMALLEST: usize = 128 * 1024;
@@ -217,19 +217,14 @@ impl Transport {
         }
         let address = |rail: &Vec<u8>| Blob::decode(rail).ok()?.networks.endpoint;
         let mut tracks = Tracks::default();
-        let mut free: Vec<(usize, Option<IpAddr>)> =
-            peer.rails.iter().map(address).enumerate().collect();
-        for (number, rail) in self.rails.rails.iter().enumerate() {
-            let own = rail.node.networks.endpoint;
-            let meets = |(theirs, at): &(usize, Option<IpAddr>)| match (own, at) {
-                (Some(own), Some(at)) => self.node.networks.shares(own, *at),
-                (None, None) => *theirs == number,
-                _ => false,
-            };
-            let Some(place) = free.iter().position(meets) else {
+        let rails = self.rails.iter();
+        let own: Vec<_> = rails.map(|rail| rail.node.networks.endpoint).collect();
+        let theirs: Vec<_> = peer.rails.iter().map(address).collect();
+        let pairs = pair(&self.node.networks, &own, &theirs);
+        for ((number, rail), theirs) in self.rails.iter().enumerate().zip(pairs) {
+            let Some(theirs) = theirs else {
                 continue;
             };
-            let (theirs, _) = free.remove(place);
             match rail.connect(&peer.rails[theirs], proc) {
                 Ok(endpoint) => {
                     tracks[number] = Some(Track {

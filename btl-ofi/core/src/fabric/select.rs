@@ -65,7 +65,7 @@ pub(crate) struct Chosen {
     pub(crate) atomics: AtomicTable,
     /// Providers before it in libfabric's list, and its own other interfaces, with the reasons against them.
     pub(crate) passed_over: Vec<(String, String)>,
-    /// Its other interfaces that serve as rails.
+    /// Its other interfaces that serve as rails, or further modules.
     pub(crate) rails: Vec<Place>,
     pub(crate) ranking: Ranking,
 }
@@ -280,8 +280,8 @@ fn try_open(
     let info = with_read_order(info, options, calling).map_err(|e| e.to_string())?;
     check_attributes(info.get(), options)?;
     ranking.admit(info.get(), options)?;
-    if let Some(rail) = &options.provider.rail
-        && *rail != others::place(info.get())
+    if let Some(place) = &options.provider.place
+        && *place != others::place(info.get())
     {
         return Err(String::from("it is another interface"));
     }
@@ -301,7 +301,7 @@ fn try_open(
     match atomics.missing() {
         None => Ok((device, atomics)),
         // Rails make no atomics.
-        Some(_) if options.provider.rail.is_some() => Ok((device, atomics)),
+        Some(_) if options.provider.is_rail => Ok((device, atomics)),
         Some(_) if takes_messages(device.info(), options) => {
             Ok((device, AtomicTable::of_targets()))
         }

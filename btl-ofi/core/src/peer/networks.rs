@@ -119,6 +119,26 @@ impl Networks {
     }
 }
 
+/// The ways from several interfaces of this process to those of a peer, by their addresses: each leads to the first one on its
+/// network that none before leads to, or to that with its number where addresses are no IP addresses.
+pub(crate) fn pair(
+    networks: &Networks,
+    own: &[Option<IpAddr>],
+    theirs: &[Option<IpAddr>],
+) -> Vec<Option<usize>> {
+    let mut free: Vec<(usize, Option<IpAddr>)> = theirs.iter().copied().enumerate().collect();
+    let pairs = own.iter().enumerate().map(|(number, own)| {
+        let meets = |(theirs, at): &(usize, Option<IpAddr>)| match (own, at) {
+            (Some(own), Some(at)) => networks.shares(*own, *at),
+            (None, None) => *theirs == number,
+            _ => false,
+        };
+        let place = free.iter().position(meets)?;
+        Some(free.remove(place).0)
+    });
+    pairs.collect()
+}
+
 /// Whether two processes meet; the error is the reason, and what to do.
 pub(crate) fn meet(own: &Networks, peer: &Networks, lists: &Lists) -> Result<Meeting, String> {
     let (Some(here), Some(there)) = (own.endpoint, peer.endpoint) else {

@@ -9,6 +9,7 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::log;
 use crate::module::{Module, counts};
+use crate::modules;
 
 /// Sets the error callback.
 pub(super) unsafe extern "C" fn register_error(
@@ -56,6 +57,7 @@ pub(super) unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -
     guarded("finalize", Status::ERROR.0, || {
         match NonNull::new(btl.cast::<Module>()) {
             Some(module) => {
+                modules::forget(module);
                 Module::end(module);
                 Status::SUCCESS.0
             }

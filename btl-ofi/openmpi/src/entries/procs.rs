@@ -11,6 +11,7 @@ use crate::bindings as ffi;
 use crate::guard::guarded;
 use crate::log;
 use crate::module::Module;
+use crate::modules;
 use crate::peers::{Name, Peer, Published};
 
 /// Makes endpoints. osc/rdma and bml/r2 rely on these rules:
@@ -87,7 +88,20 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
             return None;
         }
     };
-    match module.transport().connect(published.bytes(), name.number()) {
+    let unreached = |why: &dyn std::fmt::Display| {
+        log::line(&format!(
+            "process {}.{} cannot be reached: {why}",
+            name.0, name.1
+        ));
+        None
+    };
+    let address = match modules::address_for(module, published.bytes()) {
+        Ok(Some(address)) => address,
+        // Other modules reach it.
+        Ok(None) => return None,
+        Err(why) => return unreached(&why),
+    };
+    match module.transport().connect(address, name.number()) {
         Ok(endpoint) => {
             // Two threads may add one process at the same time: both get the same endpoint, counted twice.
             if module
@@ -101,13 +115,7 @@ unsafe fn peer(module: &Module, proc: *mut ffi::opal_proc_t) -> Option<NonNull<E
             }
             Some(endpoint)
         }
-        Err(e) => {
-            log::line(&format!(
-                "process {}.{} cannot be reached: {e}",
-                name.0, name.1
-            ));
-            None
-        }
+        Err(e) => unreached(&e),
     }
 }
 

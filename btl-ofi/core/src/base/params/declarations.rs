@@ -65,7 +65,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 26] = [
+pub(super) static DECLARATIONS: [Declaration; 27] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -213,6 +213,16 @@ pub(super) static DECLARATIONS: [Declaration; 26] = [
         Level::USER_DETAIL,
         "Number of interfaces over which large transfers to one peer go, the best first: 1 to 4, or auto for all \
              that are at least half as fast as the first. Everything else goes over the first.",
+    ),
+    declare(
+        "btl_ofi_modules",
+        Kind::String,
+        Value::str("1"),
+        Allowed::OneOf(Cow::Borrowed(&RAILS)),
+        Level::USER_DETAIL,
+        "Number of modules that Open MPI gets, each over an interface of its own, the best first: 1 to 4, or auto for \
+             all that are at least half as fast as the first. Open MPI divides its messages among them; a window uses \
+             one. For hosts of one module, use btl_ofi_rails.",
     ),
     declare(
         "btl_ofi_verbose",

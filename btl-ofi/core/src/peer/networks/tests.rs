@@ -167,3 +167,20 @@ fn clones_do_not_share_a_namespace() {
     assert_eq!(same, Ok(Meeting::Namespace));
     assert!(refusal(&unknown("10.1.0.1/8"), &unknown("10.1.0.2/8")).contains("loopback"));
 }
+
+#[test]
+fn interfaces_are_paired_by_network() {
+    let own = with(1, &["10.1.0.1/24", "10.2.0.1/24", "10.2.0.9/24"]);
+    let at = |texts: &[&str]| -> Vec<Option<IpAddr>> {
+        texts.iter().map(|text| text.parse().ok()).collect()
+    };
+    let here = at(&["10.1.0.1", "10.2.0.1", "10.2.0.9"]);
+    let pairs = |theirs: &[&str]| pair(&own, &here, &at(theirs));
+    let all = pairs(&["10.2.0.2", "10.1.0.2", "10.2.0.3"]);
+    assert_eq!(all, [Some(1), Some(0), Some(2)]);
+    assert_eq!(pairs(&["10.2.0.2"]), [None, Some(0), None]);
+    assert_eq!(pairs(&["10.3.0.2", ""]), [None, None, None]);
+    // Addresses that are no IP addresses are paired by number.
+    let numbers = pair(&own, &at(&["", "", ""]), &at(&["", "10.1.0.2", ""]));
+    assert_eq!(numbers, [Some(0), None, Some(2)]);
+}

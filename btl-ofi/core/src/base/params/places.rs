@@ -1,0 +1,43 @@
+//! One interface of a provider, and the options of a transport that another one has open on it.
+
+use std::net::IpAddr;
+
+use super::{Mode, Options};
+
+/// One interface of a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) provider: String,
+    pub(crate) domain: String,
+    /// Its address, if that is an IP address.
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl Options {
+    /// The options of a rail: nothing but transfers by the provider, on one interface.
+    pub(crate) fn for_rail(&self, place: &Place) -> Options {
+        let mut options = self.clone();
+        options.mode = Mode::OneSided;
+        options.provider.is_rail = true;
+        options.provider.rails = Some(1);
+        options.take_place(place);
+        options.contexts.number = 1;
+        options.peers.same_node = false;
+        options.messages.limit = 0;
+        options.devices.by_provider = Some(false);
+        options
+    }
+
+    /// The options of a further module, on one interface.
+    pub(crate) fn for_module(&self, place: &Place) -> Options {
+        let mut options = self.clone();
+        options.provider.modules = Some(1);
+        options.take_place(place);
+        options
+    }
+
+    fn take_place(&mut self, place: &Place) {
+        self.provider.include = vec![place.provider.clone()];
+        self.provider.place = Some(place.clone());
+    }
+}

@@ -1,0 +1,109 @@
+//! The modules that Open MPI has: one, or one per interface (`btl_ofi_modules`). What they publish together, and the progress
+//! of several.
+
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use btl_ofi::Transport;
+use plugin_api::Status;
+
+use crate::bindings as ffi;
+use crate::log;
+use crate::module::Module;
+
+/// Most modules.
+const MOST: usize = 4;
+
+/// The live modules, the first one in the first place; NULL elsewhere. `start` and `forget` store with Release, the others load
+/// with Acquire, so that `progress` never sees a partly initialised module.
+static LIVE: [AtomicPtr<Module>; MOST] = [const { AtomicPtr::new(null_mut()) }; MOST];
+
+/// Makes modules known that are open.
+pub(crate) fn start(modules: &[NonNull<Module>]) {
+    for (place, module) in LIVE.iter().zip(modules) {
+        // Release: pairs with the Acquire in `at`.
+        place.store(module.as_ptr(), Ordering::Release);
+    }
+}
+
+/// Forgets a module, before it ends.
+pub(crate) fn forget(module: NonNull<Module>) {
+    for place in &LIVE {
+        // Release: pairs with the Acquire in `at`.
+        let _ = place.compare_exchange(
+            module.as_ptr(),
+            null_mut(),
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+    }
+}
+
+#[inline]
+fn at<'a>(place: &AtomicPtr<Module>) -> Option<&'a Module> {
+    // SAFETY: the pointer is NULL or a module that is live; Open MPI calls no function of the component while it finalises a
+    // module. Acquire: pairs with the Release in `start` and `forget`.
+    unsafe { place.load(Ordering::Acquire).as_ref() }
+}
+
+/// The only live module, or the first.
+#[inline]
+pub(crate) fn first<'a>() -> Option<&'a Module> {
+    at(&LIVE[0])
+}
+
+/// The live modules.
+pub(crate) fn all<'a>() -> impl Iterator<Item = &'a Module> {
+    LIVE.iter().filter_map(at)
+}
+
+/// The address of a process to which a module connects, out of what that process published.
+pub(crate) fn address_for<'a>(
+    module: &Module,
+    published: &'a [u8],
+) -> Result<Option<&'a [u8]>, String> {
+    let modules: Vec<&Module> = all().collect();
+    let number = modules.iter().position(|m| std::ptr::eq(*m, module));
+    let transports: Vec<&Transport> = modules.iter().map(|m| m.transport()).collect();
+    Transport::address_for(&transports, number.unwrap_or_default(), published)
+}
+
+/// Publishes the addresses of modules for every process of the job.
+pub(crate) fn publish(modules: &[NonNull<Module>]) -> Result<(), String> {
+    // SAFETY: `Module::open` has just made them, and nobody ended them.
+    let modules: Vec<&Module> = modules.iter().map(|m| unsafe { m.as_ref() }).collect();
+    let transports: Vec<&Transport> = modules.iter().map(|m| m.transport()).collect();
+    let published = Transport::addresses(&transports);
+    let Some(first) = modules.first() else {
+        return Ok(());
+    };
+    // SAFETY: the component is the exported structure, and the modex copies the buffer.
+    let rc = unsafe {
+        ffi::mca_btl_ofi_host_modex_send(
+            first.component(),
+            published.as_ptr().cast(),
+            published.len(),
+        )
+    };
+    Status(rc)
+        .ok()
+        .map(|_| ())
+        .map_err(|status| format!("the address could not be published: {status}"))
+}
+
+/// Opens the further modules that the first one asks for. Goes without those that cannot be opened.
+pub(crate) fn open_further(
+    first: NonNull<Module>,
+    open: impl Fn(btl_ofi::Options) -> Result<NonNull<Module>, String>,
+) -> Vec<NonNull<Module>> {
+    let mut modules = vec![first];
+    // SAFETY: the caller has just opened it.
+    let further = unsafe { first.as_ref() }.transport().further_modules();
+    for options in further.iter().take(MOST - 1) {
+        match open(options.clone()) {
+            Ok(module) => modules.push(module),
+            Err(why) => log::line(&format!("a further module is not used: {why}")),
+        }
+    }
+    modules
+}

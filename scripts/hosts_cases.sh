@@ -72,12 +72,12 @@ hosts_killed() {
 # hosts_sent INTERFACE: bytes that h1 has sent over an interface.
 hosts_sent() { hosts_enter h1 cat "/sys/class/net/$1/statistics/tx_bytes"; }
 
-# Large transfers go over both networks.
-hosts_rails() {
-    local provider=$1 network before=() sent
+# hosts_over_both PROGRAM PROVIDER OPTION...: a program of two ranks succeeds, and both networks carry what it moves.
+hosts_over_both() {
+    local program=$1 provider=$2 network before=() sent
+    shift 2
     for network in 0 1; do before+=("$(hosts_sent "eth$network")"); done
-    hosts_says 0 '^transfers: ok, 2 ranks' hosts_mpi "$provider" 2 --mca btl_ofi_rails 2 "$openmpi_dir/bin/transfers" \
-        || return 1
+    hosts_says 0 "^$program: ok, 2 ranks" hosts_mpi "$provider" 2 "$@" "$openmpi_dir/bin/$program" || return 1
     for network in 0 1; do
         sent=$(($(hosts_sent "eth$network") - before[network]))
         echo "eth$network: $sent bytes"
@@ -167,6 +167,10 @@ hosts_test_down() {
     for provider in 'tcp;ofi_rxm' net sockets; do
         hosts_case 'eth1 down, the network named' 'Open MPI' "$provider" hosts_hello "$provider" 4 \
             --mca btl_ofi_if_include 10.88.0.0/24
+    done
+    # One of the modules of h1 has no peer on h2 then.
+    for provider in 'tcp;ofi_rxm' net sockets; do
+        hosts_case 'eth1 down, two modules' 'Open MPI' "$provider" hosts_hello "$provider" 4 --mca btl_ofi_modules 2
     done
     hosts_ip h2 link set eth1 up
     hosts_await h2 eth1
@@ -262,7 +266,7 @@ hosts_test() {
     cargo build --release -p host-stub -p btl-ofi-plugin
     hosts_logs=$openmpi_dir/hosts
     mkdir -p "$hosts_logs"
-    for provider in hello_window transfers killed_peer cut_link waits_only; do openmpi_compile "tests/openmpi/$provider.c"; done
+    for provider in hello_window transfers killed_peer cut_link waits_only streams; do openmpi_compile "tests/openmpi/$provider.c"; done
     cc -O2 -shared -fPIC -o "$openmpi_dir/clone.so" tests/hosts/clone.c
     hosts_make 2
     hosts_test_shm
@@ -279,7 +283,9 @@ hosts_test() {
     hosts_case 'a link cut, ranks only wait' 'Open MPI' 'tcp;ofi_rxm' hosts_given_up waits_only 'tcp;ofi_rxm'
     hosts_extra=(--mca btl_ofi_rails 2)
     for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'two rails' 'Open MPI' "$provider" hosts_rails "$provider"
+        hosts_case 'two rails' 'Open MPI' "$provider" hosts_over_both transfers "$provider" --mca btl_ofi_rails 2
+        HOSTS_BTL=self,vader hosts_case 'two modules' 'Open MPI' "$provider" hosts_over_both streams "$provider" \
+            --mca btl_ofi_modules 2 --mca btl_ofi_mode 2
         hosts_case 'two rails' host-stub "$provider" hosts_check "$provider" 4 rma --only put
     done
     hosts_extra=()

@@ -104,10 +104,7 @@ impl Transport {
         let has_rails = !rails.is_empty();
         announce(options, &device, &capabilities, &node.networks);
         Ok(Transport {
-            module: Module {
-                vtable: std::ptr::null(),
-                attributes: std::ptr::null(),
-            },
+            module: NO_TABLE,
             quick: Quick {
                 first: contexts.as_ptr(),
                 several: contexts.len() > 1,
@@ -135,6 +132,12 @@ impl Transport {
         })
     }
 }
+
+/// What the door fills in.
+const NO_TABLE: Module = Module {
+    vtable: std::ptr::null(),
+    attributes: std::ptr::null(),
+};
 
 /// No failure so far.
 fn failures(options: &Options) -> Failures {

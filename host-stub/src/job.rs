@@ -11,6 +11,8 @@ use std::sync::{Arc, OnceLock};
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use plugin_api::{Status, ThreadLevel};
 
+use crate::base::log;
+use crate::base::params::Params;
 use crate::bootstrap::{self, Bootstrap};
 use crate::comm::{Hooks, Registry};
 use crate::crt::{self, Runtime};
@@ -20,8 +22,6 @@ use crate::device::{
 use crate::loader::{
     self, Component, EndpointRef, Failure, HostServices, Plugin, Transport, TransportError,
 };
-use crate::log;
-use crate::params::Params;
 use crate::registrations::Registrations;
 use crate::win::{Dropped, WindowHooks};
 
@@ -78,7 +78,8 @@ impl Job {
     pub fn init(options: JobOptions) -> Result<Arc<Job>, JobError> {
         let params = Arc::new(Params::from_system(&options.settings)?);
         let bootstrap = bootstrap::from_environment()?;
-        log::init(&params, Some(bootstrap.as_ref()))?;
+        let named = (bootstrap.size() > 1).then(|| bootstrap.rank());
+        log::init(&params, named)?;
         Self::with(options, params, bootstrap)
     }
 

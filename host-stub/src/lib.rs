@@ -14,6 +14,7 @@
 //!
 //! A window belongs to a job, a job holds a transport, a transport keeps its plugin loaded.
 
+mod base;
 pub mod bootstrap;
 pub mod coll;
 pub mod comm;
@@ -23,13 +24,11 @@ pub mod device;
 pub mod job;
 pub mod launcher;
 pub mod loader;
-pub mod log;
 mod mailbox;
-pub mod params;
-pub mod process;
 mod registrations;
 mod schedule;
 pub mod win;
 
+pub use base::{log, params, process};
 pub use comm::Comm;
 pub use job::{Job, JobError, JobOptions};

@@ -2,8 +2,8 @@
 
 use plugin_api::Datatype;
 
+use crate::base::Op;
 use crate::comm::{CommError, CommResult};
-use crate::win::Op;
 
 /// The collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

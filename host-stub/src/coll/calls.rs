@@ -6,7 +6,7 @@
 //! [`CollArgs::on_device`].
 //! Every rank calls the collectives of a communicator in the same order, with the same counts, types,
 //! operations and roots; what happens otherwise is an error or a wait without end, unless
-//! [`CHECK`](super::CHECK) is set, which finds and names it.
+//! [`CHECK`](crate::crt::CHECK) is set, which finds and names it.
 
 use plugin_api::Datatype;
 
@@ -14,9 +14,9 @@ use super::args::{CollArgs, Collective};
 use super::checking::Form;
 use super::defaults;
 use super::request::CollRequest;
+use crate::base::Op;
 use crate::comm::{Comm, CommResult, Visit};
 use crate::device::is_looked_for;
-use crate::win::Op;
 
 impl Comm {
     /// Any collective.

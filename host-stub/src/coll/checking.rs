@@ -1,21 +1,10 @@
 //! The checking mode: before each collective the ranks tell each other what they are about to do.
 
-use mca_params::{Declaration, Kind, Level, Value};
 use plugin_api::Datatype;
 
 use super::args::{CollArgs, Collective};
+use crate::base::{Op, type_name};
 use crate::schedule::{Field, Signature};
-use crate::win::{Op, type_name};
-
-/// Whether ranks compare the arguments of their collectives.
-pub static CHECK: Declaration =
-    Declaration::new("host_check", Kind::Bool, Value::Bool(false))
-        .help(
-            "Compares the calls, counts, types, operations and roots of collectives among the ranks, and \
-             names those that differ; costs a message from each rank to each. Also refuses calls that \
-             break the thread level provided at init",
-        )
-        .level(Level::USER_BASIC);
 
 /// Stands beside the call of a rank whose arguments cannot be.
 const REFUSED: u64 = 1 << 32;

@@ -21,7 +21,6 @@ mod table;
 mod tables;
 
 pub use args::{CollArgs, Collective};
-pub use checking::CHECK;
 pub(crate) use layered::Layered;
 pub use layered::Pending;
 pub use request::CollRequest;

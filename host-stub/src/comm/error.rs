@@ -1,6 +1,6 @@
 //! Everything a communicator or a collective can refuse or fail with.
 
-use crate::win::Op;
+use crate::base::Op;
 use plugin_api::Datatype;
 
 /// What a layer's hook can fail with.

@@ -26,14 +26,13 @@ mod pace;
 mod runtime;
 mod sync;
 mod tasks;
-mod turn;
 mod waits;
 
 pub use completion::AttachError;
 pub use cond::{Cond, Misuse};
 pub use engine::{Blocking, Busy, Engine, Source};
 pub use hooks::{CAN_SUSPEND, CAN_YIELD, Hooks, HooksError, set_hooks};
-pub use level::{Checker, Entered, Level, LevelError};
+pub use level::{CHECK, Checker, Entered, Level, LevelError};
 pub use mode::{EXTERNAL_ENV, Mode, external, set_external};
 pub use runtime::{PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, signal, wait};
 
@@ -41,7 +40,6 @@ pub(crate) use completion::{Attached, Completion, Listener};
 pub(crate) use engine::Told;
 pub(crate) use pace::Pace;
 pub(crate) use runtime::Plan;
-pub(crate) use turn::{Turn, Turns};
 pub(crate) use waits::watched;
 
 use hooks::resume;

@@ -9,11 +9,10 @@ use super::cond::{Begun, Cond, Misuse};
 use super::engine::Engine;
 use super::hooks;
 use super::keeper::Keeper;
-use super::level::{Checker, Entered, Level, LevelError};
+use super::level::{CHECK, Checker, Entered, Level, LevelError};
 use super::mode::{self, Mode};
-use crate::coll::CHECK;
+use crate::base::params::Params;
 use crate::loader::Transport;
-use crate::params::Params;
 
 /// Whether a thread makes progress by itself.
 pub static PROGRESS_THREAD: Declaration = Declaration::new(

@@ -18,7 +18,6 @@ mod level;
 mod location;
 mod openmp;
 mod pretended;
-mod proxy;
 mod registry;
 mod ring;
 mod table;
@@ -32,7 +31,6 @@ pub use location::{HOST, Location, MAX_DEVICES, decode_location};
 pub use openmp::{omp_target_location, omp_target_pointer};
 pub(crate) use pretended::pretended_bytes;
 pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory};
-pub use proxy::Proxy;
 pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 

@@ -13,7 +13,7 @@ use plugin_api::{IoVec, OverrideOps, hmem_iface};
 
 use super::error::DeviceError;
 use super::registry::{Device, DeviceBuffer, Devices};
-use crate::params::Params;
+use crate::base::params::Params;
 
 /// How many devices a job pretends to have.
 pub static PRETENDED: Declaration = Declaration::new(

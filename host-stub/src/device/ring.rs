@@ -1,5 +1,5 @@
 //! The ring of commands through which a device starts operations: host memory that the device can
-//! write, read by a [`Proxy`](super::Proxy) on the host. `host_stub_device.cuh` is the device's side of
+//! write, read by a [`Proxy`](crate::win::Proxy) on the host. `host_stub_device.cuh` is the device's side of
 //! the same layout; here is the same for a thread of the host.
 //!
 //! A producer draws a ticket, waits until the answer to the slot's last command was taken, writes its
@@ -30,7 +30,7 @@ pub enum CommandKind {
 }
 
 impl CommandKind {
-    pub(super) fn of(code: u32) -> Option<CommandKind> {
+    pub(crate) fn of(code: u32) -> Option<CommandKind> {
         [
             CommandKind::Put,
             CommandKind::Get,
@@ -193,7 +193,7 @@ impl Ring {
     }
 
     /// The command of a ticket, once it is published.
-    pub(super) fn next(&self, ticket: u64) -> Option<Command> {
+    pub(crate) fn next(&self, ticket: u64) -> Option<Command> {
         let slot = self.slot(ticket);
         // Acquire pairs with the Release in `submit`.
         if slot.published.load(Ordering::Acquire) != ticket + 1 {
@@ -206,7 +206,7 @@ impl Ring {
         Some(command(found))
     }
 
-    pub(super) fn answer(&self, ticket: u64, completion: Completion) {
+    pub(crate) fn answer(&self, ticket: u64, completion: Completion) {
         let slot = self.slot(ticket);
         slot.status.store(completion.status, Ordering::Relaxed);
         slot.result.store(completion.result, Ordering::Relaxed);

@@ -2,11 +2,11 @@
 
 use plugin_api::Status;
 
+use crate::base::params::ParamsError;
 use crate::bootstrap::BootstrapError;
 use crate::comm::CommError;
 use crate::crt::RuntimeError;
 use crate::loader::{Failure, LoadError, Transport, TransportError};
-use crate::params::ParamsError;
 
 /// Why a job could not be joined, or went wrong.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use plugin_api::ThreadLevel;
 
+use crate::base::params::Setting;
 use crate::crt::Level;
-use crate::params::Setting;
 
 /// How to join a job. The default: the default plugin, no explicit settings, any threads at once.
 #[derive(Clone, Debug)]

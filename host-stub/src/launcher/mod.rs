@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::base::params::Setting;
 use crate::bootstrap::protocol::MAX_RANKS;
-use crate::params::Setting;
 
 use directory::Directory;
 use guard::Guard;

@@ -11,7 +11,7 @@ use super::{
     BROKEN_JOB, End, Interrupts, LAST, LaunchError, LaunchOptions, RankOutcome, TICK,
     code_of_signal,
 };
-use crate::params::{SETTINGS_ENV, encode};
+use crate::base::params::{SETTINGS_ENV, encode};
 
 /// What ended a job before its ranks did.
 pub(super) struct Failure {

@@ -11,8 +11,8 @@ use plugin_api::{
 };
 
 use super::declaration::declaration;
+use crate::base::params::Params;
 use crate::bootstrap::Bootstrap;
-use crate::params::Params;
 
 /// What a plugin's calls to the host end in.
 #[derive(Clone)]

@@ -8,9 +8,9 @@ use super::header::Header;
 use super::layout::Layout;
 use super::packing::{all_there, pack, pack_bytes, unpack, unpack_bytes, words_of};
 use super::track::{Track, track_done};
+use crate::base::Pages;
+use crate::loader::HandleCopy;
 use crate::loader::{EndpointRef, Registration, Transport, TransportError};
-use crate::win::memory::Pages;
-use crate::win::peer::HandleCopy;
 
 /// Why there is no mailbox.
 #[derive(Debug, thiserror::Error)]

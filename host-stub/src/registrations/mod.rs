@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use mca_params::{Declaration, Kind, Level, Value};
 use plugin_api::{Access, Handle};
 
+use crate::base::params::Params;
 use crate::loader::{Registration, Transport, TransportError};
-use crate::params::Params;
 use ranges::Ranges;
 use unmapped::Unmapped;
 

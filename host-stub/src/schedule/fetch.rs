@@ -3,9 +3,9 @@
 use plugin_api::{Access, Status};
 
 use super::matching::Key;
+use crate::loader::HandleCopy;
 use crate::loader::{Registration, Transport, TransportError};
 use crate::mailbox::{Mailbox, Tracks, posted, track_done};
-use crate::win::peer::HandleCopy;
 
 /// Where a payload lies in its sender's process.
 #[derive(Clone, Debug, PartialEq, Eq)]

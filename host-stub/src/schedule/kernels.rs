@@ -1,12 +1,12 @@
 //! Combining the elements of two buffers into a third: reductions' inner loops.
 //!
-//! The same results as [`crate::win::combine`], which the tests compare with; here the operation is
+//! The same results as [`crate::base::combine`], which the tests compare with; here the operation is
 //! chosen outside of the loop, so that the loop becomes vector instructions, and the result may go
 //! elsewhere, so that the operands keep the order of the ranks.
 
 use plugin_api::Datatype;
 
-use crate::win::Op;
+use crate::base::Op;
 
 /// `into[i] = left[i] op right[i]`.
 ///
@@ -114,7 +114,7 @@ pub(crate) unsafe fn combine_into(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::win::combine;
+    use crate::base::combine;
 
     #[test]
     fn results_are_those_of_accumulates() {

@@ -6,7 +6,7 @@ use plugin_api::Datatype;
 
 use super::scope::Scope;
 use super::signature::{Describe, Signature};
-use crate::win::Op;
+use crate::base::Op;
 
 /// One step. Ranks are the job's.
 pub(crate) enum Step {

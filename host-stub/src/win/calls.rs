@@ -5,9 +5,9 @@ use plugin_api::{Datatype, Handle};
 use super::checked::{Fetch, KeyRoom, Target, defined};
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
-use super::ops::Op;
 use super::table::{CompareSwap, Transfer};
 use super::window::Window;
+use crate::base::Op;
 use crate::device::is_looked_for;
 
 impl Window {

@@ -10,11 +10,11 @@ use plugin_api::{Datatype, Handle};
 
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
-use super::ops::Op;
 use super::peer::{Peer, WindowKind};
 use super::regions::KeyWords;
 use super::table::Transfer;
 use super::window::Window;
+use crate::base::Op;
 
 /// The target side of a call: rank, displacement in the target's units, and layout.
 #[derive(Clone, Copy, Debug)]

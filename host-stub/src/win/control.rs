@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU64;
 
 use plugin_api::{Access, Handle};
 
-use super::memory::Pages;
+use crate::base::Pages;
 use crate::loader::{Registration, Transport, TransportError};
 
 /// Words of a cache line, so that words with different users do not share one.

@@ -36,8 +36,8 @@ use super::slots::{SLOTS, Slots};
 use super::table::RmaTable;
 use super::types::TypeTable;
 use super::window::{Exposed, Memory, Parts, SyncState, Window};
+use crate::base::process::Process;
 use crate::device::HOST;
-use crate::process::Process;
 
 /// Where a window's memory comes from.
 #[derive(Clone, Copy)]

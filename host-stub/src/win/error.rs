@@ -2,7 +2,7 @@
 
 use plugin_api::{Datatype, Status};
 
-use super::ops::Op;
+use crate::base::Op;
 
 /// Why a window call did not do what was asked. Caller's mistakes are found before anything is
 /// sent; [`WinError::Transport`] and [`WinError::Job`] report what happened to something sent,

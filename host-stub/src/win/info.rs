@@ -7,8 +7,8 @@ use std::fmt;
 use mca_params::{Allowed, Declaration, Kind, Level, Value};
 
 use super::error::{WinError, WinResult};
+use crate::base::params::Params;
 use crate::device::HOST;
-use crate::params::Params;
 
 /// Which functions new windows get unless their info says otherwise.
 pub static TABLE: Declaration = Declaration::new(

@@ -3,7 +3,7 @@
 use super::create::refused;
 use super::error::WinResult;
 use super::peer::WindowKind;
-use crate::process::Process;
+use crate::base::process::Process;
 
 /// What a rank wants of a new window, and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

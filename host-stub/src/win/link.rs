@@ -9,10 +9,10 @@ use plugin_api::{ModuleFlags, Status};
 use super::error::{WinError, WinResult};
 use super::intent::Intent;
 use super::members::Members;
+use crate::base::process::Process;
 use crate::crt::{Blocking, Completion, Engine, Entered, Pace};
 use crate::job::Job;
 use crate::loader::{Failure, Transport};
-use crate::process::Process;
 
 /// Synchronisation calls between two looks at the transport, which itself looks at its peers once in
 /// so many.

@@ -11,11 +11,11 @@ use super::bounce::Bounce;
 use super::checked::Target;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
-use super::ops::Op;
 use super::peer::{Reach, WindowKind};
 use super::pieces::Cursor;
 use super::request::Request;
 use super::window::Window;
+use crate::base::Op;
 use crate::device::{Found, HOST};
 
 /// Runs handed to a copy function at once.

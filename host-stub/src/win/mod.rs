@@ -26,26 +26,26 @@ mod leases;
 mod link;
 mod located;
 mod members;
-pub(crate) mod memory;
+mod memory;
 mod near;
 mod notice;
 mod notify;
-mod ops;
 mod own_part;
-pub(crate) mod peer;
+mod peer;
 #[cfg(test)]
 mod peer_hostile;
 mod pending;
 #[cfg(test)]
 mod pending_tests;
 mod pieces;
+mod proxy;
 mod region_cache;
 mod regions;
 mod remains;
 mod request;
 mod request_calls;
 mod share;
-pub(crate) mod shm;
+mod shm;
 mod slots;
 #[cfg(test)]
 mod slots_tests;
@@ -57,6 +57,7 @@ mod window;
 
 pub use plugin_api::Datatype;
 
+pub use crate::base::{Op, combine, type_name};
 pub use checked::Target;
 pub use control::COUNTERS;
 pub use epoch::{Assertion, FencePlan, LockKind};
@@ -67,9 +68,9 @@ pub use layout::{Block, Layout};
 pub use members::{Group, Members};
 pub use memory::{alloc_mem, free_mem};
 pub use notice::Completed;
-pub use ops::{Op, combine, type_name};
 pub use peer::WindowKind;
 pub use pieces::{Piece, Pieces};
+pub use proxy::Proxy;
 pub(crate) use remains::Dropped;
 pub use request::Request;
 pub use table::{CompareSwap, RequestRef, RmaTable, Transfer};

@@ -2,39 +2,13 @@
 
 use std::sync::atomic::AtomicU64;
 
-use plugin_api::Handle;
-
 use super::control::Word;
 use super::error::WinError;
 use super::leases::Leases;
 use super::pending::Pending;
 use super::region_cache::RegionCache;
-use crate::crt::Turns;
-use crate::loader::EndpointRef;
-
-/// A copy of a peer's registration handle, at an 8-byte aligned address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HandleCopy(Box<[u64]>);
-
-impl HandleCopy {
-    pub(crate) fn new(bytes: &[u8]) -> HandleCopy {
-        HandleCopy(
-            bytes
-                .chunks(8)
-                .map(|chunk| {
-                    let mut word = [0; 8];
-                    word[..chunk.len()].copy_from_slice(chunk);
-                    u64::from_ne_bytes(word)
-                })
-                .collect(),
-        )
-    }
-
-    #[inline]
-    pub(crate) fn as_ptr(&self) -> *const Handle {
-        self.0.as_ptr().cast()
-    }
-}
+use crate::base::Turns;
+use crate::loader::{EndpointRef, HandleCopy};
 
 /// How a window's memory came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,12 +281,5 @@ mod tests {
             broken[at] ^= (state >> 25) as u8 | 1;
             let _ = decode(0, WindowKind::Create, 16, &broken);
         }
-    }
-
-    #[test]
-    fn handle_copies_are_aligned() {
-        let copy = HandleCopy::new(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(copy.as_ptr() as usize % 8, 0);
-        assert_eq!(copy.0.len(), 2);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use plugin_api::Access;
 
 use super::control::{Control, REGIONS_VERSION, Word};
-use super::memory::Pages;
+use crate::base::Pages;
 use crate::loader::{Registration, Transport};
 
 /// Words of the largest handle.

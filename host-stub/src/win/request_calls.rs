@@ -5,10 +5,10 @@ use plugin_api::Handle;
 use super::checked::{Fetch, KeyRoom, Target, defined};
 use super::error::WinResult;
 use super::layout::Layout;
-use super::ops::Op;
 use super::request::Request;
 use super::table::{Transfer, requested};
 use super::window::Window;
+use crate::base::Op;
 use crate::device::is_looked_for;
 
 impl Window {

@@ -6,7 +6,8 @@ use super::info::{Resolved, TableChoice};
 use super::intent::Intent;
 use super::link::Link;
 use super::peer::WindowKind;
-use super::shm::{Card, NoSegment, Plan, Segment, Shared};
+use super::shm::{Plan, Shared};
+use crate::base::{Card, NoSegment, Segment};
 
 /// What the ranks of this rank's node came to.
 pub(super) enum Joint {

@@ -6,10 +6,10 @@ use plugin_api::{Datatype, Handle};
 use super::epoch::{Assertion, FencePlan, LockKind};
 use super::error::WinResult;
 use super::layout::Layout;
-use super::ops::Op;
 use super::peer::Peer;
 use super::request::{Request, RequestState};
 use super::window::Window;
+use crate::base::Op;
 
 /// A checked communication call: both layouts hold the same elements, the target range lies in
 /// memory that the target exposes, the epoch allows it, and there is at least one element.

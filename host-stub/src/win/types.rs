@@ -2,7 +2,7 @@
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
 
-use super::ops::Op;
+use crate::base::Op;
 use crate::loader::Transport;
 
 /// One element type.

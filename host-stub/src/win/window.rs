@@ -16,14 +16,14 @@ use super::info::Info;
 use super::link::Link;
 use super::located::Way;
 use super::members::Members;
-use super::memory::Pages;
 use super::peer::{Peer, Reach, WindowKind};
 use super::pending::Pending;
 use super::request::RequestPool;
-use super::shm::{Segment, Shared};
+use super::shm::Shared;
 use super::slots::Slots;
 use super::table::RmaTable;
 use super::types::TypeTable;
+use crate::base::{Pages, Segment};
 use crate::device::DeviceBuffer;
 use crate::loader::Registration;
 

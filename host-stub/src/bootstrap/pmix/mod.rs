@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::protocol::{MAX_ITEM, check_item, check_key};
 use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
-use crate::crt::{Turn, Turns};
+use crate::base::{Turn, Turns};
 use client::{Client, Item, Owner};
 use exchange::Exchange;
 use published::{Others, Own};

@@ -21,8 +21,8 @@ pub(crate) use choose::build;
 
 use plugin_api::Datatype;
 
+use crate::base::Op;
 use crate::schedule::Plan;
-use crate::win::Op;
 
 /// What a reduction does with how much.
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::win::shm::Segment;
+use crate::base::Segment;
 
 /// Bytes of a line of counters: two cache lines, because processors fetch pairs.
 const LINE: usize = 128;

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::lines::{Class, INLINE, Lines, Mark, SHORT, long_bytes, short_bytes};
+use crate::base::{Card, Segment, Turn, Turns};
 use crate::comm::{Comm, CommError, CommResult, Layer};
-use crate::crt::{Blocking, Turn, Turns};
+use crate::crt::Blocking;
 use crate::schedule::Engine;
-use crate::win::shm::{Card, Segment};
 
 /// Whether long slots are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

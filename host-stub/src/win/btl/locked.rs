@@ -2,11 +2,11 @@
 //! the transport's atomics do not serve, and for elements that are not aligned. Complete, and so in
 //! order, when they return.
 
+use crate::base::{Op, combine};
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::control::ACCUMULATE_LOCK;
 use crate::win::error::WinResult;
-use crate::win::ops::{Op, combine};
 use crate::win::peer::Peer;
 use crate::win::pieces::Pieces;
 use crate::win::table::{CompareSwap, Transfer};

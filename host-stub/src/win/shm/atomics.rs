@@ -15,9 +15,9 @@ use plugin_api::Datatype;
 
 use super::locks::alone;
 use super::update::{Run, is_aligned, update, update_bytes};
+use crate::base::Op;
 use crate::win::error::WinResult;
 use crate::win::layout::Layout;
-use crate::win::ops::Op;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::table::{CompareSwap, RequestRef, Transfer};
 use crate::win::window::Window;

@@ -10,8 +10,6 @@ mod locks;
 pub(super) mod notify;
 mod plan;
 mod rma;
-mod room;
-mod segment;
 mod sync;
 mod update;
 
@@ -20,9 +18,9 @@ use std::sync::atomic::AtomicU64;
 use super::error::{WinError, WinResult};
 use super::table::RmaTable;
 use super::window::Window;
+use crate::base::Segment;
 
 pub(super) use plan::Plan;
-pub(crate) use segment::{Card, NoSegment, Segment};
 
 /// The functions of a window in one segment.
 pub(super) const TABLE: RmaTable = RmaTable {

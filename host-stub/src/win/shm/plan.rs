@@ -1,6 +1,6 @@
 //! Where the parts of a segment lie: header, words of synchronisation, and each rank's memory.
 
-use super::segment::HEADER;
+use crate::base::SEGMENT_HEADER;
 
 /// Words of a cache line, so that words with different users do not share one.
 const LINE: usize = 8;
@@ -27,7 +27,7 @@ impl Plan {
     /// the others begin on pages. `None` when they fill more than the address space.
     pub(in crate::win) fn new(lengths: &[usize], contiguous: bool, page: usize) -> Option<Plan> {
         let ranks = lengths.len();
-        let words = HEADER / 8 + LINE + ranks * LINES * LINE + ranks.checked_mul(ranks)?;
+        let words = SEGMENT_HEADER / 8 + LINE + ranks * LINES * LINE + ranks.checked_mul(ranks)?;
         let mut end = words.checked_mul(8)?.checked_next_multiple_of(page)?;
         let mut parts = Vec::with_capacity(ranks);
         for len in lengths {
@@ -56,11 +56,11 @@ impl Plan {
 
     /// How many ranks have entered barriers, all told.
     pub(super) fn barrier(&self) -> usize {
-        HEADER / 8
+        SEGMENT_HEADER / 8
     }
 
     fn line(&self, rank: usize, line: usize) -> usize {
-        HEADER / 8 + LINE + (rank * LINES + line) * LINE
+        SEGMENT_HEADER / 8 + LINE + (rank * LINES + line) * LINE
     }
 
     /// The passive-target lock of a rank.
@@ -112,7 +112,7 @@ mod tests {
                 for origin in 0..ranks {
                     words.extend((0..ranks).map(|target| plan.posts(origin, target)));
                 }
-                assert!(words.is_sorted() && words[0] * 8 >= HEADER);
+                assert!(words.is_sorted() && words[0] * 8 >= SEGMENT_HEADER);
                 let last = words[words.len() - 1] * 8 + 8;
                 assert!(last <= plan.control_bytes());
                 for (index, part) in plan.parts.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{
 
 use plugin_api::Datatype;
 
-use crate::win::ops::{Op, combine};
+use crate::base::{Op, combine};
 
 #[inline]
 pub(super) fn is_aligned(address: u64, datatype: Datatype) -> bool {

@@ -8,8 +8,8 @@ use plugin_api::hmem_iface;
 use super::cases::say;
 use super::{DEVICE, DeviceBuffer};
 use crate::command::check::case::{Context, Failure, Outcome, ensure, same};
-use crate::device::{CudaRing, Proxy, Ring};
-use crate::win::Assertion;
+use crate::device::{CudaRing, Ring};
+use crate::win::{Assertion, Proxy};
 
 /// Compiled from `cuda/started.cu`, which says how.
 const PTX: &str = concat!(

@@ -6,8 +6,8 @@ use plugin_api::Datatype;
 
 use super::DeviceBuffer;
 use crate::command::check::case::{Context, Outcome, ensure, same};
-use crate::device::{Command, CommandKind, Level, Proxy, Ring};
-use crate::win::{Assertion, Window};
+use crate::device::{Command, CommandKind, Level, Ring};
+use crate::win::{Assertion, Proxy, Window};
 
 /// A thread in the place of a device writes commands, which the host does.
 pub(super) fn started(context: &Context<'_>) -> Outcome {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::room;
-use crate::process::Process;
+use crate::base::process::Process;
 
 /// Words at the segment's start: a mark by which those who open it know it, and its number.
 const MARK: u64 = u64::from_le_bytes(*b"WINSEGM1");

@@ -1,12 +1,10 @@
-//! The host's side of the ring: does what devices ask, with the windows it was given.
+//! The host's side of a device's ring ([`Ring`]): does what devices ask, with the windows it was given.
 
 use plugin_api::{Datatype, Status};
 
-use super::level::Level;
-use super::location::HOST;
-use super::registry::Devices;
-use super::ring::{Command, CommandKind, Completion, Ring};
-use crate::win::{Layout, Op, Target, WinError, WinResult, Window};
+use super::{Layout, Target, WinError, WinResult, Window};
+use crate::base::Op;
+use crate::device::{Command, CommandKind, Completion, Devices, HOST, Level, Ring};
 
 /// Serves one ring. Whoever drives it has opened the epochs that the commands need.
 pub struct Proxy<'a> {

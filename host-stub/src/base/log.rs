@@ -9,8 +9,7 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::bootstrap::Bootstrap;
-use crate::params::Params;
+use super::params::Params;
 
 /// How much the host and its plugin say.
 pub static VERBOSE: Declaration = Declaration::new("host_verbose", Kind::Int, Value::Int(1))
@@ -18,18 +17,15 @@ pub static VERBOSE: Declaration = Declaration::new("host_verbose", Kind::Int, Va
     .level(Level::USER_BASIC)
     .allowed(Allowed::Range { min: 0, max: 3 });
 
-/// Starts logging at the level of `host_verbose`, with the rank of a process that has one. A
+/// Starts logging at the level of `host_verbose`, with the rank of a process that is given one. A
 /// program that logs already keeps its own way.
-pub fn init(params: &Params, bootstrap: Option<&dyn Bootstrap>) -> Result<(), Error> {
+pub fn init(params: &Params, rank: Option<u32>) -> Result<(), Error> {
     let level = match params.declare(&VERBOSE)?.as_int() {
         Some(0) => LevelFilter::ERROR,
         Some(2) => LevelFilter::INFO,
         Some(3) => LevelFilter::DEBUG,
         _ => LevelFilter::WARN,
     };
-    let rank = bootstrap
-        .filter(|bootstrap| bootstrap.size() > 1)
-        .map(Bootstrap::rank);
     // An error here means that the program has set its own subscriber.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)

@@ -1,10 +1,14 @@
 //! A process's part in a job: who it is, the transport it talks through, and its peers.
 
 mod error;
+mod members;
 mod options;
+mod slots;
 
 pub use error::JobError;
+pub use members::{Group, Members};
 pub use options::JobOptions;
+pub(crate) use slots::{Kept, LeaveError};
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,7 +18,6 @@ use plugin_api::{Status, ThreadLevel};
 use crate::base::log;
 use crate::base::params::Params;
 use crate::bootstrap::{self, Bootstrap};
-use crate::comm::{Hooks, Registry};
 use crate::crt::{self, Runtime};
 use crate::device::{
     CUDA, Devices, LEVEL, Level as DeviceLevel, PRETENDED, Support, pretended_bytes,
@@ -23,7 +26,7 @@ use crate::loader::{
     self, Component, EndpointRef, Failure, HostServices, Plugin, Transport, TransportError,
 };
 use crate::registrations::Registrations;
-use crate::win::{Dropped, WindowHooks};
+use slots::Slots;
 
 /// How many ranks share a node, for trying on one machine what happens over several.
 pub static RANKS_PER_NODE: Declaration = Declaration::new(
@@ -45,8 +48,8 @@ pub static RANKS_PER_NODE: Declaration = Declaration::new(
 pub struct Job {
     // First: its thread uses the transport.
     runtime: Runtime,
-    // Before the transport, as the next: they end what is registered with it.
-    dropped_windows: Dropped,
+    // Before the transport, as the next: what layers keep may be registered with it.
+    slots: Slots,
     registrations: Registrations,
     // The transport ends before the bootstrap: ending it may still log with this rank's name.
     transport: Transport,
@@ -59,9 +62,7 @@ pub struct Job {
     /// Ranks of a pretended node; 0 for none.
     ranks_per_node: u32,
     thread_level: ThreadLevel,
-    window_hooks: WindowHooks,
     bootstrap: Arc<dyn Bootstrap>,
-    comms: Registry,
 }
 
 /// The first failure reported. Reading it costs one load, so waiting loops may look at it.
@@ -164,7 +165,7 @@ impl Job {
         let crowded = is_crowded(bootstrap.as_ref());
         let devices = devices(&transport, &params)?;
         Ok(Arc::new(Job {
-            dropped_windows: Dropped::default(),
+            slots: Slots::default(),
             registrations: Registrations::new(&transport, &params)?,
             devices,
             runtime: Runtime::start(plan, &transport, crowded)?,
@@ -175,9 +176,7 @@ impl Job {
             params,
             ranks_per_node,
             thread_level,
-            window_hooks: WindowHooks::default(),
             bootstrap,
-            comms: Registry::default(),
         }))
     }
 
@@ -205,14 +204,9 @@ impl Job {
         self.thread_level
     }
 
-    /// Where windows leave what stays of them.
-    pub(crate) fn dropped_windows(&self) -> &Dropped {
-        &self.dropped_windows
-    }
-
-    /// The hooks of this job's windows.
-    pub(crate) fn window_hooks(&self) -> &WindowHooks {
-        &self.window_hooks
+    /// What a layer keeps with the job, by its type; made by the first call. Not for hot paths.
+    pub(crate) fn slot<T: Kept + Default>(&self) -> &T {
+        self.slots.get()
     }
 
     /// The devices of this process.
@@ -264,17 +258,6 @@ impl Job {
     /// The other processes, out of band.
     pub fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
         &self.bootstrap
-    }
-
-    /// Where layers register to see communicators come and go.
-    pub fn comm_hooks(&self) -> &Hooks {
-        &self.comms.hooks
-    }
-
-    /// What this process keeps for its communicators.
-    #[inline]
-    pub(crate) fn comms(&self) -> &Registry {
-        &self.comms
     }
 
     /// The parameters of this process.
@@ -334,14 +317,11 @@ impl Job {
         self.bootstrap.abort(code, message);
     }
 
-    /// Frees the world, completes what the calling thread sent, waits for all ranks, and leaves the
+    /// Lets layers leave (the world is freed), completes what the calling thread sent, waits for all ranks, and leaves the
     /// job in good order; collective. Other threads have flushed before, and nothing is sent afterwards. The transport itself ends with the last reference
     /// to it.
     pub fn finalize(&self) -> Result<(), JobError> {
-        let ended = match self.comms.take_world() {
-            Some(world) => world.end(),
-            None => Ok(()),
-        };
+        let left = self.slots.leave();
         let flushed = self.transport.flush(None);
         // The others are not made to wait for ever because of a failure here.
         self.barrier()?;
@@ -351,7 +331,7 @@ impl Job {
             status,
             failure: self.failed().cloned(),
         })?;
-        Ok(ended?)
+        left.map_err(JobError::Layer)
     }
 }
 

@@ -50,7 +50,7 @@ impl Comm {
         let checked = args.check(collective, self.rank(), self.size());
         let checked = checked.and(located);
         let table = visit.table();
-        if self.job().comms().checked() {
+        if self.registry().checked() {
             // The default compares in the same schedule.
             if checked.is_err() || table.blocking(collective).is_some() {
                 let ticket = defaults::start_agreement(
@@ -104,7 +104,7 @@ impl Comm {
         let checked = args.check(collective, self.rank(), self.size());
         let checked = checked.and(located);
         let table = visit.table();
-        if !self.job().comms().checked() {
+        if !self.registry().checked() {
             checked?;
             // SAFETY: the arguments were checked; the caller vouches for the buffers.
             return unsafe { table.start(collective, self, args) };

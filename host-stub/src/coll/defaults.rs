@@ -18,7 +18,7 @@ unsafe fn start(
     form: Form,
 ) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
-    let checked = comm.job().comms().checked();
+    let checked = comm.registry().checked();
     // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
     unsafe {
         engine.start(collective.name(), comm.scope(), Plane::User, |plan| {

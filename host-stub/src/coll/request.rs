@@ -104,8 +104,8 @@ impl CollRequest {
 
     /// The outcome, if it is there now; the work ends with that.
     fn outcome(&mut self) -> Option<CommResult<()>> {
-        let job = self.comm.job().clone();
-        let Some(engine) = job.comms().engine() else {
+        let comm = self.comm.clone();
+        let Some(engine) = comm.registry().engine() else {
             return Some(Ok(()));
         };
         self.advance(|ticket| engine.test(ticket))
@@ -159,20 +159,20 @@ impl CollRequest {
     }
 
     fn finish(&mut self) -> CommResult<()> {
-        let job = self.comm.job().clone();
-        let Some(engine) = job.comms().engine() else {
+        let comm = self.comm.clone();
+        let (job, Some(engine)) = (comm.job(), comm.registry().engine()) else {
             return Ok(());
         };
         loop {
             let outcome = match std::mem::replace(&mut self.work, Work::Done) {
                 Work::Done => Ok(()),
-                Work::Scheduled(ticket) => engine.wait(&job, ticket),
+                Work::Scheduled(ticket) => engine.wait(job, ticket),
                 Work::Layer(run) => {
                     // Whoever makes progress asks the layer, one at a time.
-                    engine.wait_until(&job, || run.advance());
+                    engine.wait_until(job, || run.advance());
                     run.outcome()
                 }
-                Work::Both(ticket, second) => match engine.wait(&job, ticket) {
+                Work::Both(ticket, second) => match engine.wait(job, ticket) {
                     Ok(()) => {
                         self.go_on_as(*second);
                         continue;
@@ -192,9 +192,10 @@ impl Future for CollRequest {
     type Output = CommResult<()>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CommResult<()>> {
-        let job = self.comm.job().clone();
-        let _entered = job.runtime().enter("await")?;
-        let (waiting, Some(engine)) = (job.runtime().engine(), job.comms().engine()) else {
+        let comm = self.comm.clone();
+        let runtime = comm.job().runtime();
+        let _entered = runtime.enter("await")?;
+        let (waiting, Some(engine)) = (runtime.engine(), comm.registry().engine()) else {
             return Poll::Ready(Ok(()));
         };
         if !waiting.has_keeper() {

@@ -7,11 +7,14 @@ use super::attributes::Attributes;
 use super::error::{CommError, CommResult};
 use super::group::Group;
 use super::hooks::Seen;
+use super::registry::Registry;
 use crate::coll::{Layered, Stack};
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
 pub(super) struct Inner {
+    // Before the job, with which the transport ends that it uses.
+    registry: Arc<Registry>,
     job: Arc<Job>,
     scope: Arc<Scope>,
     tables: Stack,
@@ -34,10 +37,12 @@ pub struct Comm(pub(super) Arc<Inner>);
 impl Comm {
     /// A communicator whose hooks have not run.
     pub(super) fn bare(job: &Arc<Job>, members: Vec<u32>, me: usize, context: u16) -> Comm {
+        let registry = Arc::clone(Registry::of(job));
         Comm(Arc::new(Inner {
             job: Arc::clone(job),
             scope: Arc::new(Scope::new(members, me, context)),
-            tables: Stack::new(Arc::clone(job.comms().tables.base())),
+            tables: Stack::new(Arc::clone(registry.tables.base())),
+            registry,
             attributes: Attributes::default(),
             layered: Layered::default(),
             seen: OnceLock::new(),
@@ -66,7 +71,7 @@ impl Comm {
                 // The world's number stays its own: the next try has it again. And no number is
                 // used again where ranks may still send with it.
                 if self.context() != 0 && matches!(failed.error, CommError::Creation { .. }) {
-                    self.job().comms().contexts.release(self.context());
+                    self.registry().contexts.release(self.context());
                 }
                 Err(failed.error)
             }
@@ -89,6 +94,12 @@ impl Comm {
     #[inline]
     pub fn job(&self) -> &Arc<Job> {
         &self.0.job
+    }
+
+    /// What its job keeps for all communicators.
+    #[inline]
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.0.registry
     }
 
     /// The job rank of a rank.
@@ -174,7 +185,7 @@ impl Comm {
     #[inline]
     pub(crate) fn any_engine(&self, call: &'static str) -> CommResult<&Engine> {
         // No communicator is made before the engine; this is for the type.
-        self.0.job.comms().engine().ok_or(CommError::Freed { call })
+        self.0.registry.engine().ok_or(CommError::Freed { call })
     }
 
     /// Ends the communicator: collective. Waits until the collectives under way have ended and
@@ -209,7 +220,7 @@ impl Comm {
         };
         if met.is_ok() {
             // Not where ranks may still send with that number.
-            self.job().comms().contexts.release(self.context());
+            self.registry().contexts.release(self.context());
         }
         met.and(hooked)
     }

@@ -7,6 +7,7 @@ use super::context::{MASK, lowest_common};
 use super::error::{CommError, CommResult};
 use super::exchange::exchange;
 use super::group::Group;
+use super::registry::Registry;
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
@@ -24,10 +25,11 @@ struct Wish {
 impl Comm {
     /// All ranks of the job. The first call is collective, and makes it; later ones give the same.
     pub fn world(job: &Arc<Job>) -> CommResult<Comm> {
-        job.comms().world(job, || {
+        let registry = Registry::of(job);
+        registry.world(job, || {
             let members: Vec<u32> = (0..job.size()).collect();
             let world = Comm::bare(job, members, job.rank() as usize, 0);
-            let seen = job.comms().hooks.snapshot();
+            let seen = registry.hooks.snapshot();
             world.compare_layers(&seen.shape())?;
             world.complete(seen)
         })
@@ -141,7 +143,7 @@ impl Comm {
         group: Option<u32>,
         wish: &Wish,
     ) -> CommResult<Option<Comm>> {
-        let registry = self.job().comms();
+        let registry = self.registry();
         let seen = registry.hooks.snapshot();
         let parent = scope.context();
         registry.contexts.queue(parent);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::communicator::Comm;
-use crate::job::{Job, JobError};
-use crate::win;
+use super::error::CommError;
+use crate::job::{Group, Job, JobError, Members};
 
-impl win::Group for Comm {
+impl Group for Comm {
     fn job(&self) -> &Arc<Job> {
         Comm::job(self)
     }
@@ -32,8 +32,14 @@ impl win::Group for Comm {
     }
 }
 
-impl From<&Comm> for win::Members {
-    fn from(comm: &Comm) -> win::Members {
-        win::Members::new(Arc::new(comm.clone()))
+impl From<&Comm> for Members {
+    fn from(comm: &Comm) -> Members {
+        Members::new(Arc::new(comm.clone()))
+    }
+}
+
+impl From<CommError> for JobError {
+    fn from(error: CommError) -> JobError {
+        JobError::Layer(Box::new(error))
     }
 }

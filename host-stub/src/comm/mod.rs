@@ -25,4 +25,3 @@ pub use error::{CommError, CommResult, HookError};
 pub use group::{Compared, Group};
 pub use hooks::{Hooks, Layer};
 pub(crate) use overriding::Visit;
-pub(crate) use registry::Registry;

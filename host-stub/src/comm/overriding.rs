@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::communicator::Comm;
 use super::error::{CommError, CommResult};
+use super::registry::Registry;
 use crate::coll::{CollTable, Collectives, LayerData};
 use crate::crt::Entered;
 use crate::job::Job;
@@ -31,7 +32,7 @@ impl Comm {
             });
         }
         let previous = self.collectives();
-        let table = self.job().comms().tables.table(functions, &previous, data);
+        let table = self.registry().tables.table(functions, &previous, data);
         self.tables().set(Arc::clone(&table));
         Ok(table)
     }
@@ -62,7 +63,7 @@ impl Comm {
 impl Job {
     /// Tables of layers that communicators of this process point to.
     pub fn live_collective_tables(&self) -> usize {
-        self.comms().tables.live()
+        Registry::of(self).tables.live()
     }
 }
 

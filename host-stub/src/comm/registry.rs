@@ -11,7 +11,7 @@ use super::hooks::Hooks;
 use crate::coll::Tables;
 use crate::coll::node::{self, NODE_COLLECTIVES};
 use crate::crt::{self, Blocking, CHECK};
-use crate::job::Job;
+use crate::job::{Job, Kept, LeaveError};
 use crate::mailbox::Mailbox;
 use crate::schedule::Engine;
 
@@ -29,7 +29,32 @@ pub(crate) struct Registry {
     checked: AtomicBool,
 }
 
+/// What a job keeps for its communicators.
+#[derive(Default)]
+pub(crate) struct Comms(Arc<Registry>);
+
+impl Kept for Comms {
+    fn leave(&self) -> Result<(), LeaveError> {
+        match self.0.take_world() {
+            Some(world) => Ok(world.end()?),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Job {
+    /// Where layers register to see communicators come and go.
+    pub fn comm_hooks(&self) -> &Hooks {
+        &Registry::of(self).hooks
+    }
+}
+
 impl Registry {
+    /// That of a job.
+    pub(crate) fn of(job: &Job) -> &Arc<Registry> {
+        &job.slot::<Comms>().0
+    }
+
     /// The engine; none before the world was made.
     #[inline]
     pub(crate) fn engine(&self) -> Option<&Engine> {

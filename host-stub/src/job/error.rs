@@ -4,7 +4,6 @@ use plugin_api::Status;
 
 use crate::base::params::ParamsError;
 use crate::bootstrap::BootstrapError;
-use crate::comm::CommError;
 use crate::crt::RuntimeError;
 use crate::loader::{Failure, LoadError, Transport, TransportError};
 
@@ -46,9 +45,10 @@ pub enum JobError {
         /// The job's size.
         size: u32,
     },
-    /// The world could not be freed in good order.
+    /// A layer above did not do its part: the world could not be freed in good order, or the ranks of a
+    /// window could not exchange what they have to.
     #[error(transparent)]
-    Comm(#[from] CommError),
+    Layer(Box<dyn std::error::Error + Send + Sync>),
     /// Something sent did not arrive.
     #[error("rank {rank}: flush before leaving the job returned {status}{}", cause(.failure))]
     Flush {

@@ -3,9 +3,9 @@
 use plugin_api::Status;
 
 use super::engine::State;
+use super::error::CommError;
 use super::matching::{Expected, Key};
 use super::scope::Scope;
-use crate::comm::CommError;
 use crate::job::Job;
 
 impl State {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::error::{CommError, CommResult};
 use super::fetch::{Fetch, Offered};
 use super::matching::{Key, Queue};
 use super::plan::Plan;
 use super::scope::{Plane, Scope};
-use crate::comm::{CommError, CommResult};
 use crate::crt::{Blocking, Busy, Source};
 use crate::job::Job;
 use crate::loader::Transport;

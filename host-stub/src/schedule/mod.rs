@@ -11,6 +11,7 @@
 
 mod ends;
 mod engine;
+mod error;
 mod fetch;
 mod kernels;
 mod matching;
@@ -21,6 +22,7 @@ mod scope;
 mod signature;
 
 pub(crate) use engine::{Engine, Ticket};
+pub use error::{CommError, CommResult};
 pub(crate) use kernels::combine_into;
 pub(crate) use plan::Plan;
 pub(crate) use scope::{CONTEXTS, Plane, Scope};

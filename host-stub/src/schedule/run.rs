@@ -3,12 +3,12 @@
 use plugin_api::Access;
 
 use super::engine::State;
+use super::error::CommError;
 use super::fetch::{Offer, Offered};
 use super::kernels::combine_into;
 use super::matching::{Early, Expected, Key, Outgoing};
 use super::plan::Step;
 use super::signature::Signature;
-use crate::comm::CommError;
 use crate::mailbox::{Header, Kind};
 
 impl State {

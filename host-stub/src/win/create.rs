@@ -24,7 +24,6 @@ use super::hooks::{Layers, hooked};
 use super::info::{Info, Resolved, TableChoice};
 use super::intent::{Intent, classes};
 use super::link::Link;
-use super::members::Members;
 use super::near;
 use super::own_part::{device_memory, expose, memory, usable};
 use super::peer::{Offer, Peer, Reach, WindowKind, decode, encode};
@@ -38,6 +37,7 @@ use super::types::TypeTable;
 use super::window::{Exposed, Memory, Parts, SyncState, Window};
 use crate::base::process::Process;
 use crate::device::HOST;
+use crate::job::Members;
 
 /// Where a window's memory comes from.
 #[derive(Clone, Copy)]

@@ -14,7 +14,7 @@ use super::error::WinResult;
 use super::intent::Intent;
 use super::table::RmaTable;
 use super::window::Window;
-use crate::job::Job;
+use crate::job::{Job, Kept};
 
 /// What a layer does when windows begin and end. `P` is its parameter, the same at every call.
 pub struct WindowHook<P> {
@@ -93,7 +93,14 @@ pub struct WindowHooks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HookId(u64);
 
+impl Kept for WindowHooks {}
+
 impl WindowHooks {
+    /// Those of a job.
+    fn of(job: &Job) -> &WindowHooks {
+        job.slot()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +114,7 @@ impl Job {
         hook: WindowHook<P>,
         parameter: P,
     ) -> HookId {
-        let hooks = self.window_hooks();
+        let hooks = WindowHooks::of(self);
         let id = hooks.registered.fetch_add(1, Ordering::Relaxed);
         let registered = Arc::new(Registered { hook, parameter });
         hooks.lock().push(Entry {
@@ -121,13 +128,15 @@ impl Job {
     /// Ends a registration. Windows that were made under it keep what the hook made of them, and
     /// tell it when they end. Ending it again does nothing.
     pub fn remove_window_hook(&self, id: HookId) {
-        self.window_hooks().lock().retain(|entry| entry.id != id.0);
+        WindowHooks::of(self)
+            .lock()
+            .retain(|entry| entry.id != id.0);
     }
 
     /// Says how many hooks of its own a hook calls, 1 unless said. Windows are not made where ranks
     /// have different numbers; a hook that stands for none may not be called.
     pub fn weigh_window_hook(&self, id: HookId, stands_for: usize) {
-        let mut hooks = self.window_hooks().lock();
+        let mut hooks = WindowHooks::of(self).lock();
         if let Some(entry) = hooks.iter_mut().find(|entry| entry.id == id.0) {
             entry.stands_for = stands_for;
         }
@@ -144,10 +153,7 @@ pub(super) struct Layers {
 impl Layers {
     /// Runs the hooks of a job on a new window. On an error those that had run are undone.
     pub(super) fn run(window: &mut Window) -> Result<(), String> {
-        let hooks: Vec<Arc<dyn Hook>> = window
-            .link
-            .job
-            .window_hooks()
+        let hooks: Vec<Arc<dyn Hook>> = WindowHooks::of(&window.link.job)
             .lock()
             .iter()
             .map(|entry| Arc::clone(&entry.hook))
@@ -182,7 +188,7 @@ impl Layers {
 
     /// How many hooks a job has, with those that they stand for.
     pub(super) fn count(job: &Job) -> usize {
-        let hooks = job.window_hooks().lock();
+        let hooks = WindowHooks::of(job).lock();
         hooks.iter().map(|entry| entry.stands_for).sum()
     }
 }

@@ -8,10 +8,9 @@ use plugin_api::{ModuleFlags, Status};
 
 use super::error::{WinError, WinResult};
 use super::intent::Intent;
-use super::members::Members;
 use crate::base::process::Process;
 use crate::crt::{Blocking, Completion, Engine, Entered, Pace};
-use crate::job::Job;
+use crate::job::{Job, Members};
 use crate::loader::{Failure, Transport};
 
 /// Synchronisation calls between two looks at the transport, which itself looks at its peers once in

@@ -4,6 +4,7 @@ use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 
 use super::window::Parts;
+use crate::job::Kept;
 
 /// The parts of one such window. Its registrations end when this is dropped, so that the transport
 /// can close; the memory stays for good, since other ranks may be copying to it at this moment, and
@@ -21,7 +22,9 @@ impl Drop for Remains {
 
 /// The remains of all windows of a job, which it keeps until it leaves the transport.
 #[derive(Default)]
-pub(crate) struct Dropped(Mutex<Vec<Remains>>);
+pub(super) struct Dropped(Mutex<Vec<Remains>>);
+
+impl Kept for Dropped {}
 
 impl Dropped {
     pub(super) fn keep(&self, parts: Box<Parts>) {

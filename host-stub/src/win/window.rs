@@ -15,9 +15,9 @@ use super::hooks::Layers;
 use super::info::Info;
 use super::link::Link;
 use super::located::Way;
-use super::members::Members;
 use super::peer::{Peer, Reach, WindowKind};
 use super::pending::Pending;
+use super::remains::Dropped;
 use super::request::RequestPool;
 use super::shm::Shared;
 use super::slots::Slots;
@@ -25,6 +25,7 @@ use super::table::RmaTable;
 use super::types::TypeTable;
 use crate::base::{Pages, Segment};
 use crate::device::DeviceBuffer;
+use crate::job::Members;
 use crate::loader::Registration;
 
 /// This rank's memory in a window.
@@ -393,7 +394,7 @@ impl Drop for Window {
             );
             // SAFETY: `self` ends here, and with `whole` still set nobody has taken the parts.
             let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
-            self.link.job.dropped_windows().keep(parts);
+            self.link.job.slot::<Dropped>().keep(parts);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::job::{Job, JobError};
+use super::{Job, JobError};
 
 /// An ordered set of ranks of a job that can exchange bytes out of band. Implemented by [`Job`];
 /// anything else that wants windows of its own implements it too. Collective functions are called

@@ -1,16 +1,23 @@
 //! A host for transport plugins.
 //!
-//! - [`loader`] opens a plugin, checks it, and wraps its functions.
+//! Its modules are layers, each of which names only those above it in this list:
+//!
+//! - `base` is what all stand on: operations, memory, settings ([`params`]), messages ([`log`]), who a
+//!   process is, for others on its machine ([`process`]).
 //! - [`bootstrap`] tells the processes of a job of each other; [`launcher`] starts them.
-//! - [`job`] puts the two together: a process as a rank, connected to all others.
-//! - [`comm`] is groups of its ranks, with hooks for layers; [`coll`] what they do collectively.
-//! - `mailbox` carries small messages made of puts, `schedule` runs collectives over them.
-//! - [`crt`] is how calls wait: as the master, as a thread or as a task, and who makes progress meanwhile.
-//! - [`win`] is one-sided communication in terms of windows.
-//! - [`process`] is who a process is, for others on its machine.
+//! - [`loader`] opens a plugin, checks it, and wraps its functions. It comes after [`bootstrap`], through
+//!   which a plugin publishes its addresses.
 //! - `registrations` keeps registrations of buffers for operations to come.
-//! - [`params`] and [`log`] are the plugin's and the host's settings and messages.
-//! - [`command`] is the `host-stub` program.
+//! - [`crt`] is how calls wait: as the master, as a thread or as a task, and who makes progress meanwhile.
+//! - [`device`] is memory of devices.
+//! - [`job`] puts these together: a process as a rank, connected to all others, with a slot for what each
+//!   layer below keeps with it. It comes after [`crt`], because joining and leaving a job wait.
+//! - `mailbox` carries small messages made of puts, `schedule` runs collectives over them.
+//! - [`win`] is one-sided communication in terms of windows; beside it, [`comm`] is groups of ranks, with
+//!   hooks for layers and a table of collectives.
+//! - [`coll`] is what communicators do collectively.
+//!
+//! [`command`] is the `host-stub` program.
 //!
 //! A window belongs to a job, a job holds a transport, a transport keeps its plugin loaded.
 

@@ -10,12 +10,12 @@
 
 use plugin_api::Datatype;
 
-use super::args::{CollArgs, Collective};
 use super::checking::Form;
 use super::defaults;
-use super::request::CollRequest;
+use super::{CollArgs, CollRequest, Collective};
 use crate::base::Op;
-use crate::comm::{Comm, CommResult, Visit};
+use crate::comm::table::Visit;
+use crate::comm::{Comm, CommResult};
 use crate::device::is_looked_for;
 
 impl Comm {

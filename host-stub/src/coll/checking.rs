@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::args::{CollArgs, Collective};
+use super::{CollArgs, Collective};
 use crate::base::{Op, type_name};
 use crate::schedule::{Field, Signature};
 

@@ -2,10 +2,8 @@
 //! call is the schedule and a wait for it.
 
 use super::algorithms;
-use super::args::{CollArgs, Collective};
 use super::checking::{Form, describe, signature};
-use super::request::CollRequest;
-use super::table::{CollTable, Collectives};
+use super::{CollArgs, CollRequest, CollTable, Collective, Collectives};
 use crate::comm::{Comm, CommResult};
 use crate::schedule::{Plane, Ticket};
 
@@ -60,7 +58,7 @@ macro_rules! defaults {
         )*
 
         /// The default functions: blocking entries are absent, which means these.
-        pub(super) const FUNCTIONS: Collectives = Collectives::of_nonblocking([$($nonblocking),*]);
+        pub(super) const FUNCTIONS: Collectives = Collectives::of_nonblocking([$($nonblocking),*], blocking);
 
         // In the order of the collectives.
         const _: () = {

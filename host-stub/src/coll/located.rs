@@ -2,98 +2,10 @@
 //! device goes through host memory, from which it comes back when the collective is done. So the tables
 //! and their layers only ever see host memory.
 
-use plugin_api::IoVec;
-
-use super::args::{CollArgs, Collective};
-use super::request::CollRequest;
+use super::{CollArgs, CollRequest, Collective};
+use crate::comm::table::{Staged, give_back, lose};
 use crate::comm::{Comm, CommError, CommResult};
 use crate::device::{Devices, HOST, Location};
-
-/// A buffer on a device, and its bytes in host memory.
-pub(super) struct Staged {
-    call: &'static str,
-    words: Vec<u64>,
-    len: usize,
-    iface: u32,
-    address: u64,
-    /// Whether the collective writes it.
-    writes: bool,
-}
-
-impl Staged {
-    fn run(&self) -> [IoVec; 1] {
-        [IoVec {
-            base: std::ptr::with_exposed_provenance_mut(self.address as usize),
-            len: self.len,
-        }]
-    }
-
-    fn base(&mut self) -> *mut u8 {
-        self.words.as_mut_ptr().cast()
-    }
-
-    fn failed(&self, function: &'static str, answer: i64) -> CommError {
-        CommError::DeviceCopy {
-            call: self.call,
-            function,
-            size: self.len,
-            answer,
-        }
-    }
-
-    /// Brings the device's bytes here.
-    ///
-    /// # Safety
-    /// The device's memory is good for them.
-    unsafe fn fill(&mut self, devices: &Devices) -> CommResult<()> {
-        let (run, len) = (self.run(), self.len);
-        // SAFETY: the words have at least so many bytes.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.base(), len) };
-        // SAFETY: the caller vouches for the device's memory.
-        let read = unsafe { devices.read(&run, &[self.iface], bytes) };
-        read.map_err(|answer| self.failed("copy_from_hmem_iov", answer))
-    }
-
-    /// Brings what the collective wrote to the device.
-    ///
-    /// # Safety
-    /// As for [`fill`](Self::fill).
-    unsafe fn give_back(&mut self, devices: &Devices) -> CommResult<()> {
-        if !self.writes {
-            return Ok(());
-        }
-        let (run, len) = (self.run(), self.len);
-        // SAFETY: as in `fill`.
-        let bytes = unsafe { std::slice::from_raw_parts(self.base().cast_const(), len) };
-        // SAFETY: as in `fill`.
-        let written = unsafe { devices.write(&run, &[self.iface], bytes) };
-        written.map_err(|answer| self.failed("copy_to_hmem_iov", answer))
-    }
-}
-
-/// Brings what a collective wrote to the device, if it came to its end.
-///
-/// # Safety
-/// The buffers that are staged are good for the collective.
-pub(super) unsafe fn give_back(
-    mut staged: Vec<Staged>,
-    devices: &Devices,
-    outcome: CommResult<()>,
-) -> CommResult<()> {
-    if outcome.is_err() {
-        lose(staged);
-        return outcome;
-    }
-    staged.iter_mut().try_for_each(|staged| {
-        // SAFETY: passed on.
-        unsafe { staged.give_back(devices) }
-    })
-}
-
-/// Leaves the copies of a collective that failed where they are: a transfer may still use them.
-fn lose(staged: Vec<Staged>) {
-    std::mem::forget(staged);
-}
 
 /// Where one buffer of a collective is.
 enum Place {
@@ -128,20 +40,12 @@ fn place(
         .device(device)
         .map_err(|e| bad(e.to_string()))?
         .iface;
-    let mut words = Vec::new();
-    let wanted = len.div_ceil(8);
-    words
-        .try_reserve_exact(wanted)
-        .map_err(|_| bad(format!("there is no host memory for {len} B of a device")))?;
-    words.resize(wanted, 0u64);
-    Ok(Place::Device(Staged {
-        call,
-        words,
-        len,
-        iface,
-        address,
-        writes: false,
-    }))
+    match Staged::new(call, len, iface, address) {
+        Some(staged) => Ok(Place::Device(staged)),
+        None => Err(bad(format!(
+            "there is no host memory for {len} B of a device"
+        ))),
+    }
 }
 
 /// The arguments with which the host can work, and what stands between them and a device.
@@ -182,7 +86,7 @@ unsafe fn placed<'a>(
         Place::Host(at) => placed.args.recv = at,
         Place::Device(mut staged) => {
             placed.args.recv = staged.base();
-            staged.writes = span.writes;
+            staged.set_writes(span.writes);
             if span.reads {
                 // SAFETY: as above.
                 unsafe { staged.fill(devices) }?;

@@ -9,20 +9,14 @@
 //! - [`node`] is a layer over it: ranks of one node through shared memory.
 
 pub(crate) mod algorithms;
-mod args;
 mod calls;
 mod checking;
 mod defaults;
-mod layered;
 mod located;
 pub mod node;
-mod request;
-mod table;
-mod tables;
+mod world;
 
-pub use args::{CollArgs, Collective};
-pub(crate) use layered::Layered;
-pub use layered::Pending;
-pub use request::CollRequest;
-pub use table::{Blocking, CollTable, Collectives, LayerData, Nonblocking};
-pub(crate) use tables::{Stack, Tables};
+pub use crate::comm::table::{
+    Blocking, CollArgs, CollRequest, CollTable, Collective, Collectives, LayerData, Nonblocking,
+    Pending,
+};

@@ -8,7 +8,7 @@ use super::error::{CommError, CommResult};
 use super::group::Group;
 use super::hooks::Seen;
 use super::registry::Registry;
-use crate::coll::{Layered, Stack};
+use super::table::{CollTable, Layered, Stack};
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
@@ -36,12 +36,17 @@ pub struct Comm(pub(super) Arc<Inner>);
 
 impl Comm {
     /// A communicator whose hooks have not run.
-    pub(super) fn bare(job: &Arc<Job>, members: Vec<u32>, me: usize, context: u16) -> Comm {
+    pub(super) fn bare(
+        job: &Arc<Job>,
+        table: &Arc<CollTable>,
+        (members, me): (Vec<u32>, usize),
+        context: u16,
+    ) -> Comm {
         let registry = Arc::clone(Registry::of(job));
         Comm(Arc::new(Inner {
             job: Arc::clone(job),
             scope: Arc::new(Scope::new(members, me, context)),
-            tables: Stack::new(Arc::clone(registry.tables.base())),
+            tables: Stack::new(Arc::clone(table)),
             registry,
             attributes: Attributes::default(),
             layered: Layered::default(),

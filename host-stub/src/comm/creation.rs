@@ -7,7 +7,7 @@ use super::context::{MASK, lowest_common};
 use super::error::{CommError, CommResult};
 use super::exchange::exchange;
 use super::group::Group;
-use super::registry::Registry;
+use super::registry::{Defaults, Registry};
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
@@ -23,24 +23,17 @@ struct Wish {
 }
 
 impl Comm {
-    /// All ranks of the job. The first call is collective, and makes it; later ones give the same.
-    pub fn world(job: &Arc<Job>) -> CommResult<Comm> {
+    /// All ranks of the job; the first call makes it, over these defaults.
+    pub(crate) fn world_over(job: &Arc<Job>, defaults: &Defaults) -> CommResult<Comm> {
         let registry = Registry::of(job);
-        registry.world(job, || {
+        registry.world(job, defaults, || {
             let members: Vec<u32> = (0..job.size()).collect();
-            let world = Comm::bare(job, members, job.rank() as usize, 0);
+            let table = registry.tables.base_of(defaults.functions);
+            let world = Comm::bare(job, table, (members, job.rank() as usize), 0);
             let seen = registry.hooks.snapshot();
             world.compare_layers(&seen.shape())?;
             world.complete(seen)
         })
-    }
-
-    /// A communicator of this process alone. Not collective, but where the [`world`](Self::world) was
-    /// not made yet this makes it, which is.
-    pub fn alone(job: &Arc<Job>) -> CommResult<Comm> {
-        let world = Comm::world(job)?;
-        let group = Group::of_members(&[job.rank()]);
-        world.create_from_group(&group, 0)
     }
 
     /// The same ranks with another context; collective.
@@ -187,7 +180,9 @@ impl Comm {
             .collect();
         let me = wants.iter().position(|want| want.2 == scope.rank());
         let me = me.ok_or_else(|| lost("communicator creation"))?;
-        Comm::bare(self.job(), members, me, context)
+        let table = registry.tables.base();
+        let table = table.ok_or_else(|| lost("communicator creation"))?;
+        Comm::bare(self.job(), table, (members, me), context)
             .complete(seen)
             .map(Some)
     }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use super::communicator::Comm;
 use super::error::CommResult;
-use crate::coll::algorithms;
 use crate::job::Job;
-use crate::schedule::{Engine, Plane, Scope};
+use crate::schedule::{Engine, Plane, Scope, allgather_bruck};
 
 impl Comm {
     /// Gives every rank what each rank gave, in the order of the ranks; collective over this
@@ -40,7 +39,7 @@ pub(super) fn exchange(
         // gets already under way, which a peer's failure leaves to the transport.
         let ticket = unsafe {
             engine.start_numbered("exchange", scope, sequence, |plan| {
-                algorithms::allgather_bruck(plan, from, into, block);
+                allgather_bruck(plan, from, into, block);
             })
         }?;
         engine.wait(job, ticket)

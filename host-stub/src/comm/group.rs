@@ -32,7 +32,7 @@ impl Group {
     }
 
     /// Members that are known to differ.
-    pub(super) fn of_members(job_ranks: &[u32]) -> Group {
+    pub(crate) fn of_members(job_ranks: &[u32]) -> Group {
         Group(job_ranks.to_vec())
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::communicator::Comm;
 use super::error::{CommError, CommResult, HookError};
-use crate::coll::CollTable;
+use super::table::CollTable;
 
 /// A layer: the higher the number, the nearer to the program. All hooks registered with one number
 /// belong to one layer.

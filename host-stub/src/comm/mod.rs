@@ -16,12 +16,12 @@ mod exchange;
 mod group;
 mod hooks;
 mod members;
-mod overriding;
 mod registry;
+pub(crate) mod table;
 
 pub use communicator::Comm;
 pub use creation::UNDEFINED;
 pub use error::{CommError, CommResult, HookError};
 pub use group::{Compared, Group};
 pub use hooks::{Hooks, Layer};
-pub(crate) use overriding::Visit;
+pub(crate) use registry::{Defaults, Register, is_set};

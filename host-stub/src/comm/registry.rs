@@ -4,16 +4,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::ThreadId;
 
+use mca_params::Declaration;
+
 use super::communicator::Comm;
 use super::context::Contexts;
 use super::error::{CommError, CommResult};
 use super::hooks::Hooks;
-use crate::coll::Tables;
-use crate::coll::node::{self, NODE_COLLECTIVES};
+use super::table::{Collectives, Tables};
 use crate::crt::{self, Blocking, CHECK};
 use crate::job::{Job, Kept, LeaveError};
 use crate::mailbox::Mailbox;
 use crate::schedule::Engine;
+
+/// Puts layers into a process's hooks.
+pub(crate) type Register = fn(&Hooks);
+
+/// What the layer above gives the first communicator.
+pub(crate) struct Defaults {
+    /// The host's own collectives.
+    pub(crate) functions: Collectives,
+    /// Finds out which layers of the host's own the parameters ask for.
+    pub(crate) layers: fn(&Job) -> CommResult<Register>,
+}
 
 /// Belongs to the job.
 #[derive(Default)]
@@ -76,6 +88,7 @@ impl Registry {
     pub(super) fn world(
         &self,
         job: &Arc<Job>,
+        defaults: &Defaults,
         make: impl FnOnce() -> CommResult<Comm>,
     ) -> CommResult<Comm> {
         let caller = Caller::this();
@@ -106,7 +119,7 @@ impl Registry {
             })?;
         };
         if self.engine.get().is_none() {
-            self.prepare(job)?;
+            self.prepare(job, defaults)?;
         }
         let made = make()?;
         *self.lock_world() = World::Made(made.clone());
@@ -114,22 +127,12 @@ impl Registry {
     }
 
     /// What all communicators need; collective.
-    fn prepare(&self, job: &Arc<Job>) -> CommResult<()> {
-        let is_set = |parameter| {
-            let value = job.params().declare(parameter);
-            let value = value.map_err(|error| CommError::Job {
-                call: "world creation",
-                reason: error.to_string(),
-            })?;
-            Ok::<bool, CommError>(value.as_bool() == Some(true))
-        };
-        self.checked.store(is_set(&CHECK)?, Ordering::Relaxed);
-        let with_node = is_set(&NODE_COLLECTIVES)?;
+    fn prepare(&self, job: &Arc<Job>, defaults: &Defaults) -> CommResult<()> {
+        self.checked.store(is_set(job, &CHECK)?, Ordering::Relaxed);
+        let register = (defaults.layers)(job)?;
         let engine = Arc::new(connect(job)?);
         // What fails above may be tried again; this is done once.
-        if with_node {
-            node::register(&self.hooks);
-        }
+        register(&self.hooks);
         job.runtime().engine().add_source(engine.clone());
         // Set by the one that makes the world only.
         let _ = self.engine.set(engine);
@@ -196,6 +199,16 @@ impl Drop for MakingEnds<'_> {
         // Release: pairs with who waits.
         self.0.making.store(false, Ordering::Release);
     }
+}
+
+/// Whether a parameter is on.
+pub(crate) fn is_set(job: &Job, parameter: &'static Declaration) -> CommResult<bool> {
+    let value = job.params().declare(parameter);
+    let value = value.map_err(|error| CommError::Job {
+        call: "world creation",
+        reason: error.to_string(),
+    })?;
+    Ok(value.as_bool() == Some(true))
 }
 
 /// Makes the mailboxes of all ranks; collective.

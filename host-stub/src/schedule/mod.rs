@@ -7,8 +7,10 @@
 //! mailbox: short payloads travel in messages, long ones are offered and fetched with gets by
 //! whoever receives them, so that nothing depends on the order of two puts.
 //!
-//! Nothing here knows a communicator or an algorithm: a [`Scope`] says who takes part.
+//! Nothing here knows a communicator: a [`Scope`] says who takes part. Of algorithms it has the one that
+//! making communicators takes.
 
+mod allgather;
 mod ends;
 mod engine;
 mod error;
@@ -21,6 +23,7 @@ mod run;
 mod scope;
 mod signature;
 
+pub(crate) use allgather::allgather_bruck;
 pub(crate) use engine::{Engine, Ticket};
 pub use error::{CommError, CommResult};
 pub(crate) use kernels::combine_into;

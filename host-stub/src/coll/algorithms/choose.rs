@@ -9,7 +9,7 @@ use super::{
     scan, scatter,
 };
 use crate::coll::{CollArgs, Collective};
-use crate::schedule::Plan;
+use crate::schedule::{Plan, allgather_bruck};
 
 /// Bytes from which a broadcast to more than two ranks is pipelined.
 const BCAST_LONG: usize = 256 << 10;
@@ -97,7 +97,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             if block * size >= ALLGATHER_LONG {
                 allgather::ring(plan, mine, recv, block);
             } else {
-                allgather::allgather_bruck(plan, mine, recv, block);
+                allgather_bruck(plan, mine, recv, block);
             }
         }
         Collective::Alltoall => {

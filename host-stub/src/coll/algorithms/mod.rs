@@ -16,7 +16,6 @@ mod reduce_scatter;
 mod scan;
 mod scatter;
 
-pub(crate) use allgather::allgather_bruck;
 pub(crate) use choose::build;
 
 use plugin_api::Datatype;

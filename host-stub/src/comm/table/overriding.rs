@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::communicator::Comm;
-use super::error::{CommError, CommResult};
-use super::registry::Registry;
-use crate::coll::{CollTable, Collectives, LayerData};
+use super::functions::{CollTable, Collectives, LayerData};
+use crate::comm::registry::Registry;
+use crate::comm::{Comm, CommError, CommResult};
 use crate::crt::Entered;
 use crate::job::Job;
 

@@ -132,15 +132,15 @@ impl Default for CollArgs<'_> {
 
 /// What a rank's collective does with its two buffers, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     /// Bytes of the send buffer that are read.
-    pub(super) send: usize,
+    pub(crate) send: usize,
     /// Bytes of the receive buffer that are read, written or both.
-    pub(super) recv: usize,
+    pub(crate) recv: usize,
     /// Whether the receive buffer is read.
-    pub(super) reads: bool,
+    pub(crate) reads: bool,
     /// Whether it is written.
-    pub(super) writes: bool,
+    pub(crate) writes: bool,
 }
 
 impl CollArgs<'_> {
@@ -159,7 +159,7 @@ impl CollArgs<'_> {
     }
 
     /// What a rank does with its buffers; of arguments that were checked.
-    pub(super) fn span(&self, collective: Collective, rank: usize, size: usize) -> Span {
+    pub(crate) fn span(&self, collective: Collective, rank: usize, size: usize) -> Span {
         let is_root = rank == self.root;
         let in_place = self.send.is_null();
         let (one, all) = (self.count, self.count.saturating_mul(size));
@@ -194,7 +194,7 @@ impl CollArgs<'_> {
     }
 
     /// Refuses what cannot be: before anything is sent.
-    pub(super) fn check(&self, collective: Collective, rank: usize, size: usize) -> CommResult<()> {
+    pub(crate) fn check(&self, collective: Collective, rank: usize, size: usize) -> CommResult<()> {
         let call = collective.name();
         let refuse = |reason: String| Err(CommError::BadArgument { call, reason });
         if collective == Collective::Barrier {

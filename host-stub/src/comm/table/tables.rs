@@ -1,30 +1,27 @@
 //! The tables of a process, and the one that a communicator points to.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use super::defaults;
-use super::table::{CollTable, Collectives, LayerData};
+use super::functions::{CollTable, Collectives, LayerData};
 
 /// Every table of a process that some communicator has.
+#[derive(Default)]
 pub(crate) struct Tables {
-    base: Arc<CollTable>,
+    base: OnceLock<Arc<CollTable>>,
     live: Mutex<Vec<Weak<CollTable>>>,
 }
 
-impl Default for Tables {
-    fn default() -> Self {
-        Tables {
-            base: Arc::new(CollTable::new(defaults::FUNCTIONS, None, None)),
-            live: Mutex::default(),
-        }
-    }
-}
-
 impl Tables {
-    /// The host's default.
-    pub(crate) fn base(&self) -> &Arc<CollTable> {
-        &self.base
+    /// The host's default: of these functions, if it is not made yet.
+    pub(crate) fn base_of(&self, functions: Collectives) -> &Arc<CollTable> {
+        let make = || Arc::new(CollTable::new(functions, None, None));
+        self.base.get_or_init(make)
+    }
+
+    /// The host's default; none before the world is made.
+    pub(crate) fn base(&self) -> Option<&Arc<CollTable>> {
+        self.base.get()
     }
 
     /// The table of these functions over `previous`: one that there is, or a new one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::layered::{Pending, Run};
-use super::located::{Staged, give_back};
+use super::staged::{Staged, give_back};
 use crate::comm::{Comm, CommResult};
 use crate::schedule::Ticket;
 
@@ -47,7 +47,7 @@ impl CollRequest {
         }
     }
 
-    pub(super) fn scheduled(comm: &Comm, ticket: Ticket) -> CollRequest {
+    pub(crate) fn scheduled(comm: &Comm, ticket: Ticket) -> CollRequest {
         // The progress thread sees to it from here on.
         comm.job().runtime().engine().issued();
         CollRequest {
@@ -57,7 +57,7 @@ impl CollRequest {
         }
     }
 
-    pub(super) fn after(ticket: Ticket, request: CollRequest) -> CollRequest {
+    pub(crate) fn after(ticket: Ticket, request: CollRequest) -> CollRequest {
         CollRequest {
             comm: request.comm.clone(),
             work: Work::Both(ticket, Box::new(request)),
@@ -66,7 +66,7 @@ impl CollRequest {
     }
 
     /// After which these go back to their devices.
-    pub(super) fn and_then_back(mut self, staged: Vec<Staged>) -> CollRequest {
+    pub(crate) fn and_then_back(mut self, staged: Vec<Staged>) -> CollRequest {
         self.staged.extend(staged);
         self
     }

@@ -14,6 +14,9 @@ pub type Blocking = unsafe fn(&CollTable, &Comm, &CollArgs<'_>) -> CommResult<()
 /// A nonblocking entry: as [`Blocking`], with buffers that are good until the request is done.
 pub type Nonblocking = unsafe fn(&CollTable, &Comm, &CollArgs<'_>) -> CommResult<CollRequest>;
 
+/// What runs where a blocking entry is absent: the host's default of a collective.
+pub(crate) type Absent = unsafe fn(Collective, &Comm, &CollArgs<'_>) -> CommResult<()>;
+
 /// What a layer keeps with its table.
 pub type LayerData = Arc<dyn Any + Send + Sync>;
 
@@ -40,6 +43,7 @@ pub type LayerData = Arc<dyn Any + Send + Sync>;
 pub struct Collectives {
     blocking: [Option<Blocking>; Collective::ALL.len()],
     nonblocking: [Nonblocking; Collective::ALL.len()],
+    absent: Absent,
     /// Entries that were set here and not copied, one bit each.
     set_blocking: u16,
     set_nonblocking: u16,
@@ -47,12 +51,14 @@ pub struct Collectives {
 
 impl Collectives {
     /// A whole set; blocking entries are absent.
-    pub(super) const fn of_nonblocking(
+    pub(crate) const fn of_nonblocking(
         nonblocking: [Nonblocking; Collective::ALL.len()],
+        absent: Absent,
     ) -> Collectives {
         Collectives {
             blocking: [None; Collective::ALL.len()],
             nonblocking,
+            absent,
             set_blocking: u16::MAX,
             set_nonblocking: u16::MAX,
         }
@@ -202,7 +208,7 @@ impl CollTable {
                     let bit = 1 << collective as u16;
                     entry(self.setter(|f| f.set_blocking & bit != 0), comm, args)
                 }
-                None => super::defaults::blocking(collective, comm, args),
+                None => (self.functions.absent)(collective, comm, args),
             }
         }
     }

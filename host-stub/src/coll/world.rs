@@ -1,0 +1,33 @@
+//! The first communicator, and what the host gives it: its own collectives, and its layer for nodes.
+
+use std::sync::Arc;
+
+use super::defaults::FUNCTIONS;
+use super::node::{self, NODE_COLLECTIVES};
+use crate::comm::{Comm, CommResult, Defaults, Group, Register, is_set};
+use crate::job::Job;
+
+const DEFAULTS: Defaults = Defaults {
+    functions: FUNCTIONS,
+    layers,
+};
+
+fn layers(job: &Job) -> CommResult<Register> {
+    let with_node = is_set(job, &NODE_COLLECTIVES)?;
+    Ok(if with_node { node::register } else { |_| {} })
+}
+
+impl Comm {
+    /// All ranks of the job. The first call is collective, and makes it; later ones give the same.
+    pub fn world(job: &Arc<Job>) -> CommResult<Comm> {
+        Comm::world_over(job, &DEFAULTS)
+    }
+
+    /// A communicator of this process alone. Not collective, but where the [`world`](Self::world) was
+    /// not made yet this makes it, which is.
+    pub fn alone(job: &Arc<Job>) -> CommResult<Comm> {
+        let world = Comm::world(job)?;
+        let group = Group::of_members(&[job.rank()]);
+        world.create_from_group(&group, 0)
+    }
+}

@@ -1,0 +1,23 @@
+//! The table that the collectives of a communicator go through ([`CollTable`]): what its functions are called
+//! with (`args`), what the nonblocking ones return (`request`, with what layers run themselves, `layered`, and
+//! buffers of devices, `staged`), which tables a process has (`tables`), and how layers change the one of a
+//! communicator (`overriding`).
+//!
+//! What the host's own functions do is above, in [`crate::coll`], which gives the first table.
+
+mod args;
+mod functions;
+mod layered;
+mod overriding;
+mod request;
+mod staged;
+mod tables;
+
+pub use args::{CollArgs, Collective};
+pub use functions::{Blocking, CollTable, Collectives, LayerData, Nonblocking};
+pub(crate) use layered::Layered;
+pub use layered::Pending;
+pub(crate) use overriding::Visit;
+pub use request::CollRequest;
+pub(crate) use staged::{Staged, give_back, lose};
+pub(crate) use tables::{Stack, Tables};

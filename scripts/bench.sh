@@ -13,7 +13,7 @@ bench_die() {
 
 # The programs of the suite, and what they start and load.
 bench_build() {
-    cargo build --release -p btl-ofi-plugin -p lab-provider -p host-stub
+    cargo build --release -p btl-ofi-plugin -p lab-provider -p host-stub-command
     cargo build --release -p benches --bins
     mkdir -p "$bench_out"
 }

@@ -225,7 +225,7 @@ hosts_bench() {
     openmpi_build
     openmpi_compile benches/openmpi/rma_bench.c
     # Incremental builds inline less.
-    CARGO_INCREMENTAL=0 cargo build --release -p host-stub -p btl-ofi-plugin
+    CARGO_INCREMENTAL=0 cargo build --release -p host-stub-command -p btl-ofi-plugin
     CARGO_INCREMENTAL=0 cargo build --release -p benches --bin overhead
     hosts_make 2
     # Waited for, because bash handles no signal while it runs a command; without the pipe by which hosts live.

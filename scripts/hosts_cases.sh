@@ -263,7 +263,7 @@ hosts_test() {
     # shellcheck source=scripts/hosts_launchers.sh
     . scripts/hosts_launchers.sh
     openmpi_build
-    cargo build --release -p host-stub -p btl-ofi-plugin
+    cargo build --release -p host-stub-command -p btl-ofi-plugin
     hosts_logs=$openmpi_dir/hosts
     mkdir -p "$hosts_logs"
     for provider in hello_window transfers killed_peer cut_link waits_only streams; do openmpi_compile "tests/openmpi/$provider.c"; done

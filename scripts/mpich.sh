@@ -84,7 +84,7 @@ mpich_bench() {
         echo "bench mpich: skipped, $why"
         return
     fi
-    cargo build --release -p host-stub -p host-stub-c -p btl-ofi-plugin
+    cargo build --release -p host-stub-command -p host-stub-c -p btl-ofi-plugin
     libfabric=$(readlink -f "$mpich_dir/venv/lib/mpich")
     loaded=$(mpich_ours_loads "$libfabric") || return 1
     version=$(mpich_libfabric_version "$libfabric")

@@ -57,7 +57,7 @@ build() {
     openmpi_lab
     cp -r "$openmpi_dir/lab" "$root/opt/lab"
     # The standalone host, which joins the job of whoever starts it through PMIx.
-    cargo build --release -p host-stub -p btl-ofi-plugin
+    cargo build --release -p host-stub-command -p btl-ofi-plugin
     mkdir -p "$root/opt/host"
     cp "${CARGO_TARGET_DIR:-target}"/release/{host-stub,libbtl_ofi.so} "$root/opt/host/"
     # The folder of the other series, to show that it is refused.

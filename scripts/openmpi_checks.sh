@@ -471,7 +471,7 @@ openmpi_test() {
     done
     openmpi_check "declared atomics where some are missing" openmpi_declares_less
     openmpi_say "building the standalone host"
-    cargo build --release -p host-stub -p btl-ofi-plugin
+    cargo build --release -p host-stub-command -p btl-ofi-plugin
     for provider in shm 'tcp;ofi_rxm'; do
         openmpi_check "host-stub check under mpirun, $provider" openmpi_host_stub "$provider"
     done

@@ -22,7 +22,7 @@ soak_build() {
     local tests file
     soak_files=$(mktemp -d)
     # The set of packages decides which features are built, so it is that of the tests (fixtures.rs).
-    cargo build --quiet --release -p host-stub -p btl-ofi-plugin -p mca-btl-ofi -p host-stub-c -p lab-provider
+    cargo build --quiet --release -p host-stub-command -p btl-ofi-plugin -p mca-btl-ofi -p host-stub-c -p lab-provider
     for file in host-stub libbtl_ofi.so liblab_fi.so; do
         cp "$target/release/$file" "$soak_files/"
     done

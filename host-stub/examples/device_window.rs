@@ -1,7 +1,8 @@
 //! A window on a device: each rank puts from device memory to the next rank's, and adds to a counter
 //! there.
 //!
-//!     cargo build --release -p host-stub -p btl-ofi-plugin --example device_window
+//!     cargo build --release -p host-stub-command -p btl-ofi-plugin
+//!     cargo build --release -p host-stub --example device_window
 //!     target/release/host-stub launch -n 2 --mca host_pretended_devices 1 \
 //!         --mca btl_ofi_provider_include shm -- target/release/examples/device_window
 //!

@@ -5,6 +5,7 @@ mod members;
 mod options;
 mod slots;
 
+pub use crate::registrations::{BYTES as REGISTRATION_BYTES, ENTRIES as REGISTRATION_ENTRIES};
 pub use error::JobError;
 pub use members::{Group, Members};
 pub use options::JobOptions;
@@ -375,7 +376,7 @@ fn connect(transport: &Transport, size: u32) -> Result<Vec<EndpointRef>, JobErro
 }
 
 /// The devices that the parameters ask for, and those that the machine has.
-pub(crate) fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, JobError> {
+pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, JobError> {
     let devices = Devices::new(transport);
     let pretended = params.declare(&PRETENDED)?.as_int().unwrap_or(0);
     for _ in 0..pretended {
@@ -395,7 +396,7 @@ pub(crate) fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devi
 }
 
 /// What a transport and devices come to under the parameters.
-pub(crate) fn device_support(transport: &Transport, devices: &Devices, params: &Params) -> Support {
+pub fn device_support(transport: &Transport, devices: &Devices, params: &Params) -> Support {
     let limit = params.declare(&LEVEL).ok().and_then(|v| v.as_int());
     let limit = DeviceLevel::of(limit.unwrap_or(4));
     Support::of(transport.knows_devices(), &devices.all(), limit)

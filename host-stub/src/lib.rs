@@ -17,7 +17,7 @@
 //!   hooks for layers and a table of collectives.
 //! - [`coll`] is what communicators do collectively.
 //!
-//! [`command`] is the `host-stub` program.
+//! The `host-stub` program and its self-check are crates above this one.
 //!
 //! A window belongs to a job, a job holds a transport, a transport keeps its plugin loaded.
 
@@ -25,7 +25,6 @@ mod base;
 pub mod bootstrap;
 pub mod coll;
 pub mod comm;
-pub mod command;
 pub mod crt;
 pub mod device;
 pub mod job;

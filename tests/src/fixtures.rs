@@ -75,7 +75,7 @@ fn build() -> Vec<PathBuf> {
         .args(["build", "--quiet", "--message-format=json"])
         .args([
             "-p",
-            "host-stub",
+            "host-stub-command",
             "-p",
             "btl-ofi-plugin",
             "-p",

@@ -29,8 +29,7 @@ pub use error::{DeviceError, TransportErrorText};
 pub use level::{LEVEL, Level, Support};
 pub use location::{HOST, Location, MAX_DEVICES, decode_location};
 pub use openmp::{omp_target_location, omp_target_pointer};
-pub(crate) use pretended::pretended_bytes;
-pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory};
+pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretended_bytes};
 pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 

@@ -42,7 +42,7 @@ pub static PRETENDED_BYTES: Declaration = Declaration::new(
 });
 
 /// What [`PRETENDED_BYTES`] says.
-pub(crate) fn pretended_bytes(params: &Params) -> Result<usize, mca_params::Error> {
+pub fn pretended_bytes(params: &Params) -> Result<usize, mca_params::Error> {
     let bytes = params.declare(&PRETENDED_BYTES)?.as_int().unwrap_or(0);
     Ok(usize::try_from(bytes).unwrap_or(0))
 }

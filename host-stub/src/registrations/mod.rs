@@ -21,7 +21,7 @@ use ranges::Ranges;
 use unmapped::Unmapped;
 
 /// How many registrations are kept.
-pub(crate) static ENTRIES: Declaration = Declaration::new(
+pub static ENTRIES: Declaration = Declaration::new(
     "host_registration_cache_entries",
     Kind::UnsignedInt,
     Value::Unsigned(1024),
@@ -33,7 +33,7 @@ pub(crate) static ENTRIES: Declaration = Declaration::new(
 .level(Level::TUNER_ALL);
 
 /// How much memory they may cover.
-pub(crate) static BYTES: Declaration = Declaration::new(
+pub static BYTES: Declaration = Declaration::new(
     "host_registration_cache_bytes",
     Kind::SizeT,
     Value::Unsigned(1 << 30),

@@ -1,0 +1,380 @@
+//! Accumulates of every type and operation that MPI lets go together, against the model.
+
+use plugin_api::Datatype;
+
+use super::case::{Case, Context, Failure, Outcome, REGION, same};
+use super::random::Random;
+use super::session::{Mode, Session};
+use super::shape::{Placed, SPREAD, Shape};
+use super::value::{apply, decode, encode, operands};
+use host_stub::win::{Op, Target, Window, type_name};
+
+const COUNT: usize = 12;
+/// Accumulates of one origin to one target, of which the order shows.
+const ROUNDS: usize = 2;
+
+/// The accumulate calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Accumulate,
+    GetAccumulate,
+    FetchAndOp,
+    Raccumulate,
+    RgetAccumulate,
+}
+
+impl Call {
+    const ALL: [Call; 5] = [
+        Call::Accumulate,
+        Call::GetAccumulate,
+        Call::FetchAndOp,
+        Call::Raccumulate,
+        Call::RgetAccumulate,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Call::Accumulate => "accumulate",
+            Call::GetAccumulate => "get_accumulate",
+            Call::FetchAndOp => "fetch_and_op",
+            Call::Raccumulate => "raccumulate",
+            Call::RgetAccumulate => "rget_accumulate",
+        }
+    }
+
+    const fn fetches(self) -> bool {
+        !matches!(self, Call::Accumulate | Call::Raccumulate)
+    }
+
+    const fn is_request(self) -> bool {
+        matches!(self, Call::Raccumulate | Call::RgetAccumulate)
+    }
+}
+
+/// The tests of this file. Each goes through every operation that is defined on its type.
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for call in Call::ALL {
+        for datatype in Datatype::ALL {
+            let name = format!("{}/{}", call.name(), type_name(*datatype));
+            cases.push(Case::new(name, move |context| {
+                own_regions(context, call, *datatype)
+            }));
+        }
+    }
+    for datatype in Datatype::ALL {
+        let name = format!("concurrent/{}", type_name(*datatype));
+        cases.push(Case::new(name, move |context| {
+            common_region(context, *datatype)
+        }));
+        let name = format!("order/{}", type_name(*datatype));
+        cases.push(Case::new(name, move |context| order(context, *datatype)));
+    }
+    cases
+}
+
+/// Bytes of a region that one operation's elements take, with room to move by [`JITTER`].
+const SLOT: usize = COUNT * SPREAD * 8 + JITTER * 8;
+/// Elements by which operations' places vary.
+const JITTER: usize = 8;
+const _: () = assert!(SLOT * Op::ALL.len() <= REGION);
+
+/// The operations of a test, each with the place of its elements within a region.
+fn slots(datatype: Datatype, wanted: impl Fn(Op) -> bool) -> impl Iterator<Item = (Op, usize)> {
+    Op::ALL
+        .iter()
+        .enumerate()
+        .map(|(index, op)| (*op, index * SLOT))
+        .filter(move |(op, _)| op.is_defined_on(datatype) && wanted(*op))
+}
+
+/// Sets up typed elements in this rank's part of the window, and in the model of it.
+pub(super) fn fill_typed(
+    context: &Context<'_>,
+    window: &Window,
+    datatype: Datatype,
+) -> Result<Vec<u8>, Failure> {
+    let bytes = initial_typed(context, context.rank, window.len(), datatype);
+    // SAFETY: this rank has one thread here, and no operation of it is under way on the window.
+    unsafe { window.write_local(0, &bytes) }?;
+    Ok(bytes)
+}
+
+/// What [`fill_typed`] sets up at a rank: elements to which any operation may be applied.
+fn initial_typed(context: &Context<'_>, rank: usize, len: usize, datatype: Datatype) -> Vec<u8> {
+    let mut random = Random::new(context.seed, context.name, 1 << 33 | rank as u64);
+    operands(datatype, Op::Prod, len / datatype.size(), &mut random)
+}
+
+/// Applies an operation to one element of a model of memory; returns what was there.
+fn update(datatype: Datatype, op: Op, memory: &mut [u8], operand: &[u8]) -> Vec<u8> {
+    let old = memory.to_vec();
+    let new = apply(
+        datatype,
+        op,
+        decode(datatype, memory),
+        decode(datatype, operand),
+    );
+    if op != Op::NoOp {
+        memory.copy_from_slice(&encode(datatype, new));
+    }
+    old
+}
+
+/// One accumulate, as every rank can compute it.
+struct Plan {
+    op: Op,
+    target: usize,
+    displacement: usize,
+    origin: Placed,
+    result: Placed,
+    remote: Placed,
+    data: Vec<u8>,
+}
+
+fn plan(
+    random: &mut Random,
+    target: usize,
+    displacement: usize,
+    datatype: Datatype,
+    op: Op,
+    count: usize,
+) -> Result<Plan, Failure> {
+    let mut placed = || -> Result<Placed, Failure> {
+        if count == 1 {
+            return Ok(Placed::row(datatype, 1));
+        }
+        let shape = random.pick(&Shape::ALL);
+        Ok(Placed::new(shape, datatype, count, random)?)
+    };
+    let (origin, result, remote) = (placed()?, placed()?, placed()?);
+    let elements = origin.layout.extent() / datatype.size();
+    let data = operands(datatype, op, elements, random);
+    Ok(Plan {
+        op,
+        target,
+        displacement,
+        origin,
+        result,
+        remote,
+        data,
+    })
+}
+
+/// Every origin updates elements that are its own, several times: results and order are exact.
+fn own_regions(context: &Context<'_>, call: Call, datatype: Datatype) -> Outcome {
+    let window = context.window;
+    let mode = if call.is_request() {
+        context.common().pick(&Mode::PASSIVE)
+    } else {
+        context.common().pick(&Mode::ALL)
+    };
+    let count = if call == Call::FetchAndOp { 1 } else { COUNT };
+    let plans = |rank: usize| -> Result<Vec<Plan>, Failure> {
+        let mut random = context.of_rank(rank);
+        let mut plans = Vec::new();
+        for target in context.targets(rank) {
+            for (op, slot) in slots(datatype, |op| op != Op::NoOp || call.fetches()) {
+                let moved = random.below(JITTER) * datatype.size();
+                let place = context.region(rank) + slot + moved;
+                for _ in 0..ROUNDS {
+                    plans.push(plan(&mut random, target, place, datatype, op, count)?);
+                }
+            }
+        }
+        Ok(plans)
+    };
+
+    let mut wanted = fill_typed(context, window, datatype)?;
+    let mut session = Session::open(context, window, mode)?;
+    let mine = plans(context.rank)?;
+    let mut results = Vec::new();
+    let mut requests = Vec::new();
+    for plan in &mine {
+        let from = session.buffer(&plan.data);
+        let into = session.buffer(&vec![0xee; plan.result.layout.extent()]);
+        let target = Target {
+            rank: plan.target,
+            displacement: plan.displacement as u64,
+            layout: &plan.remote.layout,
+        };
+        let place = (plan.target, plan.displacement as u64);
+        let (origin, result) = ((from, &plan.origin), (into, &plan.result));
+        match call {
+            Call::Accumulate => session.accumulate(from, &plan.origin, target, plan.op)?,
+            Call::Raccumulate => {
+                requests.push(session.raccumulate(from, &plan.origin, target, plan.op)?);
+            }
+            Call::GetAccumulate => session.get_accumulate(origin, result, target, plan.op)?,
+            Call::RgetAccumulate => {
+                requests.push(session.rget_accumulate(origin, result, target, plan.op)?);
+            }
+            Call::FetchAndOp => session.fetch_and_op(from, into, datatype, place, plan.op)?,
+        }
+        results.push(into);
+    }
+    for request in requests {
+        request.wait()?;
+    }
+    session.close()?;
+
+    for rank in 0..context.size {
+        // Fetched values are known to their origin, which models its targets' regions for it.
+        let mut remote: Vec<Option<Vec<u8>>> = vec![None; context.size];
+        for (index, plan) in plans(rank)?.into_iter().enumerate() {
+            let memory: &mut Vec<u8> = if plan.target == context.rank {
+                &mut wanted
+            } else if rank == context.rank {
+                remote[plan.target].get_or_insert_with(|| {
+                    initial_typed(context, plan.target, window.len(), datatype)
+                })
+            } else {
+                continue;
+            };
+            let fetched = model(&plan, memory);
+            if rank == context.rank && call.fetches() {
+                let what = format!("fetched by {}", plan.op);
+                same(&what, &session.bytes(results[index])?, &fetched)?;
+            }
+        }
+    }
+    verify_slots(context, window, &wanted)
+}
+
+/// Applies a plan to a model of its target's memory; returns what its result buffer holds.
+fn model(plan: &Plan, memory: &mut [u8]) -> Vec<u8> {
+    let datatype = plan.remote.layout.datatype();
+    let mut fetched = vec![0xee; plan.result.layout.extent()];
+    let places = plan.origin.ranges().zip(plan.remote.ranges());
+    for ((from, to), into) in places.zip(plan.result.ranges()) {
+        let to = to.start + plan.displacement..to.end + plan.displacement;
+        let old = update(datatype, plan.op, &mut memory[to], &plan.data[from]);
+        fetched[into].copy_from_slice(&old);
+    }
+    fetched
+}
+
+/// Compares the window with the model; a difference is put down to its operation.
+fn verify_slots(context: &Context<'_>, window: &Window, wanted: &[u8]) -> Outcome {
+    let mut found = vec![0; wanted.len()];
+    window.read_local(0, &mut found)?;
+    for (origin, region) in wanted.chunks(REGION).enumerate() {
+        for (index, slot) in region.chunks(SLOT).enumerate() {
+            let at = origin * REGION + index * SLOT;
+            let op = Op::ALL.get(index).map_or("nothing", |op| op.name());
+            let what = format!("window of rank {}, region {origin}, {op}", context.rank);
+            same(&what, &found[at..at + slot.len()], slot)?;
+        }
+    }
+    Ok(())
+}
+
+/// All origins update the same elements at once.
+fn common_region(context: &Context<'_>, datatype: Datatype) -> Outcome {
+    let window = context.window;
+    let mode = context.common().pick(&Mode::ALL);
+    // Every order of these gives the same.
+    let commutes = |op| !matches!(op, Op::Replace | Op::NoOp);
+    let plans = |rank: usize| -> Result<Vec<(Plan, bool)>, Failure> {
+        let mut random = context.of_rank(rank);
+        let mut plans = Vec::new();
+        for target in context.targets(rank) {
+            for (op, slot) in slots(datatype, commutes) {
+                for _ in 0..ROUNDS {
+                    let fetches = random.below(2) == 1;
+                    let plan = plan(&mut random, target, slot, datatype, op, COUNT)?;
+                    plans.push((plan, fetches));
+                }
+            }
+        }
+        Ok(plans)
+    };
+    let mut wanted = fill_typed(context, window, datatype)?;
+    let mut session = Session::open(context, window, mode)?;
+    for (plan, fetches) in plans(context.rank)? {
+        let from = session.buffer(&plan.data);
+        let target = Target {
+            rank: plan.target,
+            displacement: plan.displacement as u64,
+            layout: &plan.remote.layout,
+        };
+        if fetches {
+            let into = session.buffer(&vec![0; plan.result.layout.extent()]);
+            let (origin, result) = ((from, &plan.origin), (into, &plan.result));
+            session.get_accumulate(origin, result, target, plan.op)?;
+        } else {
+            session.accumulate(from, &plan.origin, target, plan.op)?;
+        }
+    }
+    session.close()?;
+    for rank in 0..context.size {
+        for (plan, _) in plans(rank)? {
+            if plan.target == context.rank {
+                model(&plan, &mut wanted);
+            }
+        }
+    }
+    verify_slots(context, window, &wanted)
+}
+
+/// Operations that do not commute, from one origin to one target without a wait in between.
+fn order(context: &Context<'_>, datatype: Datatype) -> Outcome {
+    let window = context.window;
+    let sequence = [
+        Op::Replace,
+        Op::Sum,
+        Op::NoOp,
+        Op::Replace,
+        Op::Max,
+        Op::Sum,
+        Op::Replace,
+        Op::Min,
+    ];
+    let mut wanted = fill_typed(context, window, datatype)?;
+    let target = (context.rank + 1) % context.size;
+    let row = Placed::row(datatype, 3);
+    let data = |rank: usize| -> Vec<Vec<u8>> {
+        let mut random = context.of_rank(rank);
+        sequence
+            .iter()
+            .map(|_| operands(datatype, Op::Sum, 3, &mut random))
+            .collect()
+    };
+    let mut session = Session::open(context, window, Mode::LockAll)?;
+    let mut results = Vec::new();
+    for (op, data) in sequence.iter().zip(data(context.rank)) {
+        let from = session.buffer(&data);
+        let into = session.buffer(&data);
+        let place = Target {
+            rank: target,
+            displacement: context.region(context.rank) as u64,
+            layout: &row.layout,
+        };
+        session.get_accumulate((from, &row), (into, &row), place, *op)?;
+        results.push(into);
+    }
+    session.close()?;
+    let model = |memory: &mut Vec<u8>, origin: usize| -> Vec<Vec<u8>> {
+        let region = context.region(origin);
+        let mut fetched = Vec::new();
+        for (op, data) in sequence.iter().zip(data(origin)) {
+            let mut old = Vec::new();
+            for at in row.ranges() {
+                let to = region + at.start..region + at.end;
+                old.extend(update(datatype, *op, &mut memory[to], &data[at]));
+            }
+            fetched.push(old);
+        }
+        fetched
+    };
+    model(
+        &mut wanted,
+        (context.rank + context.size - 1) % context.size,
+    );
+    context.verify(window, &wanted)?;
+    let mut remote = initial_typed(context, target, window.len(), datatype);
+    for (result, wanted) in results.iter().zip(model(&mut remote, context.rank)) {
+        same("fetched", &session.bytes(*result)?, &wanted)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! What a test is, and what it is given.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use super::random::Random;
+use host_stub::job::{Job, JobError};
+use host_stub::loader::TransportError;
+use host_stub::win::{Info, WinError, WinResult, Window};
+
+/// Why a test failed on this rank.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) detail: String,
+    /// Whether a call reported that the transport or the job failed, as opposed to a result that is
+    /// not what the model says.
+    pub(super) reported: bool,
+}
+
+impl Failure {
+    pub(super) fn new(detail: impl Into<String>) -> Failure {
+        Failure {
+            detail: detail.into(),
+            reported: false,
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        let any: &dyn Any = &error;
+        let reported = any.is::<JobError>()
+            || any.is::<TransportError>()
+            || any.downcast_ref().is_some_and(|error| {
+                matches!(
+                    error,
+                    WinError::Transport { .. }
+                        | WinError::Registration { .. }
+                        | WinError::Job { .. }
+                        | WinError::Creation { .. }
+                )
+            });
+        Failure {
+            detail: error.to_string(),
+            reported,
+        }
+    }
+}
+
+/// What a test comes to on one rank.
+pub(super) type Outcome = Result<(), Failure>;
+
+/// A test, run by every rank at once.
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) run: Box<dyn Fn(&Context<'_>) -> Outcome>,
+}
+
+impl Case {
+    pub(super) fn new(
+        name: impl Into<String>,
+        run: impl Fn(&Context<'_>) -> Outcome + 'static,
+    ) -> Case {
+        Case {
+            name: name.into(),
+            run: Box::new(run),
+        }
+    }
+}
+
+/// Bytes of the common window that one origin may use at a target.
+pub(super) const REGION: usize = 8 << 10;
+
+/// What a test is given.
+pub(super) struct Context<'a> {
+    pub(super) job: &'a Arc<Job>,
+    /// A window that tests share: [`REGION`] bytes per rank at every rank, displacement unit 1.
+    pub(super) window: &'a Window,
+    /// What windows of this test ask for.
+    pub(super) info: &'a Info,
+    /// Whether buffers are on a device.
+    pub(super) on_device: bool,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) seed: u64,
+    pub(super) threads: usize,
+    pub(super) name: &'a str,
+}
+
+impl Context<'_> {
+    /// A window of its own memory, as this test's pass wants it.
+    pub(super) fn allocate(&self, len: usize, unit: u32) -> WinResult<Window> {
+        Window::allocate_with(self.job, len, unit, self.info)
+    }
+
+    /// A window without memory, as this test's pass wants it.
+    pub(super) fn dynamic(&self) -> WinResult<Window> {
+        Window::dynamic_with(self.job, self.info)
+    }
+
+    /// The stream that every rank has in this test.
+    pub(super) fn common(&self) -> Random {
+        Random::new(self.seed, self.name, u64::MAX)
+    }
+
+    /// The stream of one rank in this test, which every rank can compute.
+    pub(super) fn of_rank(&self, rank: usize) -> Random {
+        Random::new(self.seed, self.name, rank as u64)
+    }
+
+    /// The two targets that a rank uses in most tests: the next rank and itself.
+    pub(super) fn targets(&self, rank: usize) -> Vec<usize> {
+        let next = (rank + 1) % self.size;
+        if next == rank {
+            vec![rank]
+        } else {
+            vec![next, rank]
+        }
+    }
+
+    /// Where an origin's bytes begin in a target's part of the common window.
+    pub(super) fn region(&self, origin: usize) -> usize {
+        origin * REGION
+    }
+
+    /// Waits until every rank is here, out of band.
+    pub(super) fn meet(&self) -> Outcome {
+        Ok(self.job.barrier()?)
+    }
+
+    /// What a rank's part of a window of `len` bytes holds at the start of this test.
+    pub(super) fn initial(&self, rank: usize, len: usize) -> Vec<u8> {
+        Random::new(self.seed, self.name, 1 << 32 | rank as u64).bytes(len)
+    }
+
+    /// Fills this rank's part of a window with [`initial`](Self::initial), and returns it.
+    pub(super) fn fill(&self, window: &Window) -> Result<Vec<u8>, Failure> {
+        let bytes = self.initial(self.rank, window.len());
+        // SAFETY: this rank has one thread here, and no operation of it is under way on the window.
+        unsafe { window.write_local(0, &bytes) }?;
+        Ok(bytes)
+    }
+
+    /// Compares this rank's part of a window with what the model says.
+    pub(super) fn verify(&self, window: &Window, wanted: &[u8]) -> Outcome {
+        let mut found = vec![0; wanted.len()];
+        window.read_local(0, &mut found)?;
+        same("window", &found, wanted)
+    }
+}
+
+/// Compares bytes; says where they differ first and how often.
+pub(super) fn same(what: &str, found: &[u8], wanted: &[u8]) -> Outcome {
+    if found == wanted {
+        return Ok(());
+    }
+    if found.len() != wanted.len() {
+        return Err(Failure::new(format!(
+            "{what}: {} B, wanted {} B",
+            found.len(),
+            wanted.len()
+        )));
+    }
+    let differing = found.iter().zip(wanted).filter(|(a, b)| a != b).count();
+    let at = found
+        .iter()
+        .zip(wanted)
+        .position(|(a, b)| a != b)
+        .unwrap_or(0);
+    let end = (at + 8).min(found.len());
+    Err(Failure::new(format!(
+        "{what}: {differing} of {} B differ, the first at {at}: {:02x?}, wanted {:02x?}",
+        found.len(),
+        &found[at..end],
+        &wanted[at..end]
+    )))
+}
+
+/// Fails unless a condition holds.
+pub(super) fn ensure(holds: bool, detail: impl FnOnce() -> String) -> Outcome {
+    if holds {
+        Ok(())
+    } else {
+        Err(Failure::new(detail()))
+    }
+}

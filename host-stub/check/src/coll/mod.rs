@@ -1,0 +1,121 @@
+//! The suite of collectives: every collective, blocking and not, for every type, operation, root
+//! and many sizes, over communicators of several shapes, against a model that computes each rank's
+//! result from everybody's operands.
+
+mod flight;
+mod model;
+mod run;
+mod shapes;
+
+use plugin_api::Datatype;
+
+use super::case::{Case, Context, Outcome};
+use host_stub::coll::Collective;
+use host_stub::win::Op;
+
+use model::Call;
+use run::Form;
+use shapes::Shapes;
+
+/// Elements per rank that the sizes of an 8-byte type go through: around a message, a segment and
+/// every choice of algorithm.
+const COUNTS: [usize; 14] = [
+    0, 1, 2, 3, 13, 31, 110, 111, 112, 500, 1024, 2049, 9001, 40_000,
+];
+
+/// Those that are tried with every root.
+const ALL_ROOTS: [usize; 3] = [1, 111, 9001];
+
+/// The tests of this suite.
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for collective in Collective::ALL {
+        for form in Form::ALL {
+            let name = format!("{}{}", form.prefix(), collective.name());
+            cases.push(Case::new(format!("coll/{name}/sizes"), move |context| {
+                sizes(context, collective, form)
+            }));
+            cases.push(Case::new(format!("coll/{name}/types"), move |context| {
+                types(context, collective, form)
+            }));
+            cases.push(Case::new(format!("coll/{name}/in-place"), move |context| {
+                in_place(context, collective, form)
+            }));
+        }
+    }
+    cases.extend(flight::cases());
+    cases
+}
+
+/// Every count, on every shape; every root for some.
+fn sizes(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
+    let shapes = Shapes::make(context)?;
+    for comm in shapes.mine() {
+        for count in COUNTS {
+            let all_roots = collective.is_rooted() && ALL_ROOTS.contains(&count);
+            let first = count % comm.size();
+            let roots = if all_roots {
+                0..comm.size()
+            } else {
+                first..first + 1
+            };
+            for root in roots {
+                let call = Call {
+                    collective,
+                    count,
+                    root,
+                    datatype: Datatype::Int64,
+                    op: Op::Sum,
+                    in_place: false,
+                    uneven: count % 2 == 1,
+                };
+                run::once(context, comm, &call, form)?;
+            }
+        }
+    }
+    shapes.free()
+}
+
+/// Every type, and every operation that is defined on it.
+fn types(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
+    let shapes = Shapes::make(context)?;
+    // The world backwards, and its halves.
+    for (index, comm) in shapes.mine().iter().enumerate().skip(1).take(2) {
+        let mut random = context.common();
+        for datatype in Datatype::ALL {
+            for op in run::operations(collective, *datatype) {
+                let call = Call {
+                    collective,
+                    count: random.pick(&[1, 9, 130, 3000]),
+                    root: (random.below(1 << 20) + index) % comm.size(),
+                    datatype: *datatype,
+                    op,
+                    in_place: false,
+                    uneven: random.below(2) == 1,
+                };
+                run::once(context, comm, &call, form)?;
+            }
+        }
+    }
+    shapes.free()
+}
+
+/// Operands where the results go.
+fn in_place(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
+    let shapes = Shapes::make(context)?;
+    for comm in shapes.mine() {
+        for count in [0, 1, 77, 1500, 20_000] {
+            let call = Call {
+                collective,
+                count,
+                root: count % comm.size(),
+                datatype: Datatype::Double,
+                op: Op::Max,
+                in_place: true,
+                uneven: count == 77,
+            };
+            run::once(context, comm, &call, form)?;
+        }
+    }
+    shapes.free()
+}

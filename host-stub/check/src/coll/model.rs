@@ -1,0 +1,122 @@
+//! What a collective is given and what it must give, as every rank can compute it for every other.
+
+use plugin_api::Datatype;
+
+use super::super::random::Random;
+use host_stub::coll::Collective;
+use host_stub::win::{Op, combine};
+
+/// One collective.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) collective: Collective,
+    /// Elements of a block or an operand.
+    pub(super) count: usize,
+    pub(super) root: usize,
+    pub(super) datatype: Datatype,
+    pub(super) op: Op,
+    pub(super) in_place: bool,
+    /// Whether the ranks get different amounts of a reduce_scatter.
+    pub(super) uneven: bool,
+}
+
+impl Call {
+    /// Bytes of a block.
+    pub(super) fn block(&self) -> usize {
+        self.count * self.datatype.size()
+    }
+
+    /// Elements that the ranks get of a reduce_scatter; none where all get `count`.
+    pub(super) fn counts(&self, size: usize) -> Vec<usize> {
+        if self.collective != Collective::ReduceScatter || !self.uneven {
+            return Vec::new();
+        }
+        (0..size).map(|rank| self.count * (rank % 3) / 2).collect()
+    }
+
+    fn count_of(&self, rank: usize, size: usize) -> usize {
+        self.counts(size).get(rank).copied().unwrap_or(self.count)
+    }
+
+    /// Bytes that a rank gives.
+    pub(super) fn given(&self, rank: usize, size: usize) -> usize {
+        let rooted = rank == self.root;
+        match self.collective {
+            Collective::Barrier => 0,
+            Collective::Bcast | Collective::Scatter if !rooted => 0,
+            Collective::Scatter | Collective::Alltoall => self.block() * size,
+            Collective::ReduceScatter => {
+                let total: usize = (0..size).map(|rank| self.count_of(rank, size)).sum();
+                total * self.datatype.size()
+            }
+            _ => self.block(),
+        }
+    }
+
+    /// Bytes that a rank gets.
+    pub(super) fn taken(&self, rank: usize, size: usize) -> usize {
+        let rooted = rank == self.root;
+        match self.collective {
+            Collective::Barrier => 0,
+            Collective::Reduce | Collective::Gather if !rooted => 0,
+            Collective::Gather | Collective::Allgather | Collective::Alltoall => {
+                self.block() * size
+            }
+            Collective::ReduceScatter => self.count_of(rank, size) * self.datatype.size(),
+            _ => self.block(),
+        }
+    }
+
+    /// What a rank gives. Floating-point values are small whole numbers, whose sums and products
+    /// are exact in every order.
+    pub(super) fn operand(&self, stream: &Random, rank: usize, size: usize) -> Vec<u8> {
+        let mut random = stream.fork(rank as u64);
+        let len = self.given(rank, size);
+        let mut whole = |limit: i64| random.between(-limit, limit);
+        match self.datatype {
+            Datatype::Float => (0..len / 4)
+                .flat_map(|_| (whole(3) as f32).to_ne_bytes())
+                .collect(),
+            Datatype::Double => (0..len / 8)
+                .flat_map(|_| (whole(3) as f64).to_ne_bytes())
+                .collect(),
+            _ => random.bytes(len),
+        }
+    }
+
+    /// What a rank must have afterwards; `before` is what its receive buffer held, of which some
+    /// collectives leave some as it is.
+    pub(super) fn result(&self, operands: &[Vec<u8>], rank: usize, before: &[u8]) -> Vec<u8> {
+        let size = operands.len();
+        let block = self.block();
+        let reduced = |ranks: std::ops::Range<usize>| {
+            let mut sum = operands[ranks.start].clone();
+            for other in ranks.skip(1) {
+                combine(self.datatype, self.op, &mut sum, &operands[other]);
+            }
+            sum
+        };
+        if self.taken(rank, size) == 0 {
+            return Vec::new();
+        }
+        match self.collective {
+            Collective::Barrier => Vec::new(),
+            Collective::Bcast => operands[self.root].clone(),
+            Collective::Reduce | Collective::Allreduce => reduced(0..size),
+            Collective::Gather | Collective::Allgather => operands.concat(),
+            Collective::Scatter => operands[self.root][rank * block..][..block].to_vec(),
+            Collective::Alltoall => {
+                let blocks = operands.iter().map(|all| &all[rank * block..][..block]);
+                blocks.flatten().copied().collect()
+            }
+            Collective::ReduceScatter => {
+                let before: usize = (0..rank).map(|rank| self.count_of(rank, size)).sum();
+                let start = before * self.datatype.size();
+                reduced(0..size)[start..][..self.taken(rank, size)].to_vec()
+            }
+            Collective::Scan => reduced(0..rank + 1),
+            Collective::Exscan if rank == 0 => before.to_vec(),
+            Collective::Exscan => reduced(0..rank),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! One collective of a test: its buffers, its call, and the comparison.
+
+use std::sync::Arc;
+
+use plugin_api::Datatype;
+
+use super::super::case::{Context, Failure, Outcome, same};
+use super::super::device::DeviceBuffer;
+use super::super::random::Random;
+use super::model::Call;
+use host_stub::coll::{CollArgs, CollRequest, Collective};
+use host_stub::comm::Comm;
+use host_stub::device::Devices;
+use host_stub::win::Op;
+
+/// Blocking or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Blocking,
+    Nonblocking,
+}
+
+impl Form {
+    pub(super) const ALL: [Form; 2] = [Form::Blocking, Form::Nonblocking];
+
+    pub(super) const fn prefix(self) -> &'static str {
+        match self {
+            Form::Blocking => "",
+            Form::Nonblocking => "i",
+        }
+    }
+}
+
+/// The operations that a collective is tried with on a type; one for those that take none.
+pub(super) fn operations(collective: Collective, datatype: Datatype) -> Vec<Op> {
+    if !collective.reduces() {
+        return vec![Op::Sum];
+    }
+    let all = Op::ALL.iter().copied();
+    all.filter(|op| op.is_defined_on(datatype) && !matches!(op, Op::Replace | Op::NoOp))
+        .collect()
+}
+
+/// Bytes around a buffer that must stay as they are.
+const GUARD: usize = 16;
+const FILL: u8 = 0x5a;
+
+/// A collective with its buffers, which stay until it was waited for.
+pub(super) struct Running {
+    what: String,
+    send: Vec<u8>,
+    recv: Vec<u8>,
+    /// Where the bytes begin in each buffer: no alignment is promised.
+    offset: usize,
+    wanted_send: Vec<u8>,
+    wanted_recv: Vec<u8>,
+    /// The buffers on a device, where they are there.
+    send_there: Option<DeviceBuffer>,
+    recv_there: Option<DeviceBuffer>,
+    request: Option<CollRequest>,
+}
+
+/// The buffer's place on a device, in the way of that turn.
+fn there(devices: &Arc<Devices>, bytes: &[u8], turn: usize) -> Result<DeviceBuffer, Failure> {
+    let buffer = DeviceBuffer::new(devices, bytes.len(), turn)?;
+    buffer.write(0, bytes)?;
+    Ok(buffer)
+}
+
+fn guarded(offset: usize, bytes: &[u8]) -> Vec<u8> {
+    let mut buffer = vec![FILL; offset + bytes.len() + GUARD];
+    buffer[offset..offset + bytes.len()].copy_from_slice(bytes);
+    buffer
+}
+
+impl Running {
+    /// Calls the collective. `stream` is the same on every rank of the communicator.
+    pub(super) fn start(
+        comm: &Comm,
+        call: &Call,
+        form: Form,
+        stream: &Random,
+    ) -> Result<Running, Failure> {
+        Self::start_on(None, comm, call, form, stream)
+    }
+
+    /// As [`start`](Self::start), with one buffer or both on the device, named in one of its ways.
+    fn start_on(
+        devices: Option<&Arc<Devices>>,
+        comm: &Comm,
+        call: &Call,
+        form: Form,
+        stream: &Random,
+    ) -> Result<Running, Failure> {
+        let (rank, size) = (comm.rank(), comm.size());
+        let operands: Vec<Vec<u8>> = (0..size)
+            .map(|rank| call.operand(stream, rank, size))
+            .collect();
+        let offset = stream.fork(1 << 40 | rank as u64).below(8);
+        let taken = call.taken(rank, size);
+        let before = vec![0x33; taken];
+        let mine = &operands[rank];
+        let counts = call.counts(size);
+        let rooted = rank == call.root;
+        // Where the operand lies in the receive buffer, and how long that is.
+        let (place, room) = match call.collective {
+            Collective::Bcast => (Some(0), taken),
+            _ if !call.in_place => (None, taken),
+            Collective::Reduce if rooted => (Some(0), taken),
+            Collective::Gather if rooted => (Some(rank * call.block()), taken),
+            Collective::Allgather => (Some(rank * call.block()), taken),
+            Collective::Allreduce
+            | Collective::Alltoall
+            | Collective::Scan
+            | Collective::Exscan => (Some(0), taken),
+            Collective::ReduceScatter => (Some(0), taken.max(mine.len())),
+            _ => (None, taken),
+        };
+        let keeps_own = call.in_place && call.collective == Collective::Scatter && rooted;
+        let mut initial = before.clone();
+        initial.resize(room, 0x33);
+        if let Some(place) = place {
+            initial[place..place + mine.len()].copy_from_slice(mine);
+        }
+        let before = &initial[..taken];
+        let mut wanted = call.result(&operands, rank, before);
+        if keeps_own {
+            wanted = initial.clone();
+        }
+        // What an in-place reduce_scatter leaves behind its result is not said.
+        let rest = wanted.len();
+        let mut recv = guarded(offset, &initial);
+        let mut wanted_recv = guarded(offset, &initial);
+        wanted_recv[offset..offset + rest].copy_from_slice(&wanted);
+        let send = guarded(offset, if place.is_some() { &[] } else { mine });
+        // Both in each way, the send buffer alone, or the receive buffer alone.
+        let turn = stream.fork(2 << 40 | rank as u64).below(5);
+        let on_device = |alone: usize| devices.filter(|_| turn < 3 || turn == alone);
+        let way = turn % 3;
+        let send_there = on_device(3).map(|d| there(d, &send, way)).transpose()?;
+        let recv_there = on_device(4).map(|d| there(d, &recv, way)).transpose()?;
+        let recv_at = match &recv_there {
+            _ if keeps_own => std::ptr::null_mut(),
+            Some(buffer) => buffer.pointer(offset)?,
+            // SAFETY: the offset lies in the buffer.
+            None => unsafe { recv.as_mut_ptr().add(offset) },
+        };
+        let send_at = match &send_there {
+            _ if place.is_some() => std::ptr::null(),
+            Some(buffer) => buffer.pointer(offset)?.cast_const(),
+            // SAFETY: as above.
+            None => unsafe { send.as_ptr().add(offset) },
+        };
+        let is_marked = |buffer: &Option<DeviceBuffer>| {
+            let buffer = buffer.as_ref();
+            buffer.is_some_and(DeviceBuffer::is_marked)
+        };
+        let args = CollArgs {
+            send: send_at,
+            recv: recv_at,
+            count: call.count,
+            counts: &counts,
+            datatype: call.datatype,
+            op: call.op,
+            root: call.root,
+            on_device: turn < 3 && is_marked(&send_there) && is_marked(&recv_there),
+        };
+        // SAFETY: the buffers hold what the call gives and takes, and stay until the request is
+        // done: with it in `Running`, whose drop waits.
+        let request = unsafe {
+            match form {
+                Form::Blocking => {
+                    comm.collective(call.collective, &args)?;
+                    None
+                }
+                Form::Nonblocking => Some(comm.start_collective(call.collective, &args)?),
+            }
+        };
+        let running = Running {
+            what: format!("{call:?} at rank {rank} of {size}"),
+            wanted_send: send.clone(),
+            send,
+            recv,
+            offset,
+            wanted_recv,
+            send_there,
+            recv_there,
+            request,
+        };
+        running.without_rest(call, place.is_some(), rest)
+    }
+
+    /// Compares nothing of what an in-place reduce_scatter leaves behind its result.
+    fn without_rest(
+        mut self,
+        call: &Call,
+        in_place: bool,
+        result: usize,
+    ) -> Result<Running, Failure> {
+        if call.collective == Collective::ReduceScatter && in_place && self.request.is_none() {
+            self.fetch()?;
+            let start = self.offset + result;
+            let end = self.recv.len() - GUARD;
+            if start < end {
+                let found = self.recv[start..end].to_vec();
+                self.wanted_recv[start..end].copy_from_slice(&found);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Reads what is on the device.
+    fn fetch(&mut self) -> Outcome {
+        if let Some(buffer) = &self.send_there {
+            buffer.read(0, &mut self.send)?;
+        }
+        if let Some(buffer) = &self.recv_there {
+            buffer.read(0, &mut self.recv)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is done, without waiting.
+    pub(super) fn test(&mut self) -> Result<bool, Failure> {
+        match &mut self.request {
+            None => Ok(true),
+            Some(request) => Ok(request.test()?),
+        }
+    }
+
+    /// Waits, and compares.
+    pub(super) fn finish(mut self) -> Outcome {
+        if let Some(request) = self.request.take() {
+            request.wait()?;
+        }
+        self.fetch()?;
+        same(
+            &format!("{}: send buffer", self.what),
+            &self.send,
+            &self.wanted_send,
+        )?;
+        same(
+            &format!("{}: receive buffer", self.what),
+            &self.recv,
+            &self.wanted_recv,
+        )
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Before the buffers go.
+        self.request = None;
+    }
+}
+
+/// One collective from begin to end.
+pub(super) fn once(context: &Context<'_>, comm: &Comm, call: &Call, form: Form) -> Outcome {
+    let stream = Random::new(context.seed, context.name, comm.size() as u64);
+    let devices = context.on_device.then(|| context.job.devices());
+    Running::start_on(devices, comm, call, form, &stream)?.finish()
+}

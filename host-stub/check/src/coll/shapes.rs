@@ -1,0 +1,37 @@
+//! Communicators that the tests run over.
+
+use super::super::case::{Context, Failure, Outcome};
+use host_stub::comm::{Comm, Group};
+
+/// What one rank has: communicators of which others have more or fewer.
+pub(super) struct Shapes(Vec<Comm>);
+
+impl Shapes {
+    /// A copy of the world, the world backwards, its odd and even ranks, all but the last, and this
+    /// process alone. Collective.
+    pub(super) fn make(context: &Context<'_>) -> Result<Shapes, Failure> {
+        let world = Comm::world(context.job)?;
+        let rank = context.rank as u32;
+        let mut comms = vec![world.dup()?];
+        comms.extend(world.split(Some(0), -i64::from(rank))?);
+        comms.extend(world.split(Some(rank % 2), 0)?);
+        if context.size > 2 {
+            let but_last = Group::new((0..context.size as u32 - 1).collect())?;
+            comms.extend(world.create(&but_last)?);
+        }
+        comms.push(Comm::alone(context.job)?);
+        Ok(Shapes(comms))
+    }
+
+    /// Those that this rank is in.
+    pub(super) fn mine(&self) -> &[Comm] {
+        &self.0
+    }
+
+    pub(super) fn free(self) -> Outcome {
+        for comm in self.0 {
+            comm.free()?;
+        }
+        Ok(())
+    }
+}

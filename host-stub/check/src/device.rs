@@ -1,0 +1,59 @@
+//! Device memory, on the machine's first device, or on a pretended one where there is none: the window
+//! suite over windows there and with buffers there, collectives with buffers there, and what is
+//! particular to devices.
+
+mod buffer;
+mod cases;
+mod collectives;
+#[cfg(feature = "cuda")]
+mod kernel;
+mod mistakes;
+mod started;
+
+use host_stub::device::pretended_bytes;
+use host_stub::job::Job;
+use host_stub::win::Info;
+
+use super::case::Failure;
+use super::coll;
+use super::suites::{Pass, windows};
+
+pub(super) use buffer::DeviceBuffer;
+
+/// The device of this suite.
+pub(super) const DEVICE: i32 = 0;
+
+/// Gives every rank a device, before any window is made.
+pub(super) fn prepare(job: &Job) -> Result<(), Failure> {
+    if job.devices().all().is_empty() {
+        job.devices().pretend(pretended_bytes(job.params())?)?;
+    }
+    Ok(())
+}
+
+/// The device's own tests, then those of windows with memory and buffers in each place.
+pub(super) fn passes(_ranks: usize) -> Vec<Pass> {
+    let there = || Info::new().with_device(DEVICE);
+    // Makes a window of host memory, which the info says it is not; `cases` tries both.
+    let mut on_device = windows();
+    on_device.retain(|case| case.name != "window/create");
+    let mut again = windows();
+    again.retain(|case| case.name != "window/create");
+    // The others have many at once under way, of which each has copies of its own.
+    let mut collectives = coll::cases();
+    collectives.retain(|case| {
+        let ends = ["/sizes", "/types", "/in-place"];
+        ends.iter().any(|end| case.name.ends_with(end))
+    });
+    vec![
+        Pass::new(there(), cases::cases()),
+        Pass::new(there(), on_device).named("window"),
+        Pass::new(Info::new(), windows())
+            .on_device()
+            .named("buffers"),
+        Pass::new(there(), again).on_device().named("both"),
+        Pass::new(Info::new(), collectives)
+            .on_device()
+            .named("buffers"),
+    ]
+}

@@ -1,0 +1,399 @@
+//! What is particular to devices: where memory is, the ways to it, large transfers, mixed runs, and who
+//! serves peers. `mistakes` has what must fail, `started` what a device starts.
+
+use std::time::{Duration, Instant};
+
+use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
+
+use super::{DEVICE, DeviceBuffer, collectives, mistakes, started};
+use crate::case::{Case, Context, Outcome, ensure, same};
+use host_stub::device::{HOST, Level, decode_location};
+use host_stub::win::{Assertion, Info, Layout, Target, Window};
+
+pub(super) type Test = fn(&Context<'_>) -> Outcome;
+
+pub(super) fn cases() -> Vec<Case> {
+    let all: &[(&str, Test)] = &[
+        ("device/locations", locations),
+        ("device/level", level),
+        ("device/paths", paths),
+        ("device/mixed-iovecs", mixed),
+        ("device/large", large),
+        ("device/overlapping-windows", overlapping),
+        ("device/every-device", every_device),
+        ("device/memory-nobody-told-of", untold),
+        ("device/who-serves", who_serves),
+        ("device/numbers-that-do-not-match", mistakes::mismatched),
+        ("device/straddling-buffers", mistakes::straddling),
+        ("device/copies-that-fail", mistakes::failing),
+        ("device/memory-freed-under-a-window", mistakes::freed),
+        ("device/collectives-under-way", collectives::under_way),
+        ("device/collectives-refused", collectives::mistakes),
+        ("device/started-by-the-device", started::started),
+        #[cfg(feature = "cuda")]
+        ("device/started-by-a-kernel", super::kernel::by_a_kernel),
+    ];
+    let cases = all.iter();
+    cases.map(|(name, run)| Case::new(*name, *run)).collect()
+}
+
+pub(super) fn bytes(len: usize) -> Layout {
+    Layout::contiguous(Datatype::Uint8, len)
+}
+
+pub(super) fn target(rank: usize, displacement: u64, layout: &Layout) -> Target<'_> {
+    Target {
+        rank,
+        displacement,
+        layout,
+    }
+}
+
+/// A pointer that no call may follow.
+pub(super) fn at(address: u64) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+/// Says why a test is not run here.
+pub(super) fn say(context: &Context<'_>, why: &str) {
+    if context.rank == 0 {
+        eprintln!("skipped: {}: {why}", context.name);
+    }
+}
+
+/// The three ways of saying where memory is agree.
+fn locations(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let host = [0u64; 8];
+    let pointer = host.as_ptr().cast::<u8>();
+    let memory = devices.allocate(DEVICE, 4096)?;
+    let found = devices.target_location(at(memory.base() + 5));
+    ensure(
+        (found.device, found.address) == (DEVICE, memory.base() + 5),
+        || format!("device memory was found at {found:?}"),
+    )?;
+    let found = devices.target_location(pointer);
+    ensure(
+        (found.device, found.address) == (HOST, pointer as u64),
+        || format!("host memory was found at {found:?}"),
+    )?;
+    ensure(devices.target_pointer(pointer, DEVICE).is_err(), || {
+        String::from("host memory has a place on the device")
+    })?;
+    // SAFETY: the range lies in the memory, which outlives the mapping.
+    unsafe { devices.associate(pointer as u64, 64, DEVICE, memory.base() + 128) }?;
+    let inside = pointer.wrapping_add(9);
+    let mapped = devices.target_pointer(inside, DEVICE)?;
+    ensure(mapped == memory.base() + 137, || {
+        format!("mapped at {mapped:#x}")
+    })?;
+    for (pointer, device) in [
+        (inside, DEVICE),
+        (inside, HOST),
+        (at(memory.base()), DEVICE),
+    ] {
+        let encoded = devices.encode_location(pointer, device)?;
+        let wanted = devices.target_pointer(pointer, device)?;
+        let found = decode_location(encoded);
+        ensure(
+            found.is_some_and(|l| (l.device, l.address) == (device, wanted)),
+            || format!("{encoded:#x} decodes to {found:?}"),
+        )?;
+    }
+    devices.disassociate(pointer as u64, DEVICE);
+    devices.forget_memory(memory.base());
+    ensure(devices.encode_location(inside, DEVICE).is_err(), || {
+        String::from("a mapping outlived its end")
+    })
+}
+
+fn level(context: &Context<'_>) -> Outcome {
+    let support = context.job.device_support();
+    ensure(support.level == Level::DeviceOnBoth, || {
+        format!("level {}: {}", support.level, support.why)
+    })
+}
+
+/// Registrations go the way that the provider allows.
+fn paths(context: &Context<'_>) -> Outcome {
+    let info = context.job.transport().query_hmem(hmem_iface::CUDA);
+    let Some(info) = info else {
+        return ensure(false, || {
+            String::from("the plugin knows of no device memory")
+        });
+    };
+    ensure(info.overrides != HmemInfo::NONE || info.devices > 0, || {
+        String::from("nothing reaches the device")
+    })?;
+    // The window of this pass is one.
+    let (wanted, other) = match (info.provider, info.overrides) {
+        (1, HmemInfo::PROVIDER) => ("direct", info.staged),
+        (0, _) => ("staged", info.direct),
+        // A provider may still refuse a registration.
+        _ => return Ok(()),
+    };
+    ensure(other == 0 && info.direct + info.staged > 0, || {
+        format!("wanted {wanted} registrations, found {info:?}")
+    })
+}
+
+/// One copy over host and device memory together, from an offset.
+fn mixed(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let memory = devices.allocate(DEVICE, 100)?;
+    let (mut a, mut b) = ([1u8; 10], [2u8; 7]);
+    let kinds = [hmem_iface::SYSTEM, hmem_iface::CUDA, hmem_iface::SYSTEM];
+    let runs = [
+        IoVec {
+            base: a.as_mut_ptr().cast(),
+            len: 10,
+        },
+        IoVec {
+            base: at(memory.base() + 3).cast(),
+            len: 20,
+        },
+        IoVec {
+            base: b.as_mut_ptr().cast(),
+            len: 7,
+        },
+    ];
+    let wanted = context.of_rank(context.rank).bytes(37);
+    let mut found = vec![0; 37];
+    // SAFETY: the runs are arrays that live and memory of the device.
+    let copied = unsafe {
+        devices
+            .write(&runs, &kinds, &wanted)
+            .and_then(|()| devices.read(&runs, &kinds, &mut found))
+    };
+    ensure(copied.is_ok(), || format!("a copy answered {copied:?}"))?;
+    same("mixed runs", &found, &wanted)?;
+    same("the first run", &a, &wanted[..10])?;
+    let transport = context.job.transport();
+    let mut part = vec![0; 20];
+    // SAFETY: as above.
+    let n = unsafe { transport.copy_from_hmem(&mut part, &runs, &kinds, 5) };
+    ensure(n == 20, || format!("a copy from an offset answered {n}"))?;
+    same("from an offset", &part, &wanted[5..25])?;
+    // SAFETY: as above; the kind is refused.
+    let n = unsafe { transport.copy_from_hmem(&mut part, &runs[1..2], &[hmem_iface::ZE], 0) };
+    ensure(n == i64::from(-libc::ENOSYS), || {
+        format!("an unknown interface answered {n}")
+    })
+}
+
+/// Many pieces, all overlapping, there and back.
+fn large(context: &Context<'_>) -> Outcome {
+    const LEN: usize = 3 << 20 | 123;
+    let window = context.allocate(LEN, 1)?;
+    let devices = context.job.devices();
+    let wanted = context.of_rank(context.rank).bytes(LEN);
+    let (from, into) = (
+        DeviceBuffer::new(devices, LEN, 0)?,
+        DeviceBuffer::new(devices, LEN, 1)?,
+    );
+    from.write(0, &wanted)?;
+    let next = (context.rank + 1) % context.size;
+    let layout = bytes(LEN);
+    window.fence(Assertion::empty())?;
+    // SAFETY: both buffers live until after the epoch.
+    unsafe {
+        window.put(from.pointer(0)?, &layout, target(next, 0, &layout))?;
+        window.fence(Assertion::empty())?;
+        window.get(into.pointer(0)?, &layout, target(next, 0, &layout))?;
+    }
+    window.fence(Assertion::empty())?;
+    let mut found = vec![0; LEN];
+    into.read(0, &mut found)?;
+    same("what came back", &found, &wanted)?;
+    let before = (context.rank + context.size - 1) % context.size;
+    let wanted = context.of_rank(before).bytes(LEN);
+    window.read_local(0, &mut found)?;
+    same("what was put here", &found, &wanted)?;
+    context.meet()?;
+    Ok(window.free()?)
+}
+
+/// One variable with a host and a device mapping, a window over each.
+fn overlapping(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let mut host = vec![0u64; 64];
+    let base: *mut u8 = host.as_mut_ptr().cast();
+    let memory = devices.allocate(DEVICE, 512)?;
+    // SAFETY: the range is the memory, which outlives the mapping.
+    unsafe { devices.associate(base as u64, 512, DEVICE, memory.base()) }?;
+    // Ranks of odd numbers have the second window on the host too: it need not be the same on all.
+    let place = if context.rank.is_multiple_of(2) {
+        DEVICE
+    } else {
+        HOST
+    };
+    // SAFETY: the memory lives until the windows were freed.
+    let (first, second) = unsafe {
+        (
+            Window::create_with(context.job, base, 512, 1, &Info::new().with_device(HOST))?,
+            Window::create_with(context.job, base, 512, 1, &Info::new().with_device(place))?,
+        )
+    };
+    let next = (context.rank + 1) % context.size;
+    let layout = bytes(8);
+    let (ones, twos) = ([1u8; 8], [2u8; 8]);
+    first.fence(Assertion::empty())?;
+    second.fence(Assertion::empty())?;
+    // SAFETY: the buffers live until after the epochs.
+    unsafe {
+        first.put(ones.as_ptr(), &layout, target(next, 0, &layout))?;
+        second.put(twos.as_ptr(), &layout, target(next, 8, &layout))?;
+    }
+    first.fence(Assertion::empty())?;
+    second.fence(Assertion::empty())?;
+    let mut found = [0u8; 16];
+    second.read_local(0, &mut found)?;
+    let (low, high) = if place == DEVICE { (0, 2) } else { (1, 2) };
+    same("the second window", &found, &[[low; 8], [high; 8]].concat())?;
+    first.read_local(0, &mut found)?;
+    let high = if place == DEVICE { 0 } else { 2 };
+    same("the first window", &found, &[[1; 8], [high; 8]].concat())?;
+    context.meet()?;
+    first.free()?;
+    second.free()?;
+    devices.disassociate(base as u64, DEVICE);
+    devices.forget_memory(memory.base());
+    Ok(())
+}
+
+/// Windows on each device, not the suite's alone.
+fn every_device(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    for device in 0..devices.all().len() as i32 {
+        let info = Info::new().with_device(device);
+        let window = Window::allocate_with(context.job, 4096, 1, &info)?;
+        let next = (context.rank + 1) % context.size;
+        let layout = bytes(4096);
+        let wanted = context.of_rank(context.rank).bytes(4096);
+        let mut found = vec![0; 4096];
+        window.fence(Assertion::empty())?;
+        // SAFETY: the buffer lives until after the epoch.
+        unsafe { window.put(wanted.as_ptr(), &layout, target(next, 0, &layout)) }?;
+        window.fence(Assertion::empty())?;
+        let before = (context.rank + context.size - 1) % context.size;
+        window.read_local(0, &mut found)?;
+        let wanted = context.of_rank(before).bytes(4096);
+        same(&format!("device {device}"), &found, &wanted)?;
+        context.meet()?;
+        window.free()?;
+    }
+    Ok(())
+}
+
+/// Device memory that only a lookup knows is used all the same; other memory in its place, too.
+fn untold(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let window = context.allocate(256, 1)?;
+    let layout = bytes(256);
+    let own = target(context.rank, 0, &layout);
+    for turn in 0..3u8 {
+        let memory = devices.allocate(DEVICE, 256)?;
+        devices.forget_memory(memory.base());
+        if devices.target_location(at(memory.base())).device != DEVICE {
+            say(context, "nobody looks up memory of this device");
+            break;
+        }
+        let run = [IoVec {
+            base: at(memory.base()).cast(),
+            len: 256,
+        }];
+        // SAFETY: the run is the memory just allocated.
+        let written = unsafe { devices.write(&run, &[hmem_iface::CUDA], &[turn + 1; 256]) };
+        ensure(written.is_ok(), || format!("a copy answered {written:?}"))?;
+        window.lock_all(Assertion::empty())?;
+        // SAFETY: the memory lives until the epoch ends.
+        let put = unsafe { window.put(at(memory.base()), &layout, own) };
+        window.unlock_all()?;
+        put?;
+        let mut found = [0; 256];
+        window.read_local(0, &mut found)?;
+        same("memory nobody told of", &found, &[turn + 1; 256])?;
+        // SAFETY: refused before anything is touched.
+        let straddles = unsafe { window.put(at(memory.base() + 1), &layout, own) };
+        ensure(straddles.is_err(), || {
+            String::from("a buffer beyond its allocation was taken")
+        })?;
+    }
+    context.meet()?;
+    Ok(window.free()?)
+}
+
+/// Who does what peers ask of staged windows: with a thread of its own, an owner who never enters the
+/// library while its peers wait; without one, progress.
+fn who_serves(context: &Context<'_>) -> Outcome {
+    let threaded = context.job.params().value("btl_ofi_hmem_thread");
+    let threaded = threaded.and_then(|value| value.as_bool());
+    let transport = context.job.transport();
+    let provider = transport.attributes().provider.clone();
+    let Some(first) = transport.query_hmem(hmem_iface::CUDA) else {
+        return Ok(());
+    };
+    if first.staged == 0 || context.size < 2 {
+        say(
+            context,
+            "the provider reaches the device itself, or there is one rank",
+        );
+        return Ok(());
+    }
+    if threaded == Some(true) && provider != "sockets" {
+        let why = format!("{provider} makes progress only when it is asked to");
+        say(context, &why);
+        return Ok(());
+    }
+    let devices = context.job.devices();
+    let window = context.allocate(64, 1)?;
+    let layout = bytes(8);
+    window.lock_all(Assertion::empty())?;
+    context.meet()?;
+    // Said past the library, which the second rank has left by then.
+    let left = std::env::temp_dir().join(format!("who-serves-{:016x}", context.seed));
+    if context.rank == 0 {
+        while !left.exists() {
+            std::thread::yield_now();
+        }
+        let first = [7u8; 8];
+        // SAFETY: the buffer lives until the flush.
+        unsafe { window.put(first.as_ptr(), &layout, target(1, 0, &layout)) }?;
+        window.flush(1)?;
+    } else if context.rank == 1 {
+        let base = window.base();
+        let run = [IoVec {
+            base: base.cast(),
+            len: 8,
+        }];
+        let mut found = [0; 8];
+        std::fs::write(&left, "")?;
+        let since = Instant::now();
+        let long = match threaded {
+            Some(true) => Duration::from_secs(20),
+            _ => Duration::from_millis(200),
+        };
+        // The copy functions alone, which make no progress.
+        while found != [7; 8] && since.elapsed() < long {
+            std::thread::yield_now();
+            // SAFETY: the run is this rank's part of the window.
+            let read = unsafe { devices.read(&run, &[hmem_iface::CUDA], &mut found) };
+            ensure(read.is_ok(), || format!("a copy answered {read:?}"))?;
+        }
+        let (there, wanted) = (found == [7; 8], threaded == Some(true));
+        ensure(there == wanted, || {
+            format!("with btl_ofi_hmem_thread {threaded:?}, served without progress: {there}")
+        })?;
+    }
+    window.unlock_all()?;
+    context.meet()?;
+    let mut found = [0; 8];
+    window.read_local(0, &mut found)?;
+    let wanted = if context.rank == 1 { [7; 8] } else { [0; 8] };
+    same("what was put", &found, &wanted)?;
+    context.meet()?;
+    if context.rank == 1 {
+        std::fs::remove_file(&left)?;
+    }
+    Ok(window.free()?)
+}

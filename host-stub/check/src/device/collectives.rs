@@ -1,0 +1,127 @@
+//! Collectives with buffers on the device beyond what their own suite does there: requests that are
+//! tested, dropped or awaited out of order, and mistakes.
+
+use plugin_api::{Datatype, HmemInfo, hmem_iface};
+
+use super::DeviceBuffer;
+use super::cases::{at, say};
+use crate::case::{Context, Outcome, ensure, same};
+use host_stub::coll::{CollArgs, Collective};
+use host_stub::comm::{Comm, CommError};
+use host_stub::device::PretendedMemory;
+use host_stub::win::Op;
+
+const LEN: usize = 1000;
+
+/// Several under way, each with copies of its own, ended in each way there is.
+pub(super) fn under_way(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let comm = Comm::world(context.job)?.dup()?;
+    let root_bytes = |index: usize| context.of_rank(index).bytes(LEN);
+    let mut running = Vec::new();
+    for index in 0..6 {
+        let buffer = DeviceBuffer::new(devices, LEN, index)?;
+        let root = index % context.size;
+        if context.rank == root {
+            buffer.write(0, &root_bytes(index))?;
+        }
+        let args = CollArgs {
+            recv: buffer.pointer(0)?,
+            count: LEN,
+            root,
+            on_device: buffer.is_marked(),
+            ..CollArgs::default()
+        };
+        // SAFETY: the buffer stays until its request has ended: below, or in its drop.
+        let request = unsafe { comm.start_collective(Collective::Bcast, &args) }?;
+        running.push((index, request, buffer));
+    }
+    running.reverse();
+    for (index, mut request, buffer) in running {
+        match index % 3 {
+            0 => while !request.test()? {},
+            1 => request.wait()?,
+            _ => drop(request),
+        }
+        let mut found = vec![0; LEN];
+        buffer.read(0, &mut found)?;
+        same(&format!("broadcast {index}"), &found, &root_bytes(index))?;
+    }
+    Ok(comm.free()?)
+}
+
+/// Each is refused at every rank before anything is sent, and the next collective works.
+pub(super) fn mistakes(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let comm = Comm::world(context.job)?.dup()?;
+    let buffer = DeviceBuffer::new(devices, 4096, 0)?;
+    let mut host = [1u64; 8];
+    let here: *mut u8 = host.as_mut_ptr().cast();
+    let nowhere = at(1 << 63 | 99 << 56 | 4096);
+    let wrong = [
+        ("host memory as device memory", here, 8, true),
+        ("more than the memory", buffer.pointer(8)?, 4096, false),
+        ("no such device", nowhere, 8, false),
+    ];
+    for (what, recv, count, on_device) in wrong {
+        let args = CollArgs {
+            recv,
+            count,
+            on_device,
+            ..CollArgs::default()
+        };
+        // SAFETY: refused before anything is touched.
+        let (done, started) = unsafe {
+            (
+                comm.collective(Collective::Bcast, &args),
+                comm.start_collective(Collective::Bcast, &args),
+            )
+        };
+        let refused = matches!(&done, Err(CommError::BadArgument { .. }));
+        ensure(
+            refused && matches!(&started, Err(CommError::BadArgument { .. })),
+            || format!("{what} gave {done:?}"),
+        )?;
+    }
+    sum(context, &comm, &buffer)?;
+    let info = context.job.transport().query_hmem(hmem_iface::CUDA);
+    if info.is_some_and(|info| info.overrides == HmemInfo::NONE) {
+        say(
+            context,
+            "the device's own copy functions do not answer wrongly",
+        );
+        return Ok(comm.free()?);
+    }
+    for lie in [-1, i64::from(-libc::EIO)] {
+        PretendedMemory::misbehave(lie);
+        let done = reduce(&comm, &buffer);
+        PretendedMemory::misbehave(0);
+        let failed = matches!(&done, Err(CommError::DeviceCopy { answer, .. })
+            if *answer == if lie == -1 { 63 } else { lie });
+        ensure(failed, || {
+            format!("a copy that answers {lie} off gave {done:?}")
+        })?;
+        sum(context, &comm, &buffer)?;
+    }
+    Ok(comm.free()?)
+}
+
+/// Adds up eight words of the device, in place.
+fn reduce(comm: &Comm, buffer: &DeviceBuffer) -> Result<(), CommError> {
+    let recv = buffer.pointer(0).map_err(|error| CommError::BadArgument {
+        call: "allreduce",
+        reason: error.to_string(),
+    })?;
+    // SAFETY: the buffer has eight words, and lives until the call returns.
+    unsafe { comm.allreduce(std::ptr::null(), recv, 8, Datatype::Uint64, Op::Sum) }
+}
+
+fn sum(context: &Context<'_>, comm: &Comm, buffer: &DeviceBuffer) -> Outcome {
+    let words = |word: usize| (word as u64).to_ne_bytes().repeat(8);
+    buffer.write(0, &words(context.rank + 1))?;
+    reduce(comm, buffer)?;
+    let mut found = [0; 64];
+    buffer.read(0, &mut found)?;
+    let n = context.size;
+    same("the sum", &found, &words(n * (n + 1) / 2))
+}

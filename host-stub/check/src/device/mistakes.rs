@@ -1,0 +1,283 @@
+//! Mistakes about device memory, and copies that fail: each fails its own call, and the others go on.
+
+use plugin_api::{Datatype, HmemInfo, Status, hmem_iface};
+
+use super::cases::{at, bytes, say, target};
+use super::{DEVICE, DeviceBuffer};
+use crate::case::{Context, Outcome, ensure, same};
+use host_stub::device::{HOST, PretendedMemory};
+use host_stub::win::{Assertion, Info, Layout, Op, WinError, Window};
+
+/// Windows whose info says something else than their memory is.
+pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let mut host = vec![0u64; 8];
+    let base: *mut u8 = host.as_mut_ptr().cast();
+    let memory = devices.allocate(DEVICE, 64)?;
+    for (base, device) in [(base, DEVICE), (at(memory.base()), HOST), (base, 99)] {
+        let info = Info::new().with_device(device);
+        // SAFETY: the memory lives; the window is refused.
+        let made = unsafe { Window::create_with(context.job, base, 64, 1, &info) };
+        let refused =
+            matches!(&made, Err(WinError::Creation { reason, .. }) if reason.contains("device"));
+        ensure(refused, || format!("device_num {device} gave {made:?}"))?;
+    }
+    let info = Info::new().with_device(99);
+    let made = Window::allocate_with(context.job, 64, 1, &info);
+    ensure(made.is_err(), || String::from("device 99 gave memory"))?;
+    let made = Window::allocate_shared(context.job, 64, 1, &Info::new().with_device(DEVICE));
+    ensure(made.is_err(), || {
+        String::from("device memory was shared between processes")
+    })?;
+    // A dynamic window that was not made for devices would reach their memory by loads and stores.
+    for device in [HOST, DEVICE] {
+        let info = Info::new().with_device(device);
+        let window = Window::dynamic_with(context.job, &info)?;
+        // SAFETY: the memory lives until the window is freed.
+        let attached = unsafe { window.attach(at(memory.base()), 64) };
+        let right = match &attached {
+            Ok(()) => device == DEVICE,
+            Err(error) => device == HOST && error.to_string().contains("device_num"),
+        };
+        ensure(right, || {
+            format!("device_num {device}: attach of device memory gave {attached:?}")
+        })?;
+        if device == DEVICE {
+            window.detach(at(memory.base()))?;
+        }
+        window.free()?;
+    }
+    devices.forget_memory(memory.base());
+    Ok(())
+}
+
+/// Buffers that run out of the device's memory, or into it.
+pub(super) fn straddling(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let buffer = DeviceBuffer::new(devices, 4096, 0)?;
+    let window = context.window;
+    let place = context.region(context.rank) as u64;
+    let layout = bytes(64);
+    window.fence(Assertion::empty())?;
+    for offset in [4096 - 63, -63i64 as usize] {
+        let pointer = buffer.pointer(0)?.wrapping_add(offset);
+        // SAFETY: refused before anything is touched.
+        let put = unsafe { window.put(pointer, &layout, target(context.rank, place, &layout)) };
+        ensure(matches!(put, Err(WinError::BadArgument { .. })), || {
+            format!("a buffer that straddles was taken: {put:?}")
+        })?;
+    }
+    // A variable of which a part is mapped: the device's memory goes on, the mapping does not.
+    let mut host = vec![0u64; 32];
+    let variable: *mut u8 = host.as_mut_ptr().cast();
+    let mapped = variable.wrapping_add(64);
+    let memory = devices.allocate(DEVICE, 256)?;
+    // SAFETY: the range lies in the memory, which outlives the mapping.
+    unsafe { devices.associate(mapped as u64, 64, DEVICE, memory.base()) }?;
+    for (pointer, len, fits) in [
+        (mapped, 64, true),
+        (mapped, 65, false),
+        (variable, 64, true),
+        (variable, 65, false),
+    ] {
+        let layout = bytes(len);
+        // SAFETY: the memory lives until the epoch ends.
+        let put = unsafe { window.put(pointer, &layout, target(context.rank, place, &layout)) };
+        let refused = matches!(put, Err(WinError::BadArgument { .. }));
+        ensure(refused != fits && (refused || put.is_ok()), || {
+            format!("{len} B at {pointer:p} of a variable mapped at {mapped:p}: {put:?}")
+        })?;
+    }
+    window.fence(Assertion::empty())?;
+    let info = Info::new().with_device(DEVICE);
+    // SAFETY: refused; the memory lives.
+    let made = unsafe { Window::create_with(context.job, mapped, 128, 1, &info) };
+    ensure(made.is_err(), || {
+        String::from("a window reaches beyond what is mapped")
+    })?;
+    devices.disassociate(mapped as u64, DEVICE);
+    Ok(())
+}
+
+/// What is asked of a copy function that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Put,
+    Get,
+    Accumulate,
+    GetAccumulate,
+    FetchAndOp,
+}
+
+impl Call {
+    const ALL: [(Call, &'static str); 5] = [
+        (Call::Put, "put"),
+        (Call::Get, "get"),
+        (Call::Accumulate, "accumulate"),
+        (Call::GetAccumulate, "get_accumulate"),
+        (Call::FetchAndOp, "fetch_and_op"),
+    ];
+
+    /// Makes the call from one buffer on the device, into another, and completes it.
+    ///
+    /// # Safety
+    /// Each has 64 bytes, and lives.
+    unsafe fn run(
+        self,
+        window: &Window,
+        (from, into): (*mut u8, *mut u8),
+        rank: usize,
+    ) -> Result<(), WinError> {
+        let layout = Layout::contiguous(Datatype::Uint64, 8);
+        let to = target(rank, 0, &layout);
+        // SAFETY: the buffers live until the flush.
+        unsafe {
+            match self {
+                Call::Put => window.put(from, &layout, to),
+                Call::Get => window.get(into, &layout, to),
+                Call::Accumulate => window.accumulate(from, &layout, to, Op::Replace),
+                Call::GetAccumulate => {
+                    window.get_accumulate(from, &layout, into, &layout, to, Op::Replace)
+                }
+                Call::FetchAndOp => {
+                    window.fetch_and_op(from, into, Datatype::Uint64, rank, 0, Op::Replace)
+                }
+            }
+        }?;
+        window.flush(rank)
+    }
+}
+
+/// Whether an error is what a copy function's answer comes to, by the way that the call took.
+fn tells(error: &WinError, name: &str, rank: usize, lie: i64, size: i64) -> bool {
+    let text = error.to_string();
+    match error {
+        // Copied by the host: the call, the function and its answer.
+        WinError::DeviceCopy { call, answer, .. } => {
+            let wanted = if lie < -1 { lie } else { size + lie };
+            *call == name && *answer == wanted && text.contains("_hmem_iov")
+        }
+        // By the transport, at completion: which operation it was, and why, is in its log.
+        WinError::Transport {
+            call,
+            rank: at,
+            status,
+        } => {
+            let unknown = lie == -i64::from(libc::ENOSYS);
+            let wanted = (*status == Status::NOT_SUPPORTED) == unknown;
+            let named = text.contains(&format!("{call} to rank {rank}"));
+            [name, "flush"].contains(call) && *at == rank && wanted && named
+        }
+        _ => false,
+    }
+}
+
+/// A copy function that answers fewer bytes, more bytes or an error fails its operation alone: others
+/// that are under way, and the next ones, do not fail with it.
+pub(super) fn failing(context: &Context<'_>) -> Outcome {
+    let info = context.job.transport().query_hmem(hmem_iface::CUDA);
+    if info.is_some_and(|info| info.overrides == HmemInfo::NONE) {
+        say(
+            context,
+            "the device's own copy functions do not answer wrongly",
+        );
+        return Ok(());
+    }
+    let window = context.allocate(512, 1)?;
+    let buffer = DeviceBuffer::new(context.job.devices(), 256, 0)?;
+    buffer.write(0, &[7; 64])?;
+    context.meet()?;
+    // One rank after the other: one with failing copies cannot serve the others.
+    for turn in 0..context.size {
+        if turn == context.rank {
+            window.lock_all(Assertion::empty())?;
+            for rank in [context.rank, (context.rank + 1) % context.size] {
+                for (call, name) in Call::ALL {
+                    fails(&window, &buffer, rank, call, name)?;
+                }
+            }
+            window.unlock_all()?;
+        }
+        context.meet()?;
+    }
+    let mut found = [0; 64];
+    window.read_local(0, &mut found)?;
+    same("after the failures", &found, &[7; 64])?;
+    context.meet()?;
+    Ok(window.free()?)
+}
+
+/// One call, with each wrong answer and then without.
+fn fails(window: &Window, buffer: &DeviceBuffer, rank: usize, call: Call, name: &str) -> Outcome {
+    let size = if call == Call::FetchAndOp { 8 } else { 64 };
+    let layout = bytes(64);
+    let buffers = (buffer.pointer(0)?, buffer.pointer(128)?);
+    for (turn, lie) in [1, -1, -i64::from(libc::EIO), -i64::from(libc::ENOSYS)]
+        .into_iter()
+        .enumerate()
+    {
+        let other = [turn as u8 + 1; 64];
+        // To a rank that copies rightly, from host memory.
+        let beside = if rank == window.rank() {
+            None
+        } else {
+            // SAFETY: the buffer lives until the wait.
+            Some(unsafe { window.rput(other.as_ptr(), &layout, target(rank, 128, &layout)) }?)
+        };
+        PretendedMemory::misbehave(lie);
+        // SAFETY: the buffer lives.
+        let done = unsafe { call.run(window, buffers, rank) };
+        PretendedMemory::misbehave(0);
+        let told = matches!(&done, Err(error) if tells(error, name, rank, lie, size));
+        ensure(told, || {
+            format!("{name} to rank {rank} with a copy function that answers {lie}: {done:?}")
+        })?;
+        if let Some(beside) = beside {
+            beside.wait()?;
+            let mut found = [0; 64];
+            // SAFETY: the buffer lives until the flush.
+            unsafe { window.get(found.as_mut_ptr(), &layout, target(rank, 128, &layout)) }?;
+            window.flush(rank)?;
+            same("put while another failed", &found, &other)?;
+        }
+    }
+    // SAFETY: the buffer lives.
+    unsafe { call.run(window, buffers, rank) }?;
+    Ok(())
+}
+
+/// Memory that went while a window had it: operations on it fail, others go on.
+pub(super) fn freed(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let memory = devices.allocate(DEVICE, 4096)?;
+    let base = memory.base();
+    let info = Info::new().with_device(DEVICE);
+    // SAFETY: the memory goes before the window, which is what is tried: only copy functions, which
+    // find it gone, reach for it.
+    let window = unsafe { Window::create_with(context.job, at(base), 4096, 1, &info) }?;
+    let next = (context.rank + 1) % context.size;
+    context.meet()?;
+    drop(memory);
+    context.meet()?;
+    window.lock_all(Assertion::empty())?;
+    let (source, layout) = ([1u8; 8], bytes(8));
+    // SAFETY: the buffer lives until the flush.
+    let put = unsafe { window.put(source.as_ptr(), &layout, target(next, 0, &layout)) };
+    let done = put.and_then(|()| window.flush(next));
+    ensure(done.is_err(), || {
+        String::from("a put to memory that is gone succeeded")
+    })?;
+    window.unlock_all()?;
+    context.meet()?;
+    window.free()?;
+    devices.forget_memory(base);
+    context.window.lock_all(Assertion::empty())?;
+    let place = context.region(context.rank) as u64;
+    // SAFETY: likewise.
+    unsafe {
+        let own = target(next, place, &layout);
+        context.window.put(source.as_ptr(), &layout, own)?;
+    }
+    context.window.unlock_all()?;
+    context.meet()
+}

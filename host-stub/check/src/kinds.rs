@@ -1,0 +1,365 @@
+//! Windows of the caller's memory, and dynamic windows.
+
+use plugin_api::Datatype;
+
+use super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::regions;
+use super::session::{Mode, Session};
+use super::shape::Placed;
+use host_stub::win::{Op, Target, WinError, Window};
+
+/// The tests of this file.
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("window/create", create),
+        Case::new("window/allocate_zeroed", zeroed),
+        Case::new("window/many", many),
+        Case::new("window/creation_refused", refused),
+        Case::new("dynamic/attach_detach", attach_detach),
+        Case::new("dynamic/reattach", reattach),
+        Case::new("dynamic/several_regions", several),
+        Case::new("dynamic/accumulate", dynamic_accumulate),
+        Case::new("dynamic/detached", detached),
+        Case::new("dynamic/arguments", arguments),
+        Case::new("dynamic/many", regions::many),
+    ]
+}
+
+/// Memory of a test that a window may use; leaked when the test fails.
+pub(super) struct Memory {
+    pub(super) base: *mut u8,
+    len: usize,
+}
+
+impl Memory {
+    pub(super) fn new(bytes: &[u8]) -> Memory {
+        let words = vec![0u64; bytes.len().div_ceil(8)];
+        let base = Box::into_raw(words.into_boxed_slice()).cast::<u8>();
+        let memory = Memory {
+            base,
+            len: bytes.len(),
+        };
+        memory.write(bytes);
+        memory
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        let len = bytes.len().min(self.len);
+        // SAFETY: the memory has `len` bytes, and lives until `release`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base, len) };
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        // SAFETY: as in `write`.
+        unsafe { std::ptr::copy_nonoverlapping(self.base, bytes.as_mut_ptr(), self.len) };
+        bytes
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.base as u64
+    }
+
+    /// Frees it. No window uses it any more.
+    pub(super) fn release(self) {
+        let words =
+            std::ptr::slice_from_raw_parts_mut(self.base.cast::<u64>(), self.len.div_ceil(8));
+        // SAFETY: made by `new` from a box of as many words, and consumed here.
+        drop(unsafe { Box::from_raw(words) });
+    }
+}
+
+pub(super) fn next(context: &Context<'_>) -> usize {
+    (context.rank + 1) % context.size
+}
+
+fn previous(context: &Context<'_>) -> usize {
+    (context.rank + context.size - 1) % context.size
+}
+
+fn create(context: &Context<'_>) -> Outcome {
+    const LEN: usize = 100;
+    let memory = Memory::new(&context.initial(context.rank, LEN));
+    // SAFETY: the memory lives until the window was freed.
+    let window = unsafe { Window::create_with(context.job, memory.base, LEN, 1, context.info) }?;
+    let row = Placed::row(Datatype::Uint8, 40);
+    let data = |rank: usize| context.of_rank(rank).bytes(40);
+    let mut session = Session::open(context, &window, Mode::Fence)?;
+    let from = session.buffer(&data(context.rank));
+    let into = session.buffer(&[0; 40]);
+    let target = |displacement| Target {
+        rank: next(context),
+        displacement,
+        layout: &row.layout,
+    };
+    session.put(from, &row, target(60))?;
+    session.get(into, &row, target(0))?;
+    session.close()?;
+    let mut wanted = context.initial(context.rank, LEN);
+    wanted[60..].copy_from_slice(&data(previous(context)));
+    same("memory", &memory.bytes(), &wanted)?;
+    let remote = context.initial(next(context), LEN);
+    same("got", &session.bytes(into)?, &remote[..40])?;
+    drop(session);
+    window.free()?;
+    memory.release();
+    Ok(())
+}
+
+fn zeroed(context: &Context<'_>) -> Outcome {
+    let window = context.allocate(3000, 1)?;
+    let outcome = context.verify(&window, &[0; 3000]);
+    window.free()?;
+    outcome
+}
+
+/// Windows that live at once keep their memory and epochs apart.
+fn many(context: &Context<'_>) -> Outcome {
+    let windows = (0..5)
+        .map(|_| context.allocate(64, 1))
+        .collect::<Result<Vec<_>, _>>()?;
+    let row = Placed::row(Datatype::Uint8, 64);
+    let mut sessions = Vec::new();
+    for (index, window) in windows.iter().enumerate() {
+        let mode = Mode::ALL[index % Mode::ALL.len()];
+        let mut session = Session::open(context, window, mode)?;
+        let from = session.buffer(&[index as u8 + 1; 64]);
+        let target = Target {
+            rank: next(context),
+            displacement: 0,
+            layout: &row.layout,
+        };
+        session.put(from, &row, target)?;
+        sessions.push(session);
+    }
+    for session in &mut sessions {
+        session.close()?;
+    }
+    drop(sessions);
+    for (index, window) in windows.into_iter().enumerate() {
+        context.verify(&window, &[index as u8 + 1; 64])?;
+        window.free()?;
+    }
+    Ok(())
+}
+
+/// When one rank cannot take part, every rank learns which, and none is left waiting.
+fn refused(context: &Context<'_>) -> Outcome {
+    let guilty = context.size - 1;
+    let unit = u32::from(context.rank != guilty);
+    match context.allocate(64, unit) {
+        Err(WinError::Creation { rank, .. }) if rank == guilty => Ok(()),
+        Err(other) => Err(other.into()),
+        Ok(window) => {
+            window.free()?;
+            Err(Failure::new("a displacement unit of 0 was taken"))
+        }
+    }
+}
+
+/// Tells every rank an address, and learns theirs.
+pub(super) fn addresses(context: &Context<'_>, mine: u64) -> Result<Vec<u64>, Failure> {
+    let parts = context.job.allgather(&mine.to_le_bytes())?;
+    parts
+        .iter()
+        .map(|part| {
+            let bytes: [u8; 8] = part.as_slice().try_into()?;
+            Ok(u64::from_le_bytes(bytes))
+        })
+        .collect()
+}
+
+/// Writes a rank's bytes to the next rank's memory at an address.
+fn put_at(
+    context: &Context<'_>,
+    window: &Window,
+    address: u64,
+    data: &[u8],
+) -> Result<(), Failure> {
+    let row = Placed::row(Datatype::Uint8, data.len());
+    let mut session = Session::open(context, window, Mode::LockAll)?;
+    let from = session.buffer(data);
+    let target = Target {
+        rank: next(context),
+        displacement: address,
+        layout: &row.layout,
+    };
+    session.put(from, &row, target)?;
+    session.close()
+}
+
+fn attach_detach(context: &Context<'_>) -> Outcome {
+    let window = context.dynamic()?;
+    let memory = Memory::new(&[0; 256]);
+    // SAFETY: the memory lives until it was detached.
+    unsafe { window.attach(memory.base, 256) }?;
+    let at = addresses(context, memory.address())?;
+    let data = |rank: usize| context.of_rank(rank).bytes(100);
+    put_at(
+        context,
+        &window,
+        at[next(context)] + 50,
+        &data(context.rank),
+    )?;
+    let mut wanted = vec![0; 256];
+    wanted[50..150].copy_from_slice(&data(previous(context)));
+    same("attached memory", &memory.bytes(), &wanted)?;
+    window.detach(memory.base)?;
+    context.meet()?;
+    window.free()?;
+    memory.release();
+    Ok(())
+}
+
+/// Memory that is detached and attached again is reached by its new key, never by the old one.
+fn reattach(context: &Context<'_>) -> Outcome {
+    let window = context.dynamic()?;
+    let memory = Memory::new(&[0; 512]);
+    let at = addresses(context, memory.address())?;
+    for round in 0..6u8 {
+        // Another start and length every time, so that every time there is another registration.
+        let start = usize::from(round) * 8;
+        let base = memory.base.wrapping_add(start);
+        // SAFETY: the memory lives until it was detached.
+        unsafe { window.attach(base, 512 - start) }?;
+        context.meet()?;
+        put_at(context, &window, at[next(context)] + 100, &[round + 1; 300])?;
+        same(
+            "attached memory",
+            &memory.bytes()[100..400],
+            &[round + 1; 300],
+        )?;
+        window.detach(base)?;
+        context.meet()?;
+    }
+    window.free()?;
+    memory.release();
+    Ok(())
+}
+
+/// Several regions at once: each is reached, and no range may span two.
+fn several(context: &Context<'_>) -> Outcome {
+    let window = context.dynamic()?;
+    let memories: Vec<Memory> = (0..6).map(|_| Memory::new(&[0; 64])).collect();
+    let mut tables = Vec::new();
+    for memory in &memories {
+        // SAFETY: the memory lives until the window was freed.
+        unsafe { window.attach(memory.base, 64) }?;
+        tables.push(addresses(context, memory.address())?);
+    }
+    for (index, at) in tables.iter().enumerate() {
+        put_at(context, &window, at[next(context)], &[index as u8 + 1; 64])?;
+    }
+    for (index, memory) in memories.iter().enumerate() {
+        same("region", &memory.bytes(), &[index as u8 + 1; 64])?;
+    }
+    window.free()?;
+    for memory in memories {
+        memory.release();
+    }
+    Ok(())
+}
+
+fn dynamic_accumulate(context: &Context<'_>) -> Outcome {
+    let window = context.dynamic()?;
+    let memory = Memory::new(&[0; 64]);
+    // SAFETY: the memory lives until the window was freed.
+    unsafe { window.attach(memory.base, 64) }?;
+    let at = addresses(context, memory.address())?;
+    let row = Placed::row(Datatype::Int64, 1);
+    let mut session = Session::open(context, &window, Mode::LockAll)?;
+    for address in [at[0] + 8, at[0] + 17] {
+        let one = session.buffer(&1i64.to_le_bytes());
+        let into = session.buffer(&[0; 8]);
+        let target = Target {
+            rank: 0,
+            displacement: address,
+            layout: &row.layout,
+        };
+        session.accumulate(one, &row, target, Op::Sum)?;
+        session.fetch_and_op(one, into, Datatype::Int64, (0, address), Op::Sum)?;
+    }
+    session.close()?;
+    if context.rank == 0 {
+        let count = (2 * context.size as i64).to_le_bytes();
+        same("aligned sum", &memory.bytes()[8..16], &count)?;
+        same("unaligned sum", &memory.bytes()[17..25], &count)?;
+    }
+    drop(session);
+    window.free()?;
+    memory.release();
+    Ok(())
+}
+
+/// Memory never attached, detached, or only partly attached is refused before anything is sent.
+fn detached(context: &Context<'_>) -> Outcome {
+    let window = context.dynamic()?;
+    let memory = Memory::new(&[0; 128]);
+    // SAFETY: the memory lives until it was detached.
+    unsafe { window.attach(memory.base, 128) }?;
+    let at = addresses(context, memory.address())?[next(context)];
+    put_at(context, &window, at, &[1; 128])?;
+    let refuse = |address: u64, len: usize| -> Outcome {
+        let row = Placed::row(Datatype::Uint8, len);
+        let buffer = vec![0u8; len];
+        let target = Target {
+            rank: next(context),
+            displacement: address,
+            layout: &row.layout,
+        };
+        // SAFETY: wanted to be refused; if not, the error below ends the test with the buffer
+        // leaked.
+        let refused = unsafe { window.put(buffer.as_ptr(), &row.layout, target) };
+        if matches!(refused, Err(WinError::NotAttached { .. })) {
+            return Ok(());
+        }
+        std::mem::forget(buffer);
+        Err(Failure::new(format!(
+            "a put of {len} B to {address:#x} gave {refused:?}"
+        )))
+    };
+    window.lock_all(host_stub::win::Assertion::empty())?;
+    refuse(at + 1, 128)?;
+    refuse(at - 1, 2)?;
+    refuse(8, 1)?;
+    window.unlock_all()?;
+    context.meet()?;
+    window.detach(memory.base)?;
+    context.meet()?;
+    window.lock_all(host_stub::win::Assertion::empty())?;
+    refuse(at, 128)?;
+    refuse(at, 1)?;
+    window.unlock_all()?;
+    same("memory", &memory.bytes(), &[1; 128])?;
+    window.free()?;
+    memory.release();
+    Ok(())
+}
+
+fn arguments(context: &Context<'_>) -> Outcome {
+    let window = context.dynamic()?;
+    let memory = Memory::new(&[0; 32]);
+    let refused = |result: Result<(), WinError>, what: &str| {
+        ensure(matches!(result, Err(WinError::BadArgument { .. })), || {
+            format!("{what} gave {result:?}")
+        })
+    };
+    refused(window.detach(memory.base), "detach of nothing")?;
+    let attach = |window: &Window, base, len| {
+        // SAFETY: the memory lives until the window was freed; the common window takes none.
+        unsafe { window.attach(base, len) }
+    };
+    refused(attach(&window, memory.base, 0), "attach of no bytes")?;
+    attach(&window, memory.base, 16)?;
+    let inside = memory.base.wrapping_add(8);
+    refused(attach(&window, inside, 16), "attach of an overlap")?;
+    refused(window.detach(inside), "detach of a part")?;
+    window.detach(memory.base)?;
+    refused(
+        attach(context.window, memory.base, 16),
+        "attach to a window that is not dynamic",
+    )?;
+    window.free()?;
+    memory.release();
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! The self-check: every call, type, layout and epoch of windows, against a model.
+//!
+//! A program joins a job and runs [`Check::run`] on every rank. Every rank runs the same tests in the same
+//! order; what a test does is drawn from a seed that all ranks share, so each rank knows what every
+//! other does, and computes on the side what its own memory must hold afterwards. A test passes
+//! when it does so on every rank.
+
+mod accumulates;
+mod atomicity;
+mod case;
+mod coll;
+mod device;
+mod edges;
+mod epochs;
+mod errors;
+mod kinds;
+mod notified;
+mod programs;
+mod random;
+mod regions;
+mod report;
+mod requests;
+mod session;
+mod shape;
+mod suites;
+mod tables;
+mod threads;
+mod transfers;
+mod value;
+mod waiting;
+mod watchdog;
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use plugin_api::ThreadLevel;
+
+use host_stub::job::{Job, JobError, JobOptions};
+use host_stub::win::{WinError, Window};
+
+use case::{Context, REGION};
+use report::Report;
+use suites::Pass;
+use watchdog::Watchdog;
+
+/// The exit code of a rank that gives up a test which does not end: a check failed.
+pub const CHECKS_FAILED: u8 = 1;
+/// The exit code that the other ranks end with when a failure was reported under `--faults`.
+pub const FAILED: u8 = 6;
+
+/// Why a check did not run to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// No test has the text of `--only` in its name.
+    #[error("--only {0}: no test has that in its name")]
+    NoTest(String),
+    /// The job fell apart.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// A window could not be made or freed, devices could not be prepared, or a failure was reported that
+    /// `--faults` waits for.
+    #[error("{0}")]
+    Failed(String),
+    /// The outcome could not be printed.
+    #[error(transparent)]
+    Output(#[from] std::io::Error),
+}
+
+/// What to check, as arguments of a command.
+#[derive(Args)]
+pub struct Check {
+    /// What to check.
+    #[arg(long, value_name = "SUITE", default_value = suites::DEFAULT,
+          value_parser = PossibleValuesParser::new(suites::possible()))]
+    suite: String,
+
+    /// Draws the same tests as the run that printed this seed [default: from the clock].
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// Threads of each rank in the tests of threads. More than one asks the transport for MPI's
+    /// thread level `multiple`.
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    threads: u16,
+
+    /// Runs the tests whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+
+    /// For a provider that is made to fail: the first failure that a call reports ends the run with
+    /// exit code 6, and only what is wrong without such a report counts as failed. Leaves out the
+    /// tests of mistakes, which expect other errors.
+    #[arg(long)]
+    faults: bool,
+
+    /// Seconds that one test may take before the run is given up.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    timeout: u64,
+}
+
+impl Check {
+    /// How to join the job: with the thread level that the tests need.
+    ///
+    /// # Safety
+    /// The program calls the job from the thread that joined it alone, except through [`run`](Self::run).
+    pub unsafe fn job_options(&self, options: JobOptions) -> JobOptions {
+        if self.threads > 1 {
+            return options;
+        }
+        // SAFETY: without further threads in the tests all calls come from the one that runs them: the
+        // watchdog's thread talks to the launcher only. The caller vouches for the rest of the program.
+        unsafe { options.assume_threads(ThreadLevel::Funneled) }
+    }
+
+    /// The passes of the suite, without the tests that were not asked for.
+    fn passes(&self, ranks: usize) -> Vec<Pass> {
+        let mut passes = suites::passes(&self.suite, ranks);
+        for pass in &mut passes {
+            if let Some(text) = &self.only {
+                pass.cases.retain(|case| case.name.contains(text.as_str()));
+            }
+        }
+        if self.faults {
+            let of_mistakes = |name: &str| name.starts_with("errors/") || name.contains("/errors/");
+            for pass in &mut passes {
+                pass.cases.retain(|case| !of_mistakes(&case.name));
+            }
+        }
+        passes.retain(|pass| !pass.cases.is_empty());
+        passes
+    }
+
+    /// Runs the tests, prints their outcome at rank 0 (`json`: as one object), and leaves the job;
+    /// collective. Returns how many failed.
+    pub fn run(&self, job: &Arc<Job>, json: bool) -> Result<usize, CheckError> {
+        let passes = self.passes(job.size() as usize);
+        if passes.is_empty() {
+            return Err(CheckError::NoTest(self.only.clone().unwrap_or_default()));
+        }
+        let seed = self.agree_on_seed(job)?;
+        let mut report = Report::start(
+            job,
+            seed,
+            self.threads.into(),
+            passes.iter().map(|pass| pass.cases.len()).sum(),
+            json,
+        )?;
+        if self.suite == "device" {
+            device::prepare(job).map_err(|failure| CheckError::Failed(failure.detail))?;
+        }
+        let watchdog = Watchdog::start(job, self.timeout, report.shared());
+        for pass in &passes {
+            self.run_pass(job, pass, seed, &watchdog, &mut report)?;
+        }
+        watchdog.stop();
+        let failed = report.finish()?;
+        job.finalize()?;
+        Ok(failed)
+    }
+
+    fn run_pass(
+        &self,
+        job: &Arc<Job>,
+        pass: &Pass,
+        seed: u64,
+        watchdog: &Watchdog,
+        report: &mut Report,
+    ) -> Result<(), CheckError> {
+        let size = job.size() as usize;
+        let window = Window::allocate_with(job, size * REGION, 1, &pass.info).map_err(transport)?;
+        for case in &pass.cases {
+            let context = Context {
+                job,
+                window: &window,
+                info: &pass.info,
+                on_device: pass.on_device,
+                rank: job.rank() as usize,
+                size,
+                seed,
+                threads: self.threads.into(),
+                name: &case.name,
+            };
+            watchdog.watch(&case.name);
+            let started = Instant::now();
+            let outcome = (case.run)(&context);
+            if let (Err(failure), false) = (&outcome, self.faults) {
+                // Now, because the other ranks may wait for this one until they are given up.
+                tracing::warn!("{} failed: {}", case.name, failure.detail);
+            }
+            let mine = match &outcome {
+                Ok(()) => String::new(),
+                Err(failure) => format!("rank {}: {}", job.rank(), failure.detail),
+            };
+            if self.faults && outcome.is_err_and(|failure| failure.reported) {
+                // What the window holds is undefined from here on, and the other ranks may be
+                // waiting for this one.
+                let reason = format!(
+                    "{} ended with a failure that was reported: {mine}",
+                    case.name
+                );
+                job.abort(FAILED, &reason);
+                return Err(CheckError::Failed(reason));
+            }
+            // Also keeps tests apart: none begins before all ranks have ended this one.
+            let all = job.allgather(mine.as_bytes())?;
+            report.add(&case.name, started.elapsed(), &all)?;
+        }
+        window.free().map_err(|error| transport(error.into()))
+    }
+
+    /// The seed given, or rank 0's clock.
+    fn agree_on_seed(&self, job: &Job) -> Result<u64, CheckError> {
+        let mine = self.seed.unwrap_or_else(|| {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(1, |since| since.as_nanos() as u64)
+        });
+        let all = job.allgather(&mine.to_le_bytes())?;
+        let first = all
+            .first()
+            .and_then(|bytes| bytes.as_slice().try_into().ok());
+        Ok(first.map_or(mine, u64::from_le_bytes))
+    }
+}
+
+fn transport(error: WinError) -> CheckError {
+    CheckError::Failed(error.to_string())
+}

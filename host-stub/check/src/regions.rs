@@ -1,0 +1,96 @@
+//! Dynamic windows with thousands of regions.
+
+use plugin_api::Datatype;
+
+use super::case::{Context, Outcome, ensure, same};
+use super::kinds::{Memory, addresses, next};
+use super::shape::Placed;
+use host_stub::win::{Assertion, Target, WinError};
+
+/// Thousands of regions, with gaps between them, that come and go in part: what is reached is what is
+/// attached at that moment. Where the transport takes fewer registrations, as many as it takes.
+pub(super) fn many(context: &Context<'_>) -> Outcome {
+    const REGIONS: usize = 3000;
+    const STRIDE: usize = 32;
+    const LEN: usize = 24;
+    let window = context.dynamic()?;
+    let memory = Memory::new(&vec![0; REGIONS * STRIDE]);
+    let base = |index: usize| memory.base.wrapping_add(index * STRIDE);
+    // SAFETY: the memory lives until the window was freed.
+    let attach = |index: usize| unsafe { window.attach(base(index), LEN) };
+    let mut count = 0;
+    while count < REGIONS {
+        match attach(count) {
+            Ok(()) => count += 1,
+            Err(error) if count < 128 => return Err(error.into()),
+            Err(_) => break,
+        }
+    }
+    let at = addresses(context, memory.address())?;
+    let counts = addresses(context, count as u64)?;
+    let (to, theirs) = (at[next(context)], counts[next(context)] as usize);
+    let region = |index: usize| to + (index * STRIDE) as u64;
+    let row = Placed::row(Datatype::Uint8, LEN);
+    let mut sent = [0u8; LEN];
+    let mut reach = |index: usize, round: u8| {
+        sent.fill(round ^ index as u8);
+        let target = Target {
+            rank: next(context),
+            displacement: region(index),
+            layout: &row.layout,
+        };
+        // SAFETY: the bytes stay as they are until the flush.
+        let put = unsafe { window.put(sent.as_ptr(), &row.layout, target) };
+        put.and_then(|()| window.flush(next(context)))
+    };
+    let refused = |outcome: Result<(), WinError>, what: &str| {
+        ensure(matches!(outcome, Err(WinError::NotAttached { .. })), || {
+            format!("{what} gave {outcome:?}")
+        })
+    };
+    // Every region that is whole in `wanted` holds what was put there in this round.
+    let compare = |round: u8, wanted: &dyn Fn(usize) -> bool| -> Outcome {
+        let bytes = memory.bytes();
+        for index in (0..count).filter(|index| wanted(*index)) {
+            let found = &bytes[index * STRIDE..][..LEN];
+            same("region", found, &[round ^ index as u8; LEN])?;
+        }
+        Ok(())
+    };
+    let some = |index: usize| index.is_multiple_of(97);
+    window.lock_all(Assertion::empty())?;
+    for index in (0..theirs).filter(|index| some(*index)) {
+        reach(index, 0x50)?;
+    }
+    context.meet()?;
+    compare(0x50, &some)?;
+    // A few go: the others are told of no more than those.
+    window.detach(base(0))?;
+    window.detach(base(97))?;
+    context.meet()?;
+    refused(reach(0, 1), "a put to the first region")?;
+    refused(reach(97, 1), "a put to the 98th region")?;
+    reach(96, 0x51)?;
+    reach(98, 0x51)?;
+    context.meet()?;
+    compare(0x51, &|index| index == 96 || index == 98)?;
+    // Every second goes, and the first ones come back, into other slots than they had.
+    for index in (0..count).filter(|index| index % 2 == 1 && *index != 97) {
+        window.detach(base(index))?;
+    }
+    attach(97)?;
+    attach(0)?;
+    context.meet()?;
+    reach(0, 0x52)?;
+    reach(97, 0x52)?;
+    refused(reach(99, 1), "a put to a region that is gone")?;
+    for index in (2..theirs).filter(|index| index.is_multiple_of(100)) {
+        reach(index, 0x52)?;
+    }
+    context.meet()?;
+    compare(0x52, &|index| index == 97 || index.is_multiple_of(100))?;
+    window.unlock_all()?;
+    window.free()?;
+    memory.release();
+    Ok(())
+}

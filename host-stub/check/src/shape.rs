@@ -1,0 +1,118 @@
+//! Random layouts, each with the list of its elements' places as the model knows them.
+
+use plugin_api::Datatype;
+
+use super::random::Random;
+use host_stub::win::{Block, Layout, WinResult};
+
+/// The kinds of layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    Contiguous,
+    Strided,
+    Indexed,
+}
+
+impl Shape {
+    pub(super) const ALL: [Shape; 3] = [Shape::Contiguous, Shape::Strided, Shape::Indexed];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Shape::Contiguous => "contiguous",
+            Shape::Strided => "strided",
+            Shape::Indexed => "indexed",
+        }
+    }
+}
+
+/// A layout and where its elements are, in elements from the start.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub(super) layout: Layout,
+    pub(super) places: Vec<usize>,
+}
+
+/// Elements of a random layout never lie beyond this many times their number.
+pub(super) const SPREAD: usize = 6;
+
+impl Placed {
+    /// A random layout of `count` elements. `count` is a multiple of 12.
+    pub(super) fn new(
+        shape: Shape,
+        datatype: Datatype,
+        count: usize,
+        random: &mut Random,
+    ) -> WinResult<Placed> {
+        let mut places = Vec::with_capacity(count);
+        let layout = match shape {
+            Shape::Contiguous => {
+                places.extend(0..count);
+                Layout::contiguous(datatype, count)
+            }
+            Shape::Strided => {
+                let length = random.pick(&[1, 2, 3, 4]);
+                let stride = length + random.below(4);
+                for run in 0..count / length {
+                    places.extend(run * stride..run * stride + length);
+                }
+                Layout::strided(datatype, count / length, length, stride)?
+            }
+            Shape::Indexed => {
+                let mut blocks = Vec::new();
+                let (mut left, mut at) = (count, 0);
+                while left > 0 {
+                    at += random.below(4);
+                    let length = (1 + random.below(4)).min(left);
+                    blocks.push(Block {
+                        displacement: at,
+                        length,
+                    });
+                    at += length;
+                    left -= length;
+                }
+                random.shuffle(&mut blocks);
+                for block in &blocks {
+                    places.extend(block.displacement..block.displacement + block.length);
+                }
+                Layout::indexed(datatype, &blocks)?
+            }
+        };
+        Ok(Placed { layout, places })
+    }
+
+    /// `count` elements in a row.
+    pub(super) fn row(datatype: Datatype, count: usize) -> Placed {
+        Placed {
+            layout: Layout::contiguous(datatype, count),
+            places: (0..count).collect(),
+        }
+    }
+
+    /// Byte ranges of the elements, in order.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        let size = self.layout.datatype().size();
+        self.places
+            .iter()
+            .map(move |place| place * size..place * size + size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_and_their_places_agree() {
+        let mut random = Random::new(5, "places", 0);
+        for shape in Shape::ALL {
+            for _ in 0..50 {
+                let placed = Placed::new(shape, Datatype::Int16, 24, &mut random).unwrap();
+                assert_eq!(placed.layout.count(), 24);
+                assert!(placed.layout.extent() <= 24 * SPREAD * 2);
+                let buffer = random.bytes(placed.layout.extent());
+                let wanted: Vec<u8> = placed.ranges().flat_map(|r| buffer[r].to_vec()).collect();
+                assert_eq!(placed.layout.gather(&buffer).unwrap(), wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The ranks that share this one's node: tests of memory that is shared are theirs, on however many nodes the job runs.
+
+use super::super::case::{Context, Failure};
+use host_stub::comm::Comm;
+
+/// A communicator of the ranks of this node.
+pub(super) struct Neighbours {
+    pub(super) comm: Comm,
+    /// This rank among them.
+    pub(super) rank: usize,
+    pub(super) size: usize,
+}
+
+impl Neighbours {
+    /// Collective over the job.
+    pub(super) fn of(context: &Context<'_>) -> Result<Neighbours, Failure> {
+        let comm = Comm::world(context.job)?.split_by_node(0)?;
+        Ok(Neighbours {
+            rank: comm.rank(),
+            size: comm.size(),
+            comm,
+        })
+    }
+}

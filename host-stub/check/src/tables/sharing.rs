@@ -1,0 +1,468 @@
+//! Windows in one segment, over the ranks of each node: direct pointers, what happens where memory cannot be shared or is not to
+//! be had, and that locks are fair.
+
+use std::time::Duration;
+
+use plugin_api::Datatype;
+
+use super::super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::neighbours::Neighbours;
+use host_stub::win::{
+    Assertion, Info, Layout, LockKind, Members, Op, SharedPart, TableChoice, Target, WinError,
+    Window,
+};
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        Case::new("shared/query", |context| query(context, true)),
+        Case::new("shared/query_noncontiguous", |context| {
+            query(context, false)
+        }),
+        Case::new("shared/first_with_memory", first_with_memory),
+        Case::new("shared/table_of_each_choice", each_choice),
+        Case::new("shared/refused_across_nodes", across_nodes),
+        Case::new("shared/refused_without_memory", without_memory),
+        Case::new("shared/refused_beyond_a_limit", beyond_limit),
+        Case::new("shared/given_up_together", given_up),
+        Case::new("shared/huge_pages", huge_pages),
+        Case::new("shared/unaligned_updates", unaligned),
+        Case::new("locks/alone_among_shared", alone_among_shared),
+        Case::new("locks/chain_of_three", chain_of_three),
+    ]
+}
+
+/// Bytes of a rank's part in these tests: none at one rank, and no multiple of a word.
+fn length(rank: usize) -> usize {
+    [1003, 0, 4096, 77][rank % 4]
+}
+
+/// Reads a part directly.
+fn read(part: &SharedPart) -> Vec<u8> {
+    let mut bytes = vec![0; part.len];
+    // SAFETY: the window maps the part, and ranks write between barriers only.
+    unsafe { std::ptr::copy_nonoverlapping(part.base, bytes.as_mut_ptr(), part.len) };
+    bytes
+}
+
+/// Each rank's part is where it says, holds what its owner stored, and what others put.
+fn query(context: &Context<'_>, contiguous: bool) -> Outcome {
+    let near = Neighbours::of(context)?;
+    let text = if contiguous { "false" } else { "true" };
+    let info = Info::new().with("alloc_shared_noncontig", text)?;
+    let unit = near.rank as u32 + 1;
+    let window = Window::allocate_shared(&near.comm, length(near.rank), unit, &info)?;
+    let parts = (0..near.size)
+        .map(|rank| window.shared_query(Some(rank)))
+        .collect::<Result<Vec<_>, _>>()?;
+    for (rank, part) in parts.iter().enumerate() {
+        ensure(
+            part.len == length(rank) && part.unit == rank as u32 + 1,
+            || format!("rank {rank} has {part:?}"),
+        )?;
+        let begins = part.base as usize;
+        let fits = match rank.checked_sub(1) {
+            Some(before) if contiguous => begins == parts[before].base as usize + length(before),
+            _ => begins.is_multiple_of(4096),
+        };
+        ensure(fits, || format!("rank {rank} has {part:?} of {parts:?}"))?;
+    }
+    ensure(parts[near.rank].base == window.base(), || {
+        "the own part is elsewhere".to_owned()
+    })?;
+    let mine = context.initial(near.rank, length(near.rank));
+    same(
+        "fresh memory",
+        &read(&parts[near.rank]),
+        &vec![0; mine.len()],
+    )?;
+    window.fence(Assertion::empty())?;
+    // SAFETY: between two fences, in which no operation is begun; one thread calls.
+    unsafe { window.write_local(0, &mine) }?;
+    window.fence(Assertion::empty())?;
+    for (rank, part) in parts.iter().enumerate() {
+        same("stored", &read(part), &context.initial(rank, length(rank)))?;
+    }
+    window.fence(Assertion::empty())?;
+    // A byte to each rank that has any, and the same by a pointer.
+    let row = Layout::contiguous(Datatype::Uint8, 1);
+    let byte = [near.rank as u8 + 100];
+    for (rank, part) in parts.iter().enumerate().filter(|(_, part)| part.len > 0) {
+        let target = Target {
+            rank,
+            displacement: (near.rank / part.unit as usize) as u64,
+            layout: &row,
+        };
+        if near.rank.is_multiple_of(part.unit as usize) {
+            // SAFETY: the byte lives until after the fence.
+            unsafe { window.put(byte.as_ptr(), &row, target) }?;
+        } else {
+            // SAFETY: inside the part, which is longer than there are ranks; this rank's own byte.
+            unsafe { part.base.add(near.rank).write(byte[0]) };
+        }
+    }
+    window.fence(Assertion::NOSUCCEED)?;
+    let mut wanted = mine;
+    for (rank, at) in wanted.iter_mut().enumerate().take(near.size) {
+        *at = rank as u8 + 100;
+    }
+    let outcome = same("put", &read(&parts[near.rank]), &wanted);
+    window.free()?;
+    outcome
+}
+
+fn first_with_memory(context: &Context<'_>) -> Outcome {
+    let near = Neighbours::of(context)?;
+    let last = near.size - 1;
+    let len = if near.rank == last { 64 } else { 0 };
+    let window = Window::allocate_shared(&near.comm, len, 1, &Info::new())?;
+    let found = window.shared_query(None)?;
+    let wanted = window.shared_query(Some(last))?;
+    let refused = window.shared_query(Some(near.size));
+    window.free()?;
+    ensure(found == wanted && found.len == 64, || format!("{found:?}"))?;
+    ensure(matches!(refused, Err(WinError::NoSuchRank { .. })), || {
+        format!("a rank too many gave {refused:?}")
+    })
+}
+
+/// Shared windows work with each table; their memory is shared whatever carries the operations.
+fn each_choice(context: &Context<'_>) -> Outcome {
+    let near = Neighbours::of(context)?;
+    for choice in TableChoice::ALL {
+        let info = Info::new().with_table(choice);
+        let window = Window::allocate_shared(&near.comm, 8, 8, &info)?;
+        let one = 1i64.to_ne_bytes();
+        let row = Layout::contiguous(Datatype::Int64, 1);
+        window.fence(Assertion::NOPRECEDE)?;
+        for rank in 0..near.size {
+            let target = Target {
+                rank,
+                displacement: 0,
+                layout: &row,
+            };
+            // SAFETY: the operand lives until after the fence.
+            unsafe { window.accumulate(one.as_ptr(), &row, target, Op::Sum) }?;
+        }
+        window.fence(Assertion::NOSUCCEED)?;
+        let mut found = [0; 8];
+        window.read_local(0, &mut found)?;
+        let pointer = window.shared_query(Some(near.rank));
+        window.free()?;
+        ensure(i64::from_ne_bytes(found) == near.size as i64, || {
+            format!("{choice}: {found:?}")
+        })?;
+        ensure(pointer.is_ok() || choice == TableChoice::Btl, || {
+            format!("{choice}: {pointer:?}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Wants a creation over `members` to fail on every rank for the same reason.
+fn refused(
+    members: impl Into<Members>,
+    made: Result<Window, WinError>,
+    wanted: &str,
+) -> Result<(), Failure> {
+    let reason = match made {
+        Err(error @ WinError::Creation { .. }) => error.to_string(),
+        Err(other) => return Err(other.into()),
+        Ok(window) => {
+            window.free()?;
+            "none: it was made".to_owned()
+        }
+    };
+    let all = members.into().allgather(reason.as_bytes())?;
+    ensure(all.iter().all(|other| *other == all[0]), || {
+        format!("this rank failed with: {reason}; another not so")
+    })?;
+    ensure(reason.contains(wanted), || format!("failed with: {reason}"))
+}
+
+fn across_nodes(context: &Context<'_>) -> Outcome {
+    if context.size == 1 {
+        return Ok(());
+    }
+    let apart = Info::new().with_ranks_per_node(1);
+    let made = Window::allocate_shared(context.job, 64, 1, &apart);
+    refused(context.job, made, "shares no memory")?;
+    let made = Window::allocate_with(context.job, 64, 1, &apart.with_table(TableChoice::Shm));
+    refused(context.job, made, "shares no memory")?;
+    let info = Info::new().with_table(TableChoice::Shm);
+    if Neighbours::of(context)?.size < context.size {
+        let made = Window::allocate_with(context.job, 64, 1, &info);
+        return refused(context.job, made, "shares no memory");
+    }
+    let made = Window::dynamic_with(context.job, &info);
+    refused(context.job, made, "cannot be put into one segment")
+}
+
+/// Open files and mappings of segments of this process.
+fn holdings() -> Result<(usize, usize), Failure> {
+    let files = std::fs::read_dir("/proc/self/fd")?.count();
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let segments = maps.lines().filter(|line| line.contains("host-window"));
+    Ok((files, segments.count()))
+}
+
+/// Nothing was left. Connections of the transport to other nodes may have been closed meanwhile.
+fn no_more(before: (usize, usize), after: (usize, usize)) -> Outcome {
+    ensure(after.0 <= before.0 && after.1 == before.1, || {
+        format!("{before:?}, then {after:?}")
+    })
+}
+
+/// More memory than there is: an error that says so on every rank, and nothing is left.
+fn without_memory(context: &Context<'_>) -> Outcome {
+    let before = holdings()?;
+    let last = context.size - 1;
+    for len in [1usize << 44, usize::MAX / 2, usize::MAX] {
+        let len = if context.rank == last { len } else { 64 };
+        let made = Window::allocate_with(context.job, len, 1, &Info::new());
+        refused(context.job, made, "B of shared memory")?;
+    }
+    let after = holdings()?;
+    no_more(before, after)
+}
+
+/// Runs something under another limit of this process.
+fn limited<T>(
+    resource: libc::__rlimit_resource_t,
+    limit: u64,
+    run: impl FnOnce() -> T,
+) -> Result<T, Failure> {
+    let mut old = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the call writes the limits it is given.
+    if unsafe { libc::getrlimit(resource, &mut old) } != 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    let new = libc::rlimit {
+        rlim_cur: limit.min(old.rlim_max),
+        ..old
+    };
+    // SAFETY: the call reads the limits; the old soft limit is set again below.
+    unsafe { libc::setrlimit(resource, &new) };
+    let result = run();
+    // SAFETY: as above.
+    unsafe { libc::setrlimit(resource, &old) };
+    Ok(result)
+}
+
+/// A limit of the rank that makes the segment, and one of a rank that maps it.
+fn beyond_limit(context: &Context<'_>) -> Outcome {
+    const LEN: usize = 8 << 20;
+    let before = holdings()?;
+    let make = || Window::allocate_with(context.job, LEN, 1, &Info::new());
+    let made = if context.rank == 0 {
+        limited(libc::RLIMIT_FSIZE, 1 << 20, make)?
+    } else {
+        make()
+    };
+    refused(context.job, made, "ulimit -f")?;
+    let after = holdings()?;
+    no_more(before, after)
+}
+
+/// One rank cannot open the segment: all do without it, and the window works.
+fn given_up(context: &Context<'_>) -> Outcome {
+    let near = Neighbours::of(context)?;
+    if near.size == 1 {
+        return Ok(());
+    }
+    let make = || Window::allocate_with(&near.comm, 8, 8, &Info::new());
+    let window = if near.rank == near.size - 1 {
+        // No further file can be opened.
+        limited(libc::RLIMIT_NOFILE, 0, make)?
+    } else {
+        make()
+    }?;
+    let name = window.table_name();
+    let row = Layout::contiguous(Datatype::Int64, 1);
+    let one = 1i64.to_ne_bytes();
+    window.fence(Assertion::NOPRECEDE)?;
+    for rank in 0..near.size {
+        let target = Target {
+            rank,
+            displacement: 0,
+            layout: &row,
+        };
+        // SAFETY: the operand lives until after the fence.
+        unsafe { window.accumulate(one.as_ptr(), &row, target, Op::Sum) }?;
+    }
+    window.fence(Assertion::NOSUCCEED)?;
+    let mut sum = [0; 8];
+    window.read_local(0, &mut sum)?;
+    window.free()?;
+    ensure(i64::from_ne_bytes(sum) == near.size as i64, || {
+        format!("sum {sum:?}")
+    })?;
+    ensure(name != "shm", || "the segment was kept".to_owned())?;
+    let make = || Window::allocate_shared(&near.comm, 8, 8, &Info::new());
+    let made = if near.rank == near.size - 1 {
+        limited(libc::RLIMIT_NOFILE, 0, make)?
+    } else {
+        make()
+    };
+    refused(&near.comm, made, "the segment at /proc/")
+}
+
+/// Huge pages are used where there are any, else ordinary ones.
+fn huge_pages(context: &Context<'_>) -> Outcome {
+    const LEN: usize = 3 << 20;
+    let info = Info::new().with("host_win_huge_pages", "true")?;
+    let window = Window::allocate_with(context.job, LEN, 1, &info)?;
+    let wanted = context.fill(&window)?;
+    window.fence(Assertion::empty())?;
+    let next = (context.rank + 1) % context.size;
+    let mut found = vec![0u8; LEN];
+    let row = Layout::contiguous(Datatype::Uint8, LEN);
+    let target = Target {
+        rank: next,
+        displacement: 0,
+        layout: &row,
+    };
+    // SAFETY: the buffer lives untouched until after the fence.
+    unsafe { window.get(found.as_mut_ptr(), &row, target) }?;
+    window.fence(Assertion::NOSUCCEED)?;
+    let outcome = same("got", &found, &context.initial(next, LEN))
+        .and_then(|()| context.verify(&window, &wanted));
+    window.free()?;
+    outcome
+}
+
+/// Every rank updates the same unaligned elements, by each call: none is lost.
+fn unaligned(context: &Context<'_>) -> Outcome {
+    const ROUNDS: usize = 50;
+    let window = Window::allocate_with(context.job, 64, 1, &Info::new())?;
+    let row = Layout::contiguous(Datatype::Int32, 3);
+    let ones = [1i32; 3];
+    let mut old = [0i32; 3];
+    context.meet()?;
+    window.lock_all(Assertion::empty())?;
+    for _ in 0..ROUNDS {
+        let target = Target {
+            rank: 0,
+            displacement: 5,
+            layout: &row,
+        };
+        let (from, into) = (ones.as_ptr().cast(), old.as_mut_ptr().cast());
+        // SAFETY: the buffers live until after the flush, and are not looked at before.
+        unsafe {
+            window.accumulate(from, &row, target, Op::Sum)?;
+            window.fetch_and_op(from, into, Datatype::Int32, 0, 9, Op::Sum)?;
+            window.get_accumulate(from, &row, into, &row, target, Op::Sum)?;
+        }
+        window.flush(0)?;
+    }
+    window.unlock_all()?;
+    context.meet()?;
+    if context.rank == 0 {
+        let mut found = [0; 12];
+        window.read_local(5, &mut found)?;
+        let once = (ROUNDS * context.size) as i32;
+        let wanted: Vec<u8> = [2 * once, 3 * once, 2 * once]
+            .iter()
+            .flat_map(|sum| sum.to_ne_bytes())
+            .collect();
+        same("sums", &found, &wanted)?;
+    }
+    context.meet()?;
+    window.free()?;
+    Ok(())
+}
+
+/// Ranks that take a lock shared again and again do not keep out one that wants it alone.
+fn alone_among_shared(context: &Context<'_>) -> Outcome {
+    for choice in [TableChoice::Auto, TableChoice::Btl] {
+        let window = Window::allocate_with(context.job, 8, 8, &Info::new().with_table(choice))?;
+        context.meet()?;
+        let mut stop = [0; 8];
+        if context.rank == context.size - 1 {
+            for _ in 0..20 {
+                window.lock(LockKind::Exclusive, 0, Assertion::empty())?;
+                window.unlock(0)?;
+            }
+            let row = Layout::contiguous(Datatype::Int64, 1);
+            let one = 1i64.to_ne_bytes();
+            window.lock_all(Assertion::empty())?;
+            for rank in 0..context.size {
+                let target = Target {
+                    rank,
+                    displacement: 0,
+                    layout: &row,
+                };
+                // SAFETY: the operand lives until after the unlock.
+                unsafe { window.accumulate(one.as_ptr(), &row, target, Op::Replace) }?;
+            }
+            window.unlock_all()?;
+        } else {
+            while stop == [0; 8] {
+                window.lock(LockKind::Shared, 0, Assertion::empty())?;
+                // Held for a while, so that the others overlap it.
+                for _ in 0..20 {
+                    window.sync()?;
+                }
+                window.unlock(0)?;
+                window.read_local(0, &mut stop)?;
+            }
+        }
+        context.meet()?;
+        window.free()?;
+    }
+    Ok(())
+}
+
+/// Rank 1 holds rank 0 shared, rank 2 waits to hold it alone, and rank 0 then wants it shared before
+/// rank 1 lets go: fairness must not make it wait for rank 2.
+fn chain_of_three(context: &Context<'_>) -> Outcome {
+    if context.size < 3 {
+        return Ok(());
+    }
+    for choice in [TableChoice::Auto, TableChoice::Btl] {
+        let window = Window::allocate_with(context.job, 8, 8, &Info::new().with_table(choice))?;
+        let lock = |kind| window.lock(kind, 0, Assertion::empty());
+        if context.rank == 1 {
+            lock(LockKind::Shared)?;
+        }
+        context.meet()?;
+        match context.rank {
+            2 => lock(LockKind::Exclusive)?,
+            0 => {
+                // Long enough for rank 2 to be waiting, mostly; else nothing is tested.
+                std::thread::sleep(Duration::from_millis(30));
+                lock(LockKind::Shared)?;
+                window.unlock(0)?;
+                // Rank 1 waits for this.
+                window.lock(LockKind::Shared, 1, Assertion::empty())?;
+                let row = Layout::contiguous(Datatype::Int64, 1);
+                let target = Target {
+                    rank: 1,
+                    displacement: 0,
+                    layout: &row,
+                };
+                let one = 1i64.to_ne_bytes();
+                // SAFETY: the operand lives until after the unlock.
+                unsafe { window.accumulate(one.as_ptr(), &row, target, Op::Replace) }?;
+                window.unlock(1)?;
+            }
+            1 => {
+                let mut told = [0; 8];
+                while told == [0; 8] {
+                    window.sync()?;
+                    window.read_local(0, &mut told)?;
+                }
+                window.unlock(0)?;
+            }
+            _ => {}
+        }
+        if context.rank == 2 {
+            window.unlock(0)?;
+        }
+        context.meet()?;
+        window.free()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! Put and get, and their request forms, between every two layouts.
+
+use plugin_api::Datatype;
+
+use super::case::{Case, Context, Failure, Outcome, REGION, same};
+use super::random::Random;
+use super::session::{Mode, Session};
+use super::shape::{Placed, Shape};
+use host_stub::win::Target;
+
+const COUNT: usize = 24;
+
+/// The transfer calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Put,
+    Get,
+    Rput,
+    Rget,
+}
+
+impl Call {
+    const ALL: [Call; 4] = [Call::Put, Call::Get, Call::Rput, Call::Rget];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Call::Put => "put",
+            Call::Get => "get",
+            Call::Rput => "rput",
+            Call::Rget => "rget",
+        }
+    }
+
+    const fn writes(self) -> bool {
+        matches!(self, Call::Put | Call::Rput)
+    }
+}
+
+/// The tests of this file.
+pub(super) fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for call in Call::ALL {
+        for origin in Shape::ALL {
+            for target in Shape::ALL {
+                let name = format!("{}/{}-{}", call.name(), origin.name(), target.name());
+                cases.push(Case::new(name, move |context| {
+                    between(context, call, origin, target)
+                }));
+            }
+        }
+        for datatype in Datatype::ALL {
+            let name = format!("{}/{}", call.name(), host_stub::win::type_name(*datatype));
+            cases.push(Case::new(name, move |context| {
+                of_type(context, call, *datatype)
+            }));
+        }
+    }
+    cases
+}
+
+/// One transfer, as every rank can compute it.
+struct Plan {
+    target: usize,
+    displacement: usize,
+    origin: Placed,
+    remote: Placed,
+    data: Vec<u8>,
+}
+
+fn plans(
+    context: &Context<'_>,
+    rank: usize,
+    mut make: impl FnMut(&mut Random) -> Result<(Placed, Placed), Failure>,
+) -> Result<Vec<Plan>, Failure> {
+    let mut random = context.of_rank(rank);
+    let half = REGION / 2;
+    context
+        .targets(rank)
+        .into_iter()
+        .enumerate()
+        .map(|(index, target)| {
+            let (origin, remote) = make(&mut random)?;
+            let data = random.bytes(origin.layout.extent());
+            Ok(Plan {
+                target,
+                displacement: context.region(rank) + index * half + random.below(8),
+                origin,
+                remote,
+                data,
+            })
+        })
+        .collect()
+}
+
+fn between(context: &Context<'_>, call: Call, origin: Shape, target: Shape) -> Outcome {
+    let datatype = context.common().pick(Datatype::ALL);
+    run(context, call, |random| {
+        Ok((
+            Placed::new(origin, datatype, COUNT, random)?,
+            Placed::new(target, datatype, COUNT, random)?,
+        ))
+    })
+}
+
+fn of_type(context: &Context<'_>, call: Call, datatype: Datatype) -> Outcome {
+    run(context, call, |random| {
+        let shape = random.pick(&Shape::ALL);
+        Ok((
+            Placed::new(shape, datatype, COUNT, random)?,
+            Placed::row(datatype, COUNT),
+        ))
+    })
+}
+
+fn run(
+    context: &Context<'_>,
+    call: Call,
+    make: impl Fn(&mut Random) -> Result<(Placed, Placed), Failure>,
+) -> Outcome {
+    let window = context.window;
+    let mode = match call {
+        Call::Put | Call::Get => context.common().pick(&Mode::ALL),
+        Call::Rput | Call::Rget => context.common().pick(&Mode::PASSIVE),
+    };
+    let mut wanted = context.fill(window)?;
+    let mut session = Session::open(context, window, mode)?;
+    let mine = plans(context, context.rank, &make)?;
+    let mut buffers = Vec::new();
+    let mut requests = Vec::new();
+    for plan in &mine {
+        let buffer = session.buffer(&plan.data);
+        let target = Target {
+            rank: plan.target,
+            displacement: plan.displacement as u64,
+            layout: &plan.remote.layout,
+        };
+        match call {
+            Call::Put => session.put(buffer, &plan.origin, target)?,
+            Call::Get => session.get(buffer, &plan.origin, target)?,
+            Call::Rput => requests.push(session.rput(buffer, &plan.origin, target)?),
+            Call::Rget => requests.push(session.rget(buffer, &plan.origin, target)?),
+        }
+        buffers.push(buffer);
+    }
+    for request in requests {
+        request.wait()?;
+    }
+    session.close()?;
+
+    for rank in 0..context.size {
+        for plan in plans(context, rank, &make)? {
+            if call.writes() && plan.target == context.rank {
+                for (from, to) in plan.origin.ranges().zip(plan.remote.ranges()) {
+                    let to = to.start + plan.displacement..to.end + plan.displacement;
+                    wanted[to].copy_from_slice(&plan.data[from]);
+                }
+            }
+        }
+    }
+    context.verify(window, &wanted)?;
+    for (plan, buffer) in mine.iter().zip(&buffers) {
+        let mut wanted = plan.data.clone();
+        if !call.writes() {
+            let remote = context.initial(plan.target, window.len());
+            for (to, from) in plan.origin.ranges().zip(plan.remote.ranges()) {
+                let from = from.start + plan.displacement..from.end + plan.displacement;
+                wanted[to].copy_from_slice(&remote[from]);
+            }
+        }
+        same("origin buffer", &session.bytes(*buffer)?, &wanted)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! `host-stub bench`: latency and rate of single calls between two ranks.
+//!
+//! Rank 0 calls, rank 1 only progresses; further ranks wait. Latency is a call and its flush, one
+//! after the other; rate is many calls and then one flush.
+
+mod measure;
+mod table;
+mod tables;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use plugin_api::ThreadLevel;
+
+use super::{CommandError, Common, Exit, Place, place};
+use host_stub::job::Job;
+use host_stub::win::{Assertion, Info, TableChoice, WinError, Window};
+
+use measure::Measure;
+use table::Table;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Operation {
+    /// put
+    Put,
+    /// get
+    Get,
+    /// fetch_and_op, sum of 64-bit integers
+    Fop,
+    /// compare_and_swap of 64-bit integers
+    Cas,
+    /// accumulate, sum of 64-bit integers
+    Acc,
+    /// put, get and fetch_and_op of 8 bytes on a window with each table of functions
+    Tables,
+}
+
+impl Operation {
+    const fn name(self) -> &'static str {
+        match self {
+            Operation::Put => "put",
+            Operation::Get => "get",
+            Operation::Fop => "fop",
+            Operation::Cas => "cas",
+            Operation::Acc => "acc",
+            Operation::Tables => "tables",
+        }
+    }
+
+    /// Sizes to measure, bytes, up to a largest one.
+    fn sizes(self, largest: usize) -> Vec<usize> {
+        let smallest = match self {
+            Operation::Fop | Operation::Cas | Operation::Tables => return vec![8],
+            Operation::Acc => 8,
+            Operation::Put | Operation::Get => 1,
+        };
+        std::iter::successors(Some(smallest), |size| Some(size * 2))
+            .take_while(|size| *size <= largest)
+            .collect()
+    }
+}
+
+/// The arguments of `bench`.
+#[derive(Args)]
+pub struct Bench {
+    #[command(flatten)]
+    common: Common,
+
+    /// What to measure.
+    #[arg(value_enum)]
+    operation: Operation,
+
+    /// Number of ranks; the first two take part.
+    #[arg(short = 'n', long = "np", value_name = "N")]
+    ranks: Option<u32>,
+
+    /// The window's table of functions: auto, shm, mixed, cma or btl.
+    #[arg(long, value_name = "TABLE", default_value = "btl", value_parser = table_choice)]
+    table: TableChoice,
+
+    /// Largest size, bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
+    max_size: usize,
+
+    /// Seconds that the whole run may take, about.
+    #[arg(long, value_name = "S", default_value_t = 20.0)]
+    seconds: f64,
+}
+
+fn table_choice(word: &str) -> Result<TableChoice, String> {
+    word.parse().map_err(|error: WinError| error.to_string())
+}
+
+impl Bench {
+    /// Runs it, and returns the exit code.
+    pub fn run(&self) -> Result<u8, CommandError> {
+        if !(0.1..=3600.0).contains(&self.seconds) {
+            return Err(CommandError::new(
+                Exit::Usage,
+                format!("--seconds {}: wanted 0.1 to 3600", self.seconds),
+            ));
+        }
+        // SAFETY: this command calls from its one thread; a progress bar's thread, if there is
+        // one, knows nothing of the job.
+        let options = unsafe {
+            self.common
+                .job_options()
+                .assume_threads(ThreadLevel::Funneled)
+        };
+        match place(&self.common, self.ranks, options)? {
+            Place::Launched(code) => Ok(code),
+            Place::Rank(job) if self.operation == Operation::Tables => tables::run(
+                &job,
+                Duration::from_secs_f64(self.seconds),
+                self.common.json,
+            ),
+            Place::Rank(job) => self.run_rank(&job),
+        }
+    }
+
+    fn run_rank(&self, job: &Arc<Job>) -> Result<u8, CommandError> {
+        let sizes = self.operation.sizes(self.max_size);
+        let largest = sizes.iter().copied().max().unwrap_or(8);
+        let target = 1 % job.size() as usize;
+        let len = if job.rank() as usize == target {
+            largest
+        } else {
+            0
+        };
+        let info = Info::new().with_table(self.table);
+        let window = Window::allocate_with(job, len, 1, &info).map_err(failed)?;
+        let measured = if job.rank() == 0 {
+            window.lock_all(Assertion::empty()).map_err(failed)?;
+            let measured = self.measure(job, &window, target, &sizes);
+            window.unlock_all().map_err(failed)?;
+            measured
+        } else {
+            Ok(())
+        };
+        // The other ranks have been here all along, progressing.
+        job.barrier()?;
+        window.free().map_err(|error| failed(error.into()))?;
+        job.finalize()?;
+        measured?;
+        Ok(Exit::Ok as u8)
+    }
+
+    fn measure(
+        &self,
+        job: &Job,
+        window: &Window,
+        target: usize,
+        sizes: &[usize],
+    ) -> Result<(), CommandError> {
+        let budget = Duration::from_secs_f64(self.seconds / sizes.len().max(1) as f64);
+        let largest = sizes.iter().copied().max().unwrap_or(8);
+        let mut measure = Measure::new(window, self.operation, target, largest);
+        let mut table = Table::start(job, self.operation.name(), sizes.len(), self.common.json)?;
+        for size in sizes {
+            let row = measure.run(*size, budget).map_err(failed)?;
+            table.add(row)?;
+        }
+        table.finish()
+    }
+}
+
+fn failed(error: WinError) -> CommandError {
+    CommandError::new(Exit::Failed, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_double_up_to_the_largest() {
+        assert_eq!(Operation::Put.sizes(8), [1, 2, 4, 8]);
+        assert_eq!(Operation::Acc.sizes(20), [8, 16]);
+        assert_eq!(Operation::Cas.sizes(4 << 20), [8]);
+        assert_eq!(Operation::Get.sizes(4 << 20).len(), 23);
+    }
+}

@@ -1,0 +1,87 @@
+//! `host-stub launch`: a program as the ranks of a job.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{CommandError, Common};
+use host_stub::launcher::{Interrupts, LaunchOptions, Outcome, launch};
+use host_stub::loader::PLUGIN_ENV;
+use host_stub::log;
+use host_stub::params::{self, Params};
+
+/// The arguments of `launch`.
+#[derive(Args)]
+pub struct Launch {
+    #[command(flatten)]
+    common: Common,
+
+    /// Number of ranks.
+    #[arg(short = 'n', long = "np", value_name = "N")]
+    ranks: u32,
+
+    /// Starts each line of the ranks' output with `[rank] `.
+    #[arg(long)]
+    tag_output: bool,
+
+    /// Lets the other ranks go on when one fails: whoever waits for it gets an error.
+    #[arg(long)]
+    enable_recovery: bool,
+
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+impl Launch {
+    /// Runs it, and returns the exit code to end with. With `--json` the outcome goes to stderr:
+    /// stdout belongs to the ranks.
+    pub fn run(&self) -> Result<u8, CommandError> {
+        let [program, arguments @ ..] = self.program.as_slice() else {
+            return Err(CommandError::new(super::Exit::Usage, "no program given"));
+        };
+        let mut options = LaunchOptions::new(self.ranks, program);
+        options.arguments = arguments.to_vec();
+        options.tag_output = self.tag_output;
+        options.recovery = self.enable_recovery;
+        run(&self.common, options)
+    }
+}
+
+/// Launches with the common arguments passed on to the ranks, and tells how it ended.
+pub(super) fn run(common: &Common, mut options: LaunchOptions) -> Result<u8, CommandError> {
+    log::init(&Params::from_system(&common.settings())?, None)
+        .map_err(host_stub::job::JobError::from)?;
+    // A launcher that is itself a rank passes its own settings on, below these.
+    options.settings = params::inherited()?;
+    options.settings.extend(common.settings());
+    // The ranks may run in another directory, and their program lie in another.
+    options
+        .environment
+        .push((PLUGIN_ENV.into(), absolute(common.plugin_path()).into()));
+    options.guard = std::env::current_exe().ok();
+    options.interrupts = Some(Interrupts::install()?);
+    let outcome = launch(&options)?;
+    report(&outcome, common.json)?;
+    Ok(outcome.code)
+}
+
+fn report(outcome: &Outcome, json: bool) -> Result<(), CommandError> {
+    if json {
+        let text = serde_json::to_string(outcome).map_err(std::io::Error::from)?;
+        eprintln!("{text}");
+    } else if let Some(failure) = &outcome.failure {
+        eprintln!("host-stub: {failure}");
+    }
+    Ok(())
+}
+
+/// A path made independent of the directory; a bare name is the dynamic loader's to find.
+fn absolute(path: PathBuf) -> PathBuf {
+    let bare = path.parent() == Some(Path::new(""));
+    if bare {
+        return path;
+    }
+    std::path::absolute(&path).unwrap_or(path)
+}

@@ -1,0 +1,104 @@
+//! `host-stub params`: every parameter, its value, and where that comes from.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use clap::Args;
+use mca_params::{Entry, Filter, Level};
+use serde_json::{Value, json};
+
+use super::{CommandError, Common, Exit, print_json};
+use host_stub::bootstrap::{Bootstrap, Singleton};
+use host_stub::job::{JobError, RANKS_PER_NODE, REGISTRATION_BYTES, REGISTRATION_ENTRIES};
+use host_stub::loader::LoadError;
+use host_stub::win::{HUGE_PAGES, TABLE};
+
+/// The arguments of `params`.
+#[derive(Args)]
+pub struct ParamsCommand {
+    #[command(flatten)]
+    common: Common,
+
+    /// The highest level of detail, 1 (every user) to 9 (developers).
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u8).range(1..=9))]
+    level: u8,
+
+    /// Prints one fact a line, fields between colons, as `ompi_info --parsable` does.
+    #[arg(long, conflicts_with = "json")]
+    parsable: bool,
+}
+
+/// What names of the plugin's parameters start with.
+const PREFIX: &str = "btl_ofi_";
+
+impl ParamsCommand {
+    /// Runs it. [`Exit::Usage`] when a value cannot be understood; the plugin has then declared
+    /// the parameters before that one, and they are printed.
+    pub fn run(&self) -> Result<Exit, CommandError> {
+        let params = self.common.params()?;
+        let bootstrap: Arc<dyn Bootstrap> = Arc::new(Singleton::new());
+        let plugin = self.common.open(&params, bootstrap)?;
+        let declared = plugin.register_params();
+        for declaration in [
+            &RANKS_PER_NODE,
+            &TABLE,
+            &HUGE_PAGES,
+            &REGISTRATION_ENTRIES,
+            &REGISTRATION_BYTES,
+        ] {
+            params.declare(declaration).map_err(JobError::from)?;
+        }
+        let filter = Level::new(self.level).map_or_else(Filter::all, |l| Filter::all().up_to(l));
+        params.read(|registry| -> Result<(), CommandError> {
+            let dump = registry.dump(&filter);
+            if self.common.json {
+                let entries: Vec<Value> = dump.entries().iter().map(json_of).collect();
+                print_json(&entries)?;
+            } else {
+                let mut out = std::io::stdout().lock();
+                if self.parsable {
+                    write!(out, "{}", dump.parsable())?;
+                } else {
+                    write!(out, "{dump}")?;
+                }
+            }
+            for warning in registry.warnings() {
+                tracing::warn!("{warning}");
+            }
+            // Of a list that ends early nothing can be said to be unknown.
+            if declared.is_ok() {
+                for unknown in registry.unknown(PREFIX) {
+                    tracing::warn!("{unknown}");
+                }
+            }
+            Ok(())
+        })?;
+        match declared {
+            Ok(()) => Ok(Exit::Ok),
+            Err(error @ LoadError::Component { .. }) if error.is_parameter() => {
+                Err(CommandError::new(Exit::Usage, error.to_string()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn json_of(entry: &Entry) -> Value {
+    json!({
+        "name": entry.name,
+        "framework": entry.framework,
+        "component": entry.component,
+        "type": entry.kind.name(),
+        "value": entry.value_text,
+        "default": entry.default_text,
+        "source": entry.source.to_string(),
+        "set_as": entry.via_synonym,
+        "level": entry.level.number(),
+        "scope": entry.scope.name(),
+        "fixed": entry.fixed,
+        "help": entry.help,
+        "allowed": entry.valid_values,
+        "synonyms": entry.synonyms,
+        "synonym_of": entry.synonym_of,
+    })
+}

@@ -1,0 +1,240 @@
+//! What the tests of the loader, the launcher and jobs share.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub(crate) mod ranks;
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// The command under test.
+pub(crate) const HOST_STUB: &str = env!("CARGO_BIN_EXE_host-stub");
+
+/// The repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("the crate lies in the repository")
+}
+
+/// Compiles a C source to a shared object and gives its path.
+pub(crate) fn shared_object(name: &str, source: &Path, defines: &[&str]) -> PathBuf {
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let path = place.join(format!("lib{name}.so"));
+    // Tests run at once and may build the same: each under a name of its own, then renamed.
+    let own = place.join(format!(
+        "lib{name}.{}.{:?}.so",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    let output = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
+        .args(["-std=gnu11", "-O1", "-shared", "-fPIC", "-pthread"])
+        .arg("-I")
+        .arg(root().join("plugin-api/include"))
+        .args(defines.iter().map(|define| format!("-D{define}")))
+        .arg(source)
+        .arg("-o")
+        .arg(&own)
+        .output()
+        .expect("a C compiler");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    std::fs::rename(&own, &path).expect("rename");
+    path
+}
+
+/// The C plugin, whole or with one of its defects.
+pub(crate) fn c_plugin(defect: Option<&str>) -> PathBuf {
+    let source = root().join("tests/c/plugin.c");
+    let name = format!("cma_{}", defect.unwrap_or("good").to_lowercase());
+    shared_object(&name, &source, defect.as_slice())
+}
+
+/// A finished command.
+pub(crate) struct Finished {
+    pub(crate) output: Output,
+    pub(crate) took: Duration,
+}
+
+/// Says that a test is skipped for want of something. `./dev test` installs all of it and sets TESTS_REQUIRE_ALL: then
+/// that is a failure.
+pub(crate) fn skipped(why: &str) {
+    let required = std::env::var_os("TESTS_REQUIRE_ALL").is_some();
+    assert!(!required, "TESTS_REQUIRE_ALL is set, but {why}");
+    println!("skipped: {why}");
+}
+
+impl Finished {
+    pub(crate) fn code(&self) -> Option<i32> {
+        self.output.status.code()
+    }
+
+    pub(crate) fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+}
+
+/// `host-stub` with arguments, in an environment without settings.
+pub(crate) fn host_stub<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(HOST_STUB);
+    command.args(arguments).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("OMPI_MCA_") || name.starts_with("HOST_STUB_") {
+            command.env_remove(name);
+        }
+    }
+    // A user's own parameter file shall not decide a test.
+    command.env("OMPI_MCA_mca_base_param_files", "none");
+    command
+}
+
+/// Runs a command; one that does not end in time is killed and fails the test.
+pub(crate) fn finish(command: &mut Command, limit: Duration) -> Finished {
+    let start = Instant::now();
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("spawn");
+    let id = child.id();
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(child.wait_with_output()));
+    match wait.recv_timeout(limit) {
+        Ok(output) => Finished {
+            output: output.expect("wait"),
+            took: start.elapsed(),
+        },
+        Err(_) => {
+            // SAFETY: no pointers; the child is not reaped while its thread waits.
+            unsafe { libc::kill(id as i32, libc::SIGKILL) };
+            panic!("{command:?} did not end within {limit:?}");
+        }
+    }
+}
+
+/// Waits until something is true.
+pub(crate) fn eventually(limit: Duration, what: &str, mut is: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !is() {
+        assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a process lives and is no zombie.
+pub(crate) fn lives(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| {
+            let (_, rest) = stat.rsplit_once(')')?;
+            rest.trim_start().chars().next()
+        })
+        .is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// A directory for one test, removed at its end.
+pub(crate) struct Place(pub(crate) PathBuf);
+
+impl Place {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("hs-test-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("create");
+        Place(path)
+    }
+
+    pub(crate) fn entries(&self) -> Vec<String> {
+        std::fs::read_dir(&self.0)
+            .expect("read")
+            .map(|entry| entry.expect("entry").file_name().to_string_lossy().into())
+            .collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A child that does not outlive its test.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Numbers that look random and are the same for the same seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A seed of this run, printed so that a failure can be repeated with `SEED`.
+pub(crate) fn seed() -> Random {
+    let seed = std::env::var("SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or_else(|| {
+            std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(1, |time| time.as_nanos() as u64 | 1)
+        });
+    println!("SEED={seed}");
+    Random(seed)
+}
+
+/// Progress of one rank that another waits for: a file beside the job's others, made at the hundredth call.
+pub(crate) struct WaitedFor(std::path::PathBuf);
+
+impl WaitedFor {
+    const CALLS: u64 = 100;
+
+    /// The same for all ranks that one process started.
+    pub(crate) fn new(name: &str) -> Self {
+        let parent = std::os::unix::process::parent_id();
+        WaitedFor(std::env::temp_dir().join(format!("host-stub-test-{parent}-{name}")))
+    }
+
+    /// Counts a call.
+    pub(crate) fn count(&self, calls: u64) -> u64 {
+        if calls + 1 == Self::CALLS {
+            std::fs::write(&self.0, "").expect("write");
+        }
+        calls + 1
+    }
+
+    /// Waits until the other rank has called often enough, and removes the file. The job's own limit ends a wait in vain.
+    pub(crate) fn wait(&self) {
+        while !self.0.exists() {
+            std::thread::yield_now();
+        }
+        std::fs::remove_file(&self.0).expect("remove");
+    }
+}

@@ -2,7 +2,6 @@
 //! suite over windows there and with buffers there, collectives with buffers there, and what is
 //! particular to devices.
 
-mod buffer;
 mod cases;
 mod collectives;
 #[cfg(feature = "cuda")]
@@ -14,14 +13,10 @@ use host_stub::device::pretended_bytes;
 use host_stub::job::Job;
 use host_stub::win::Info;
 
+use super::buffer::DEVICE;
 use super::case::Failure;
 use super::coll;
-use super::suites::{Pass, windows};
-
-pub(super) use buffer::DeviceBuffer;
-
-/// The device of this suite.
-pub(super) const DEVICE: i32 = 0;
+use super::pass::{Pass, windows};
 
 /// Gives every rank a device, before any window is made.
 pub(super) fn prepare(job: &Job) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use plugin_api::Datatype;
 
 use super::case::{Case, Context, Failure, Outcome, ensure, same};
+use super::memory::{Memory, addresses, next};
 use super::regions;
 use super::session::{Mode, Session};
 use super::shape::Placed;
@@ -23,54 +24,6 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("dynamic/arguments", arguments),
         Case::new("dynamic/many", regions::many),
     ]
-}
-
-/// Memory of a test that a window may use; leaked when the test fails.
-pub(super) struct Memory {
-    pub(super) base: *mut u8,
-    len: usize,
-}
-
-impl Memory {
-    pub(super) fn new(bytes: &[u8]) -> Memory {
-        let words = vec![0u64; bytes.len().div_ceil(8)];
-        let base = Box::into_raw(words.into_boxed_slice()).cast::<u8>();
-        let memory = Memory {
-            base,
-            len: bytes.len(),
-        };
-        memory.write(bytes);
-        memory
-    }
-
-    fn write(&self, bytes: &[u8]) {
-        let len = bytes.len().min(self.len);
-        // SAFETY: the memory has `len` bytes, and lives until `release`.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base, len) };
-    }
-
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.len];
-        // SAFETY: as in `write`.
-        unsafe { std::ptr::copy_nonoverlapping(self.base, bytes.as_mut_ptr(), self.len) };
-        bytes
-    }
-
-    pub(super) fn address(&self) -> u64 {
-        self.base as u64
-    }
-
-    /// Frees it. No window uses it any more.
-    pub(super) fn release(self) {
-        let words =
-            std::ptr::slice_from_raw_parts_mut(self.base.cast::<u64>(), self.len.div_ceil(8));
-        // SAFETY: made by `new` from a box of as many words, and consumed here.
-        drop(unsafe { Box::from_raw(words) });
-    }
-}
-
-pub(super) fn next(context: &Context<'_>) -> usize {
-    (context.rank + 1) % context.size
 }
 
 fn previous(context: &Context<'_>) -> usize {
@@ -155,18 +108,6 @@ fn refused(context: &Context<'_>) -> Outcome {
             Err(Failure::new("a displacement unit of 0 was taken"))
         }
     }
-}
-
-/// Tells every rank an address, and learns theirs.
-pub(super) fn addresses(context: &Context<'_>, mine: u64) -> Result<Vec<u64>, Failure> {
-    let parts = context.job.allgather(&mine.to_le_bytes())?;
-    parts
-        .iter()
-        .map(|part| {
-            let bytes: [u8; 8] = part.as_slice().try_into()?;
-            Ok(u64::from_le_bytes(bytes))
-        })
-        .collect()
 }
 
 /// Writes a rank's bytes to the next rank's memory at an address.

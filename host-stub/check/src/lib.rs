@@ -7,6 +7,7 @@
 
 mod accumulates;
 mod atomicity;
+mod buffer;
 mod case;
 mod coll;
 mod device;
@@ -14,7 +15,9 @@ mod edges;
 mod epochs;
 mod errors;
 mod kinds;
+mod memory;
 mod notified;
+mod pass;
 mod programs;
 mod random;
 mod regions;
@@ -41,8 +44,8 @@ use host_stub::job::{Job, JobError, JobOptions};
 use host_stub::win::{WinError, Window};
 
 use case::{Context, REGION};
+use pass::Pass;
 use report::Report;
-use suites::Pass;
 use watchdog::Watchdog;
 
 /// The exit code of a rank that gives up a test which does not end: a check failed.

@@ -3,7 +3,7 @@
 use plugin_api::Datatype;
 
 use super::case::{Context, Outcome, ensure, same};
-use super::kinds::{Memory, addresses, next};
+use super::memory::{Memory, addresses, next};
 use super::shape::Placed;
 use host_stub::win::{Assertion, Target, WinError};
 

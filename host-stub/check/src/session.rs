@@ -1,7 +1,7 @@
 //! One epoch of a test: how it is opened and closed, and the buffers that belong to it.
 
+use super::buffer::DeviceBuffer;
 use super::case::{Context, Failure, Outcome};
-use super::device::DeviceBuffer;
 use super::shape::Placed;
 use host_stub::win::{Assertion, Layout, LockKind, Op, Request, Target, Window};
 

@@ -2,11 +2,8 @@
 
 use clap::builder::PossibleValue;
 
-use super::case::Case;
-use super::{
-    accumulates, atomicity, coll, device, edges, epochs, errors, kinds, notified, programs,
-    requests, tables, threads, transfers, waiting,
-};
+use super::pass::{Pass, windows};
+use super::{coll, device, tables, waiting};
 use host_stub::win::{Info, TableChoice};
 
 /// A suite: a name, a line of help, and its tests.
@@ -15,39 +12,6 @@ struct Suite {
     about: &'static str,
     /// For a number of ranks.
     passes: fn(usize) -> Vec<Pass>,
-}
-
-/// Tests over windows of one making. One window is made for all of them, and they make further ones.
-pub(super) struct Pass {
-    pub(super) info: Info,
-    pub(super) cases: Vec<Case>,
-    /// Whether the buffers of the tests are on a device.
-    pub(super) on_device: bool,
-}
-
-impl Pass {
-    /// Tests for which windows are made this way.
-    pub(super) fn new(info: Info, cases: Vec<Case>) -> Pass {
-        Pass {
-            info,
-            cases,
-            on_device: false,
-        }
-    }
-
-    /// The tests with their buffers on a device.
-    pub(super) fn on_device(mut self) -> Pass {
-        self.on_device = true;
-        self
-    }
-
-    /// The tests with a word before their names.
-    pub(super) fn named(mut self, word: &str) -> Pass {
-        for case in &mut self.cases {
-            case.name = format!("{word}/{}", case.name);
-        }
-        self
-    }
 }
 
 const SUITES: &[Suite] = &[
@@ -105,24 +69,6 @@ pub(super) fn passes(name: &str, ranks: usize) -> Vec<Pass> {
         .iter()
         .find(|suite| suite.name == name)
         .map_or(Vec::new(), |suite| (suite.passes)(ranks))
-}
-
-/// Every test of windows. The list depends on nothing, so it is the same for every provider and
-/// every table.
-pub(super) fn windows() -> Vec<Case> {
-    let mut cases = Vec::new();
-    cases.extend(transfers::cases());
-    cases.extend(accumulates::cases());
-    cases.extend(atomicity::cases());
-    cases.extend(edges::cases());
-    cases.extend(kinds::cases());
-    cases.extend(epochs::cases());
-    cases.extend(requests::cases());
-    cases.extend(notified::cases());
-    cases.extend(programs::cases());
-    cases.extend(threads::cases());
-    cases.extend(errors::cases());
-    cases
 }
 
 #[cfg(test)]

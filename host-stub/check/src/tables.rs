@@ -5,7 +5,7 @@ mod neighbours;
 mod sharing;
 
 use super::case::{Case, Context, Outcome, ensure};
-use super::suites::{Pass, windows};
+use super::pass::{Pass, windows};
 use host_stub::win::{Assertion, Datatype, Info, Layout, TableChoice, Target, Window};
 use neighbours::Neighbours;
 

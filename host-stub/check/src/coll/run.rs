@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use plugin_api::Datatype;
 
+use super::super::buffer::DeviceBuffer;
 use super::super::case::{Context, Failure, Outcome, same};
-use super::super::device::DeviceBuffer;
 use super::super::random::Random;
 use super::model::Call;
 use host_stub::coll::{CollArgs, CollRequest, Collective};

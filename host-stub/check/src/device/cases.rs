@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
-use super::{DEVICE, DeviceBuffer, collectives, mistakes, started};
+use super::{collectives, mistakes, started};
+use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Case, Context, Outcome, ensure, same};
 use host_stub::device::{HOST, Level, decode_location};
 use host_stub::win::{Assertion, Info, Layout, Target, Window};

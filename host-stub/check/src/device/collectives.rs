@@ -3,8 +3,8 @@
 
 use plugin_api::{Datatype, HmemInfo, hmem_iface};
 
-use super::DeviceBuffer;
 use super::cases::{at, say};
+use crate::buffer::DeviceBuffer;
 use crate::case::{Context, Outcome, ensure, same};
 use host_stub::coll::{CollArgs, Collective};
 use host_stub::comm::{Comm, CommError};

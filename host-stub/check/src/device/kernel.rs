@@ -6,7 +6,7 @@ use cudarc::driver::sys::{self, CUresult};
 use plugin_api::hmem_iface;
 
 use super::cases::say;
-use super::{DEVICE, DeviceBuffer};
+use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Context, Failure, Outcome, ensure, same};
 use host_stub::device::{CudaRing, Ring};
 use host_stub::win::{Assertion, Proxy};

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plugin_api::Datatype;
 
-use super::DeviceBuffer;
+use crate::buffer::DeviceBuffer;
 use crate::case::{Context, Outcome, ensure, same};
 use host_stub::device::{Command, CommandKind, Level, Ring};
 use host_stub::win::{Assertion, Proxy, Window};

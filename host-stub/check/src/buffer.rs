@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use plugin_api::{IoVec, hmem_iface};
 
-use super::DEVICE;
-use crate::case::Failure;
+use super::case::Failure;
 use host_stub::device::{DeviceBuffer as Memory, DeviceError, Devices};
+
+/// The device of the tests.
+pub(super) const DEVICE: i32 = 0;
 
 /// How calls are told where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ enum Way {
 }
 
 /// Memory on the device, as long as this lives.
-pub(crate) struct DeviceBuffer {
+pub(super) struct DeviceBuffer {
     memory: Box<dyn Memory>,
     devices: Arc<Devices>,
     way: Way,
@@ -30,7 +32,7 @@ pub(crate) struct DeviceBuffer {
 
 impl DeviceBuffer {
     /// `len` bytes; `turn` decides how they are named.
-    pub(crate) fn new(
+    pub(super) fn new(
         devices: &Arc<Devices>,
         len: usize,
         turn: usize,
@@ -51,7 +53,7 @@ impl DeviceBuffer {
     }
 
     /// What a call gets for the byte at `offset`.
-    pub(crate) fn pointer(&self, offset: usize) -> Result<*mut u8, DeviceError> {
+    pub(super) fn pointer(&self, offset: usize) -> Result<*mut u8, DeviceError> {
         let base = self.memory.base() as usize;
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(base + offset);
         match self.way {
@@ -70,7 +72,7 @@ impl DeviceBuffer {
     }
 
     /// Whether layouts must be marked.
-    pub(crate) fn is_marked(&self) -> bool {
+    pub(super) fn is_marked(&self) -> bool {
         self.way == Way::Marked
     }
 
@@ -83,7 +85,7 @@ impl DeviceBuffer {
     }
 
     /// Writes bytes from the host.
-    pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
         let run = self.run(offset, bytes.len());
         // SAFETY: the run lies in the memory, or the copy function says that it does not.
         let written = unsafe { self.devices.write(&run, &[hmem_iface::CUDA], bytes) };
@@ -91,7 +93,7 @@ impl DeviceBuffer {
     }
 
     /// Reads bytes to the host.
-    pub(crate) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Failure> {
+    pub(super) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Failure> {
         let run = self.run(offset, bytes.len());
         // SAFETY: as above.
         let read = unsafe { self.devices.read(&run, &[hmem_iface::CUDA], bytes) };

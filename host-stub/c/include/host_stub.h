@@ -604,13 +604,6 @@ typedef struct host_rma_layer_t host_rma_layer_t;
 typedef struct host_win_t host_win_t;
 
 /**
- * Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
- * code. Not called again after the end or an error; then `state` is the layer's again. Never called
- * by two threads at once.
- */
-typedef int (*host_coll_pending_fn)(void *state);
-
-/**
  * The arguments of a collective, those that it has a meaning for; the others are zero. They grow at the
  * end only, and `size` says where that is.
  */
@@ -721,6 +714,13 @@ typedef struct host_coll_table_t {
      */
     struct host_coll_entry_t entries[HOST_COLL_ROOM];
 } host_coll_table_t;
+
+/**
+ * Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
+ * code. Not called again after the end or an error; then `state` is the layer's again. Never called
+ * by two threads at once.
+ */
+typedef int (*host_coll_pending_fn)(void *state);
 
 /**
  * What is called with a communicator that was made or is freed, and `param`: HOST_SUCCESS, or a
@@ -1136,6 +1136,68 @@ int host_ialltoall(const void *send,
                    struct host_coll_request_t **request);
 
 /**
+ * Does what a blocking entry has overridden. Called by entries with what they were called with, or
+ * other arguments.
+ *
+ * # Safety
+ * The arguments are good for the collective.
+ */
+int host_coll_previous(void *_data,
+                       const struct host_coll_layer_t *layer,
+                       struct host_comm_t *comm,
+                       int collective,
+                       const struct host_coll_args_t *args);
+
+/**
+ * Begins what a nonblocking entry has overridden.
+ *
+ * # Safety
+ * The arguments are good for the collective, its buffers until it is done; `request` is writable.
+ */
+int host_coll_previous_start(void *_data,
+                             const struct host_coll_layer_t *layer,
+                             struct host_comm_t *comm,
+                             int collective,
+                             const struct host_coll_args_t *args,
+                             struct host_coll_request_t **request);
+
+/**
+ * Copies the collectives of a communicator into a table, whose `magic` and `size` are set, for a layer to
+ * replace some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is
+ * there; blocking ones that are absent are NULL, and so are both of a collective that this host does not
+ * know. `data` becomes NULL.
+ *
+ * # Safety
+ * `table` is NULL or a table.
+ */
+int host_comm_get_table(struct host_comm_t *comm,
+                        struct host_coll_table_t *table);
+
+/**
+ * Overrides the collectives of a communicator; in its create hooks only. Usually the table is what
+ * host_comm_get_table has copied, with some entries replaced. It is copied, and shared with other
+ * communicators for which equal tables override the same. HOST_ERR_ARG: a blocking entry is set and its
+ * nonblocking one is NULL, or an entry is set that this host does not know; nothing has changed.
+ *
+ * # Safety
+ * `table` is NULL or a table, whose functions any thread may call with its data as long as
+ * communicators have it.
+ */
+int host_comm_override(struct host_comm_t *comm,
+                       const struct host_coll_table_t *table);
+
+/**
+ * Undoes the last host_comm_override of a communicator; in its destroy hooks only, once for each
+ * override, so that the layer above finds its own.
+ */
+int host_comm_restore(struct host_comm_t *comm);
+
+/**
+ * Tables of layers that communicators of this process have, or a negative code.
+ */
+int host_coll_live_tables(void);
+
+/**
  * Combines `count` elements of every rank; the root gets the result.
  *
  * # Safety
@@ -1334,68 +1396,6 @@ int host_coll_waitall(size_t count, struct host_coll_request_t **requests);
  * `request` and `done` are NULL or writable.
  */
 int host_coll_test(struct host_coll_request_t **request, int *done);
-
-/**
- * Does what a blocking entry has overridden. Called by entries with what they were called with, or
- * other arguments.
- *
- * # Safety
- * The arguments are good for the collective.
- */
-int host_coll_previous(void *_data,
-                       const struct host_coll_layer_t *layer,
-                       struct host_comm_t *comm,
-                       int collective,
-                       const struct host_coll_args_t *args);
-
-/**
- * Begins what a nonblocking entry has overridden.
- *
- * # Safety
- * The arguments are good for the collective, its buffers until it is done; `request` is writable.
- */
-int host_coll_previous_start(void *_data,
-                             const struct host_coll_layer_t *layer,
-                             struct host_comm_t *comm,
-                             int collective,
-                             const struct host_coll_args_t *args,
-                             struct host_coll_request_t **request);
-
-/**
- * Copies the collectives of a communicator into a table, whose `magic` and `size` are set, for a layer to
- * replace some. Entries read host_coll_previous and host_coll_previous_start, which stand for what is
- * there; blocking ones that are absent are NULL, and so are both of a collective that this host does not
- * know. `data` becomes NULL.
- *
- * # Safety
- * `table` is NULL or a table.
- */
-int host_comm_get_table(struct host_comm_t *comm,
-                        struct host_coll_table_t *table);
-
-/**
- * Overrides the collectives of a communicator; in its create hooks only. Usually the table is what
- * host_comm_get_table has copied, with some entries replaced. It is copied, and shared with other
- * communicators for which equal tables override the same. HOST_ERR_ARG: a blocking entry is set and its
- * nonblocking one is NULL, or an entry is set that this host does not know; nothing has changed.
- *
- * # Safety
- * `table` is NULL or a table, whose functions any thread may call with its data as long as
- * communicators have it.
- */
-int host_comm_override(struct host_comm_t *comm,
-                       const struct host_coll_table_t *table);
-
-/**
- * Undoes the last host_comm_override of a communicator; in its destroy hooks only, once for each
- * override, so that the layer above finds its own.
- */
-int host_comm_restore(struct host_comm_t *comm);
-
-/**
- * Tables of layers that communicators of this process have, or a negative code.
- */
-int host_coll_live_tables(void);
 
 /**
  * All ranks of the job; the first call is collective. Ends with host_finalize.
@@ -1791,6 +1791,12 @@ int host_win_test(int *done, struct host_win_t *win);
 const char *host_error_text(void);
 
 /**
+ * Leaves the job in good order; collective. Before it, the program frees its windows and all
+ * communicators except the world.
+ */
+int host_finalize(void);
+
+/**
  * Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
  * of its own, for any threads at once.
  */
@@ -1806,12 +1812,6 @@ int host_init(void);
  * The program keeps to the level provided. `provided` is writable or NULL.
  */
 int host_init_thread(int required, int *provided);
-
-/**
- * Leaves the job in good order; collective. Windows and communicators but the
- * world have been freed.
- */
-int host_finalize(void);
 
 /**
  * This process's rank, or a negative code.
@@ -2214,6 +2214,18 @@ int host_win_hook_register(host_win_hook_fn created,
 int host_win_hook_remove(int id);
 
 /**
+ * Does what an entry has replaced, with the arguments of the call; at most once for request forms.
+ * Of the call only `done` is written.
+ *
+ * # Safety
+ * `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
+ * time calls with them.
+ */
+int host_rma_previous(void *_data,
+                      const struct host_rma_layer_t *layer,
+                      struct host_rma_call_t *call);
+
+/**
  * Makes hints, none yet.
  *
  * # Safety
@@ -2359,18 +2371,6 @@ int host_win_length(struct host_win_t *win, size_t *bytes);
  * As for every call on a window: no other thread frees it meanwhile.
  */
 const char *host_win_table_name(struct host_win_t *win);
-
-/**
- * Does what an entry has replaced, with the arguments of the call; at most once for request forms.
- * Of the call only `done` is written.
- *
- * # Safety
- * `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
- * time calls with them.
- */
-int host_rma_previous(void *_data,
-                      const struct host_rma_layer_t *layer,
-                      struct host_rma_call_t *call);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 use host::crt::{self, Cond, Hooks};
 
 use crate::error::{Error, HOST_ERR_HOOKS, Result, guarded};
-use crate::tables;
+use crate::tables::{self, layout};
 
 /// A condition: what a thread or task sleeps on, and a completion signals. All bytes zero
 /// (CRT_COND_INIT) is a new one. Wait and signal alternate; one signal that comes before its wait is
@@ -56,6 +56,17 @@ pub struct crt_hooks_t {
     /// Runs another task on this thread, if there is one.
     pub yield_now: Option<unsafe extern "C" fn()>,
 }
+
+layout!(crt_hooks_t: 56 bytes {
+    magic at 0,
+    size at 8,
+    claims at 16,
+    reserved at 20,
+    running at 24,
+    suspend at 32,
+    resume at 40,
+    yield_now at 48,
+} magic CRT_HOOKS_MAGIC = b"CRTHOOK1", least 24, by 8);
 
 /// The condition behind a pointer.
 ///

@@ -6,9 +6,9 @@ use host::device::Device;
 use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps};
 
 use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
+use crate::handles::text;
 use crate::job::job;
-use crate::tables;
-use crate::win_over::text;
+use crate::tables::{self, layout};
 
 /// Kinds of device memory, by libfabric's numbers (enum fi_hmem_iface): host memory.
 pub const HOST_HMEM_SYSTEM: u32 = 0;
@@ -63,6 +63,13 @@ pub struct host_overrides_t {
     /// Host to device.
     pub copy_to_hmem_iov: host_copy_to_hmem_fn,
 }
+
+layout!(host_overrides_t: 32 bytes {
+    magic at 0,
+    size at 8,
+    copy_from_hmem_iov at 16,
+    copy_to_hmem_iov at 24,
+} magic HOST_OVERRIDES_MAGIC = b"HOSTOVR1", least 16, by 8);
 
 /// Sets how device memory is reached that windows and buffers use from now on: for all kinds. In the
 /// place of a function that is NULL comes the transport's own, which knows CUDA only; NULL instead of a table

@@ -2,6 +2,7 @@
 //! made up or ended already is an error and nothing worse. No number comes twice.
 
 use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{Error, Result};
@@ -119,4 +120,18 @@ pub(crate) unsafe fn place<'p, T>(call: &str, place: *mut T) -> Result<&'p mut T
     // SAFETY: the caller vouches for it.
     unsafe { place.as_mut() }
         .ok_or_else(|| Error::argument(call, "the place for the answer is NULL"))
+}
+
+/// A string of the program.
+///
+/// # Safety
+/// `text` is NULL or a text that ends with a zero byte.
+pub(crate) unsafe fn text<'t>(call: &str, what: &str, text: *const c_char) -> Result<&'t str> {
+    if text.is_null() {
+        return Err(Error::argument(call, &format!("the {what} is NULL")));
+    }
+    // SAFETY: the caller guarantees a text that ends with a zero byte.
+    unsafe { CStr::from_ptr(text) }
+        .to_str()
+        .map_err(|_| Error::argument(call, &format!("the {what} is not UTF-8")))
 }

@@ -1,4 +1,4 @@
-//! Joining and leaving a job.
+//! The job of this process. `host_finalize` lives in `finalize`, above the handles that it releases.
 
 use std::ffi::c_int;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use host::crt::Level;
 use host::{Job, JobOptions};
 
-use crate::error::{Error, HOST_ERR_STATE, Result, guarded};
+use crate::error::{Error, HOST_ERR_STATE, HOST_ERR_TRANSPORT, Result, guarded};
 
 /// One thread.
 pub const HOST_THREAD_SINGLE: c_int = 0;
@@ -34,6 +34,15 @@ pub(crate) fn job(call: &str) -> Result<Arc<Job>> {
                 ),
             )
         })
+}
+
+/// Leaves the job: from here on this process has none. `forget` then releases the handles that hold the job.
+pub(crate) fn leave(call: &str, forget: impl FnOnce()) -> Result {
+    let job = job(call)?;
+    *JOB.write().unwrap_or_else(PoisonError::into_inner) = None;
+    let left = job.finalize();
+    forget();
+    Ok(left?)
 }
 
 /// Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
@@ -79,21 +88,6 @@ pub unsafe extern "C" fn host_init_thread(required: c_int, provided: *mut c_int)
     })
 }
 
-/// Leaves the job in good order; collective. Windows and communicators but the
-/// world have been freed.
-#[unsafe(no_mangle)]
-pub extern "C" fn host_finalize() -> c_int {
-    guarded(|| {
-        let job = job("host_finalize")?;
-        *JOB.write().unwrap_or_else(PoisonError::into_inner) = None;
-        let left = job.finalize();
-        // They hold the job.
-        crate::comm::forget_all();
-        crate::win_hooks::forget_all();
-        Ok(left?)
-    })
-}
-
 /// This process's rank, or a negative code.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_rank() -> c_int {
@@ -134,7 +128,7 @@ pub extern "C" fn host_progress() -> c_int {
         let code = job.runtime().engine().progress();
         if code < 0 {
             return Err(Error::new(
-                crate::error::HOST_ERR_TRANSPORT,
+                HOST_ERR_TRANSPORT,
                 format!("host_progress: the transport returned {code}"),
             ));
         }

@@ -11,6 +11,7 @@
 
 pub mod codes;
 pub mod coll;
+pub mod coll_layers;
 pub mod coll_reduce;
 pub mod coll_request;
 pub mod coll_table;
@@ -21,6 +22,7 @@ pub mod device;
 pub mod device_own;
 pub mod epochs;
 pub mod error;
+pub mod finalize;
 mod handles;
 pub mod job;
 pub mod memory;
@@ -32,8 +34,9 @@ pub mod sync;
 mod tables;
 pub mod update;
 pub mod win;
+mod win_entries;
 pub mod win_hooks;
-mod win_layers;
+pub mod win_layers;
 pub mod win_over;
 pub mod win_query;
 pub mod win_table;

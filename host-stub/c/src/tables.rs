@@ -5,15 +5,9 @@
 //! a longer one, whose end must be zero. Arrays lie last in their table and have room; what lies in the room
 //! is zero until it has a meaning. Nothing else of tables is known here.
 
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::MaybeUninit;
 
-use crate::coll_table::{HOST_COLL_ARGS_MAGIC, HOST_COLL_TABLE_MAGIC};
-use crate::coll_table::{host_coll_args_t, host_coll_entry_t, host_coll_table_t};
-use crate::crt::{CRT_HOOKS_MAGIC, crt_hooks_t};
-use crate::device_own::{HOST_OVERRIDES_MAGIC, host_overrides_t};
 use crate::error::{Error, Result};
-use crate::win_hooks::host_new_win_t;
-use crate::win_table::{HOST_RMA_TABLE_MAGIC, host_rma_call_t, host_rma_table_t};
 
 /// What every table begins with.
 #[repr(C)]
@@ -139,7 +133,7 @@ macro_rules! layout {
     ($type:ident: $size:literal bytes { $($field:ident at $offset:literal,)+ }) => {
         const _: () = {
             $(assert!(
-                offset_of!($type, $field) == $offset,
+                std::mem::offset_of!($type, $field) == $offset,
                 concat!(stringify!($type), "::", stringify!($field), " has moved")
             );)+
             assert!(
@@ -151,12 +145,12 @@ macro_rules! layout {
     };
     ($type:ident: $size:literal bytes { $($field:ident at $offset:literal,)+ }
      magic $magic:ident = $text:literal, least $least:literal, by $step:literal) => {
-        layout!($type: $size bytes { $($field at $offset,)+ });
+        $crate::tables::layout!($type: $size bytes { $($field at $offset,)+ });
         const _: () = assert!($magic == u64::from_le_bytes(*$text));
         const _: () = assert!($least <= $size && ($size - $least) % $step == 0);
         // SAFETY: the offsets and the size above leave no byte between fields; numbers, pointers and
         // functions that may be absent are values with all bytes zero.
-        unsafe impl Table for $type {
+        unsafe impl $crate::tables::Table for $type {
             const NAME: &'static str = stringify!($type);
             const MAGIC: u64 = $magic;
             const LEAST: usize = $least;
@@ -170,84 +164,4 @@ layout!(Header: 16 bytes {
     size at 8,
 });
 
-layout!(host_coll_entry_t: 32 bytes {
-    blocking at 0,
-    nonblocking at 8,
-    reserved at 16,
-});
-
-layout!(host_coll_table_t: 2072 bytes {
-    magic at 0,
-    size at 8,
-    data at 16,
-    entries at 24,
-} magic HOST_COLL_TABLE_MAGIC = b"HOSTCOL1", least 24, by 32);
-
-layout!(host_coll_args_t: 64 bytes {
-    magic at 0,
-    size at 8,
-    send at 16,
-    recv at 24,
-    count at 32,
-    counts at 40,
-    datatype at 48,
-    op at 52,
-    root at 56,
-    reserved at 60,
-} magic HOST_COLL_ARGS_MAGIC = b"HOSTARG1", least 64, by 8);
-
-layout!(host_rma_table_t: 536 bytes {
-    magic at 0,
-    size at 8,
-    data at 16,
-    entries at 24,
-} magic HOST_RMA_TABLE_MAGIC = b"HOSTRMA1", least 24, by 8);
-
-layout!(crt_hooks_t: 56 bytes {
-    magic at 0,
-    size at 8,
-    claims at 16,
-    reserved at 20,
-    running at 24,
-    suspend at 32,
-    resume at 40,
-    yield_now at 48,
-} magic CRT_HOOKS_MAGIC = b"CRTHOOK1", least 24, by 8);
-
-layout!(host_overrides_t: 32 bytes {
-    magic at 0,
-    size at 8,
-    copy_from_hmem_iov at 16,
-    copy_to_hmem_iov at 24,
-} magic HOST_OVERRIDES_MAGIC = b"HOSTOVR1", least 16, by 8);
-
-// What only the host makes has a size alone, and grows at its end too.
-
-layout!(host_rma_call_t: 96 bytes {
-    size at 0,
-    entry at 8,
-    target at 16,
-    lock at 20,
-    assertion at 24,
-    done at 28,
-    address at 32,
-    origin at 40,
-    result at 48,
-    compare at 56,
-    count at 64,
-    datatype at 72,
-    op at 76,
-    group at 80,
-    group_count at 88,
-});
-
-layout!(host_new_win_t: 48 bytes {
-    size at 0,
-    rank at 8,
-    ranks at 12,
-    kind at 16,
-    reserved at 20,
-    table_name at 24,
-    base at 32,
-    bytes at 40,
-});
+pub(crate) use layout;

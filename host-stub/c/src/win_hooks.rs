@@ -1,65 +1,18 @@
 //! Hooks that see windows begin and end, and replace functions of one window.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use host::win::{HookId, NewWindow, Window, WindowHook};
 
 use crate::error::{Error, guarded, last_text};
 use crate::job::job;
-use crate::win_layers::{Layers, inherited, set};
+use crate::win_entries::set;
+use crate::win_layers::{Hook, Layers, inherited};
 use crate::win_query::{kind, name};
-use crate::win_table::{host_rma_table_t, whole};
-
-/// A window that is being made, as a hook sees it. It grows at its end only: `size` says what a host gives.
-#[repr(C)]
-pub struct host_new_win_t {
-    /// sizeof(host_new_win_t).
-    pub size: usize,
-    /// This process's rank in the window.
-    pub rank: c_int,
-    /// Ranks of the window.
-    pub ranks: c_int,
-    /// HOST_WIN_*.
-    pub kind: c_int,
-    /// Zero.
-    pub reserved: c_int,
-    /// Which functions it got: shm, mixed, cma or btl.
-    pub table_name: *const c_char,
-    /// This rank's memory.
-    pub base: *mut c_void,
-    /// Its bytes.
-    pub bytes: usize,
-}
-
-/// What is called with every window that is made, before its creation returns: may replace entries of
-/// `table` and set its data. HOST_SUCCESS, or a negative code, with which the creation fails at all
-/// ranks.
-pub type host_win_hook_fn = Option<
-    unsafe extern "C" fn(
-        win: *const host_new_win_t,
-        table: *mut host_rma_table_t,
-        param: *mut c_void,
-    ) -> c_int,
->;
-
-/// What is called when a window ends for which the hook had succeeded, or that did not come to be.
-/// `data` is what the hook has set in the table.
-pub type host_win_ended_fn = Option<unsafe extern "C" fn(data: *mut c_void, param: *mut c_void)>;
-
-#[derive(Clone, Copy)]
-pub(crate) struct Hook {
-    id: c_int,
-    created:
-        unsafe extern "C" fn(*const host_new_win_t, *mut host_rma_table_t, *mut c_void) -> c_int,
-    ended: host_win_ended_fn,
-    param: *mut c_void,
-}
-
-// SAFETY: whoever registers says that any thread may call the functions with the parameter.
-unsafe impl Send for Hook {}
-// SAFETY: as for Send.
-unsafe impl Sync for Hook {}
+use crate::win_table::{
+    host_new_win_t, host_rma_table_t, host_win_ended_fn, host_win_hook_fn, whole,
+};
 
 struct Hooks {
     list: Vec<Hook>,

@@ -1,13 +1,13 @@
 //! Windows over communicators, with hints, of shared memory, and of memory attached later.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 use host::win::{Info, Window};
 
 use crate::codes::rank;
 use crate::comm::{comm, host_comm_t};
 use crate::error::{Error, Result, guarded};
-use crate::handles::{Handles, place};
+use crate::handles::{Handles, place, text};
 use crate::win::{give, host_win_t, window};
 
 /// Hints for the creation of windows. Never read through.
@@ -16,18 +16,6 @@ pub struct host_info_t {
 }
 
 static INFOS: Handles<Info> = Handles::new("info");
-
-/// # Safety
-/// NULL or a text that ends with a zero byte.
-pub(crate) unsafe fn text<'t>(call: &str, what: &str, text: *const c_char) -> Result<&'t str> {
-    if text.is_null() {
-        return Err(Error::argument(call, &format!("the {what} is NULL")));
-    }
-    // SAFETY: the caller vouches for it.
-    unsafe { CStr::from_ptr(text) }
-        .to_str()
-        .map_err(|_| Error::argument(call, &format!("the {what} is not UTF-8")))
-}
 
 /// Makes hints, none yet.
 ///

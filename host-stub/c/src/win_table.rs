@@ -1,9 +1,9 @@
 //! Tables of windows: what layers of C programs replace of one window's functions.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
-use crate::error::{Error, Result, guarded};
-use crate::win_layers::Frame;
+use crate::error::{Error, Result};
+use crate::tables::{self, layout};
 
 /// Place of put in a window's table.
 pub const HOST_RMA_PUT: usize = 0;
@@ -102,6 +102,24 @@ pub struct host_rma_call_t {
     pub group_count: usize,
 }
 
+layout!(host_rma_call_t: 96 bytes {
+    size at 0,
+    entry at 8,
+    target at 16,
+    lock at 20,
+    assertion at 24,
+    done at 28,
+    address at 32,
+    origin at 40,
+    result at 48,
+    compare at 56,
+    count at 64,
+    datatype at 72,
+    op at 76,
+    group at 80,
+    group_count at 88,
+});
+
 /// A layer in the course of one call: what host_rma_previous goes on from. Good until the entry that got it
 /// returns, and on any thread, so that a task may wait meanwhile and go on elsewhere.
 pub struct host_rma_layer_t {
@@ -134,40 +152,69 @@ pub struct host_rma_table_t {
     pub entries: [host_rma_fn; HOST_RMA_ROOM],
 }
 
+layout!(host_rma_table_t: 536 bytes {
+    magic at 0,
+    size at 8,
+    data at 16,
+    entries at 24,
+} magic HOST_RMA_TABLE_MAGIC = b"HOSTRMA1", least 24, by 8);
+
 // SAFETY: the program that gave the table says that any thread may call its functions with its data.
 unsafe impl Send for host_rma_table_t {}
 // SAFETY: as for Send.
 unsafe impl Sync for host_rma_table_t {}
 
-/// Does what an entry has replaced, with the arguments of the call; at most once for request forms.
-/// Of the call only `done` is written.
-///
-/// # Safety
-/// `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
-/// time calls with them.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn host_rma_previous(
-    _data: *mut c_void,
-    layer: *const host_rma_layer_t,
-    call: *mut host_rma_call_t,
-) -> c_int {
-    guarded(|| {
-        let name = "host_rma_previous";
-        // SAFETY: the caller vouches for a layer that an entry was called with; that is a frame, and it
-        // stays until the entry returns.
-        let frame = unsafe { layer.cast::<Frame<'_>>().as_ref() };
-        let frame = frame.ok_or_else(|| Error::argument(name, "the layer is NULL"))?;
-        // SAFETY: passed on.
-        let call = unsafe { crate::handles::place(name, call) }?;
-        frame.previous(call)?;
-        Ok(())
-    })
+/// A window that is being made, as a hook sees it. It grows at its end only: `size` says what a host gives.
+#[repr(C)]
+pub struct host_new_win_t {
+    /// sizeof(host_new_win_t).
+    pub size: usize,
+    /// This process's rank in the window.
+    pub rank: c_int,
+    /// Ranks of the window.
+    pub ranks: c_int,
+    /// HOST_WIN_*.
+    pub kind: c_int,
+    /// Zero.
+    pub reserved: c_int,
+    /// Which functions it got: shm, mixed, cma or btl.
+    pub table_name: *const c_char,
+    /// This rank's memory.
+    pub base: *mut c_void,
+    /// Its bytes.
+    pub bytes: usize,
 }
+
+layout!(host_new_win_t: 48 bytes {
+    size at 0,
+    rank at 8,
+    ranks at 12,
+    kind at 16,
+    reserved at 20,
+    table_name at 24,
+    base at 32,
+    bytes at 40,
+});
+
+/// What is called with every window that is made, before its creation returns: may replace entries of
+/// `table` and set its data. HOST_SUCCESS, or a negative code, with which the creation fails at all
+/// ranks.
+pub type host_win_hook_fn = Option<
+    unsafe extern "C" fn(
+        win: *const host_new_win_t,
+        table: *mut host_rma_table_t,
+        param: *mut c_void,
+    ) -> c_int,
+>;
+
+/// What is called when a window ends for which the hook had succeeded, or that did not come to be.
+/// `data` is what the hook has set in the table.
+pub type host_win_ended_fn = Option<unsafe extern "C" fn(data: *mut c_void, param: *mut c_void)>;
 
 /// Refuses a table that cannot be a window's.
 pub(crate) fn whole(table: &host_rma_table_t) -> Result {
     let call = "a window hook's table";
-    crate::tables::still(call, table)?;
+    tables::still(call, table)?;
     let (known, room) = table.entries.split_at(HOST_RMA_ENTRIES);
     if let Some(at) = known.iter().position(Option::is_none) {
         return Err(Error::argument(call, &format!("entry {at} is NULL")));

@@ -1,0 +1,18 @@
+//! Leaving a job.
+
+use std::ffi::c_int;
+
+use crate::error::guarded;
+use crate::{comm, job, win_hooks};
+
+/// Leaves the job in good order; collective. Before it, the program frees its windows and all
+/// communicators except the world.
+#[unsafe(no_mangle)]
+pub extern "C" fn host_finalize() -> c_int {
+    guarded(|| {
+        job::leave("host_finalize", || {
+            comm::forget_all();
+            win_hooks::forget_all();
+        })
+    })
+}

@@ -137,6 +137,61 @@
 #define HOST_NO_OP 11
 
 /**
+ * Done.
+ */
+#define HOST_SUCCESS 0
+
+/**
+ * An argument is wrong; nothing was done.
+ */
+#define HOST_ERR_ARG -1
+
+/**
+ * The job, window, request or condition is not in a state for the call; nothing was done.
+ */
+#define HOST_ERR_STATE -2
+
+/**
+ * The job could not be joined, or fell apart.
+ */
+#define HOST_ERR_JOB -3
+
+/**
+ * The call does not fit the window or its epoch; nothing was sent.
+ */
+#define HOST_ERR_WIN -4
+
+/**
+ * The thread level provided does not allow the call to this thread.
+ */
+#define HOST_ERR_LEVEL -5
+
+/**
+ * The transport failed at something that was sent.
+ */
+#define HOST_ERR_TRANSPORT -6
+
+/**
+ * A tasking runtime's hooks are not what they claim.
+ */
+#define HOST_ERR_HOOKS -7
+
+/**
+ * Two waits, or two signals, of a condition in a row; the condition is as it was.
+ */
+#define HOST_ERR_MISUSE -8
+
+/**
+ * A bug of the host.
+ */
+#define HOST_ERR_PANIC -9
+
+/**
+ * A communicator's creation or collective failed, or ranks did not call for the same thing.
+ */
+#define HOST_ERR_COMM -10
+
+/**
  * Place of the barrier entries in a table.
  */
 #define HOST_COLL_BARRIER 0
@@ -239,6 +294,21 @@
 #define CRT_HOOKS_MAGIC 3552019933046264387
 
 /**
+ * Blocking calls occur on the master thread only.
+ */
+#define OMP_EXTERNAL_MASTER 0
+
+/**
+ * Blocking calls occur on any thread, and block it.
+ */
+#define OMP_EXTERNAL_THREAD 1
+
+/**
+ * Blocking calls occur in any task, and block it.
+ */
+#define OMP_EXTERNAL_TASK 2
+
+/**
  * Kinds of device memory, by libfabric's numbers (enum fi_hmem_iface): host memory.
  */
 #define HOST_HMEM_SYSTEM 0
@@ -262,86 +332,6 @@
  * What a host_overrides_t begins with.
  */
 #define HOST_OVERRIDES_MAGIC 3553997954665893704
-
-/**
- * No conflicting lock is held, or the matching post or start is known to have been called.
- */
-#define HOST_MODE_NOCHECK 1
-
-/**
- * The window's memory was not stored to here since the last synchronisation.
- */
-#define HOST_MODE_NOSTORE 2
-
-/**
- * The window's memory here is not updated by others until the next synchronisation.
- */
-#define HOST_MODE_NOPUT 4
-
-/**
- * This fence ends no communication; on every rank alike.
- */
-#define HOST_MODE_NOPRECEDE 8
-
-/**
- * This fence begins no communication; on every rank alike.
- */
-#define HOST_MODE_NOSUCCEED 16
-
-/**
- * Done.
- */
-#define HOST_SUCCESS 0
-
-/**
- * An argument is wrong; nothing was done.
- */
-#define HOST_ERR_ARG -1
-
-/**
- * The job, window, request or condition is not in a state for the call; nothing was done.
- */
-#define HOST_ERR_STATE -2
-
-/**
- * The job could not be joined, or fell apart.
- */
-#define HOST_ERR_JOB -3
-
-/**
- * The call does not fit the window or its epoch; nothing was sent.
- */
-#define HOST_ERR_WIN -4
-
-/**
- * The thread level provided does not allow the call to this thread.
- */
-#define HOST_ERR_LEVEL -5
-
-/**
- * The transport failed at something that was sent.
- */
-#define HOST_ERR_TRANSPORT -6
-
-/**
- * A tasking runtime's hooks are not what they claim.
- */
-#define HOST_ERR_HOOKS -7
-
-/**
- * Two waits, or two signals, of a condition in a row; the condition is as it was.
- */
-#define HOST_ERR_MISUSE -8
-
-/**
- * A bug of the host.
- */
-#define HOST_ERR_PANIC -9
-
-/**
- * A communicator's creation or collective failed, or ranks did not call for the same thing.
- */
-#define HOST_ERR_COMM -10
 
 /**
  * One thread.
@@ -369,34 +359,29 @@
 #define HOST_TASK_MULTIPLE 4
 
 /**
- * Blocking calls occur on the master thread only.
+ * No conflicting lock is held, or the matching post or start is known to have been called.
  */
-#define OMP_EXTERNAL_MASTER 0
+#define HOST_MODE_NOCHECK 1
 
 /**
- * Blocking calls occur on any thread, and block it.
+ * The window's memory was not stored to here since the last synchronisation.
  */
-#define OMP_EXTERNAL_THREAD 1
+#define HOST_MODE_NOSTORE 2
 
 /**
- * Blocking calls occur in any task, and block it.
+ * The window's memory here is not updated by others until the next synchronisation.
  */
-#define OMP_EXTERNAL_TASK 2
+#define HOST_MODE_NOPUT 4
 
 /**
- * Counters that each process of a window has for puts with notification.
+ * This fence ends no communication; on every rank alike.
  */
-#define HOST_WIN_COUNTERS 8
+#define HOST_MODE_NOPRECEDE 8
 
 /**
- * A lock that others can hold too.
+ * This fence begins no communication; on every rank alike.
  */
-#define HOST_LOCK_SHARED 0
-
-/**
- * A lock that nobody else can hold.
- */
-#define HOST_LOCK_EXCLUSIVE 1
+#define HOST_MODE_NOSUCCEED 16
 
 /**
  * Made of the caller's memory.
@@ -417,6 +402,21 @@
  * Of memory attached and detached.
  */
 #define HOST_WIN_DYNAMIC 3
+
+/**
+ * Counters that each process of a window has for puts with notification.
+ */
+#define HOST_WIN_COUNTERS 8
+
+/**
+ * A lock that others can hold too.
+ */
+#define HOST_LOCK_SHARED 0
+
+/**
+ * A lock that nobody else can hold.
+ */
+#define HOST_LOCK_EXCLUSIVE 1
 
 /**
  * Place of put in a window's table.
@@ -832,12 +832,6 @@ typedef struct host_overrides_t {
 } host_overrides_t;
 
 /**
- * What host_request_detach calls when the operation is complete, with a status of 0 or a negative
- * code of the transport.
- */
-typedef void (*host_completed_fn)(void *data, int status);
-
-/**
  * A window that is being made, as a hook sees it. It grows at its end only: `size` says what a host gives.
  */
 typedef struct host_new_win_t {
@@ -990,9 +984,20 @@ typedef int (*host_win_hook_fn)(const struct host_new_win_t *win,
  */
 typedef void (*host_win_ended_fn)(void *data, void *param);
 
+/**
+ * What host_request_detach calls when the operation is complete, with a status of 0 or a negative
+ * code of the transport.
+ */
+typedef void (*host_completed_fn)(void *data, int status);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * The text of the last error of this thread, valid until its next one; empty if there was none.
+ */
+const char *host_error_text(void);
 
 /**
  * Waits until all ranks of a communicator are here.
@@ -1566,6 +1571,17 @@ int crt_set_hooks(const struct crt_hooks_t *hooks);
 int crt_refuse_hooks(void);
 
 /**
+ * Chooses what a blocking call blocks, above the environment's OMP_EXTERNAL. Before host_init; later,
+ * and with a value that is none of OMP_EXTERNAL_*, without effect.
+ */
+void omp_set_external(int mode);
+
+/**
+ * What a blocking call blocks: OMP_EXTERNAL_*. After host_init that of the level provided.
+ */
+int omp_get_external(void);
+
+/**
  * The devices that the host knows of, numbered from 0, or a negative HOST_ERR_* code.
  */
 int host_device_count(void);
@@ -1703,6 +1719,67 @@ int host_device_add_memory(int device, const void *memory, size_t size);
 int host_device_forget_memory(const void *memory);
 
 /**
+ * Leaves the job in good order; collective. Before it, the program frees its windows and all
+ * communicators except the world.
+ */
+int host_finalize(void);
+
+/**
+ * Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
+ * of its own, for any threads at once.
+ */
+int host_init(void);
+
+/**
+ * As host_init, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
+ * program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
+ * HOST_TASK_MULTIPLE is provided only where a tasking runtime's hooks are set (crt_set_hooks,
+ * crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE and a warning.
+ *
+ * # Safety
+ * The program keeps to the level provided. `provided` is writable or NULL.
+ */
+int host_init_thread(int required, int *provided);
+
+/**
+ * This process's rank, or a negative code.
+ */
+int host_rank(void);
+
+/**
+ * Ranks of the job, or a negative code.
+ */
+int host_size(void);
+
+/**
+ * Waits until every rank is here; collective.
+ */
+int host_barrier(void);
+
+/**
+ * Makes progress once: completes what can be completed, and calls what waits for it.
+ */
+int host_progress(void);
+
+/**
+ * Allocates `size` zeroed bytes on pages of their own, good to make windows of and to transfer from.
+ * They belong to no window and need no job.
+ *
+ * # Safety
+ * `base` is NULL or writable.
+ */
+int host_alloc_mem(size_t size,
+                   void **base);
+
+/**
+ * Gives memory of host_alloc_mem back. HOST_ERR_ARG: it is none, or was given back.
+ *
+ * # Safety
+ * Nothing uses it: no window is made of it and no operation is under way.
+ */
+int host_free_mem(void *base);
+
+/**
  * As host_win_fence, with HOST_MODE_*.
  *
  * # Safety
@@ -1786,81 +1863,181 @@ int host_win_wait(struct host_win_t *win);
 int host_win_test(int *done, struct host_win_t *win);
 
 /**
- * The text of the last error of this thread, valid until its next one; empty if there was none.
- */
-const char *host_error_text(void);
-
-/**
- * Leaves the job in good order; collective. Before it, the program frees its windows and all
- * communicators except the world.
- */
-int host_finalize(void);
-
-/**
- * Joins the job that this process was started in by `host-stub launch`, mpirun or srun, or makes one
- * of its own, for any threads at once.
- */
-int host_init(void);
-
-/**
- * As host_init, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
- * program has to keep to; OMP_EXTERNAL or omp_set_external can make it another than was asked for.
- * HOST_TASK_MULTIPLE is provided only where a tasking runtime's hooks are set (crt_set_hooks,
- * crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE and a warning.
+ * Registers a hook for the windows made from here on, after those that there are; gives an id, or a
+ * negative code. `ended` may be NULL. Every rank registers the same hooks in the same order, while no
+ * window is being made.
  *
  * # Safety
- * The program keeps to the level provided. `provided` is writable or NULL.
+ * Any thread may call the functions with `param`, and the entries that they set, as long as there are
+ * windows that the hook saw.
  */
-int host_init_thread(int required, int *provided);
+int host_win_hook_register(host_win_hook_fn created,
+                           host_win_ended_fn ended,
+                           void *param);
 
 /**
- * This process's rank, or a negative code.
+ * Ends a registration. Windows that were made under it keep what the hook made of them.
  */
-int host_rank(void);
+int host_win_hook_remove(int id);
 
 /**
- * Ranks of the job, or a negative code.
- */
-int host_size(void);
-
-/**
- * Waits until every rank is here; collective.
- */
-int host_barrier(void);
-
-/**
- * Makes progress once: completes what can be completed, and calls what waits for it.
- */
-int host_progress(void);
-
-/**
- * Allocates `size` zeroed bytes on pages of their own, good to make windows of and to transfer from.
- * They belong to no window and need no job.
+ * Does what an entry has replaced, with the arguments of the call; at most once for request forms.
+ * Of the call only `done` is written.
  *
  * # Safety
- * `base` is NULL or writable.
+ * `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
+ * time calls with them.
  */
-int host_alloc_mem(size_t size,
-                   void **base);
+int host_rma_previous(void *_data,
+                      const struct host_rma_layer_t *layer,
+                      struct host_rma_call_t *call);
 
 /**
- * Gives memory of host_alloc_mem back. HOST_ERR_ARG: it is none, or was given back.
+ * Makes hints, none yet.
  *
  * # Safety
- * Nothing uses it: no window is made of it and no operation is under way.
+ * `info` is NULL or writable.
  */
-int host_free_mem(void *base);
+int host_info_create(struct host_info_t **info);
 
 /**
- * Chooses what a blocking call blocks, above the environment's OMP_EXTERNAL. Before host_init; later,
- * and with a value that is none of OMP_EXTERNAL_*, without effect.
+ * Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
+ * auto, shm, mixed, cma or btl, host_ranks_per_node is a number, and device_num that of the device of
+ * this rank's memory, -1 for the host. Other keys are ignored.
+ *
+ * # Safety
+ * `key` and `value` are NULL or texts.
  */
-void omp_set_external(int mode);
+int host_info_set(struct host_info_t *info,
+                  const char *key,
+                  const char *value);
 
 /**
- * What a blocking call blocks: OMP_EXTERNAL_*. After host_init that of the level provided.
+ * Ends hints, and sets the handle to NULL. Windows made with them stay as they are.
+ *
+ * # Safety
+ * `info` is NULL or writable.
  */
-int omp_get_external(void);
+int host_info_free(struct host_info_t **info);
+
+/**
+ * As host_win_allocate, over a communicator, with hints or NULL.
+ *
+ * # Safety
+ * `win` is writable.
+ */
+int host_win_allocate_over(struct host_comm_t *comm,
+                           size_t size,
+                           uint32_t unit,
+                           struct host_info_t *info,
+                           struct host_win_t **win);
+
+/**
+ * As host_win_create, over a communicator, with hints or NULL.
+ *
+ * # Safety
+ * `win` is writable. The memory stays until the window was freed.
+ */
+int host_win_create_over(struct host_comm_t *comm,
+                         void *base,
+                         size_t size,
+                         uint32_t unit,
+                         struct host_info_t *info,
+                         struct host_win_t **win);
+
+/**
+ * Makes a window of `size` zeroed bytes at this rank that every rank may address, see
+ * host_win_shared_query; collective over a communicator whose ranks share a node.
+ *
+ * # Safety
+ * `win` is writable.
+ */
+int host_win_allocate_shared(struct host_comm_t *comm,
+                             size_t size,
+                             uint32_t unit,
+                             struct host_info_t *info,
+                             struct host_win_t **win);
+
+/**
+ * Makes a window without memory, to which ranks attach some; collective. Displacements are addresses
+ * in the target's process.
+ *
+ * # Safety
+ * `win` is writable.
+ */
+int host_win_create_dynamic(struct host_comm_t *comm,
+                            struct host_info_t *info,
+                            struct host_win_t **win);
+
+/**
+ * Attaches this rank's memory to a dynamic window; local.
+ *
+ * # Safety
+ * The memory stays until it is detached or the window freed.
+ */
+int host_win_attach(struct host_win_t *win, void *base, size_t size);
+
+/**
+ * Detaches memory that was attached at this address; local.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_detach(struct host_win_t *win, const void *base);
+
+/**
+ * Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
+ * rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not
+ * mapped here.
+ *
+ * # Safety
+ * Answers that are not NULL are writable.
+ */
+int host_win_shared_query(struct host_win_t *win,
+                          int target,
+                          void **base,
+                          size_t *size,
+                          uint32_t *unit);
+
+/**
+ * This process's rank in a window, or a negative code.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_rank(struct host_win_t *win);
+
+/**
+ * Ranks of a window, or a negative code.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_size(struct host_win_t *win);
+
+/**
+ * How a window was made, HOST_WIN_CREATE and so on, or a negative code.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_kind(struct host_win_t *win);
+
+/**
+ * Bytes of this rank's memory of a window; 0 of a dynamic one.
+ *
+ * # Safety
+ * `bytes` is NULL or writable.
+ */
+int host_win_length(struct host_win_t *win, size_t *bytes);
+
+/**
+ * Which functions a window got when it was made: shm, mixed, cma or btl; NULL for no window.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+const char *host_win_table_name(struct host_win_t *win);
 
 /**
  * Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is
@@ -2194,183 +2371,6 @@ void *host_win_base(struct host_win_t *win);
  * `win` points to NULL or to a window that no other thread uses.
  */
 int host_win_free(struct host_win_t **win);
-
-/**
- * Registers a hook for the windows made from here on, after those that there are; gives an id, or a
- * negative code. `ended` may be NULL. Every rank registers the same hooks in the same order, while no
- * window is being made.
- *
- * # Safety
- * Any thread may call the functions with `param`, and the entries that they set, as long as there are
- * windows that the hook saw.
- */
-int host_win_hook_register(host_win_hook_fn created,
-                           host_win_ended_fn ended,
-                           void *param);
-
-/**
- * Ends a registration. Windows that were made under it keep what the hook made of them.
- */
-int host_win_hook_remove(int id);
-
-/**
- * Does what an entry has replaced, with the arguments of the call; at most once for request forms.
- * Of the call only `done` is written.
- *
- * # Safety
- * `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
- * time calls with them.
- */
-int host_rma_previous(void *_data,
-                      const struct host_rma_layer_t *layer,
-                      struct host_rma_call_t *call);
-
-/**
- * Makes hints, none yet.
- *
- * # Safety
- * `info` is NULL or writable.
- */
-int host_info_create(struct host_info_t **info);
-
-/**
- * Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
- * auto, shm, mixed, cma or btl, host_ranks_per_node is a number, and device_num that of the device of
- * this rank's memory, -1 for the host. Other keys are ignored.
- *
- * # Safety
- * `key` and `value` are NULL or texts.
- */
-int host_info_set(struct host_info_t *info,
-                  const char *key,
-                  const char *value);
-
-/**
- * Ends hints, and sets the handle to NULL. Windows made with them stay as they are.
- *
- * # Safety
- * `info` is NULL or writable.
- */
-int host_info_free(struct host_info_t **info);
-
-/**
- * As host_win_allocate, over a communicator, with hints or NULL.
- *
- * # Safety
- * `win` is writable.
- */
-int host_win_allocate_over(struct host_comm_t *comm,
-                           size_t size,
-                           uint32_t unit,
-                           struct host_info_t *info,
-                           struct host_win_t **win);
-
-/**
- * As host_win_create, over a communicator, with hints or NULL.
- *
- * # Safety
- * `win` is writable. The memory stays until the window was freed.
- */
-int host_win_create_over(struct host_comm_t *comm,
-                         void *base,
-                         size_t size,
-                         uint32_t unit,
-                         struct host_info_t *info,
-                         struct host_win_t **win);
-
-/**
- * Makes a window of `size` zeroed bytes at this rank that every rank may address, see
- * host_win_shared_query; collective over a communicator whose ranks share a node.
- *
- * # Safety
- * `win` is writable.
- */
-int host_win_allocate_shared(struct host_comm_t *comm,
-                             size_t size,
-                             uint32_t unit,
-                             struct host_info_t *info,
-                             struct host_win_t **win);
-
-/**
- * Makes a window without memory, to which ranks attach some; collective. Displacements are addresses
- * in the target's process.
- *
- * # Safety
- * `win` is writable.
- */
-int host_win_create_dynamic(struct host_comm_t *comm,
-                            struct host_info_t *info,
-                            struct host_win_t **win);
-
-/**
- * Attaches this rank's memory to a dynamic window; local.
- *
- * # Safety
- * The memory stays until it is detached or the window freed.
- */
-int host_win_attach(struct host_win_t *win, void *base, size_t size);
-
-/**
- * Detaches memory that was attached at this address; local.
- *
- * # Safety
- * As for every call on a window: no other thread frees it meanwhile.
- */
-int host_win_detach(struct host_win_t *win, const void *base);
-
-/**
- * Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
- * rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not
- * mapped here.
- *
- * # Safety
- * Answers that are not NULL are writable.
- */
-int host_win_shared_query(struct host_win_t *win,
-                          int target,
-                          void **base,
-                          size_t *size,
-                          uint32_t *unit);
-
-/**
- * This process's rank in a window, or a negative code.
- *
- * # Safety
- * As for every call on a window: no other thread frees it meanwhile.
- */
-int host_win_rank(struct host_win_t *win);
-
-/**
- * Ranks of a window, or a negative code.
- *
- * # Safety
- * As for every call on a window: no other thread frees it meanwhile.
- */
-int host_win_size(struct host_win_t *win);
-
-/**
- * How a window was made, HOST_WIN_CREATE and so on, or a negative code.
- *
- * # Safety
- * As for every call on a window: no other thread frees it meanwhile.
- */
-int host_win_kind(struct host_win_t *win);
-
-/**
- * Bytes of this rank's memory of a window; 0 of a dynamic one.
- *
- * # Safety
- * `bytes` is NULL or writable.
- */
-int host_win_length(struct host_win_t *win, size_t *bytes);
-
-/**
- * Which functions a window got when it was made: shm, mixed, cma or btl; NULL for no window.
- *
- * # Safety
- * As for every call on a window: no other thread frees it meanwhile.
- */
-const char *host_win_table_name(struct host_win_t *win);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -2,8 +2,10 @@
 
 use std::ffi::c_int;
 
-use crate::error::guarded;
-use crate::{comm, job, win_hooks};
+use crate::base::error::guarded;
+use crate::comm::communicator as comm;
+use crate::job;
+use crate::win::hooks as win_hooks;
 
 /// Leaves the job in good order; collective. Before it, the program frees its windows and all
 /// communicators except the world.

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use host::crt::Level;
 use host::{Job, JobOptions};
 
-use crate::error::{Error, HOST_ERR_STATE, HOST_ERR_TRANSPORT, Result, guarded};
+use crate::base::error::{Error, HOST_ERR_STATE, HOST_ERR_TRANSPORT, Result, guarded};
 
 /// One thread.
 pub const HOST_THREAD_SINGLE: c_int = 0;

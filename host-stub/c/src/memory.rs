@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 
 use host::win;
 
-use crate::error::{Error, guarded};
-use crate::handles::place;
+use crate::base::error::{Error, guarded};
+use crate::base::handles::place;
 
 /// Bytes of what programs have, by address.
 static GIVEN: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use host::win::{Datatype, Op};
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
 /// Elements: 8-bit signed integers.
 pub const HOST_INT8: c_int = 0;

@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 
 use host::win::{Request, WinError};
 
-use crate::crt::{cond, crt_cond_t};
-use crate::error::{Error, Result, guarded};
-use crate::handles;
-use crate::slots::Slots;
-use crate::win::host_win_t;
+use crate::base::error::{Error, Result, guarded};
+use crate::base::handles;
+use crate::base::slots::Slots;
+use crate::crt::condition::{cond, crt_cond_t};
+use crate::win::window::host_win_t;
 
 /// An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
 /// handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.

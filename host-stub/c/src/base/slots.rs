@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
 /// Slots of the first chunk; each of the others has twice as many as the one before.
 const FIRST: usize = 64;

@@ -4,11 +4,11 @@ use std::ffi::c_int;
 
 use host::win::{Assertion, LockKind};
 
-use crate::codes::{rank, ranks};
-use crate::error::{Error, Result, guarded};
-use crate::handles::place;
-use crate::sync::{HOST_LOCK_EXCLUSIVE, HOST_LOCK_SHARED};
-use crate::win::{host_win_t, window};
+use crate::base::codes::{rank, ranks};
+use crate::base::error::{Error, Result, guarded};
+use crate::base::handles::place;
+use crate::win::sync::{HOST_LOCK_EXCLUSIVE, HOST_LOCK_SHARED};
+use crate::win::window::{host_win_t, window};
 
 /// No conflicting lock is held, or the matching post or start is known to have been called.
 pub const HOST_MODE_NOCHECK: u32 = 1;

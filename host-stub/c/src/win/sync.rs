@@ -4,8 +4,8 @@ use std::ffi::c_int;
 
 use host::win::{Assertion, LockKind};
 
-use crate::error::{Error, Result, guarded};
-use crate::win::{host_win_t, window};
+use crate::base::error::{Error, Result, guarded};
+use crate::win::window::{host_win_t, window};
 
 /// A lock that others can hold too.
 pub const HOST_LOCK_SHARED: c_int = 0;

@@ -9,10 +9,10 @@ use host::win::{
     WinResult, Window,
 };
 
-use crate::codes::{op_code, type_code};
-use crate::sync::{HOST_LOCK_EXCLUSIVE, HOST_LOCK_SHARED};
-use crate::win_layers::{enter, is_set};
-use crate::win_table::{self as at, host_rma_call_t, host_rma_table_t};
+use crate::base::codes::{op_code, type_code};
+use crate::win::layers::{enter, is_set};
+use crate::win::sync::{HOST_LOCK_EXCLUSIVE, HOST_LOCK_SHARED};
+use crate::win::table::{self as at, host_rma_call_t, host_rma_table_t};
 
 /// A call to no target. The macro sets its entry.
 fn local() -> host_rma_call_t {

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 
 use host::crt::{self, Cond, Hooks};
 
-use crate::error::{Error, HOST_ERR_HOOKS, Result, guarded};
-use crate::tables::{self, layout};
+use crate::base::error::{Error, HOST_ERR_HOOKS, Result, guarded};
+use crate::base::tables::{self, layout};
 
 /// A condition: what a thread or task sleeps on, and a completion signals. All bytes zero
 /// (CRT_COND_INIT) is a new one. Wait and signal alternate; one signal that comes before its wait is

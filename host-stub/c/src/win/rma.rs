@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use host::win::{Datatype, Layout, Request, Target, WinResult, Window};
 
-use crate::error::{Error, Result, guarded};
-use crate::request::{give, host_request_t};
-use crate::win::{host_win_t, window};
+use crate::base::error::{Error, Result, guarded};
+use crate::win::request::{give, host_request_t};
+use crate::win::window::{host_win_t, window};
 
 /// Counters that each process of a window has for puts with notification.
 pub const HOST_WIN_COUNTERS: c_int = 8;

@@ -5,10 +5,10 @@ use std::ffi::{c_char, c_int, c_void};
 use host::device::Device;
 use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps};
 
-use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
-use crate::handles::text;
+use crate::base::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
+use crate::base::handles::text;
+use crate::base::tables::{self, layout};
 use crate::job::job;
-use crate::tables::{self, layout};
 
 /// Kinds of device memory, by libfabric's numbers (enum fi_hmem_iface): host memory.
 pub const HOST_HMEM_SYSTEM: u32 = 0;

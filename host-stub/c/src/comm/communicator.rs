@@ -4,9 +4,9 @@ use std::ffi::c_int;
 
 use host::Comm;
 
-use crate::codes::{rank, ranks};
-use crate::error::{Result, guarded};
-use crate::handles::{Handles, place};
+use crate::base::codes::{rank, ranks};
+use crate::base::error::{Result, guarded};
+use crate::base::handles::{Handles, place};
 use crate::job::job;
 
 /// A communicator: ranks of the job with a context of their own. Never read through.

@@ -7,11 +7,11 @@ use std::ffi::{c_int, c_void};
 
 use host::coll::{CollArgs, Collective};
 
-use crate::codes::{marked, op, rank};
-use crate::coll_request::{give, host_coll_request_t};
-use crate::comm::{comm, host_comm_t};
-use crate::error::{Result, guarded};
-use crate::handles::place;
+use crate::base::codes::{marked, op, rank};
+use crate::base::error::{Result, guarded};
+use crate::base::handles::place;
+use crate::coll::request::{give, host_coll_request_t};
+use crate::comm::communicator::{comm, host_comm_t};
 
 /// A collective's arguments as C gives them.
 pub(crate) struct Given {
@@ -32,8 +32,8 @@ impl Default for Given {
             recv: std::ptr::null_mut(),
             count: 0,
             counts: std::ptr::null(),
-            datatype: crate::codes::HOST_UINT8,
-            op: crate::codes::HOST_SUM,
+            datatype: crate::base::codes::HOST_UINT8,
+            op: crate::base::codes::HOST_SUM,
             root: 0,
         }
     }

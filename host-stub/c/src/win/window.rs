@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use host::win::{FreeError, WinError, Window};
 
-use crate::error::{Error, HOST_ERR_STATE, Result, guarded};
+use crate::base::error::{Error, HOST_ERR_STATE, Result, guarded};
 use crate::job::job;
 
 /// A window: memory of every rank, open to one-sided access.

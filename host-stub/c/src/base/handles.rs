@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
 struct Inner<T> {
     live: BTreeMap<usize, T>,

@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use host::coll::Collective;
 
-use crate::coll::Given;
-use crate::coll_request::host_coll_request_t;
-use crate::comm::host_comm_t;
-use crate::error::{Error, guarded};
+use crate::base::error::{Error, guarded};
+use crate::coll::calls::Given;
+use crate::coll::request::host_coll_request_t;
+use crate::comm::communicator::host_comm_t;
 
 /// Whether counts are there; without, a reduce_scatter would be of nothing.
 fn counted(call: &str, counts: *const usize) -> c_int {

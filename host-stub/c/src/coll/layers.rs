@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use host::coll::{Blocking, CollArgs, CollRequest, CollTable, Collective, LayerData, Nonblocking};
 use host::comm::{Comm, CommError, CommResult};
 
-use crate::codes::{datatype, op, op_code, rank, type_code};
-use crate::coll_request::{give, host_coll_request_t, take};
-use crate::coll_table::{
+use crate::base::codes::{datatype, op, op_code, rank, type_code};
+use crate::base::error::{self, Error, Result, guarded, last_text};
+use crate::base::handles::place;
+use crate::base::tables;
+use crate::coll::request::{give, host_coll_request_t, take};
+use crate::coll::table::{
     HOST_COLL_ARGS_MAGIC, HOST_COLL_ENTRIES, HOST_COLL_ROOM, HOST_COLL_TABLE_MAGIC, NO_ENTRY,
     host_coll_args_t, host_coll_entry_t, host_coll_layer_t, host_coll_table_t,
 };
-use crate::comm::{comm, handle, host_comm_t};
-use crate::error::{self, Error, Result, guarded, last_text};
-use crate::handles::place;
+use crate::comm::communicator::{comm, handle, host_comm_t};
 use crate::job::job;
-use crate::tables;
 
 /// Tables of C programs that communicators have. Equal ones are one, so that the host's are.
 static TABLES: Mutex<Vec<Weak<host_coll_table_t>>> = Mutex::new(Vec::new());

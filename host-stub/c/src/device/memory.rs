@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use host::device::{DeviceBuffer, DeviceError, Devices, HOST, Location};
 use plugin_api::{IoVec, hmem_iface};
 
-use crate::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
+use crate::base::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
 use crate::job::job;
 
 /// Memory that host_device_alloc gave, by its first byte.

@@ -7,7 +7,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 
 /// What every table begins with.
 #[repr(C)]
@@ -145,12 +145,12 @@ macro_rules! layout {
     };
     ($type:ident: $size:literal bytes { $($field:ident at $offset:literal,)+ }
      magic $magic:ident = $text:literal, least $least:literal, by $step:literal) => {
-        $crate::tables::layout!($type: $size bytes { $($field at $offset,)+ });
+        $crate::base::tables::layout!($type: $size bytes { $($field at $offset,)+ });
         const _: () = assert!($magic == u64::from_le_bytes(*$text));
         const _: () = assert!($least <= $size && ($size - $least) % $step == 0);
         // SAFETY: the offsets and the size above leave no byte between fields; numbers, pointers and
         // functions that may be absent are values with all bytes zero.
-        unsafe impl $crate::tables::Table for $type {
+        unsafe impl $crate::base::tables::Table for $type {
             const NAME: &'static str = stringify!($type);
             const MAGIC: u64 = $magic;
             const LEAST: usize = $least;

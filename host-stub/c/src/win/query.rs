@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char, c_int};
 
 use host::win::{Window, WindowKind};
 
-use crate::error::guarded;
-use crate::handles::place;
-use crate::win::{host_win_t, window};
+use crate::base::error::guarded;
+use crate::base::handles::place;
+use crate::win::window::{host_win_t, window};
 
 /// Made of the caller's memory.
 pub const HOST_WIN_CREATE: c_int = 0;

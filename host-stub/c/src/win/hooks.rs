@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use host::win::{HookId, NewWindow, Window, WindowHook};
 
-use crate::error::{Error, guarded, last_text};
+use crate::base::error::{Error, guarded, last_text};
 use crate::job::job;
-use crate::win_entries::set;
-use crate::win_layers::{Hook, Layers, inherited};
-use crate::win_query::{kind, name};
-use crate::win_table::{
+use crate::win::entries::set;
+use crate::win::layers::{Hook, Layers, inherited};
+use crate::win::query::{kind, name};
+use crate::win::table::{
     host_new_win_t, host_rma_table_t, host_win_ended_fn, host_win_hook_fn, whole,
 };
 

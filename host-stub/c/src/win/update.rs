@@ -5,12 +5,12 @@ use std::ffi::{c_int, c_void};
 use host::device::HOST;
 use host::win::{Datatype, Layout, Op, Target};
 
-use crate::codes::{marked, op, rank};
-use crate::error::{Error, Result, guarded};
-use crate::handles::place;
+use crate::base::codes::{marked, op, rank};
+use crate::base::error::{Error, Result, guarded};
+use crate::base::handles::place;
 use crate::job::job;
-use crate::request::{give, host_request_t};
-use crate::win::{host_win_t, window};
+use crate::win::request::{give, host_request_t};
+use crate::win::window::{host_win_t, window};
 
 /// What all have in common, checked.
 struct Update {
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn host_get_accumulate(
         let given = Given {
             call,
             buffers: &[
-                (origin, op == crate::codes::HOST_NO_OP),
+                (origin, op == crate::base::codes::HOST_NO_OP),
                 (result.cast_const(), false),
             ],
             count,
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn host_fetch_and_op(
         let given = Given {
             call,
             buffers: &[
-                (origin, op == crate::codes::HOST_NO_OP),
+                (origin, op == crate::base::codes::HOST_NO_OP),
                 (result.cast_const(), false),
             ],
             count: 1,
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn host_compare_and_swap(
             ],
             count: 1,
             datatype,
-            op: crate::codes::HOST_REPLACE,
+            op: crate::base::codes::HOST_REPLACE,
             target,
             displacement,
             win,
@@ -330,7 +330,7 @@ pub unsafe extern "C" fn host_rget_accumulate(
         let given = Given {
             call,
             buffers: &[
-                (origin, op == crate::codes::HOST_NO_OP),
+                (origin, op == crate::base::codes::HOST_NO_OP),
                 (result.cast_const(), false),
             ],
             count,

@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use host::coll::{CollRequest, Pending};
 use host::comm::{CommError, CommResult};
 
-use crate::comm::{comm, host_comm_t};
-use crate::error::{Error, Result, guarded, last_text};
-use crate::handles::{Handles, place};
+use crate::base::error::{Error, Result, guarded, last_text};
+use crate::base::handles::{Handles, place};
+use crate::comm::communicator::{comm, host_comm_t};
 
 /// A collective under way. Ended by host_coll_wait, host_coll_waitall or host_coll_test, which set the
 /// handle to NULL and take NULL for one that has ended. Never read through.

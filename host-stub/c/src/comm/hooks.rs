@@ -5,8 +5,8 @@ use std::ffi::{c_int, c_void};
 use host::Comm;
 use host::comm::{HookError, Layer};
 
-use crate::comm::{handle, host_comm_t};
-use crate::error::{Error, guarded, last_text};
+use crate::base::error::{Error, guarded, last_text};
+use crate::comm::communicator::{handle, host_comm_t};
 use crate::job::job;
 
 /// Where a program puts its own layer unless it knows better. The higher the number, the nearer to

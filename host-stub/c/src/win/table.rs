@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use crate::error::{Error, Result};
-use crate::tables::{self, layout};
+use crate::base::error::{Error, Result};
+use crate::base::tables::{self, layout};
 
 /// Place of put in a window's table.
 pub const HOST_RMA_PUT: usize = 0;

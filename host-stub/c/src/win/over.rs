@@ -4,11 +4,11 @@ use std::ffi::{c_char, c_int, c_void};
 
 use host::win::{Info, Window};
 
-use crate::codes::rank;
-use crate::comm::{comm, host_comm_t};
-use crate::error::{Error, Result, guarded};
-use crate::handles::{Handles, place, text};
-use crate::win::{give, host_win_t, window};
+use crate::base::codes::rank;
+use crate::base::error::{Error, Result, guarded};
+use crate::base::handles::{Handles, place, text};
+use crate::comm::communicator::{comm, host_comm_t};
+use crate::win::window::{give, host_win_t, window};
 
 /// Hints for the creation of windows. Never read through.
 pub struct host_info_t {

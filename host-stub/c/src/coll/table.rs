@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use host::coll::Collective;
 
-use crate::coll_request::host_coll_request_t;
-use crate::comm::host_comm_t;
-use crate::error::{Error, Result};
-use crate::tables::layout;
+use crate::base::error::{Error, Result};
+use crate::base::tables::layout;
+use crate::coll::request::host_coll_request_t;
+use crate::comm::communicator::host_comm_t;
 
 /// Place of the barrier entries in a table.
 pub const HOST_COLL_BARRIER: c_int = 0;

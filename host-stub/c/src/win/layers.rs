@@ -8,9 +8,9 @@ use std::ffi::{c_int, c_void};
 
 use host::win::{RmaTable, WinError, WinResult, Window};
 
-use crate::error::{Error, guarded, last_text};
-use crate::handles::place;
-use crate::win_table::{
+use crate::base::error::{Error, guarded, last_text};
+use crate::base::handles::place;
+use crate::win::table::{
     HOST_RMA_ENTRIES, HOST_RMA_ROOM, HOST_RMA_TABLE_MAGIC, host_new_win_t, host_rma_call_t,
     host_rma_layer_t, host_rma_table_t, host_win_ended_fn,
 };

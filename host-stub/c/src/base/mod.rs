@@ -1,0 +1,7 @@
+//! What every function here is made of: codes, errors and the guard, handles, and tables that grow.
+
+pub mod codes;
+pub mod error;
+pub mod handles;
+pub mod slots;
+pub mod tables;

@@ -1,0 +1,4 @@
+//! Communicators and their hooks.
+
+pub mod communicator;
+pub mod hooks;

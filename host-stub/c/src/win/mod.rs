@@ -1,0 +1,14 @@
+//! Windows: creation, transfers, epochs, requests, and the layers that replace their functions.
+
+pub mod entries;
+pub mod epochs;
+pub mod hooks;
+pub mod layers;
+pub mod over;
+pub mod query;
+pub mod request;
+pub mod rma;
+pub mod sync;
+pub mod table;
+pub mod update;
+pub mod window;

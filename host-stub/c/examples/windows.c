@@ -1,15 +1,19 @@
 /* Two windows of different tables side by side, one of them with a layer of the program: a hook that
  * replaces put and fetch_and_op of that window, and of no other. */
+#include <limits.h>
+
 #include "example.h"
 
 typedef struct {
     int puts;
     int fetches;
     int ended;
+    int gaps;
 } counts_t;
 
 static int count_put(void *data, const host_rma_layer_t *layer, host_rma_call_t *call) {
     ((counts_t *)data)->puts++;
+    ((counts_t *)data)->gaps += (call->datatype & HOST_WITH_GAPS) != 0;
     return host_rma_previous(data, layer, call);
 }
 
@@ -51,6 +55,43 @@ static host_win_t *make(host_comm_t *world, const char *table) {
     MUST(host_info_free(&info));
     EXPECT(strcmp(host_win_table_name(win), table) == 0);
     return win;
+}
+
+/* Strided and indexed transfers to the next rank: each rank writes a column, adds to it and reads it back. */
+static void use_layouts(host_win_t *win, int rank, int size) {
+    const host_block_t blocks[] = {{1, 1}, {4, 2}, {7, 1}};
+    host_layout_t row = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof row, .count = 1, .length = 4};
+    host_layout_t column = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof column, .count = 4, .length = 1};
+    host_layout_t runs = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof runs, .blocks = blocks, .count = 3};
+    row.datatype = column.datatype = runs.datatype = HOST_INT64;
+    row.stride = 4;
+    column.stride = 2;
+    int64_t mine[4] = {rank, rank + 1, rank + 2, rank + 3}, got[8] = {0};
+    const int next = (rank + 1) % size;
+    MUST(host_win_lock_all(win));
+    MUST(host_put_layout(mine, &row, next, 0, &column, win));
+    MUST(host_win_flush(next, win));
+    MUST(host_accumulate_layout(mine, &row, HOST_SUM, next, 0, &column, win));
+    MUST(host_win_flush(next, win));
+    MUST(host_get_layout(got, &runs, next, 0, &column, win));
+    MUST(host_win_flush(next, win));
+    EXPECT(got[0] == 0 && got[1] == 2 * rank && got[2] == 0 && got[4] == 2 * (rank + 1));
+    EXPECT(got[5] == 2 * (rank + 2) && got[6] == 0 && got[7] == 2 * (rank + 3));
+
+    /* Refused: overlapping runs, other numbers of elements, two shapes in one, no magic, beyond the window. */
+    host_layout_t bad = column;
+    bad.length = 3;
+    EXPECT(host_put_layout(mine, &row, next, 0, &bad, win) == HOST_ERR_WIN);
+    bad.length = 1, bad.count = 3;
+    EXPECT(host_put_layout(mine, &row, next, 0, &bad, win) == HOST_ERR_WIN);
+    bad.blocks = blocks;
+    EXPECT(host_get_layout(got, &bad, next, 0, &row, win) == HOST_ERR_ARG);
+    bad.magic = 0;
+    EXPECT(host_get_layout(got, &bad, next, 0, &row, win) == HOST_ERR_ARG);
+    EXPECT(host_put_layout(mine, &row, next, 4, &column, win) == HOST_ERR_WIN);
+    EXPECT(host_accumulate_layout(mine, NULL, HOST_SUM, next, 0, &column, win) == HOST_ERR_ARG);
+    EXPECT(host_put_layout(NULL, &row, next, 0, &column, win) == HOST_ERR_ARG);
+    MUST(host_win_unlock_all(win));
 }
 
 /* Puts to the next rank and adds to rank 0. */
@@ -131,7 +172,7 @@ static void notified(host_win_t *win, int rank, int size) {
 int main(void) {
     host_comm_t *world = NULL;
     host_win_t *near = NULL, *far = NULL, *none = NULL;
-    counts_t counts = {0, 0, 0};
+    counts_t counts = {0};
     EXPECT(host_comm_world(&world) == HOST_ERR_STATE);
     MUST(host_init());
     int rank = host_rank(), size = host_size();
@@ -202,6 +243,22 @@ int main(void) {
     MUST(host_free_mem(own));
     EXPECT(host_free_mem(own) == HOST_ERR_ARG && host_free_mem(NULL) == HOST_ERR_ARG);
     EXPECT(host_alloc_mem(SIZE_MAX, (void **)&own) == HOST_ERR_ARG && own == NULL);
+
+    /* Layouts, in windows of either table; the entry sees that elements are not contiguous. */
+    const char *tables[] = {"shm", "btl"};
+    for (int i = 0; i < 2; i++) {
+        host_win_t *win = make(world, tables[i]);
+        use_layouts(win, rank, size);
+        MUST(host_win_free(&win));
+        EXPECT(counts.gaps == i);
+    }
+
+    /* Codes have names and meanings; header and library have the same version. */
+    EXPECT(strcmp(host_error_name(HOST_ERR_WIN), "HOST_ERR_WIN") == 0);
+    EXPECT(strcmp(host_error_name(HOST_ERR_COMM), "HOST_ERR_COMM") == 0);
+    EXPECT(strcmp(host_error_name(INT_MIN), "unknown") == 0 && host_strerror(1) != NULL);
+    EXPECT(strcmp(host_strerror(HOST_SUCCESS), "success") == 0);
+    EXPECT(strcmp(host_library_version(), HOST_VERSION) == 0);
 
     /* What is no window is an error. */
     host_win_t *stale = near;

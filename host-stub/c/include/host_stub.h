@@ -17,6 +17,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/uio.h>
+/* The version of this header; host_library_version() gives that of the library. */
+#define HOST_VERSION "0.1.0"
+
 /* A new condition. */
 #define CRT_COND_INIT { 0, 0, NULL }
 
@@ -190,6 +193,21 @@
  * A communicator's creation or collective failed, or ranks did not call for the same thing.
  */
 #define HOST_ERR_COMM -10
+
+/**
+ * Major version of this header. The string is HOST_VERSION.
+ */
+#define HOST_VERSION_MAJOR 0
+
+/**
+ * Minor version of this header.
+ */
+#define HOST_VERSION_MINOR 1
+
+/**
+ * Patch version of this header.
+ */
+#define HOST_VERSION_PATCH 0
 
 /**
  * Place of the barrier entries in a table.
@@ -384,6 +402,11 @@
 #define HOST_MODE_NOSUCCEED 16
 
 /**
+ * The magic number of a host_layout_t.
+ */
+#define HOST_LAYOUT_MAGIC 3555945176873783112
+
+/**
  * Made of the caller's memory.
  */
 #define HOST_WIN_CREATE 0
@@ -562,6 +585,12 @@
  * What a host_rma_table_t begins with.
  */
 #define HOST_RMA_TABLE_MAGIC 3549202997342064456
+
+/**
+ * Added to the type of a host_rma_call_t: elements at one side are not contiguous (host_put_layout and the
+ * like), and the call does not say where they lie. An entry passes such a call to host_rma_previous.
+ */
+#define HOST_WITH_GAPS 512
 
 /**
  * The place of an entry among the tables of a communicator: what host_coll_previous goes on from. For
@@ -916,7 +945,7 @@ typedef struct host_rma_call_t {
      */
     const void *compare;
     /**
-     * Elements; they lie together at both ends.
+     * Elements; contiguous at both ends unless the type has HOST_WITH_GAPS.
      */
     size_t count;
     /**
@@ -985,6 +1014,61 @@ typedef int (*host_win_hook_fn)(const struct host_new_win_t *win,
 typedef void (*host_win_ended_fn)(void *data, void *param);
 
 /**
+ * A run of elements in an indexed layout.
+ */
+typedef struct host_block_t {
+    /**
+     * Elements from the start of the buffer to the run.
+     */
+    size_t displacement;
+    /**
+     * Elements in the run.
+     */
+    size_t length;
+} host_block_t;
+
+/**
+ * Where the elements of one side of a transfer lie, relative to the start of its buffer. Strided: `blocks` is
+ * NULL, and there are `count` runs of `length` elements whose starts are `stride` elements apart; runs must
+ * not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. A call copies
+ * what it needs before it returns. The table grows at its end only.
+ */
+typedef struct host_layout_t {
+    /**
+     * HOST_LAYOUT_MAGIC.
+     */
+    uint64_t magic;
+    /**
+     * sizeof(host_layout_t).
+     */
+    size_t size;
+    /**
+     * The runs of an indexed layout; NULL for a strided one.
+     */
+    const struct host_block_t *blocks;
+    /**
+     * Number of runs.
+     */
+    size_t count;
+    /**
+     * Elements in each run of a strided layout.
+     */
+    size_t length;
+    /**
+     * Elements from the start of a run to the start of the next.
+     */
+    size_t stride;
+    /**
+     * The element type, without HOST_ON_DEVICE.
+     */
+    int datatype;
+    /**
+     * Zero.
+     */
+    int reserved;
+} host_layout_t;
+
+/**
  * What host_request_detach calls when the operation is complete, with a status of 0 or a negative
  * code of the transport.
  */
@@ -998,6 +1082,25 @@ extern "C" {
  * The text of the last error of this thread, valid until its next one; empty if there was none.
  */
 const char *host_error_text(void);
+
+/**
+ * What a code means, in general; host_error_text() says what went wrong in the last call. The text is
+ * static and never NULL; any thread may call, at any time.
+ */
+const char *host_strerror(int code);
+
+/**
+ * The name of a code, such as "HOST_ERR_ARG"; "unknown" for others. The text is static and never NULL; any
+ * thread may call, at any time.
+ */
+const char *host_error_name(int code);
+
+/**
+ * The version of the library that the program runs with, such as "0.1.0". Compare it with HOST_VERSION, the
+ * version of the header that the program was compiled with. The text is static; any thread may call, at any
+ * time.
+ */
+const char *host_library_version(void);
 
 /**
  * Waits until all ranks of a communicator are here.
@@ -1891,6 +1994,49 @@ int host_win_hook_remove(int id);
 int host_rma_previous(void *_data,
                       const struct host_rma_layer_t *layer,
                       struct host_rma_call_t *call);
+
+/**
+ * As host_put, between two layouts of the same type and number of elements. `displacement` is where the
+ * target's layout begins. Any thread may call, within the thread level.
+ *
+ * # Safety
+ * `win` is live, and the layouts are tables. `origin` is unchanged until the operation is complete.
+ */
+int host_put_layout(const void *origin,
+                    const struct host_layout_t *origin_layout,
+                    int target,
+                    uint64_t displacement,
+                    const struct host_layout_t *target_layout,
+                    struct host_win_t *win);
+
+/**
+ * As host_get, between two layouts of the same type and number of elements. Any thread may call, within the
+ * thread level.
+ *
+ * # Safety
+ * `win` is live, and the layouts are tables. Nothing else uses `origin` until the operation is complete.
+ */
+int host_get_layout(void *origin,
+                    const struct host_layout_t *origin_layout,
+                    int target,
+                    uint64_t displacement,
+                    const struct host_layout_t *target_layout,
+                    struct host_win_t *win);
+
+/**
+ * As host_accumulate, between two layouts of the same type and number of elements. Any thread may call,
+ * within the thread level.
+ *
+ * # Safety
+ * `win` is live, and the layouts are tables. `origin` is unchanged until the operation is complete.
+ */
+int host_accumulate_layout(const void *origin,
+                           const struct host_layout_t *origin_layout,
+                           int op,
+                           int target,
+                           uint64_t displacement,
+                           const struct host_layout_t *target_layout,
+                           struct host_win_t *win);
 
 /**
  * Makes hints, none yet.

@@ -20,6 +20,16 @@ fn the_header_is_current() {
         .unwrap()
         .write(&mut made);
     let made = String::from_utf8(made).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let mut numbers = version.split('.');
+    let mut lines = vec![format!("#define HOST_VERSION \"{version}\"\n")];
+    for part in ["MAJOR", "MINOR", "PATCH"] {
+        let number = numbers.next().unwrap();
+        lines.push(format!("#define HOST_VERSION_{part} {number}\n"));
+    }
+    for line in lines {
+        assert!(made.contains(&line), "the header lacks {line}");
+    }
     let path = root.join("include/host_stub.h");
     if std::env::var_os("UPDATE_HEADER").is_some() {
         std::fs::write(&path, &made).unwrap();

@@ -5,3 +5,4 @@ pub mod error;
 pub mod handles;
 pub mod slots;
 pub mod tables;
+pub mod version;

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use host::win::{
-    Assertion, CompareSwap, FencePlan, LockKind, Op, RequestRef, RmaTable, Transfer, WinError,
-    WinResult, Window,
+    Assertion, CompareSwap, FencePlan, Layout, LockKind, Op, RequestRef, RmaTable, Transfer,
+    WinError, WinResult, Window,
 };
 
 use crate::base::codes::{op_code, type_code};
@@ -63,14 +63,21 @@ fn locked(target: usize, kind: Option<LockKind>) -> host_rma_call_t {
     }
 }
 
-/// C programs' transfers are contiguous at both ends.
+/// Marks the type where a side is not contiguous, so that an entry does not copy the elements itself.
 fn moved(transfer: &Transfer<'_>) -> host_rma_call_t {
+    let mut layouts = [transfer.origin_layout, transfer.target_layout]
+        .into_iter()
+        .chain(transfer.result_layout);
+    let gaps = match layouts.all(Layout::is_contiguous) {
+        true => 0,
+        false => at::HOST_WITH_GAPS,
+    };
     host_rma_call_t {
         address: transfer.address,
         origin: transfer.origin.cast(),
         result: transfer.result.cast(),
         count: transfer.target_layout.count(),
-        datatype: type_code(transfer.datatype()),
+        datatype: type_code(transfer.datatype()) | gaps,
         ..targeted(transfer.target)
     }
 }

@@ -4,6 +4,7 @@ pub mod entries;
 pub mod epochs;
 pub mod hooks;
 pub mod layers;
+pub mod layout;
 pub mod over;
 pub mod query;
 pub mod request;

@@ -65,6 +65,10 @@ pub const HOST_RMA_ROOM: usize = 64;
 /// What a host_rma_table_t begins with.
 pub const HOST_RMA_TABLE_MAGIC: u64 = 0x31414d5254534f48;
 
+/// Added to the type of a host_rma_call_t: elements at one side are not contiguous (host_put_layout and the
+/// like), and the call does not say where they lie. An entry passes such a call to host_rma_previous.
+pub const HOST_WITH_GAPS: c_int = 0x200;
+
 /// One call of an entry, checked: the epoch allows it, and what it reaches lies in the target's memory.
 /// What has no meaning for the entry is zero. It grows at its end only: `size` says what a host gives.
 #[repr(C)]
@@ -90,7 +94,7 @@ pub struct host_rma_call_t {
     pub result: *mut c_void,
     /// What compare_and_swap compares with.
     pub compare: *const c_void,
-    /// Elements; they lie together at both ends.
+    /// Elements; contiguous at both ends unless the type has HOST_WITH_GAPS.
     pub count: usize,
     /// Their type.
     pub datatype: c_int,

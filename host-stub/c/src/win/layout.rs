@@ -1,0 +1,234 @@
+//! Transfers between strided and indexed layouts.
+
+use std::ffi::{c_int, c_void};
+
+use host::win::{Block, Layout, Target, WinResult, Window};
+
+use crate::base::codes::{datatype, op, rank};
+use crate::base::error::{Error, Result, guarded};
+use crate::base::tables::{self, layout};
+use crate::win::window::{host_win_t, window};
+
+/// The magic number of a host_layout_t.
+pub const HOST_LAYOUT_MAGIC: u64 = 0x3159414c54534f48;
+
+/// A run of elements in an indexed layout.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct host_block_t {
+    /// Elements from the start of the buffer to the run.
+    pub displacement: usize,
+    /// Elements in the run.
+    pub length: usize,
+}
+
+layout!(host_block_t: 16 bytes {
+    displacement at 0,
+    length at 8,
+});
+
+/// Where the elements of one side of a transfer lie, relative to the start of its buffer. Strided: `blocks` is
+/// NULL, and there are `count` runs of `length` elements whose starts are `stride` elements apart; runs must
+/// not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. A call copies
+/// what it needs before it returns. The table grows at its end only.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct host_layout_t {
+    /// HOST_LAYOUT_MAGIC.
+    pub magic: u64,
+    /// sizeof(host_layout_t).
+    pub size: usize,
+    /// The runs of an indexed layout; NULL for a strided one.
+    pub blocks: *const host_block_t,
+    /// Number of runs.
+    pub count: usize,
+    /// Elements in each run of a strided layout.
+    pub length: usize,
+    /// Elements from the start of a run to the start of the next.
+    pub stride: usize,
+    /// The element type, without HOST_ON_DEVICE.
+    pub datatype: c_int,
+    /// Zero.
+    pub reserved: c_int,
+}
+
+layout!(host_layout_t: 56 bytes {
+    magic at 0,
+    size at 8,
+    blocks at 16,
+    count at 24,
+    length at 32,
+    stride at 40,
+    datatype at 48,
+    reserved at 52,
+} magic HOST_LAYOUT_MAGIC = b"HOSTLAY1", least 56, by 8);
+
+/// The layout that a program describes.
+///
+/// # Safety
+/// `given` is NULL or a table, whose blocks are NULL or `count` blocks.
+unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
+    // SAFETY: the caller guarantees a table.
+    let given = unsafe { tables::read(call, given) }?;
+    if given.reserved != 0 {
+        let text = "the reserved room of the host_layout_t is not zero";
+        return Err(Error::argument(call, text));
+    }
+    let datatype = datatype(call, given.datatype)?;
+    if given.blocks.is_null() {
+        let strided = Layout::strided(datatype, given.count, given.length, given.stride);
+        return Ok(strided?);
+    }
+    if given.length != 0 || given.stride != 0 {
+        let text =
+            "the host_layout_t has blocks, and also a length or a stride: set one or the other";
+        return Err(Error::argument(call, text));
+    }
+    if given.count > isize::MAX as usize / size_of::<host_block_t>() {
+        let text = format!(
+            "the host_layout_t has {} blocks, more than memory holds",
+            given.count
+        );
+        return Err(Error::argument(call, &text));
+    }
+    // SAFETY: the caller guarantees `count` blocks, which the check above found to fit the address space.
+    let blocks = unsafe { std::slice::from_raw_parts(given.blocks, given.count) };
+    let blocks = blocks.iter().map(|block| Block {
+        displacement: block.displacement,
+        length: block.length,
+    });
+    Ok(Layout::indexed(datatype, &blocks.collect::<Vec<_>>())?)
+}
+
+/// The arguments that all calls here have in common.
+struct Call {
+    name: &'static str,
+    origin: *const c_void,
+    origin_layout: *const host_layout_t,
+    target: c_int,
+    displacement: u64,
+    target_layout: *const host_layout_t,
+    win: *mut host_win_t,
+}
+
+impl Call {
+    /// # Safety
+    /// The window is NULL or live; the layouts are as for [`read`].
+    unsafe fn run(
+        &self,
+        transfer: impl FnOnce(&Window, &Layout, Target<'_>) -> WinResult<()>,
+    ) -> Result {
+        // SAFETY: the caller guarantees the window and the layouts.
+        let (win, origin, layout) = unsafe {
+            (
+                window(self.name, self.win)?,
+                read(self.name, self.origin_layout),
+                read(self.name, self.target_layout),
+            )
+        };
+        let (origin, layout) = (origin?, layout?);
+        filled(self.name, self.origin, &origin)?;
+        let target = Target {
+            rank: rank(self.name, self.target)?,
+            displacement: self.displacement,
+            layout: &layout,
+        };
+        Ok(transfer(&win.window, &origin, target)?)
+    }
+}
+
+/// Refuses a NULL buffer for elements.
+fn filled(call: &str, buffer: *const c_void, layout: &Layout) -> Result {
+    if buffer.is_null() && layout.bytes() > 0 {
+        return Err(Error::argument(call, "a buffer is NULL"));
+    }
+    Ok(())
+}
+
+/// As host_put, between two layouts of the same type and number of elements. `displacement` is where the
+/// target's layout begins. Any thread may call, within the thread level.
+///
+/// # Safety
+/// `win` is live, and the layouts are tables. `origin` is unchanged until the operation is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_put_layout(
+    origin: *const c_void,
+    origin_layout: *const host_layout_t,
+    target: c_int,
+    displacement: u64,
+    target_layout: *const host_layout_t,
+    win: *mut host_win_t,
+) -> c_int {
+    let name = "host_put_layout";
+    let call = Call {
+        name,
+        origin,
+        origin_layout,
+        target,
+        displacement,
+        target_layout,
+        win,
+    };
+    // SAFETY: the caller guarantees the window, the layouts and the buffer.
+    guarded(|| unsafe { call.run(|win, row, to| win.put(origin.cast(), row, to)) })
+}
+
+/// As host_get, between two layouts of the same type and number of elements. Any thread may call, within the
+/// thread level.
+///
+/// # Safety
+/// `win` is live, and the layouts are tables. Nothing else uses `origin` until the operation is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_get_layout(
+    origin: *mut c_void,
+    origin_layout: *const host_layout_t,
+    target: c_int,
+    displacement: u64,
+    target_layout: *const host_layout_t,
+    win: *mut host_win_t,
+) -> c_int {
+    let name = "host_get_layout";
+    let call = Call {
+        name,
+        origin,
+        origin_layout,
+        target,
+        displacement,
+        target_layout,
+        win,
+    };
+    // SAFETY: the caller guarantees the window, the layouts and the buffer.
+    guarded(|| unsafe { call.run(|win, row, to| win.get(origin.cast(), row, to)) })
+}
+
+/// As host_accumulate, between two layouts of the same type and number of elements. Any thread may call,
+/// within the thread level.
+///
+/// # Safety
+/// `win` is live, and the layouts are tables. `origin` is unchanged until the operation is complete.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_accumulate_layout(
+    origin: *const c_void,
+    origin_layout: *const host_layout_t,
+    op: c_int,
+    target: c_int,
+    displacement: u64,
+    target_layout: *const host_layout_t,
+    win: *mut host_win_t,
+) -> c_int {
+    let name = "host_accumulate_layout";
+    let call = Call {
+        name,
+        origin,
+        origin_layout,
+        target,
+        displacement,
+        target_layout,
+        win,
+    };
+    guarded(|| {
+        let op = self::op(name, op)?;
+        // SAFETY: the caller guarantees the window, the layouts and the buffer.
+        unsafe { call.run(|win, row, to| win.accumulate(origin.cast(), row, to, op)) }
+    })
+}

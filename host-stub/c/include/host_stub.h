@@ -432,12 +432,12 @@
 #define HOST_WIN_COUNTERS 8
 
 /**
- * A lock that others can hold too.
+ * A lock that several ranks hold at once.
  */
 #define HOST_LOCK_SHARED 0
 
 /**
- * A lock that nobody else can hold.
+ * A lock that one rank holds alone.
  */
 #define HOST_LOCK_EXCLUSIVE 1
 
@@ -1629,8 +1629,8 @@ int host_comm_hooks_unregister(uint32_t layer);
 
 /**
  * Turns the condition off, and blocks the calling thread or task, as OMP_EXTERNAL says, until
- * crt_signal turns it on. Returns at once when the signal came before. HOST_ERR_MISUSE: somebody
- * waits already.
+ * crt_signal turns it on. Returns at once when the signal came before. HOST_ERR_MISUSE: another
+ * thread or task waits already.
  *
  * # Safety
  * `condition` is a condition, which stays meanwhile.
@@ -1638,7 +1638,7 @@ int host_comm_hooks_unregister(uint32_t layer);
 int crt_wait(struct crt_cond_t *condition);
 
 /**
- * Turns the condition on, and lets who waits go on; from any thread. HOST_ERR_MISUSE: it was
+ * Turns the condition on and wakes its waiter; any thread may call. HOST_ERR_MISUSE: it was
  * signalled, and not waited on since.
  *
  * # Safety
@@ -1760,15 +1760,13 @@ int host_target_location(const void *pointer_,
                          void **memory);
 
 /**
- * The address on a device of what a pointer names: a host pointer that is mapped there, or memory of
+ * The device address that a pointer names: a host pointer that is mapped there, or memory of
  * the device itself. An error where there is none.
  *
  * # Safety
  * `memory` is writable.
  */
-int host_target_pointer(const void *pointer_,
-                        int device,
-                        void **memory);
+int host_target_pointer(const void *pointer_, int device, void **memory);
 
 /**
  * Packs a device and the address there of what a pointer names into one pointer, which every call that
@@ -2234,7 +2232,7 @@ int host_request_attach(struct host_request_t *request,
 /**
  * Lets an operation end by itself, and sets the handle to NULL: `call` is called once with `data`
  * when it is complete, on whatever thread makes progress, or on this one if it is complete already.
- * It must not wait. Needs a progress thread, or somebody who waits, tests or calls host_progress.
+ * It must not wait. Needs a progress thread, or a thread that waits, tests or calls host_progress.
  *
  * # Safety
  * `request` points to a request that no other thread uses; buffers and window stay until `call` was
@@ -2293,7 +2291,7 @@ int host_win_wait_notified(int counter,
  * Reads `bytes` bytes of a target's window, at a displacement in its units.
  *
  * # Safety
- * `win` is live. `origin` is touched by nobody until the operation is complete.
+ * `win` is live. Nothing else uses `origin` until the operation is complete.
  */
 int host_get(void *origin, size_t bytes, int target, uint64_t displacement, struct host_win_t *win);
 
@@ -2399,7 +2397,7 @@ int host_win_sync(struct host_win_t *win);
  * `target = target op origin`, each element atomically with respect to other accumulates.
  *
  * # Safety
- * The buffers are touched by nobody until the operation is complete.
+ * Nothing else uses the buffers until the operation is complete.
  */
 int host_accumulate(const void *origin,
                     size_t count,
@@ -2413,7 +2411,7 @@ int host_accumulate(const void *origin,
  * As host_accumulate, and fetches what was at the target to `result`. `origin` may be NULL with HOST_NO_OP.
  *
  * # Safety
- * The buffers are touched by nobody until the operation is complete.
+ * Nothing else uses the buffers until the operation is complete.
  */
 int host_get_accumulate(const void *origin,
                         void *result,
@@ -2428,7 +2426,7 @@ int host_get_accumulate(const void *origin,
  * As host_get_accumulate, for one element.
  *
  * # Safety
- * The buffers are touched by nobody until the operation is complete.
+ * Nothing else uses the buffers until the operation is complete.
  */
 int host_fetch_and_op(const void *origin,
                       void *result,
@@ -2442,7 +2440,7 @@ int host_fetch_and_op(const void *origin,
  * Writes the element at `origin` to the target if the one there equals that at `compare`, and fetches what was there. Integers only.
  *
  * # Safety
- * The buffers are touched by nobody until the operation is complete.
+ * Nothing else uses the buffers until the operation is complete.
  */
 int host_compare_and_swap(const void *origin,
                           const void *compare,
@@ -2456,7 +2454,7 @@ int host_compare_and_swap(const void *origin,
  * As host_accumulate, with a request. In lock and lock_all epochs only.
  *
  * # Safety
- * The buffers are touched by nobody until the operation is complete. `request` is writable.
+ * Nothing else uses the buffers until the operation is complete. `request` is writable.
  */
 int host_raccumulate(const void *origin,
                      size_t count,
@@ -2471,7 +2469,7 @@ int host_raccumulate(const void *origin,
  * As host_get_accumulate, with a request. In lock and lock_all epochs only.
  *
  * # Safety
- * The buffers are touched by nobody until the operation is complete. `request` is writable.
+ * Nothing else uses the buffers until the operation is complete. `request` is writable.
  */
 int host_rget_accumulate(const void *origin,
                          void *result,

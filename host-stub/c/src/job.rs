@@ -77,10 +77,10 @@ pub unsafe extern "C" fn host_init_thread(required: c_int, provided: *mut c_int)
                 format!("{call}: this process has joined its job already"),
             ));
         }
-        // SAFETY: the caller vouches for the level.
+        // SAFETY: the caller guarantees the level.
         let job = Job::init(unsafe { JobOptions::default().assume_level(level) })?;
         if !provided.is_null() {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: the caller guarantees it.
             unsafe { *provided = job.runtime().provided() as c_int };
         }
         *kept = Some(job);

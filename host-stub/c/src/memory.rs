@@ -10,7 +10,7 @@ use host::win;
 use crate::base::error::{Error, guarded};
 use crate::base::handles::place;
 
-/// Bytes of what programs have, by address.
+/// Sizes of the allocations that programs hold, by address.
 static GIVEN: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
 /// Allocates `size` zeroed bytes on pages of their own, good to make windows of and to transfer from.

@@ -141,7 +141,7 @@ pub(crate) unsafe fn ranks(call: &str, ranks: *const c_int, count: usize) -> Res
         return Err(Error::argument(call, "the ranks are NULL"));
     }
     (0..count)
-        // SAFETY: the caller vouches for so many.
+        // SAFETY: the caller guarantees so many.
         .map(|index| rank(call, unsafe { *ranks.add(index) }))
         .collect()
 }

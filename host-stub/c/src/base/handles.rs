@@ -117,7 +117,7 @@ impl<T> Handles<T> {
 /// # Safety
 /// It is NULL or writable.
 pub(crate) unsafe fn place<'p, T>(call: &str, place: *mut T) -> Result<&'p mut T> {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees it.
     unsafe { place.as_mut() }
         .ok_or_else(|| Error::argument(call, "the place for the answer is NULL"))
 }

@@ -16,7 +16,7 @@ const CHUNKS: usize = 24;
 /// States of a slot, in the low bits of its word; above them, how often it was used before.
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// In somebody's hands.
+/// Held by a call.
 const LIFTED: u32 = 2;
 const USE: u32 = 4;
 
@@ -134,7 +134,7 @@ impl<T> Slots<T> {
         let Some(slot) = found else {
             return Err(self.unknown(call, handle.addr()));
         };
-        // SAFETY: it was held, so it is there, and nobody else lifts it now.
+        // SAFETY: it was held, so it is there, and no other thread lifts it now.
         Ok(unsafe { (*slot.thing.get()).assume_init_read() })
     }
 
@@ -143,7 +143,7 @@ impl<T> Slots<T> {
         if let Some((slot, uses)) = parts(handle.addr())
             && let Some(slot) = self.slot(slot)
         {
-            // SAFETY: lifted by the caller, so the slot is empty and nobody else's.
+            // SAFETY: lifted by the caller, so the slot is empty, and no other thread owns it.
             unsafe { (*slot.thing.get()).write(thing) };
             slot.word.store(uses * USE + HELD, Ordering::Release);
         }

@@ -64,11 +64,11 @@ pub(crate) unsafe fn read<T: Table>(call: &str, table: *const T) -> Result<T> {
         let text = format!("the {} is NULL", T::NAME);
         return Err(Error::argument(call, &text));
     }
-    // SAFETY: the caller vouches for a header.
+    // SAFETY: the caller guarantees a header.
     let header = unsafe { *table.cast::<Header>() };
     check::<T>(call, header)?;
     let known = header.size.min(size_of::<T>());
-    // SAFETY: the caller vouches for so many bytes.
+    // SAFETY: the caller guarantees so many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(table.cast::<u8>(), header.size) };
     if let Some(at) = bytes[known..].iter().position(|byte| *byte != 0) {
         let text = format!(
@@ -93,7 +93,7 @@ pub(crate) unsafe fn read<T: Table>(call: &str, table: *const T) -> Result<T> {
 /// # Safety
 /// `table` is NULL, or points to a header and as many writable bytes as it says.
 pub(crate) unsafe fn write<T: Table>(call: &str, table: *mut T, value: &T) -> Result {
-    // SAFETY: the caller vouches for a header.
+    // SAFETY: the caller guarantees a header.
     let header = unsafe { table.cast::<Header>().as_ref() }.copied();
     let Some(header) = header else {
         let text = format!("the {} is NULL", T::NAME);
@@ -101,7 +101,7 @@ pub(crate) unsafe fn write<T: Table>(call: &str, table: *mut T, value: &T) -> Re
     };
     check::<T>(call, header)?;
     let (known, place) = (header.size.min(size_of::<T>()), table.cast::<u8>());
-    // SAFETY: the caller vouches for so many bytes; `value` is the host's own and lies elsewhere.
+    // SAFETY: the caller guarantees so many bytes; `value` is the host's own and lies elsewhere.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast(), place, known);
         place.add(known).write_bytes(0, header.size - known);

@@ -50,7 +50,7 @@ impl Given {
             count: self.count,
             counts: match self.counts.is_null() {
                 true => &[],
-                // SAFETY: the caller vouches for it.
+                // SAFETY: the caller guarantees it.
                 false => unsafe { std::slice::from_raw_parts(self.counts, ranks) },
             },
             datatype,

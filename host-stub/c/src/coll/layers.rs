@@ -64,7 +64,7 @@ unsafe fn from_c<'a>(
     args: *const host_coll_args_t,
     ranks: usize,
 ) -> Result<CollArgs<'a>> {
-    // SAFETY: the caller vouches for them.
+    // SAFETY: the caller guarantees them.
     let args = unsafe { tables::read(call, args) }?;
     if args.reserved != 0 {
         let text = "the reserved room of the host_coll_args_t is not zero";
@@ -76,7 +76,7 @@ unsafe fn from_c<'a>(
         count: args.count,
         counts: match args.counts.is_null() {
             true => &[],
-            // SAFETY: the caller vouches for so many.
+            // SAFETY: the caller guarantees so many.
             false => unsafe { std::slice::from_raw_parts(args.counts, ranks) },
         },
         datatype: datatype(call, args.datatype)?,
@@ -187,7 +187,7 @@ unsafe fn below<'a>(
     let collective = index
         .and_then(|index| Collective::ALL.get(index))
         .ok_or_else(|| Error::argument(call, &format!("no collective {collective}")))?;
-    // SAFETY: the caller vouches for the arguments.
+    // SAFETY: the caller guarantees the arguments.
     let args = unsafe { from_c(call, args, comm.size()) }?;
     let mut table = comm.collectives();
     loop {
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn host_coll_previous(
         // SAFETY: passed on.
         let (table, comm, collective, args) =
             unsafe { below(call, layer, comm, collective, args) }?;
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         Ok(unsafe { table.call(collective, &comm, &args) }?)
     })
 }
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn host_coll_previous_start(
         // SAFETY: passed on.
         let (table, comm, collective, args) =
             unsafe { below(call, layer, comm, collective, args) }?;
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         *request = give(unsafe { table.start(collective, &comm, &args) }?);
         Ok(())
     })

@@ -45,7 +45,7 @@ unsafe impl Send for OfLayer {}
 
 impl Pending for OfLayer {
     fn test(&mut self) -> CommResult<bool> {
-        // SAFETY: whoever made the request vouches for function and state until the end.
+        // SAFETY: the caller that made the request guarantees function and state until the end.
         let code = unsafe { (self.test)(self.state) };
         if code < 0 {
             return Err(CommError::Layer {
@@ -90,7 +90,7 @@ fn wait(call: &'static str, place: &mut *mut host_coll_request_t) -> Result {
         return Ok(());
     }
     let job = crate::job::job(call)?;
-    // Before the handle goes: the collective goes on, and somebody has to wait for it.
+    // Before the handle goes: the collective continues, and the program must still wait for it.
     let _entered = job.runtime().enter(call)?;
     let handle = std::mem::replace(place, std::ptr::null_mut());
     Ok(take(call, handle)?.wait()?)
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn host_coll_waitall(
         }
         let mut outcome = Ok(());
         for index in 0..count {
-            // SAFETY: the caller vouches for so many places.
+            // SAFETY: the caller guarantees so many places.
             let waited = wait(call, unsafe { &mut *requests.add(index) });
             outcome = outcome.and(waited);
         }

@@ -157,7 +157,7 @@ layout!(host_coll_table_t: 2072 bytes {
     entries at 24,
 } magic HOST_COLL_TABLE_MAGIC = b"HOSTCOL1", least 24, by 32);
 
-/// A place that nobody uses.
+/// An unused place.
 pub(crate) const NO_ENTRY: host_coll_entry_t = host_coll_entry_t {
     blocking: None,
     nonblocking: None,

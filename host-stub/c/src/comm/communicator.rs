@@ -37,7 +37,7 @@ pub(crate) fn handle(comm: &Comm) -> *mut host_comm_t {
 fn forget_failed() {
     let failed = |comm: &Comm| comm.is_freed() && comm.is_sole();
     while let Some(failed) = COMMS.find::<host_comm_t>(failed) {
-        // Somebody else may have been first.
+        // Another thread may have been first.
         let _ = COMMS.take("host_comm_free", failed);
     }
 }
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn host_comm_create(
     let call = "host_comm_create";
     let create = || {
         let parent = comm(call, parent)?;
-        // SAFETY: the caller vouches for the ranks.
+        // SAFETY: the caller guarantees the ranks.
         let members = unsafe { ranks(call, members, count) }?;
         Ok(parent.create(&parent.group().include(&members)?)?)
     };
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn host_comm_create_from_group(
     let call = "host_comm_create_from_group";
     let create = || {
         let parent = comm(call, parent)?;
-        // SAFETY: the caller vouches for the ranks.
+        // SAFETY: the caller guarantees the ranks.
         let members = unsafe { ranks(call, members, count) }?;
         let group = parent.group().include(&members)?;
         Ok(Some(parent.create_from_group(&group, tag)?))

@@ -29,7 +29,7 @@ struct Registered {
     param: *mut c_void,
 }
 
-// SAFETY: whoever registers says that any thread may call the function with the parameter.
+// SAFETY: the program guarantees that any thread may call the function with the parameter.
 unsafe impl Send for Registered {}
 // SAFETY: as for Send.
 unsafe impl Sync for Registered {}
@@ -37,7 +37,7 @@ unsafe impl Sync for Registered {}
 fn run(comm: &Comm, hook: Option<Hook>, param: *mut c_void) -> Result<(), HookError> {
     // Whoever registered, registered this one.
     let Some(hook) = hook else { return Ok(()) };
-    // SAFETY: whoever registered vouches for the function.
+    // SAFETY: the program guarantees the function when it registers the hook.
     let code = unsafe { hook(handle(comm), param) };
     if code == 0 {
         return Ok(());

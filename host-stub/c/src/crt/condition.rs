@@ -73,31 +73,31 @@ layout!(crt_hooks_t: 56 bytes {
 /// # Safety
 /// It is NULL or a condition.
 pub(crate) unsafe fn cond<'c>(call: &str, cond: *mut crt_cond_t) -> Result<&'c Cond> {
-    // SAFETY: the caller vouches for it; the layouts are the same.
+    // SAFETY: the caller guarantees it; the layouts are the same.
     unsafe { cond.cast::<Cond>().as_ref() }
         .ok_or_else(|| Error::argument(call, "the condition is NULL"))
 }
 
 /// Turns the condition off, and blocks the calling thread or task, as OMP_EXTERNAL says, until
-/// crt_signal turns it on. Returns at once when the signal came before. HOST_ERR_MISUSE: somebody
-/// waits already.
+/// crt_signal turns it on. Returns at once when the signal came before. HOST_ERR_MISUSE: another
+/// thread or task waits already.
 ///
 /// # Safety
 /// `condition` is a condition, which stays meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_wait(condition: *mut crt_cond_t) -> c_int {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees it.
     guarded(|| Ok(crt::wait(unsafe { cond("crt_wait", condition) }?)?))
 }
 
-/// Turns the condition on, and lets who waits go on; from any thread. HOST_ERR_MISUSE: it was
+/// Turns the condition on and wakes its waiter; any thread may call. HOST_ERR_MISUSE: it was
 /// signalled, and not waited on since.
 ///
 /// # Safety
 /// `condition` is a condition.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_signal(condition: *mut crt_cond_t) -> c_int {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees it.
     guarded(|| Ok(crt::signal(unsafe { cond("crt_signal", condition) }?)?))
 }
 
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn crt_signal(condition: *mut crt_cond_t) -> c_int {
 /// `condition` is a condition.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_cond_destroy(condition: *mut crt_cond_t) -> c_int {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees it.
     guarded(|| Ok(unsafe { cond("crt_cond_destroy", condition) }?.destroy()?))
 }
 
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn crt_set_hooks(hooks: *const crt_hooks_t) -> c_int {
         let call = "crt_set_hooks";
         let hooks = match hooks.is_null() {
             true => None,
-            // SAFETY: the caller vouches for the table.
+            // SAFETY: the caller guarantees the table.
             false => Some(unsafe { tables::read(call, hooks) }?),
         };
         if hooks.is_some_and(|hooks| hooks.reserved != 0) {
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn crt_set_hooks(hooks: *const crt_hooks_t) -> c_int {
             resume: hooks.resume,
             yield_now: hooks.yield_now,
         });
-        // SAFETY: the caller vouches for the functions.
+        // SAFETY: the caller guarantees the functions.
         Ok(unsafe { crt::set_hooks(hooks.as_ref()) }?)
     })
 }

@@ -1,4 +1,4 @@
-//! What OpenMP would have, had it the variable external-var: its names, so that programs read as if.
+//! The names that OpenMP would have for the proposed control variable external-var.
 
 use std::ffi::c_int;
 

@@ -76,7 +76,7 @@ pub unsafe extern "C" fn host_device_alloc(
         let call = "host_device_alloc";
         let out = pointer(call, memory)?;
         let buffer = job(call)?.devices().allocate(device, size)?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         unsafe { *out = address(buffer.base()) };
         given().insert(buffer.base(), buffer);
         Ok(())
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn host_device_free(memory: *mut *mut c_void) -> c_int {
     guarded(|| {
         let call = "host_device_free";
         let memory = pointer(call, memory)?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         let base = unsafe { *memory } as u64;
         let taken = given().remove(&base);
         drop(taken.ok_or_else(|| Error::argument(call, "this is no memory of host_device_alloc"))?);
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn host_device_read(
     guarded(|| {
         let call = "host_device_read";
         let into: *mut u8 = pointer(call, into)?.cast();
-        // SAFETY: the caller vouches for `into`; the runs were found to be a device's.
+        // SAFETY: the caller guarantees `into`; the runs were found to be a device's.
         copy(call, from, size, |devices, iov, iface| unsafe {
             devices.read(iov, iface, std::slice::from_raw_parts_mut(into, size))
         })
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn host_device_associate(
     guarded(|| {
         let job = job("host_device_associate")?;
         let devices = job.devices();
-        // SAFETY: the caller vouches for the range.
+        // SAFETY: the caller guarantees the range.
         Ok(unsafe { devices.associate(host as u64, size, device, memory as u64) }?)
     })
 }
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn host_target_location(
             device,
             address: at,
         } = job.devices().target_location(pointer_.cast());
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller guarantees both.
         unsafe {
             *device_out = device;
             *out = address(at);
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn host_target_location(
     })
 }
 
-/// The address on a device of what a pointer names: a host pointer that is mapped there, or memory of
+/// The device address that a pointer names: a host pointer that is mapped there, or memory of
 /// the device itself. An error where there is none.
 ///
 /// # Safety
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn host_target_pointer(
         let at = job(call)?
             .devices()
             .target_pointer(pointer_.cast(), device)?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         unsafe { *out = address(at) };
         Ok(())
     })
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn host_encode_location(
         let value = job(call)?
             .devices()
             .encode_location(pointer_.cast(), device)?;
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         unsafe { *out = address(value) };
         Ok(())
     })

@@ -85,14 +85,14 @@ pub unsafe extern "C" fn host_set_overrides(overrides: *const host_overrides_t) 
         let (from, to): (Option<CopyFromFn>, Option<CopyToFn>) = match overrides.is_null() {
             true => (None, None),
             false => {
-                // SAFETY: the caller vouches for the table.
+                // SAFETY: the caller guarantees the table.
                 let overrides = unsafe { tables::read(call, overrides) }?;
                 (overrides.copy_from_hmem_iov, overrides.copy_to_hmem_iov)
             }
         };
         let both = OverrideOps::new(from, to);
         let ops = (from.is_some() || to.is_some()).then_some(&both);
-        // SAFETY: the caller vouches for the functions.
+        // SAFETY: the caller guarantees the functions.
         match unsafe { job.devices().set_overrides(ops) } {
             status if status.is_ok() => Ok(()),
             status => Err(Error::new(
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn host_device_add(
         if device.is_null() {
             return Err(Error::argument(call, "device is NULL"));
         }
-        // SAFETY: the caller vouches for the string.
+        // SAFETY: the caller guarantees the string.
         let name = unsafe { text(call, "name", name) }?;
         if iface == HOST_HMEM_SYSTEM {
             return Err(Error::argument(call, "HOST_HMEM_SYSTEM is host memory"));
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn host_device_add(
             starts: false,
             why: String::from("the program did not say that its device can start operations"),
         })?;
-        // SAFETY: not NULL; the caller vouches for it.
+        // SAFETY: not NULL; the caller guarantees it.
         unsafe { *device = added };
         Ok(())
     })
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn host_device_add_memory(
         let call = "host_device_add_memory";
         let base = base_of(call, memory)?;
         let job = job(call)?;
-        // SAFETY: the caller vouches for the range.
+        // SAFETY: the caller guarantees the range.
         Ok(unsafe { job.devices().add_memory(device, base, size) }?)
     })
 }

@@ -134,7 +134,7 @@ pub unsafe extern "C" fn host_win_start(
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
         let assertion = self::assertion(call, assertion)?;
-        // SAFETY: the caller vouches for the ranks.
+        // SAFETY: the caller guarantees the ranks.
         let group = unsafe { ranks(call, group, count) }?;
         Ok(win.start(&group, assertion)?)
     })
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn host_win_post(
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
         let assertion = self::assertion(call, assertion)?;
-        // SAFETY: the caller vouches for the ranks.
+        // SAFETY: the caller guarantees the ranks.
         let group = unsafe { ranks(call, group, count) }?;
         Ok(win.post(&group, assertion)?)
     })

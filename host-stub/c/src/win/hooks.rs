@@ -42,7 +42,7 @@ pub(crate) fn forget_all() {
 fn end(ran: &[Hook], tables: &[host_rma_table_t]) {
     for (hook, table) in ran.iter().zip(tables).rev() {
         if let Some(ended) = hook.ended {
-            // SAFETY: whoever registered vouches for the function.
+            // SAFETY: the program guarantees the function when it registers the hook.
             unsafe { ended(table.data, hook.param) };
         }
     }
@@ -65,7 +65,8 @@ fn created(new: &mut NewWindow<'_>, _: &()) -> Result<(), String> {
     let mut tables = Vec::with_capacity(all.len());
     for hook in all {
         let mut table = inherited();
-        // SAFETY: whoever registered vouches for the function; both live until it returns.
+        // SAFETY: the program guarantees the function when it registers the hook; both arguments
+        // live until it returns.
         let code = unsafe { (hook.created)(&seen, &mut table, hook.param) };
         let text = match code {
             0 => whole(&table).err().map(|error| error.text),

@@ -138,7 +138,7 @@ pub unsafe extern "C" fn host_rma_previous(
 ) -> c_int {
     guarded(|| {
         let name = "host_rma_previous";
-        // SAFETY: the caller vouches for a layer that an entry was called with; that is a frame, and it
+        // SAFETY: the caller guarantees a layer that an entry was called with; that is a frame, and it
         // stays until the entry returns.
         let frame = unsafe { layer.cast::<Frame<'_>>().as_ref() };
         let frame = frame.ok_or_else(|| Error::argument(name, "the layer is NULL"))?;

@@ -228,7 +228,7 @@ pub unsafe extern "C" fn host_win_shared_query(
             false => Some(rank(call, target)?),
         };
         let part = win.window.shared_query(rank)?;
-        // SAFETY: the caller vouches for those that are there.
+        // SAFETY: the caller guarantees those that are there.
         unsafe {
             if let Some(base) = base.as_mut() {
                 *base = part.base.cast();

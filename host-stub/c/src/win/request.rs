@@ -55,7 +55,7 @@ pub(crate) fn give(
 /// # Safety
 /// The place is NULL or readable and writable.
 unsafe fn take(call: &str, place: *mut *mut host_request_t) -> Result<Option<Kept>> {
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees the place.
     let place = unsafe { place.as_mut() }
         .ok_or_else(|| Error::argument(call, "the place of the request is NULL"))?;
     if place.is_null() {
@@ -81,12 +81,12 @@ fn ended(win: &host_win_t) {
 }
 
 /// Waits for the request at a place, and sets that to NULL. A call that the thread level does not allow
-/// leaves it open: its operation goes on, and somebody has to wait for it.
+/// leaves it open: its operation continues, and the program must still wait for it.
 ///
 /// # Safety
 /// The place is NULL or readable and writable.
 unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees the place.
     let place = unsafe { handles::place(call, place) }?;
     if place.is_null() {
         return Ok(());
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn host_waitall(count: usize, requests: *mut *mut host_req
         }
         let mut outcome = Ok(());
         for index in 0..count {
-            // SAFETY: the caller vouches for so many places.
+            // SAFETY: the caller guarantees so many places.
             outcome = outcome.and(unsafe { wait("host_waitall", requests.add(index)) });
         }
         outcome
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn host_waitany(
         let mut open = Vec::new();
         let mut wrong = Ok(());
         for place in 0..count {
-            // SAFETY: the caller vouches for so many places.
+            // SAFETY: the caller guarantees so many places.
             let handle = unsafe { *requests.add(place) };
             if handle.is_null() {
                 continue;
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
         if done.is_null() {
             return Err(Error::argument(call, "the place for the answer is NULL"));
         }
-        // SAFETY: the caller vouches for the place; the other was checked above.
+        // SAFETY: the caller guarantees the place; the other was checked above.
         let (request, done) = unsafe { (handles::place(call, request)?, &mut *done) };
         *done = 1;
         if request.is_null() {
@@ -243,10 +243,10 @@ pub unsafe extern "C" fn host_request_attach(
 ) -> c_int {
     guarded(|| {
         let call = "host_request_attach";
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         let condition = unsafe { cond(call, condition) }?;
         let kept = REQUESTS.lift(call, request)?;
-        // SAFETY: the caller vouches for the condition.
+        // SAFETY: the caller guarantees the condition.
         let attached = unsafe { kept.request.attach(condition) };
         REQUESTS.put_back(request, kept);
         Ok(attached?)
@@ -264,13 +264,13 @@ unsafe extern "C" fn detached_ended(data: *mut c_void, status: c_int) {
     // SAFETY: made by `host_request_detach`, and called once.
     let detached = unsafe { Box::from_raw(data.cast::<Detached>()) };
     ended(detached.win);
-    // SAFETY: the caller of `host_request_detach` vouches for the function and its data.
+    // SAFETY: the caller of `host_request_detach` guarantees the function and its data.
     unsafe { (detached.call)(detached.data, status) };
 }
 
 /// Lets an operation end by itself, and sets the handle to NULL: `call` is called once with `data`
 /// when it is complete, on whatever thread makes progress, or on this one if it is complete already.
-/// It must not wait. Needs a progress thread, or somebody who waits, tests or calls host_progress.
+/// It must not wait. Needs a progress thread, or a thread that waits, tests or calls host_progress.
 ///
 /// # Safety
 /// `request` points to a request that no other thread uses; buffers and window stay until `call` was
@@ -284,9 +284,9 @@ pub unsafe extern "C" fn host_request_detach(
     guarded(|| {
         let name = "host_request_detach";
         let call = call.ok_or_else(|| Error::argument(name, "the function is NULL"))?;
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller guarantees the place.
         let Some(taken) = (unsafe { take(name, request) })? else {
-            // SAFETY: the caller vouches for the function.
+            // SAFETY: the caller guarantees the function.
             unsafe { call(data, 0) };
             return Ok(());
         };

@@ -45,7 +45,7 @@ impl Call {
         &self,
         transfer: impl FnOnce(&'static Window, *mut u8, &Layout, Target<'_>) -> WinResult<T>,
     ) -> Result<(T, &'static host_win_t)> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees it.
         let win = unsafe { window(self.name, self.win) }?;
         buffer(self.name, self.origin.cast(), self.bytes)?;
         let layout = Layout::contiguous(Datatype::Uint8, self.bytes);
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn host_put(
         displacement,
         win,
     };
-    // SAFETY: the caller vouches for window and buffer.
+    // SAFETY: the caller guarantees window and buffer.
     guarded(|| unsafe { call.run(|win, origin, row, to| win.put(origin, row, to)) }.map(drop))
 }
 
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn host_put_notify(
     };
     guarded(|| {
         let counter = number(name, counter)?;
-        // SAFETY: the caller vouches for window and buffer.
+        // SAFETY: the caller guarantees window and buffer.
         unsafe { call.run(|win, origin, row, to| win.put_notify(origin, row, to, counter)) }
             .map(drop)
     })
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn host_win_notifications(
 ) -> c_int {
     let name = "host_win_notifications";
     guarded(|| {
-        // SAFETY: the caller vouches for both pointers.
+        // SAFETY: the caller guarantees both pointers.
         let (win, arrived) = unsafe { (window(name, win)?, arrived.as_mut()) };
         let arrived = arrived.ok_or_else(|| Error::argument(name, "the place is NULL"))?;
         *arrived = win.window.notifications(number(name, counter)?)?;
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn host_win_wait_notified(
 ) -> c_int {
     let name = "host_win_wait_notified";
     guarded(|| {
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window(name, win) }?;
         win.window.wait_notified(number(name, counter)?, at_least)?;
         Ok(())
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn host_win_wait_notified(
 /// Reads `bytes` bytes of a target's window, at a displacement in its units.
 ///
 /// # Safety
-/// `win` is live. `origin` is touched by nobody until the operation is complete.
+/// `win` is live. Nothing else uses `origin` until the operation is complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_get(
     origin: *mut c_void,
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn host_get(
         displacement,
         win,
     };
-    // SAFETY: the caller vouches for window and buffer.
+    // SAFETY: the caller guarantees window and buffer.
     guarded(|| unsafe { call.run(|win, origin, row, to| win.get(origin, row, to)) }.map(drop))
 }
 
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn host_rput(
         displacement,
         win,
     };
-    // SAFETY: the caller vouches for window, buffer and place.
+    // SAFETY: the caller guarantees window, buffer and place.
     guarded(|| unsafe { call.request(request, |win, origin, row, to| win.rput(origin, row, to)) })
 }
 
@@ -247,6 +247,6 @@ pub unsafe extern "C" fn host_rget(
         displacement,
         win,
     };
-    // SAFETY: the caller vouches for window, buffer and place.
+    // SAFETY: the caller guarantees window, buffer and place.
     guarded(|| unsafe { call.request(request, |win, origin, row, to| win.rget(origin, row, to)) })
 }

@@ -7,9 +7,9 @@ use host::win::{Assertion, LockKind};
 use crate::base::error::{Error, Result, guarded};
 use crate::win::window::{host_win_t, window};
 
-/// A lock that others can hold too.
+/// A lock that several ranks hold at once.
 pub const HOST_LOCK_SHARED: c_int = 0;
-/// A lock that nobody else can hold.
+/// A lock that one rank holds alone.
 pub const HOST_LOCK_EXCLUSIVE: c_int = 1;
 
 fn rank(call: &str, target: c_int) -> Result<usize> {
@@ -23,7 +23,7 @@ fn rank(call: &str, target: c_int) -> Result<usize> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_fence(win: *mut host_win_t) -> c_int {
     guarded(|| {
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_fence", win) }?;
         Ok(win.window.fence(Assertion::empty())?)
     })
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn host_win_fence(win: *mut host_win_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_fence_end(win: *mut host_win_t) -> c_int {
     guarded(|| {
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_fence_end", win) }?;
         Ok(win.window.fence(Assertion::NOSUCCEED)?)
     })
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn host_win_fence_end(win: *mut host_win_t) -> c_int {
 pub unsafe extern "C" fn host_win_lock(kind: c_int, target: c_int, win: *mut host_win_t) -> c_int {
     guarded(|| {
         let call = "host_win_lock";
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window(call, win) }?;
         let kind = match kind {
             HOST_LOCK_SHARED => LockKind::Shared,
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn host_win_lock(kind: c_int, target: c_int, win: *mut hos
 pub unsafe extern "C" fn host_win_unlock(target: c_int, win: *mut host_win_t) -> c_int {
     guarded(|| {
         let call = "host_win_unlock";
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window(call, win) }?;
         Ok(win.window.unlock(rank(call, target)?)?)
     })
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn host_win_unlock(target: c_int, win: *mut host_win_t) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_lock_all(win: *mut host_win_t) -> c_int {
     guarded(|| {
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_lock_all", win) }?;
         Ok(win.window.lock_all(Assertion::empty())?)
     })
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn host_win_lock_all(win: *mut host_win_t) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_unlock_all(win: *mut host_win_t) -> c_int {
     guarded(|| {
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_unlock_all", win) }?;
         Ok(win.window.unlock_all()?)
     })
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn host_win_unlock_all(win: *mut host_win_t) -> c_int {
 pub unsafe extern "C" fn host_win_flush(target: c_int, win: *mut host_win_t) -> c_int {
     guarded(|| {
         let call = "host_win_flush";
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window(call, win) }?;
         Ok(win.window.flush(rank(call, target)?)?)
     })
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn host_win_flush(target: c_int, win: *mut host_win_t) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_flush_all(win: *mut host_win_t) -> c_int {
     guarded(|| {
-        // SAFETY: the caller vouches for the window.
+        // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_flush_all", win) }?;
         Ok(win.window.flush_all()?)
     })
@@ -136,6 +136,6 @@ pub unsafe extern "C" fn host_win_flush_all(win: *mut host_win_t) -> c_int {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_sync(win: *mut host_win_t) -> c_int {
-    // SAFETY: the caller vouches for the window.
+    // SAFETY: the caller guarantees the window.
     guarded(|| Ok(unsafe { window("host_win_sync", win) }?.window.sync()?))
 }

@@ -92,7 +92,7 @@ impl Update {
 /// `target = target op origin`, each element atomically with respect to other accumulates.
 ///
 /// # Safety
-/// The buffers are touched by nobody until the operation is complete.
+/// Nothing else uses the buffers until the operation is complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_accumulate(
     origin: *const c_void,
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn host_accumulate(
         };
         // SAFETY: passed on.
         let update = unsafe { given.check() }?;
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         Ok(unsafe {
             update
                 .win
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn host_accumulate(
 /// As host_accumulate, and fetches what was at the target to `result`. `origin` may be NULL with HOST_NO_OP.
 ///
 /// # Safety
-/// The buffers are touched by nobody until the operation is complete.
+/// Nothing else uses the buffers until the operation is complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_get_accumulate(
     origin: *const c_void,
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn host_get_accumulate(
         };
         // SAFETY: passed on.
         let update = unsafe { given.check() }?;
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         Ok(unsafe {
             update.win.window.get_accumulate(
                 origin.cast(),
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn host_get_accumulate(
 /// As host_get_accumulate, for one element.
 ///
 /// # Safety
-/// The buffers are touched by nobody until the operation is complete.
+/// Nothing else uses the buffers until the operation is complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_fetch_and_op(
     origin: *const c_void,
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn host_fetch_and_op(
         };
         // SAFETY: passed on.
         let update = unsafe { given.check() }?;
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         Ok(unsafe {
             update.win.window.fetch_and_op(
                 origin.cast(),
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn host_fetch_and_op(
 /// Writes the element at `origin` to the target if the one there equals that at `compare`, and fetches what was there. Integers only.
 ///
 /// # Safety
-/// The buffers are touched by nobody until the operation is complete.
+/// Nothing else uses the buffers until the operation is complete.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_compare_and_swap(
     origin: *const c_void,
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn host_compare_and_swap(
         };
         // SAFETY: passed on.
         let update = unsafe { given.check() }?;
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         Ok(unsafe {
             update.win.window.compare_and_swap(
                 origin.cast(),
@@ -267,7 +267,7 @@ pub unsafe extern "C" fn host_compare_and_swap(
 /// As host_accumulate, with a request. In lock and lock_all epochs only.
 ///
 /// # Safety
-/// The buffers are touched by nobody until the operation is complete. `request` is writable.
+/// Nothing else uses the buffers until the operation is complete. `request` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_raccumulate(
     origin: *const c_void,
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn host_raccumulate(
         };
         // SAFETY: passed on.
         let update = unsafe { given.check() }?;
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         let made = unsafe {
             update
                 .win
@@ -310,7 +310,7 @@ pub unsafe extern "C" fn host_raccumulate(
 /// As host_get_accumulate, with a request. In lock and lock_all epochs only.
 ///
 /// # Safety
-/// The buffers are touched by nobody until the operation is complete. `request` is writable.
+/// Nothing else uses the buffers until the operation is complete. `request` is writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_rget_accumulate(
     origin: *const c_void,
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn host_rget_accumulate(
         };
         // SAFETY: passed on.
         let update = unsafe { given.check() }?;
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         let made = unsafe {
             update.win.window.rget_accumulate(
                 origin.cast(),

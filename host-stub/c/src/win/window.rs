@@ -48,7 +48,7 @@ fn is_live(win: usize, freed: usize) -> bool {
 /// No other thread frees the window meanwhile.
 #[inline]
 pub(crate) unsafe fn window<'w>(call: &str, win: *mut host_win_t) -> Result<&'w host_win_t> {
-    // Relaxed: whoever frees a window orders that with other threads' use of the handle.
+    // Relaxed: the thread that frees a window orders the free with other threads' use of the handle.
     let freed = FREED.load(Ordering::Relaxed);
     let known = LAST.try_with(|last| last.get() == (win.addr(), freed));
     if win.is_null() || !(known.unwrap_or(false) || is_live(win.addr(), freed)) {
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn host_win_create(
         if win.is_null() {
             return Err(Error::argument(call, "the place for the window is NULL"));
         }
-        // SAFETY: the caller vouches for the memory.
+        // SAFETY: the caller guarantees the memory.
         let window = unsafe { Window::create(&job(call)?, base.cast(), size, unit) }?;
         give(win, window);
         Ok(())
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn host_win_base(win: *mut host_win_t) -> *mut c_void {
 pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
     guarded(|| {
         let call = "host_win_free";
-        // SAFETY: the caller vouches for the place.
+        // SAFETY: the caller guarantees the place.
         let handle = unsafe { win.as_mut() }
             .ok_or_else(|| Error::argument(call, "the place of the window is NULL"))?;
         let job = job(call)?;

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use host::win::{Datatype, Layout, Request, Target, WinResult, Window};
 
+use crate::base::codes::rank;
 use crate::base::error::{Error, Result, guarded};
 use crate::win::request::{give, host_request_t};
 use crate::win::window::{host_win_t, window};
@@ -12,10 +13,6 @@ use crate::win::window::{host_win_t, window};
 pub const HOST_WIN_COUNTERS: c_int = 8;
 
 const _: () = assert!(HOST_WIN_COUNTERS as usize == host::win::COUNTERS);
-
-fn rank(call: &str, target: c_int) -> Result<usize> {
-    usize::try_from(target).map_err(|_| Error::argument(call, &format!("no rank {target}")))
-}
 
 fn number(call: &str, counter: c_int) -> Result<usize> {
     usize::try_from(counter).map_err(|_| Error::argument(call, &format!("no counter {counter}")))

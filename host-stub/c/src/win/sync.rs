@@ -4,17 +4,14 @@ use std::ffi::c_int;
 
 use host::win::{Assertion, LockKind};
 
-use crate::base::error::{Error, Result, guarded};
+use crate::base::codes::rank;
+use crate::base::error::{Error, guarded};
 use crate::win::window::{host_win_t, window};
 
 /// A lock that several ranks hold at once.
 pub const HOST_LOCK_SHARED: c_int = 0;
 /// A lock that one rank holds alone.
 pub const HOST_LOCK_EXCLUSIVE: c_int = 1;
-
-fn rank(call: &str, target: c_int) -> Result<usize> {
-    usize::try_from(target).map_err(|_| Error::argument(call, &format!("no rank {target}")))
-}
 
 /// Ends the open fence epoch and begins the next; collective.
 ///

@@ -156,6 +156,8 @@ int main(void) {
     MUST(host_win_fence(win));
     for (int i = 0; i < 4; i++)
         EXPECT(mine[WORDS / 2 + i] == (uint64_t)(1000000 * before + i));
+    /* The neighbour replaces one of these words next. */
+    MUST(host_comm_barrier(world));
     MUST(host_get_accumulate(buffer, buffer + 8, 1, type, HOST_REPLACE, next, WORDS / 2 + 1, win));
     EXPECT(host_get_accumulate(buffer, &got, 1, type, HOST_SUM, next, WORDS / 2, win) < 0 && got == 0);
     MUST(host_win_fence(win));

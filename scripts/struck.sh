@@ -7,7 +7,7 @@
 # (a rank that was killed cannot remove its segment, and mpirun leaves the others no time to). mpirun would end a job
 # whose rank is killed without anybody's help, so kills come with --enable-recovery: it looks away, and it is the
 # component that has to notice and to end the job, and to say so. Both fates come with btl_ofi_peer_timeout: nobody else
-# looks for a rank to whom nothing is outstanding, such as one whose post the others wait for (see NOTES).
+# looks for a rank to whom nothing is outstanding, such as one whose post the others wait for (see docs/open-mpi.md).
 
 declare -A openmpi_struck_limit=([kill]=10 [stop]=20)
 
@@ -45,7 +45,7 @@ openmpi_struck() {
             for fate in kill stop; do
                 provider=${providers[$(((seed + runs) % 3))]}
                 when=$((RANDOM * 3))
-                # See NOTES: shm's own locks outlive whoever is struck while holding one.
+                # See docs/providers.md: shm's own locks outlive whoever is struck while holding one.
                 if [ "$provider" = shm ] || [ $((RANDOM % 2)) -eq 0 ]; then when=+$((when % 40)); fi
                 runs=$((runs + 1))
                 if openmpi_struck_run "$provider" "$kind" "$fate" "$when" >"$log" 2>&1; then

@@ -53,7 +53,7 @@ struct Kept {
 
 const _: () = assert!(
     size_of::<Kept>() == 64 && size_of::<Record>() == 128,
-    "NOTES promises 64 bytes per operation, and as many for a provider that claims a context"
+    "docs/performance.md promises 64 bytes per operation, and as many for a provider that claims a context"
 );
 const _: () = assert!(
     align_of::<Record>() == 64,

@@ -59,7 +59,7 @@ pub(crate) struct LocalPeer {
 
 const _: () = assert!(
     size_of::<Endpoint>() == 48 && size_of::<LocalPeer>() == 64,
-    "NOTES promises these bytes per peer"
+    "docs/scale.md promises these bytes per peer"
 );
 
 impl LocalPeer {

@@ -87,6 +87,7 @@ CredType=cred/none
 PluginDir=$folder/lib/$(uname -m)-linux-gnu/slurm-wlm
 StateSaveLocation=$hosts_folder/slurm
 SlurmdSpoolDir=$hosts_folder/slurm/%n
+TmpFS=$hosts_folder/slurm/%n
 SlurmctldPidFile=$hosts_folder/slurm/slurmctld.pid
 SlurmdPidFile=$hosts_folder/slurm/slurmd_%n.pid
 ProctrackType=proctrack/linuxproc

@@ -36,7 +36,8 @@ const SMALLEST: usize = 64 * 1024;
 const LARGEST: usize = 1024 * 1024;
 const PAGE: usize = 4096;
 
-/// Compound operations beyond which no further transfer is divided: each is looked at by every progress.
+/// Most compound operations at a time: every progress looks at each. A further one is refused with
+/// [`Status::TEMP_OUT_OF_RESOURCE`].
 const MOST: u32 = 64;
 
 /// Source of the word that asks a peer to close a rail.

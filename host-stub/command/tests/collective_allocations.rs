@@ -8,44 +8,11 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout as AllocLayout, System};
-use std::cell::Cell;
-
+use common::counting::{Counting, allocations};
 use common::ranks::passes_with;
 use host_stub::comm::Comm;
 use host_stub::win::{Datatype, Op};
 use host_stub::{Job, JobOptions};
-
-thread_local! {
-    /// Allocations of this thread, so that other threads' do not count.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count() {
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: AllocLayout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: AllocLayout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: AllocLayout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
 
 #[global_allocator]
 static GLOBAL: Counting = Counting;
@@ -86,11 +53,11 @@ fn rank_counts() {
     for _ in 0..200 {
         calls();
     }
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for _ in 0..200 {
         calls();
     }
-    let allocated = ALLOCATIONS.get() - before;
+    let allocated = allocations() - before;
     // A message that came early is kept in memory of its own; the ranks are close, but not in step.
     assert!(
         allocated < 100,

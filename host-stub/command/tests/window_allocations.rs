@@ -8,43 +8,10 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout as AllocLayout, System};
-use std::cell::Cell;
-
 use common::c_plugin;
+use common::counting::{Counting, allocations};
 use host_stub::win::{Assertion, Datatype, Layout, Op, Request, Target, Window};
 use host_stub::{Job, JobOptions};
-
-thread_local! {
-    /// Allocations of this thread, so that other threads' do not count.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count() {
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: AllocLayout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: AllocLayout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: AllocLayout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
 
 #[global_allocator]
 static GLOBAL: Counting = Counting;
@@ -100,11 +67,11 @@ fn calls_allocate_nothing_after_the_first() {
     let mut buffers = [[1; WORDS]; 2];
     window.lock_all(Assertion::empty()).expect("lock_all");
     calls(&window, &mut buffers);
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for _ in 0..1000 {
         calls(&window, &mut buffers);
     }
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
     window.unlock_all().expect("unlock_all");
     window.free().expect("free");
     job.finalize().expect("finalize");

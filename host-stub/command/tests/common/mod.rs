@@ -1,6 +1,7 @@
 //! What the tests of the loader, the launcher and jobs share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod counting;
 pub(crate) mod ranks;
 
 use std::ffi::OsStr;

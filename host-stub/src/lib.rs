@@ -2,13 +2,13 @@
 //!
 //! Its modules are layers, each of which names only those above it in this list:
 //!
-//! - `base` is what all stand on: operations, memory, settings ([`params`]), messages ([`log`]), who a
-//!   process is, for others on its machine ([`process`]).
+//! - `base` holds operations, memory, parameters ([`params`]), log messages ([`log`]) and the identity of a
+//!   process on its machine ([`process`]).
 //! - [`bootstrap`] tells the processes of a job of each other; [`launcher`] starts them.
 //! - [`loader`] opens a plugin, checks it, and wraps its functions. It comes after [`bootstrap`], through
 //!   which a plugin publishes its addresses.
 //! - `registrations` keeps registrations of buffers for operations to come.
-//! - [`crt`] is how calls wait: as the master, as a thread or as a task, and who makes progress meanwhile.
+//! - [`crt`] makes calls wait, as the master, a thread or a task, and makes progress during the wait.
 //! - [`device`] is memory of devices.
 //! - [`job`] puts these together: a process as a rank, connected to all others, with a slot for what each
 //!   layer below keeps with it. It comes after [`crt`], because joining and leaving a job wait.

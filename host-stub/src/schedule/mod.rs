@@ -7,8 +7,8 @@
 //! mailbox: short payloads travel in messages, long ones are offered and fetched with gets by
 //! whoever receives them, so that nothing depends on the order of two puts.
 //!
-//! Nothing here knows a communicator: a [`Scope`] says who takes part. Of algorithms it has the one that
-//! making communicators takes.
+//! This module does not use communicators: a [`Scope`] lists the ranks of a schedule. The one algorithm here is the
+//! allgather that creates communicators.
 
 mod allgather;
 mod ends;

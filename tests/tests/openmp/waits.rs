@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A transport whose progress fails ends the waits of those who sleep meanwhile, and of futures.
+/// If a transport fails to make progress, sleeping waits and futures end with an error.
 #[test]
 fn failing_progress_ends_waits() {
     if !is_there(COMPILERS[0]) {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A record between its post and its completion, while the provider's own thread writes its context. The
-/// cells stand for the records' memory, whoever touches it.
+/// A record between its post and its completion, while the provider's own thread writes its context. Each cell
+/// represents the memory of a record and reports conflicting accesses.
 struct Lent {
     lane: Lane,
     records: [UnsafeCell<u32>; 4],
@@ -57,8 +57,8 @@ impl Lent {
     }
 }
 
-/// A record is taken again only after whoever completed it, and the provider, have let go of it: the
-/// provider's thread writes contexts without any lock of ours.
+/// A record is reused only after the thread that completed it and the provider have released it. The provider's thread
+/// writes contexts without a lock of the transport.
 #[test]
 fn a_record_is_the_providers_until_it_completes() {
     check(|| {

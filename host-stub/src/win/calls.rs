@@ -1,11 +1,14 @@
-//! The public communication calls: they check, then go through the window's table.
+//! The public communication calls. Each describes itself as an [`RmaOp`] and goes through its entry of the
+//! window's table.
 
-use plugin_api::{Datatype, Handle};
+use plugin_api::Datatype;
 
-use super::checked::{Fetch, KeyRoom, Target, defined};
-use super::error::{WinError, WinResult};
+use super::checked::KeyRoom;
+use super::error::WinResult;
 use super::layout::Layout;
-use super::table::{CompareSwap, Transfer};
+use super::op::{RmaOp, Target};
+use super::request::Request;
+use super::table::{Communicate, RequestRef, Requested};
 use super::window::Window;
 use crate::base::Op;
 use crate::device::is_looked_for;
@@ -22,40 +25,9 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<()> {
-        if is_looked_for() {
-            // SAFETY: as the caller vouches.
-            return unsafe { self.put_located(origin, layout, target) };
-        }
-        // SAFETY: likewise.
-        unsafe { self.put_here(origin, layout, target, std::ptr::null_mut()) }
-    }
-
-    /// The same for buffers that are where their pointers say.
-    ///
-    /// # Safety
-    /// As for the call.
-    #[inline]
-    pub(super) unsafe fn put_here(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        target: Target<'_>,
-        local_handle: *mut Handle,
-    ) -> WinResult<()> {
-        let call = "put";
-        let _entered = self.link.enter(call)?;
-        let peer = self.allowed(call, target.rank, true)?;
-        let mut room = KeyRoom::uninit();
-        let transfer = self.transfer(call, peer, origin.cast_mut(), layout, &target, &mut room)?;
-        let transfer = Transfer {
-            local_handle,
-            ..transfer
-        };
-        if layout.bytes() == 0 {
-            return Ok(());
-        }
-        // SAFETY: checked above; the caller vouches for the buffer.
-        unsafe { (self.table.put)(self, &transfer) }
+        let op = || RmaOp::put("put", (origin, layout), target);
+        // SAFETY: the caller guarantees the buffer.
+        unsafe { self.communicate(op, self.table.put) }
     }
 
     /// Reads the target's elements to the origin's.
@@ -69,45 +41,15 @@ impl Window {
         layout: &Layout,
         target: Target<'_>,
     ) -> WinResult<()> {
-        if is_looked_for() {
-            // SAFETY: as the caller vouches.
-            return unsafe { self.get_located(origin, layout, target) };
-        }
-        // SAFETY: likewise.
-        unsafe { self.get_here(origin, layout, target, std::ptr::null_mut()) }
-    }
-
-    /// The same for buffers that are where their pointers say.
-    ///
-    /// # Safety
-    /// As for the call.
-    #[inline]
-    pub(super) unsafe fn get_here(
-        &self,
-        origin: *mut u8,
-        layout: &Layout,
-        target: Target<'_>,
-        local_handle: *mut Handle,
-    ) -> WinResult<()> {
-        let call = "get";
-        let _entered = self.link.enter(call)?;
-        let peer = self.allowed(call, target.rank, false)?;
-        let mut room = KeyRoom::uninit();
-        let transfer = self.transfer(call, peer, origin, layout, &target, &mut room)?;
-        let transfer = Transfer {
-            local_handle,
-            ..transfer
-        };
-        if layout.bytes() == 0 {
-            return Ok(());
-        }
-        // SAFETY: checked above; the caller vouches for the buffer.
-        unsafe { (self.table.get)(self, &transfer) }
+        let op = || RmaOp::get("get", (origin, layout), target);
+        // SAFETY: the caller guarantees the buffer.
+        unsafe { self.communicate(op, self.table.get) }
     }
 
     /// `target = target op origin`, each element atomically with respect to other accumulates of
     /// the same type, and in the order of this rank's accumulates to that target.
-    /// [`WinError::InvalidOperation`]: the operation is not defined on the type.
+    /// [`WinError::InvalidOperation`](super::WinError::InvalidOperation): the operation is not defined on the
+    /// type.
     ///
     /// # Safety
     /// As for [`put`](Self::put).
@@ -119,37 +61,9 @@ impl Window {
         target: Target<'_>,
         op: Op,
     ) -> WinResult<()> {
-        if is_looked_for() {
-            // SAFETY: as the caller vouches.
-            return unsafe { self.accumulate_located(origin, layout, target, op) };
-        }
-        // SAFETY: likewise.
-        unsafe { self.accumulate_here(origin, layout, target, op) }
-    }
-
-    /// The same for buffers that are where their pointers say.
-    ///
-    /// # Safety
-    /// As for the call.
-    #[inline]
-    pub(super) unsafe fn accumulate_here(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        target: Target<'_>,
-        op: Op,
-    ) -> WinResult<()> {
-        let call = "accumulate";
-        let _entered = self.link.enter(call)?;
-        let peer = self.allowed(call, target.rank, true)?;
-        defined(call, op, target.layout.datatype(), false)?;
-        let mut room = KeyRoom::uninit();
-        let transfer = self.transfer(call, peer, origin.cast_mut(), layout, &target, &mut room)?;
-        if layout.bytes() == 0 {
-            return Ok(());
-        }
-        // SAFETY: checked above; the caller vouches for the buffer.
-        unsafe { (self.table.accumulate)(self, &transfer, op) }
+        let op = || RmaOp::update("accumulate", (origin, layout), target, op);
+        // SAFETY: the caller guarantees the buffer.
+        unsafe { self.communicate(op, self.table.accumulate) }
     }
 
     /// As [`accumulate`](Self::accumulate), and fetches what was at the target to `result`. With
@@ -167,46 +81,10 @@ impl Window {
         target: Target<'_>,
         op: Op,
     ) -> WinResult<()> {
-        if is_looked_for() {
-            // SAFETY: as the caller vouches.
-            return unsafe {
-                self.get_accumulate_located(origin, layout, result, result_layout, target, op)
-            };
-        }
-        // SAFETY: likewise.
-        unsafe { self.get_accumulate_here(origin, layout, result, result_layout, target, op) }
-    }
-
-    /// The same for buffers that are where their pointers say.
-    ///
-    /// # Safety
-    /// As for the call.
-    #[inline]
-    pub(super) unsafe fn get_accumulate_here(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        result: *mut u8,
-        result_layout: &Layout,
-        target: Target<'_>,
-        op: Op,
-    ) -> WinResult<()> {
         let call = "get_accumulate";
-        let _entered = self.link.enter(call)?;
-        let peer = self.allowed(call, target.rank, op != Op::NoOp)?;
-        let fetch = Fetch {
-            origin,
-            layout,
-            result,
-            result_layout,
-        };
-        let mut room = KeyRoom::uninit();
-        let transfer = self.fetching(call, peer, &fetch, &target, op, &mut room)?;
-        if result_layout.bytes() == 0 {
-            return Ok(());
-        }
-        // SAFETY: checked above; the caller vouches for the buffers.
-        unsafe { (self.table.get_accumulate)(self, &transfer, op) }
+        let op = || RmaOp::fetch(call, (origin, layout), (result, result_layout), target, op);
+        // SAFETY: the caller guarantees the buffers.
+        unsafe { self.communicate(op, self.table.get_accumulate) }
     }
 
     /// As [`get_accumulate`](Self::get_accumulate), for one element.
@@ -223,49 +101,15 @@ impl Window {
         displacement: u64,
         op: Op,
     ) -> WinResult<()> {
-        if is_looked_for() {
-            // SAFETY: as the caller vouches.
-            return unsafe {
-                self.fetch_and_op_located(origin, result, datatype, rank, displacement, op)
-            };
-        }
-        // SAFETY: likewise.
-        unsafe { self.fetch_and_op_here(origin, result, datatype, rank, displacement, op) }
-    }
-
-    /// The same for buffers that are where their pointers say.
-    ///
-    /// # Safety
-    /// As for the call.
-    #[inline]
-    pub(super) unsafe fn fetch_and_op_here(
-        &self,
-        origin: *const u8,
-        result: *mut u8,
-        datatype: Datatype,
-        rank: usize,
-        displacement: u64,
-        op: Op,
-    ) -> WinResult<()> {
-        let call = "fetch_and_op";
-        let _entered = self.link.enter(call)?;
-        let peer = self.allowed(call, rank, op != Op::NoOp)?;
         let one = Layout::contiguous(datatype, 1);
-        let fetch = Fetch {
-            origin,
-            layout: &one,
-            result,
-            result_layout: &one,
-        };
         let target = Target {
             rank,
             displacement,
             layout: &one,
         };
-        let mut room = KeyRoom::uninit();
-        let transfer = self.fetching(call, peer, &fetch, &target, op, &mut room)?;
-        // SAFETY: checked above; the caller vouches for the buffers.
-        unsafe { (self.table.fetch_and_op)(self, &transfer, op) }
+        let op = || RmaOp::fetch("fetch_and_op", (origin, &one), (result, &one), target, op);
+        // SAFETY: the caller guarantees the buffers.
+        unsafe { self.communicate(op, self.table.fetch_and_op) }
     }
 
     /// Writes the element at `origin` to the target if the element there equals the one at
@@ -283,53 +127,163 @@ impl Window {
         rank: usize,
         displacement: u64,
     ) -> WinResult<()> {
-        if is_looked_for() {
-            // SAFETY: as the caller vouches.
-            return unsafe {
-                self.compare_and_swap_located(origin, compare, result, datatype, rank, displacement)
-            };
-        }
-        // SAFETY: likewise.
-        unsafe { self.compare_and_swap_here(origin, compare, result, datatype, rank, displacement) }
+        let one = Layout::contiguous(datatype, 1);
+        let target = Target {
+            rank,
+            displacement,
+            layout: &one,
+        };
+        let op = || RmaOp::swap("compare_and_swap", origin, compare, result, target);
+        // SAFETY: the caller guarantees the buffers.
+        unsafe { self.communicate(op, self.table.compare_and_swap) }
     }
 
-    /// The same for buffers that are where their pointers say.
+    /// As [`put`](Self::put), with a request. In lock and lock_all epochs only.
     ///
     /// # Safety
-    /// As for the call.
-    #[inline]
-    pub(super) unsafe fn compare_and_swap_here(
+    /// As for [`put`](Self::put).
+    pub unsafe fn rput(
         &self,
         origin: *const u8,
-        compare: *const u8,
+        layout: &Layout,
+        target: Target<'_>,
+    ) -> WinResult<Request<'_>> {
+        let op = || RmaOp::put("rput", (origin, layout), target);
+        // SAFETY: the caller guarantees the buffer.
+        unsafe { self.request(op, self.table.rput) }
+    }
+
+    /// As [`get`](Self::get), with a request. In lock and lock_all epochs only.
+    ///
+    /// # Safety
+    /// As for [`get`](Self::get).
+    pub unsafe fn rget(
+        &self,
+        origin: *mut u8,
+        layout: &Layout,
+        target: Target<'_>,
+    ) -> WinResult<Request<'_>> {
+        let op = || RmaOp::get("rget", (origin, layout), target);
+        // SAFETY: the caller guarantees the buffer.
+        unsafe { self.request(op, self.table.rget) }
+    }
+
+    /// As [`accumulate`](Self::accumulate), with a request. In lock and lock_all epochs only.
+    ///
+    /// # Safety
+    /// As for [`accumulate`](Self::accumulate).
+    pub unsafe fn raccumulate(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
+        target: Target<'_>,
+        op: Op,
+    ) -> WinResult<Request<'_>> {
+        let op = || RmaOp::update("raccumulate", (origin, layout), target, op);
+        // SAFETY: the caller guarantees the buffer.
+        unsafe { self.request(op, self.table.raccumulate) }
+    }
+
+    /// As [`get_accumulate`](Self::get_accumulate), with a request. In lock and lock_all epochs
+    /// only.
+    ///
+    /// # Safety
+    /// As for [`get_accumulate`](Self::get_accumulate).
+    pub unsafe fn rget_accumulate(
+        &self,
+        origin: *const u8,
+        layout: &Layout,
         result: *mut u8,
-        datatype: Datatype,
-        rank: usize,
-        displacement: u64,
+        result_layout: &Layout,
+        target: Target<'_>,
+        op: Op,
+    ) -> WinResult<Request<'_>> {
+        let call = "rget_accumulate";
+        let op = || RmaOp::fetch(call, (origin, layout), (result, result_layout), target, op);
+        // SAFETY: the caller guarantees the buffers.
+        unsafe { self.request(op, self.table.rget_accumulate) }
+    }
+}
+
+impl Window {
+    /// Makes a call through an entry of the window's table. `op` is a function so that each branch builds a
+    /// description of its own: passed to the cold one by reference, a shared one would stay in memory.
+    ///
+    /// # Safety
+    /// The buffers of the call are valid for their layouts and belong to the operation until it is complete.
+    #[inline(always)]
+    unsafe fn communicate<'o>(
+        &self,
+        op: impl Fn() -> RmaOp<'o>,
+        entry: Communicate,
     ) -> WinResult<()> {
-        let call = "compare_and_swap";
-        let _entered = self.link.enter(call)?;
-        let peer = self.allowed(call, rank, true)?;
-        if datatype.is_float() {
-            return Err(WinError::InvalidOperation {
-                call,
-                op: Op::Replace,
-                datatype,
-                why: "as compare-and-swap on floating-point types",
-            });
+        if is_looked_for() {
+            // SAFETY: the caller guarantees the buffers.
+            return unsafe { self.communicate_located(op(), entry) };
         }
+        // SAFETY: the caller guarantees the buffers.
+        unsafe { self.communicate_here(op(), entry) }
+    }
+
+    /// [`communicate`](Self::communicate) with buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for [`communicate`](Self::communicate).
+    #[inline(always)]
+    pub(super) unsafe fn communicate_here(
+        &self,
+        op: RmaOp<'_>,
+        entry: Communicate,
+    ) -> WinResult<()> {
+        let _entered = self.link.enter(op.call)?;
+        let peer = self.allowed(op.call, op.target.rank, op.writes())?;
         let mut room = KeyRoom::uninit();
-        let place = self.place(call, peer, displacement, datatype.size(), &mut room)?;
-        let swap = CompareSwap {
-            target: rank,
-            address: place.address,
-            handle: place.handle,
-            datatype,
-            origin,
-            compare,
-            result,
-        };
-        // SAFETY: checked above; the caller vouches for the buffers.
-        unsafe { (self.table.compare_and_swap)(self, &swap) }
+        let transfer = self.resolve(&op, peer, &mut room)?;
+        if op.target.layout.bytes() == 0 {
+            return Ok(());
+        }
+        // SAFETY: `resolve` checked the call; the caller guarantees the buffers.
+        unsafe { entry(self, &transfer) }
+    }
+
+    /// As [`communicate`](Self::communicate), with a request.
+    ///
+    /// # Safety
+    /// As for [`communicate`](Self::communicate).
+    #[inline(always)]
+    unsafe fn request<'o>(
+        &self,
+        op: impl Fn() -> RmaOp<'o>,
+        entry: Requested,
+    ) -> WinResult<Request<'_>> {
+        if is_looked_for() {
+            // SAFETY: the caller guarantees the buffers.
+            return unsafe { self.request_located(op(), entry) };
+        }
+        // SAFETY: the caller guarantees the buffers.
+        unsafe { self.request_here(op(), entry) }
+    }
+
+    /// [`request`](Self::request) with buffers that are where their pointers say.
+    ///
+    /// # Safety
+    /// As for [`communicate`](Self::communicate).
+    pub(super) unsafe fn request_here(
+        &self,
+        op: RmaOp<'_>,
+        entry: Requested,
+    ) -> WinResult<Request<'_>> {
+        let RmaOp { call, target, .. } = op;
+        let _entered = self.link.enter(call)?;
+        let peer = self.allowed_request(call, target.rank)?;
+        let mut room = KeyRoom::uninit();
+        let transfer = self.resolve(&op, peer, &mut room)?;
+        if target.layout.bytes() == 0 {
+            return Ok(Request::done(self, call, target.rank));
+        }
+        Request::issue(self, call, target.rank, |state| {
+            // SAFETY: `resolve` checked the call; the caller guarantees the buffers.
+            unsafe { entry(self, &transfer, RequestRef(state)) }
+        })
     }
 }

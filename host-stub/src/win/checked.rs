@@ -10,27 +10,17 @@ use plugin_api::{Datatype, Handle};
 
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
+use super::op::{Kind, RmaOp};
 use super::peer::{Peer, WindowKind};
 use super::regions::KeyWords;
 use super::table::Transfer;
 use super::window::Window;
 use crate::base::Op;
 
-/// The target side of a call: rank, displacement in the target's units, and layout.
-#[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// The rank.
-    pub rank: usize,
-    /// Displacement in units of the target's window; in a dynamic window an address there.
-    pub displacement: u64,
-    /// Where elements lie from the displacement on.
-    pub layout: &'a Layout,
-}
-
 /// Where a call's target memory is.
-pub(super) struct Place {
-    pub(super) address: u64,
-    pub(super) handle: *const Handle,
+struct Place {
+    address: u64,
+    handle: *const Handle,
 }
 
 /// Room for the key of a dynamic window's region during one call.
@@ -68,12 +58,7 @@ fn mismatch(
 }
 
 #[inline(always)]
-pub(super) fn defined(
-    call: &'static str,
-    op: Op,
-    datatype: Datatype,
-    fetches: bool,
-) -> WinResult<()> {
+fn defined(call: &'static str, op: Op, datatype: Datatype, fetches: bool) -> WinResult<()> {
     let why = if !op.is_defined_on(datatype) {
         "on floating-point types"
     } else if op == Op::NoOp && !fetches {
@@ -102,6 +87,34 @@ fn out_of_bounds(call: &'static str, peer: &Peer, displacement: u64, extent: usi
     }
 }
 
+impl RmaOp<'_> {
+    #[inline(always)]
+    fn check(&self) -> WinResult<()> {
+        let (call, layout) = (self.call, self.target.layout);
+        match self.kind {
+            Kind::Put | Kind::Get => {}
+            Kind::Update => defined(call, self.op, layout.datatype(), false)?,
+            Kind::Fetch => defined(call, self.op, layout.datatype(), true)?,
+            Kind::Swap => {
+                if layout.datatype().is_float() {
+                    return Err(WinError::InvalidOperation {
+                        call,
+                        op: self.op,
+                        datatype: layout.datatype(),
+                        why: "as compare-and-swap on floating-point types",
+                    });
+                }
+                // All its layouts are one element.
+                return Ok(());
+            }
+        }
+        if let Some(result) = self.result_layout {
+            same_elements(call, ("result", result), ("target", layout))?;
+        }
+        same_elements(call, ("origin", self.layout), ("target", layout))
+    }
+}
+
 impl Window {
     #[inline(always)]
     pub(super) fn peer(&self, call: &'static str, rank: usize) -> WinResult<&Peer> {
@@ -123,7 +136,7 @@ impl Window {
 
     /// Resolves a target range, and refuses one outside the target's memory.
     #[inline(always)]
-    pub(super) fn place(
+    fn place(
         &self,
         call: &'static str,
         peer: &Peer,
@@ -212,72 +225,32 @@ impl Window {
         Ok(peer)
     }
 
+    /// Checks a call and finds its target memory.
     #[inline(always)]
-    pub(super) fn transfer<'a>(
+    pub(super) fn resolve<'a>(
         &self,
-        call: &'static str,
+        op: &RmaOp<'a>,
         peer: &'a Peer,
-        origin: *mut u8,
-        layout: &'a Layout,
-        target: &Target<'a>,
         room: &mut KeyRoom,
     ) -> WinResult<Transfer<'a>> {
-        same_elements(call, ("origin", layout), ("target", target.layout))?;
-        let (displacement, extent) = (target.displacement, target.layout.extent());
-        let place = match self.static_place(peer, displacement, extent) {
-            Some(place) => place,
-            None => self.other_place(call, peer, displacement, extent, room)?,
-        };
+        op.check()?;
+        let target = &op.target;
+        let extent = target.layout.extent();
+        let place = self.place(op.call, peer, target.displacement, extent, room)?;
         Ok(Transfer {
-            call,
+            call: op.call,
+            op: op.op,
             target: target.rank,
             peer,
             address: place.address,
             handle: place.handle,
             target_layout: target.layout,
-            origin,
-            origin_layout: layout,
-            local_handle: std::ptr::null_mut(),
-            result: std::ptr::null_mut(),
-            result_layout: None,
+            origin: op.origin,
+            origin_layout: op.layout,
+            local_handle: op.local_handle,
+            compare: op.compare,
+            result: op.result,
+            result_layout: op.result_layout,
         })
     }
-
-    #[inline(always)]
-    pub(super) fn fetching<'a>(
-        &self,
-        call: &'static str,
-        peer: &'a Peer,
-        fetch: &Fetch<'a>,
-        target: &Target<'a>,
-        op: Op,
-        room: &mut KeyRoom,
-    ) -> WinResult<Transfer<'a>> {
-        defined(call, op, target.layout.datatype(), true)?;
-        // Nothing is read from the origin then, so it need not say anything sensible.
-        let (origin, layout) = if op == Op::NoOp {
-            (std::ptr::null(), fetch.result_layout)
-        } else {
-            (fetch.origin, fetch.layout)
-        };
-        same_elements(
-            call,
-            ("result", fetch.result_layout),
-            ("target", target.layout),
-        )?;
-        let transfer = self.transfer(call, peer, origin.cast_mut(), layout, target, room)?;
-        Ok(Transfer {
-            result: fetch.result,
-            result_layout: Some(fetch.result_layout),
-            ..transfer
-        })
-    }
-}
-
-/// The origin's two buffers of a fetching call.
-pub(super) struct Fetch<'a> {
-    pub(super) origin: *const u8,
-    pub(super) layout: &'a Layout,
-    pub(super) result: *mut u8,
-    pub(super) result_layout: &'a Layout,
 }

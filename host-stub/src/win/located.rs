@@ -1,50 +1,143 @@
-//! Calls with buffers that may be on a device: where they are is found out, and what cannot go through
+//! Calls with buffers that may be on a device: where each buffer is gets looked up, and what cannot go through
 //! the window's table as it is goes through host memory.
 //!
 //! A put or get without gaps over the transport takes the device buffer itself. Everything else is
 //! packed into host memory by the copy functions, many runs at a time, done from there, and complete
 //! when the call returns.
 
-use plugin_api::{Datatype, Handle, IoVec, hmem_iface};
+use plugin_api::{Datatype, IoVec};
 
 use super::bounce::Bounce;
-use super::checked::Target;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
+use super::op::{Kind, RmaOp};
 use super::peer::{Reach, WindowKind};
 use super::pieces::Cursor;
 use super::request::Request;
+use super::table::{Communicate, Requested};
 use super::window::Window;
-use crate::base::Op;
 use crate::device::{Found, HOST};
 
 /// Runs handed to a copy function at once.
 const RUNS: usize = 256;
-/// No handle: host memory.
-const NOT_DEVICE: *mut Handle = std::ptr::null_mut();
 
-/// Where a buffer is.
-enum Place {
-    Host(*mut u8),
-    Device(Found),
-}
-
-/// A buffer's elements in host memory, one after the other.
-struct Packed {
-    bounce: Bounce,
-    layout: Layout,
-}
-
-impl Packed {
-    fn pointer(&mut self) -> *mut u8 {
-        self.bounce.as_mut_ptr()
-    }
-}
-
-/// Which way bytes are copied: out of the buffer, or into it.
+/// Which way bytes are copied: out of a buffer, or into it.
 pub(super) enum Way<'a> {
     From(&'a mut [u8]),
     To(&'a [u8]),
+}
+
+/// A call whose buffers have been looked up.
+enum Located<'a> {
+    /// The table can use the buffers.
+    AsIs(RmaOp<'a>),
+    /// At least one buffer has to be replaced by host memory.
+    Packed(PackedOp<'a>),
+}
+
+/// A call of which some buffers are packed in host memory.
+struct PackedOp<'a> {
+    op: RmaOp<'a>,
+    origin: Option<Packed<'a>>,
+    compare: Option<Packed<'a>>,
+    result: Option<Packed<'a>>,
+}
+
+/// The elements of a device buffer in host memory, one after the other.
+struct Packed<'a> {
+    bounce: Bounce,
+    packed: Layout,
+    found: Found,
+    layout: &'a Layout,
+}
+
+impl<'a> Packed<'a> {
+    /// Host memory with room for a buffer's elements; with the elements, if the call reads them.
+    ///
+    /// # Safety
+    /// The buffer is valid for its layout.
+    unsafe fn new(
+        window: &Window,
+        call: &'static str,
+        (found, layout): (Found, &'a Layout),
+        filled: bool,
+    ) -> WinResult<Packed<'a>> {
+        let mut bounce = Bounce::new(window, call, layout.bytes())?;
+        if filled {
+            let bytes = &mut bounce.bytes_mut()[..layout.bytes()];
+            // SAFETY: the caller guarantees the buffer.
+            unsafe { window.copy(call, &found, layout, Way::From(bytes)) }?;
+        }
+        Ok(Packed {
+            bounce,
+            packed: Layout::contiguous(layout.datatype(), layout.count()),
+            found,
+            layout,
+        })
+    }
+
+    /// Puts the elements where they belong, once the operation is complete.
+    ///
+    /// # Safety
+    /// The buffer is valid for its layout.
+    unsafe fn unpack(mut self, window: &Window, call: &'static str) -> WinResult<()> {
+        let bytes = &self.bounce.bytes_mut()[..self.layout.bytes()];
+        // SAFETY: the caller guarantees the buffer.
+        unsafe { window.copy(call, &self.found, self.layout, Way::To(bytes)) }
+    }
+}
+
+impl PackedOp<'_> {
+    /// The call with host memory in place of device memory.
+    fn op(&mut self) -> RmaOp<'_> {
+        let mut op = self.op;
+        if let Some(origin) = &mut self.origin {
+            (op.origin, op.layout) = (origin.bounce.as_mut_ptr(), &origin.packed);
+        }
+        if let Some(compare) = &mut self.compare {
+            op.compare = compare.bounce.as_mut_ptr();
+        }
+        if let Some(result) = &mut self.result {
+            (op.result, op.result_layout) = (result.bounce.as_mut_ptr(), Some(&result.packed));
+        }
+        op
+    }
+
+    /// Waits for everything to the target, after which the packed memory is free, and unpacks what the call
+    /// fetched. A call that failed may have posted a part of its operations before, so the wait does not
+    /// depend on `issued`, which is reported first.
+    ///
+    /// # Safety
+    /// The buffers are valid for their layouts.
+    unsafe fn settle(mut self, window: &Window, issued: WinResult<()>) -> WinResult<()> {
+        let (call, rank) = (self.op.call, self.op.target.rank);
+        let peer = match window.peer(call, rank) {
+            Ok(peer) => peer,
+            Err(error) => return issued.and(Err(error)),
+        };
+        self.set_in_use(true);
+        let transfers = window.flush_pending(call, rank, &peer.transfers);
+        let accumulates = window.flush_pending(call, rank, &peer.accumulates);
+        let idle = peer.transfers.is_idle() && peer.accumulates.is_idle();
+        self.set_in_use(!idle);
+        issued.and(transfers).and(accumulates)?;
+        let fetched = match self.op.kind {
+            Kind::Get => self.origin,
+            _ => self.result,
+        };
+        match fetched {
+            // SAFETY: the caller guarantees the buffers.
+            Some(packed) => unsafe { packed.unpack(window, call) },
+            None => Ok(()),
+        }
+    }
+
+    fn set_in_use(&mut self, used: bool) {
+        let buffers = [&mut self.origin, &mut self.compare, &mut self.result];
+        for packed in buffers.into_iter().flatten() {
+            packed.bounce.set_in_use(used);
+        }
+    }
 }
 
 impl Window {
@@ -55,94 +148,161 @@ impl Window {
         device.is_some_and(|device| *device != HOST) && self.kind() != WindowKind::Dynamic
     }
 
-    fn where_is(
+    /// The device that a buffer is on. `None`: it is host memory, and `pointer` is now its host address.
+    fn on_device(
         &self,
         call: &'static str,
-        pointer: *const u8,
+        pointer: &mut *mut u8,
         layout: &Layout,
-    ) -> WinResult<Place> {
+    ) -> WinResult<Option<Found>> {
         let bad = |reason: String| WinError::BadArgument { call, reason };
-        let devices = self.link.job.devices();
         if pointer.is_null() {
-            return Ok(Place::Host(std::ptr::null_mut()));
+            return Ok(None);
         }
-        let found = devices.find(pointer as u64, layout.extent());
-        let place = match found.map_err(|e| bad(e.to_string()))? {
-            Ok(found) => Place::Device(found),
-            Err(host) => Place::Host(std::ptr::with_exposed_provenance_mut(host as usize)),
-        };
-        if layout.is_on_device() && matches!(place, Place::Host(_)) {
-            return Err(bad(format!(
+        let devices = self.link.job.devices();
+        let found = devices.find(*pointer as u64, layout.extent());
+        match found.map_err(|error| bad(error.to_string()))? {
+            Ok(found) => Ok(Some(found)),
+            Err(_) if layout.is_on_device() => Err(bad(format!(
                 "its layout says device memory, and {pointer:p} is host memory"
-            )));
+            ))),
+            Err(host) => {
+                *pointer = std::ptr::with_exposed_provenance_mut(host as usize);
+                Ok(None)
+            }
         }
-        Ok(place)
     }
 
     /// Whether the transport takes a device buffer as it is.
-    fn goes_as_is(
-        &self,
-        found: &Found,
-        layout: &Layout,
-        target: &Target<'_>,
-        limit: usize,
-    ) -> bool {
-        let reach = self.parts.peers.get(target.rank).map(|peer| peer.reach);
+    fn takes(&self, op: &RmaOp<'_>, found: &Found) -> bool {
+        let attributes = self.link.transport.attributes();
+        let limit = match op.kind {
+            Kind::Put => attributes.put_limit,
+            Kind::Get => attributes.get_limit,
+            Kind::Update | Kind::Fetch | Kind::Swap => return false,
+        };
+        let reach = self.parts.peers.get(op.target.rank).map(|peer| peer.reach);
         !found.handle.is_null()
-            && layout.is_contiguous()
-            && target.layout.is_contiguous()
-            && layout.bytes() <= limit
+            && op.layout.is_contiguous()
+            && op.target.layout.is_contiguous()
+            && op.layout.bytes() <= limit
             && reach == Some(Reach::Transport)
     }
 
-    /// Host memory with room for a buffer's elements; with the elements, if they are wanted.
-    fn pack(
-        &self,
-        call: &'static str,
-        place: &Place,
-        layout: &Layout,
-        filled: bool,
-    ) -> WinResult<Packed> {
-        let mut bounce = Bounce::new(self, call, layout.bytes())?;
-        if filled {
-            let bytes = &mut bounce.bytes_mut()[..layout.bytes()];
-            // SAFETY: the caller of the public call vouches for the buffer.
-            unsafe { self.copy(call, place, layout, Way::From(bytes)) }?;
-        }
-        Ok(Packed {
-            bounce,
-            layout: Layout::contiguous(layout.datatype(), layout.count()),
-        })
-    }
-
-    /// Puts the elements where they belong, once everything to the target is complete.
-    fn unpack(
-        &self,
-        call: &'static str,
-        mut packed: Packed,
-        place: &Place,
-        layout: &Layout,
-    ) -> WinResult<()> {
-        let bytes = &packed.bounce.bytes_mut()[..layout.bytes()];
-        // SAFETY: as in `pack`.
-        unsafe { self.copy(call, place, layout, Way::To(bytes)) }
-    }
-
-    /// Copies between packed bytes and the elements of a buffer, wherever it is.
+    /// Looks up the buffers of a call, and packs those of a device that the transport does not take.
     ///
     /// # Safety
-    /// The buffer is good for its layout.
+    /// The buffers are valid for their layouts.
+    unsafe fn locate<'a>(&self, mut op: RmaOp<'a>) -> WinResult<Located<'a>> {
+        let call = op.call;
+        let origin = self.on_device(call, &mut op.origin, op.layout)?;
+        let mut with = op.compare.cast_mut();
+        let compare = self.on_device(call, &mut with, op.layout)?;
+        op.compare = with;
+        let results = op.result_layout.unwrap_or(op.layout);
+        let result = self.on_device(call, &mut op.result, results)?;
+        match &origin {
+            None if compare.is_none() && result.is_none() => return Ok(Located::AsIs(op)),
+            Some(found) if self.takes(&op, found) => {
+                op.origin = std::ptr::with_exposed_provenance_mut(found.address as usize);
+                op.local_handle = found.handle;
+                return Ok(Located::AsIs(op));
+            }
+            _ => {}
+        }
+        let pack = |found: Option<Found>, layout, filled| {
+            // SAFETY: the caller guarantees the buffers.
+            let pack = |found| unsafe { Packed::new(self, call, (found, layout), filled) };
+            found.map(pack).transpose()
+        };
+        Ok(Located::Packed(PackedOp {
+            op,
+            origin: pack(origin, op.layout, op.kind != Kind::Get)?,
+            compare: pack(compare, op.layout, true)?,
+            result: pack(result, results, false)?,
+        }))
+    }
+
+    /// As [`communicate`](Self::communicate), where buffers may be on a device.
+    ///
+    /// # Safety
+    /// As for [`communicate`](Self::communicate).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn communicate_located(
+        &self,
+        op: RmaOp<'_>,
+        entry: Communicate,
+    ) -> WinResult<()> {
+        // SAFETY: the caller guarantees the buffers; packed ones stay until the operation is complete.
+        unsafe {
+            match self.locate(op)? {
+                Located::AsIs(op) => self.communicate_here(op, entry),
+                Located::Packed(mut packed) => {
+                    let issued = self.communicate_here(packed.op(), entry);
+                    packed.settle(self, issued)
+                }
+            }
+        }
+    }
+
+    /// As [`request`](Self::request), where buffers may be on a device.
+    ///
+    /// # Safety
+    /// As for [`communicate`](Self::communicate).
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn request_located(
+        &self,
+        op: RmaOp<'_>,
+        entry: Requested,
+    ) -> WinResult<Request<'_>> {
+        // SAFETY: the caller guarantees the buffers; packed ones stay until the operation is complete.
+        unsafe {
+            match self.locate(op)? {
+                Located::AsIs(op) => self.request_here(op, entry),
+                Located::Packed(mut packed) => {
+                    let issued = self.request_here(packed.op(), entry);
+                    packed.settle(self, issued.and_then(Request::wait))?;
+                    Ok(Request::done(self, op.call, op.target.rank))
+                }
+            }
+        }
+    }
+
+    /// Copies between host memory and this rank's own, on whatever device that is.
+    pub(super) fn copy_own(
+        &self,
+        call: &'static str,
+        offset: usize,
+        way: Way<'_>,
+    ) -> WinResult<()> {
+        let exposed = &self.parts.exposed;
+        let found = Found {
+            iface: exposed.iface,
+            address: (exposed.base as u64).wrapping_add(offset as u64),
+            handle: std::ptr::null_mut(),
+        };
+        let len = match &way {
+            Way::From(into) => into.len(),
+            Way::To(from) => from.len(),
+        };
+        let layout = Layout::contiguous(Datatype::Uint8, len);
+        // SAFETY: the range was checked to lie in this rank's memory, which is of that kind.
+        unsafe { self.copy(call, &found, &layout, way) }
+    }
+
+    /// Copies between packed bytes and the elements of a buffer on a device.
+    ///
+    /// # Safety
+    /// The buffer is valid for its layout.
     unsafe fn copy(
         &self,
         call: &'static str,
-        place: &Place,
+        found: &Found,
         layout: &Layout,
         mut way: Way<'_>,
     ) -> WinResult<()> {
-        let (base, kind) = match place {
-            Place::Host(at) => (*at as u64, hmem_iface::SYSTEM),
-            Place::Device(found) => (found.address, found.iface),
-        };
         let devices = self.link.job.devices();
         let mut cursor = Cursor::new(layout);
         let mut done = 0;
@@ -152,7 +312,7 @@ impl Window {
                 let Some(segment) = cursor.take(usize::MAX) else {
                     break;
                 };
-                let at = base.wrapping_add(segment.offset as u64);
+                let at = found.address.wrapping_add(segment.offset as u64);
                 runs.push(IoVec {
                     base: std::ptr::with_exposed_provenance_mut(at as usize),
                     len: segment.len,
@@ -162,8 +322,8 @@ impl Window {
             if runs.is_empty() {
                 return Ok(());
             }
-            let kinds = vec![kind; runs.len()];
-            // SAFETY: the caller vouches for the buffer, in which the runs lie.
+            let kinds = vec![found.iface; runs.len()];
+            // SAFETY: the caller guarantees the buffer, in which the runs lie.
             let (function, copied) = unsafe {
                 match &mut way {
                     Way::From(into) => (
@@ -185,332 +345,4 @@ impl Window {
             done += bytes;
         }
     }
-
-    /// Waits for everything to a target, after which the packed memory is free. A call that failed may have posted a part of
-    /// its operations before, so the wait does not depend on `issued`, which is reported first.
-    fn settle(
-        &self,
-        call: &'static str,
-        rank: usize,
-        issued: WinResult<()>,
-        packed: &mut [&mut Packed],
-    ) -> WinResult<()> {
-        let peer = match self.peer(call, rank) {
-            Ok(peer) => peer,
-            Err(error) => return issued.and(Err(error)),
-        };
-        for packed in packed.iter_mut() {
-            packed.bounce.set_in_use(true);
-        }
-        let transfers = self.flush_pending(call, rank, &peer.transfers);
-        let accumulates = self.flush_pending(call, rank, &peer.accumulates);
-        let idle = peer.transfers.is_idle() && peer.accumulates.is_idle();
-        for packed in packed {
-            packed.bounce.set_in_use(!idle);
-        }
-        issued.and(transfers).and(accumulates)
-    }
-
-    #[cold]
-    pub(super) unsafe fn put_located(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        target: Target<'_>,
-    ) -> WinResult<()> {
-        let call = "put";
-        let place = self.where_is(call, origin, layout)?;
-        let limit = self.link.transport.attributes().put_limit;
-        // SAFETY: the caller vouches for the buffer, wherever it is.
-        unsafe {
-            match &place {
-                Place::Host(at) => self.put_here(*at, layout, target, NOT_DEVICE),
-                Place::Device(found) if self.goes_as_is(found, layout, &target, limit) => {
-                    self.put_here(pointer(found), layout, target, found.handle)
-                }
-                Place::Device(_) => {
-                    let mut packed = self.pack(call, &place, layout, true)?;
-                    let (pointer, rank) = (packed.pointer(), target.rank);
-                    let issued = self.put_here(pointer, &packed.layout, target, NOT_DEVICE);
-                    self.settle(call, rank, issued, &mut [&mut packed])
-                }
-            }
-        }
-    }
-
-    #[cold]
-    pub(super) unsafe fn get_located(
-        &self,
-        origin: *mut u8,
-        layout: &Layout,
-        target: Target<'_>,
-    ) -> WinResult<()> {
-        let call = "get";
-        let place = self.where_is(call, origin, layout)?;
-        let limit = self.link.transport.attributes().get_limit;
-        // SAFETY: as above.
-        unsafe {
-            match &place {
-                Place::Host(at) => self.get_here(*at, layout, target, NOT_DEVICE),
-                Place::Device(found) if self.goes_as_is(found, layout, &target, limit) => {
-                    self.get_here(pointer(found), layout, target, found.handle)
-                }
-                Place::Device(_) => {
-                    let mut packed = self.pack(call, &place, layout, false)?;
-                    let (pointer, rank) = (packed.pointer(), target.rank);
-                    let issued = self.get_here(pointer, &packed.layout, target, NOT_DEVICE);
-                    self.settle(call, rank, issued, &mut [&mut packed])?;
-                    self.unpack(call, packed, &place, layout)
-                }
-            }
-        }
-    }
-
-    #[cold]
-    pub(super) unsafe fn accumulate_located(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        target: Target<'_>,
-        op: Op,
-    ) -> WinResult<()> {
-        let call = "accumulate";
-        let place = self.where_is(call, origin, layout)?;
-        // SAFETY: as above.
-        unsafe {
-            if let Place::Host(at) = place {
-                return self.accumulate_here(at, layout, target, op);
-            }
-            let mut packed = self.pack(call, &place, layout, true)?;
-            let (pointer, rank) = (packed.pointer(), target.rank);
-            let issued = self.accumulate_here(pointer, &packed.layout, target, op);
-            self.settle(call, rank, issued, &mut [&mut packed])
-        }
-    }
-
-    #[cold]
-    pub(super) unsafe fn get_accumulate_located(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        result: *mut u8,
-        result_layout: &Layout,
-        target: Target<'_>,
-        op: Op,
-    ) -> WinResult<()> {
-        let call = "get_accumulate";
-        let reads = op != Op::NoOp;
-        let from = match reads {
-            true => self.where_is(call, origin, layout)?,
-            false => Place::Host(std::ptr::null_mut()),
-        };
-        let to = self.where_is(call, result, result_layout)?;
-        // SAFETY: as above.
-        unsafe {
-            if let (Place::Host(from), Place::Host(to)) = (&from, &to) {
-                return self.get_accumulate_here(*from, layout, *to, result_layout, target, op);
-            }
-            let source = if reads { layout } else { result_layout };
-            let mut operands = self.pack(call, &from, source, reads)?;
-            let mut results = self.pack(call, &to, result_layout, false)?;
-            let rank = target.rank;
-            let issued = self.get_accumulate_here(
-                operands.pointer(),
-                &operands.layout,
-                results.pointer(),
-                &results.layout,
-                target,
-                op,
-            );
-            self.settle(call, rank, issued, &mut [&mut operands, &mut results])?;
-            self.unpack(call, results, &to, result_layout)
-        }
-    }
-
-    #[cold]
-    pub(super) unsafe fn fetch_and_op_located(
-        &self,
-        origin: *const u8,
-        result: *mut u8,
-        datatype: Datatype,
-        rank: usize,
-        displacement: u64,
-        op: Op,
-    ) -> WinResult<()> {
-        let call = "fetch_and_op";
-        let one = Layout::contiguous(datatype, 1);
-        let reads = op != Op::NoOp;
-        let from = match reads {
-            true => self.where_is(call, origin, &one)?,
-            false => Place::Host(std::ptr::null_mut()),
-        };
-        let to = self.where_is(call, result, &one)?;
-        // SAFETY: as above.
-        unsafe {
-            if let (Place::Host(from), Place::Host(to)) = (&from, &to) {
-                return self.fetch_and_op_here(*from, *to, datatype, rank, displacement, op);
-            }
-            let mut operand = self.pack(call, &from, &one, reads)?;
-            let mut old = self.pack(call, &to, &one, false)?;
-            let (a, b) = (operand.pointer(), old.pointer());
-            let issued = self.fetch_and_op_here(a, b, datatype, rank, displacement, op);
-            self.settle(call, rank, issued, &mut [&mut operand, &mut old])?;
-            self.unpack(call, old, &to, &one)
-        }
-    }
-
-    #[cold]
-    pub(super) unsafe fn compare_and_swap_located(
-        &self,
-        origin: *const u8,
-        compare: *const u8,
-        result: *mut u8,
-        datatype: Datatype,
-        rank: usize,
-        displacement: u64,
-    ) -> WinResult<()> {
-        let call = "compare_and_swap";
-        let one = Layout::contiguous(datatype, 1);
-        let from = self.where_is(call, origin, &one)?;
-        let with = self.where_is(call, compare, &one)?;
-        let to = self.where_is(call, result, &one)?;
-        // SAFETY: as above.
-        unsafe {
-            if let (Place::Host(from), Place::Host(with), Place::Host(to)) = (&from, &with, &to) {
-                let (from, with, to) = (*from, *with, *to);
-                return self.compare_and_swap_here(from, with, to, datatype, rank, displacement);
-            }
-            let mut value = self.pack(call, &from, &one, true)?;
-            let mut expected = self.pack(call, &with, &one, true)?;
-            let mut old = self.pack(call, &to, &one, false)?;
-            let (a, b, c) = (value.pointer(), expected.pointer(), old.pointer());
-            let issued = self.compare_and_swap_here(a, b, c, datatype, rank, displacement);
-            self.settle(
-                call,
-                rank,
-                issued,
-                &mut [&mut value, &mut expected, &mut old],
-            )?;
-            self.unpack(call, old, &to, &one)
-        }
-    }
-
-    /// A request for something that is complete, once what its call left under way is.
-    fn requested_after(&self, call: &'static str, rank: usize) -> WinResult<Request<'_>> {
-        let peer = self.peer(call, rank)?;
-        self.flush_pending(call, rank, &peer.transfers)?;
-        self.flush_pending(call, rank, &peer.accumulates)?;
-        Ok(Request::done(self, call, rank))
-    }
-
-    #[cold]
-    pub(super) unsafe fn rput_located(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        target: Target<'_>,
-    ) -> WinResult<Request<'_>> {
-        let call = "rput";
-        self.allowed_request(call, target.rank)?;
-        // SAFETY: as above.
-        unsafe {
-            if let Place::Host(at) = self.where_is(call, origin, layout)? {
-                return self.rput_here(at, layout, target, NOT_DEVICE);
-            }
-            self.put_located(origin, layout, target)?;
-        }
-        self.requested_after(call, target.rank)
-    }
-
-    #[cold]
-    pub(super) unsafe fn rget_located(
-        &self,
-        origin: *mut u8,
-        layout: &Layout,
-        target: Target<'_>,
-    ) -> WinResult<Request<'_>> {
-        let call = "rget";
-        self.allowed_request(call, target.rank)?;
-        // SAFETY: as above.
-        unsafe {
-            if let Place::Host(at) = self.where_is(call, origin, layout)? {
-                return self.rget_here(at, layout, target, NOT_DEVICE);
-            }
-            self.get_located(origin, layout, target)?;
-        }
-        self.requested_after(call, target.rank)
-    }
-
-    #[cold]
-    pub(super) unsafe fn raccumulate_located(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        target: Target<'_>,
-        op: Op,
-    ) -> WinResult<Request<'_>> {
-        let call = "raccumulate";
-        self.allowed_request(call, target.rank)?;
-        // SAFETY: as above.
-        unsafe {
-            if let Place::Host(at) = self.where_is(call, origin, layout)? {
-                return self.raccumulate_here(at, layout, target, op);
-            }
-            self.accumulate_located(origin, layout, target, op)?;
-        }
-        self.requested_after(call, target.rank)
-    }
-
-    #[cold]
-    pub(super) unsafe fn rget_accumulate_located(
-        &self,
-        origin: *const u8,
-        layout: &Layout,
-        result: *mut u8,
-        result_layout: &Layout,
-        target: Target<'_>,
-        op: Op,
-    ) -> WinResult<Request<'_>> {
-        let call = "rget_accumulate";
-        self.allowed_request(call, target.rank)?;
-        let from = match op {
-            Op::NoOp => Place::Host(std::ptr::null_mut()),
-            _ => self.where_is(call, origin, layout)?,
-        };
-        let to = self.where_is(call, result, result_layout)?;
-        // SAFETY: the caller vouches for the buffers, wherever they are.
-        unsafe {
-            if let (Place::Host(from), Place::Host(to)) = (from, to) {
-                return self.rget_accumulate_here(from, layout, to, result_layout, target, op);
-            }
-            self.get_accumulate_located(origin, layout, result, result_layout, target, op)?;
-        }
-        self.requested_after(call, target.rank)
-    }
-
-    /// Copies between host memory and this rank's own, on whatever device that is.
-    pub(super) fn copy_own(
-        &self,
-        call: &'static str,
-        offset: usize,
-        way: Way<'_>,
-    ) -> WinResult<()> {
-        let exposed = &self.parts.exposed;
-        let found = Found {
-            iface: exposed.iface,
-            address: (exposed.base as u64).wrapping_add(offset as u64),
-            handle: NOT_DEVICE,
-        };
-        let len = match &way {
-            Way::From(into) => into.len(),
-            Way::To(from) => from.len(),
-        };
-        let layout = Layout::contiguous(Datatype::Uint8, len);
-        // SAFETY: the range was checked to lie in this rank's memory, which is of that kind.
-        unsafe { self.copy(call, &Place::Device(found), &layout, way) }
-    }
-}
-
-fn pointer(found: &Found) -> *mut u8 {
-    std::ptr::with_exposed_provenance_mut(found.address as usize)
 }

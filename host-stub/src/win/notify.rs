@@ -8,10 +8,11 @@
 use std::sync::atomic::Ordering;
 
 use super::btl::notify as remote;
-use super::checked::{KeyRoom, Target};
+use super::checked::KeyRoom;
 use super::control::COUNTERS;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
+use super::op::{RmaOp, Target};
 use super::shm::notify as shared;
 use super::window::Window;
 use crate::device::is_looked_for;
@@ -53,7 +54,8 @@ impl Window {
         let entered = self.link.enter(PUT)?;
         let peer = self.allowed(PUT, target.rank, true)?;
         let mut room = KeyRoom::uninit();
-        let transfer = self.transfer(PUT, peer, origin.cast_mut(), layout, &target, &mut room)?;
+        let op = RmaOp::put(PUT, (origin, layout), target);
+        let transfer = self.resolve(&op, peer, &mut room)?;
         if layout.bytes() == 0 {
             return self.count(target.rank, counter);
         }

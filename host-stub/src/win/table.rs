@@ -7,7 +7,7 @@ use super::epoch::{Assertion, FencePlan, LockKind};
 use super::error::WinResult;
 use super::layout::Layout;
 use super::peer::Peer;
-use super::request::{Request, RequestState};
+use super::request::RequestState;
 use super::window::Window;
 use crate::base::Op;
 
@@ -16,6 +16,8 @@ use crate::base::Op;
 pub struct Transfer<'a> {
     /// The call, for errors.
     pub call: &'static str,
+    /// What accumulates do; [`Op::Replace`] for puts and compare-and-swap, [`Op::NoOp`] for gets.
+    pub op: Op,
     /// The target's rank.
     pub target: usize,
     /// The target.
@@ -34,37 +36,21 @@ pub struct Transfer<'a> {
     /// The transport's handle of the origin's buffer, which is then device memory of this process
     /// that nothing here may touch; NULL for host memory. Only puts and gets without gaps have one.
     pub local_handle: *mut Handle,
+    /// The element that compare-and-swap compares with; NULL for other calls.
+    pub compare: *const u8,
     /// Where fetching calls put what was at the target.
     pub result: *mut u8,
     /// Where elements lie in the result buffer; none for calls that fetch nothing.
     pub result_layout: Option<&'a Layout>,
 }
 
-/// One element to compare and swap, checked like a [`Transfer`].
-pub struct CompareSwap {
-    /// The target's rank.
-    pub target: usize,
-    /// Address of the element, in the process that a [`Transfer`]'s is in.
-    pub address: u64,
-    /// The target's registration of that memory, borrowed for the call.
-    pub handle: *const Handle,
-    /// The element type.
-    pub datatype: Datatype,
-    /// The new value.
-    pub origin: *const u8,
-    /// The value to compare with.
-    pub compare: *const u8,
-    /// Where the old value goes.
-    pub result: *mut u8,
-}
-
 /// What a request form counts with; made by the public call.
 pub struct RequestRef<'a>(pub(super) &'a RequestState);
 
-type Communicate = unsafe fn(&Window, &Transfer<'_>) -> WinResult<()>;
-type Accumulate = unsafe fn(&Window, &Transfer<'_>, Op) -> WinResult<()>;
-type RequestTransfer = unsafe fn(&Window, &Transfer<'_>, RequestRef<'_>) -> WinResult<()>;
-type RequestUpdate = unsafe fn(&Window, &Transfer<'_>, Op, RequestRef<'_>) -> WinResult<()>;
+/// An entry of a communication call.
+pub(super) type Communicate = unsafe fn(&Window, &Transfer<'_>) -> WinResult<()>;
+/// The same, with a request.
+pub(super) type Requested = unsafe fn(&Window, &Transfer<'_>, RequestRef<'_>) -> WinResult<()>;
 
 /// The functions of a window. No entry can be absent. The unsafe ones need the buffers of their
 /// [`Transfer`] to be valid for its layouts until the operation is complete.
@@ -78,21 +64,21 @@ pub struct RmaTable {
     /// Reads from the target.
     pub get: Communicate,
     /// Updates the target, each element atomically.
-    pub accumulate: Accumulate,
+    pub accumulate: Communicate,
     /// Updates the target and fetches what was there, each element atomically.
-    pub get_accumulate: Accumulate,
+    pub get_accumulate: Communicate,
     /// As `get_accumulate`, for one element.
-    pub fetch_and_op: Accumulate,
+    pub fetch_and_op: Communicate,
     /// Replaces one element if it has an expected value.
-    pub compare_and_swap: unsafe fn(&Window, &CompareSwap) -> WinResult<()>,
+    pub compare_and_swap: Communicate,
     /// As `put`, with a request to count with.
-    pub rput: RequestTransfer,
+    pub rput: Requested,
     /// As `get`, with a request to count with.
-    pub rget: RequestTransfer,
+    pub rget: Requested,
     /// As `accumulate`, with a request to count with.
-    pub raccumulate: RequestUpdate,
+    pub raccumulate: Requested,
     /// As `get_accumulate`, with a request to count with.
-    pub rget_accumulate: RequestUpdate,
+    pub rget_accumulate: Requested,
     /// Completes this rank's operations and meets the other ranks, as the plan says.
     pub fence: fn(&Window, FencePlan, Assertion) -> WinResult<()>,
     /// Takes the target's lock.
@@ -139,15 +125,4 @@ impl<'a> Transfer<'a> {
     pub fn is_contiguous(&self) -> bool {
         self.origin_layout.is_contiguous() && self.target_layout.is_contiguous()
     }
-}
-
-/// A request made around one call of a table function.
-pub(super) fn requested<'w>(
-    window: &'w Window,
-    transfer: &Transfer<'_>,
-    run: impl FnOnce(RequestRef<'_>) -> WinResult<()>,
-) -> WinResult<Request<'w>> {
-    Request::issue(window, transfer.call, transfer.target, |state| {
-        run(RequestRef(state))
-    })
 }

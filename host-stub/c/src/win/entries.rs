@@ -5,8 +5,8 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use host::win::{
-    Assertion, CompareSwap, FencePlan, Layout, LockKind, Op, RequestRef, RmaTable, Transfer,
-    WinError, WinResult, Window,
+    Assertion, FencePlan, Layout, LockKind, RequestRef, RmaTable, Transfer, WinError, WinResult,
+    Window,
 };
 
 use crate::base::codes::{op_code, type_code};
@@ -76,29 +76,17 @@ fn moved(transfer: &Transfer<'_>) -> host_rma_call_t {
         address: transfer.address,
         origin: transfer.origin.cast(),
         result: transfer.result.cast(),
+        compare: transfer.compare.cast(),
         count: transfer.target_layout.count(),
         datatype: type_code(transfer.datatype()) | gaps,
         ..targeted(transfer.target)
     }
 }
 
-fn updated(transfer: &Transfer<'_>, op: Op) -> host_rma_call_t {
+fn updated(transfer: &Transfer<'_>) -> host_rma_call_t {
     host_rma_call_t {
-        op: op_code(op),
+        op: op_code(transfer.op),
         ..moved(transfer)
-    }
-}
-
-fn swapped(swap: &CompareSwap) -> host_rma_call_t {
-    host_rma_call_t {
-        address: swap.address,
-        origin: swap.origin.cast_mut().cast(),
-        result: swap.result.cast(),
-        compare: swap.compare.cast(),
-        count: 1,
-        datatype: type_code(swap.datatype),
-        op: op_code(Op::Replace),
-        ..targeted(swap.target)
     }
 }
 
@@ -113,24 +101,24 @@ fn once<'r>(request: &Cell<Option<RequestRef<'r>>>) -> WinResult<RequestRef<'r>>
 /// Defines one function. `transfer` and `request` are unsafe because of the buffers; `test` answers whether the
 /// exposure epoch is over.
 macro_rules! entry {
-    (transfer $name:ident($($arg:ident: $type:ty),*) $call:expr) => {
-        unsafe fn $name(window: &Window, $($arg: $type),*) -> WinResult<()> {
+    (transfer $name:ident($transfer:ident: $type:ty) $call:expr) => {
+        unsafe fn $name(window: &Window, $transfer: $type) -> WinResult<()> {
             // SAFETY: the caller guarantees the buffers.
-            let base = |table: &RmaTable| unsafe { (table.$name)(window, $($arg),*) }.map(|()| true);
+            let base = |table: &RmaTable| unsafe { (table.$name)(window, $transfer) }.map(|()| true);
             enter(window, $call, &base).map(drop)
         }
     };
-    (request $name:ident($($arg:ident: $type:ty),*) $call:expr) => {
+    (request $name:ident($transfer:ident: $type:ty) $call:expr) => {
         unsafe fn $name(
             window: &Window,
-            $($arg: $type,)*
+            $transfer: $type,
             request: RequestRef<'_>,
         ) -> WinResult<()> {
             let request = Cell::new(Some(request));
             let base = |table: &RmaTable| {
                 let request = once(&request)?;
                 // SAFETY: the caller guarantees the buffers.
-                unsafe { (table.$name)(window, $($arg,)* request) }.map(|()| true)
+                unsafe { (table.$name)(window, $transfer, request) }.map(|()| true)
             };
             enter(window, $call, &base).map(drop)
         }
@@ -169,14 +157,14 @@ macro_rules! entries {
 entries! {
     HOST_RMA_PUT: transfer put(transfer: &Transfer<'_>) = moved(transfer);
     HOST_RMA_GET: transfer get(transfer: &Transfer<'_>) = moved(transfer);
-    HOST_RMA_ACCUMULATE: transfer accumulate(transfer: &Transfer<'_>, op: Op) = updated(transfer, op);
-    HOST_RMA_GET_ACCUMULATE: transfer get_accumulate(transfer: &Transfer<'_>, op: Op) = updated(transfer, op);
-    HOST_RMA_FETCH_AND_OP: transfer fetch_and_op(transfer: &Transfer<'_>, op: Op) = updated(transfer, op);
-    HOST_RMA_COMPARE_AND_SWAP: transfer compare_and_swap(swap: &CompareSwap) = swapped(swap);
+    HOST_RMA_ACCUMULATE: transfer accumulate(transfer: &Transfer<'_>) = updated(transfer);
+    HOST_RMA_GET_ACCUMULATE: transfer get_accumulate(transfer: &Transfer<'_>) = updated(transfer);
+    HOST_RMA_FETCH_AND_OP: transfer fetch_and_op(transfer: &Transfer<'_>) = updated(transfer);
+    HOST_RMA_COMPARE_AND_SWAP: transfer compare_and_swap(transfer: &Transfer<'_>) = updated(transfer);
     HOST_RMA_RPUT: request rput(transfer: &Transfer<'_>) = moved(transfer);
     HOST_RMA_RGET: request rget(transfer: &Transfer<'_>) = moved(transfer);
-    HOST_RMA_RACCUMULATE: request raccumulate(transfer: &Transfer<'_>, op: Op) = updated(transfer, op);
-    HOST_RMA_RGET_ACCUMULATE: request rget_accumulate(transfer: &Transfer<'_>, op: Op) = updated(transfer, op);
+    HOST_RMA_RACCUMULATE: request raccumulate(transfer: &Transfer<'_>) = updated(transfer);
+    HOST_RMA_RGET_ACCUMULATE: request rget_accumulate(transfer: &Transfer<'_>) = updated(transfer);
     HOST_RMA_FENCE: sync fence(plan: FencePlan, assertion: Assertion) = grouped(&[], assertion);
     HOST_RMA_LOCK: sync lock(rank: usize, kind: LockKind) = locked(rank, Some(kind));
     HOST_RMA_UNLOCK: sync unlock(rank: usize, kind: Option<LockKind>) = locked(rank, kind);

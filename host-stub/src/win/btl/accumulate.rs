@@ -22,7 +22,7 @@ use plugin_api::{Datatype, Handle};
 use super::locked;
 use super::rma::hold;
 use super::tracked::done;
-use crate::base::{Op, combine};
+use crate::base::combine;
 use crate::registrations::Lease;
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
@@ -32,7 +32,7 @@ use crate::win::layout::Layout;
 use crate::win::peer::Peer;
 use crate::win::pieces::{Piece, Pieces};
 use crate::win::request::RequestState;
-use crate::win::table::{CompareSwap, RequestRef, Transfer};
+use crate::win::table::{RequestRef, Transfer};
 use crate::win::types::bits_of;
 use crate::win::window::Window;
 
@@ -41,7 +41,6 @@ struct Native<'a> {
     window: &'a Window,
     peer: &'a Peer,
     transfer: &'a Transfer<'a>,
-    op: Op,
     request: Option<&'a RequestState>,
     origin_handle: *mut Handle,
     result_handle: *mut Handle,
@@ -60,12 +59,8 @@ fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()>
     window.wait_pending(call, &peer.accumulates)
 }
 
-pub(super) unsafe fn fetch_and_op(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    op: Op,
-) -> WinResult<()> {
-    let datatype = transfer.datatype();
+pub(super) unsafe fn fetch_and_op(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    let (op, datatype) = (transfer.op, transfer.datatype());
     let support = window.types.get(datatype);
     let size = datatype.size();
     let attributes = window.link.transport.attributes();
@@ -78,7 +73,7 @@ pub(super) unsafe fn fetch_and_op(
         && size <= attributes.put_local_registration_threshold;
     if !direct {
         // SAFETY: the caller vouches for the transfer.
-        return unsafe { accumulate(window, transfer, op) };
+        return unsafe { accumulate(window, transfer) };
     }
     let peer = transfer.peer;
     keep_order(window, peer, transfer.call)?;
@@ -86,7 +81,6 @@ pub(super) unsafe fn fetch_and_op(
         window,
         peer,
         transfer,
-        op,
         request: None,
         origin_handle: std::ptr::null_mut(),
         result_handle: std::ptr::null_mut(),
@@ -102,45 +96,43 @@ pub(super) unsafe fn fetch_and_op(
     }
 }
 
-pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>, op: Op) -> WinResult<()> {
+pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { update(window, transfer, op, None) }
+    unsafe { update(window, transfer, None) }
 }
 
 pub(super) unsafe fn raccumulate(
     window: &Window,
     transfer: &Transfer<'_>,
-    op: Op,
     request: RequestRef<'_>,
 ) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { update(window, transfer, op, Some(request.0)) }
+    unsafe { update(window, transfer, Some(request.0)) }
 }
 
 unsafe fn update(
     window: &Window,
     transfer: &Transfer<'_>,
-    op: Op,
     request: Option<&RequestState>,
 ) -> WinResult<()> {
-    let call = transfer.call;
+    let (call, op) = (transfer.call, transfer.op);
     let peer = transfer.peer;
     let datatype = transfer.datatype();
     let support = window.types.get(datatype);
     if !support.native || !is_aligned(transfer.address, datatype) {
         // SAFETY: the caller vouches for the transfer.
-        return unsafe { locked::accumulate(window, peer, transfer, op) };
+        return unsafe { locked::accumulate(window, peer, transfer) };
     }
     let Some(limit) = support.limit(op, transfer.result_layout.is_some()) else {
         keep_order(window, peer, call)?;
         // SAFETY: the caller vouches for the transfer.
-        return unsafe { by_compare_swap(window, peer, transfer, op) };
+        return unsafe { by_compare_swap(window, peer, transfer) };
     };
     if !is_aligned(transfer.origin as u64, datatype)
         || !is_aligned(transfer.result as u64, datatype)
     {
         // SAFETY: the caller vouches for the transfer.
-        return unsafe { by_aligned_copies(window, peer, transfer, op) };
+        return unsafe { by_aligned_copies(window, peer, transfer) };
     }
     keep_order(window, peer, call)?;
     let attributes = window.link.transport.attributes();
@@ -164,7 +156,6 @@ unsafe fn update(
         window,
         peer,
         transfer,
-        op,
         request,
         origin_handle: handle(&origin_key),
         result_handle: handle(&result_key),
@@ -207,9 +198,9 @@ impl Native<'_> {
             window,
             peer,
             transfer,
-            op,
             ..
         } = *self;
+        let op = transfer.op;
         let transport = &window.link.transport;
         let datatype = transfer.datatype();
         let count = piece.len / datatype.size();
@@ -271,13 +262,8 @@ impl Native<'_> {
 /// An operation that the transport does not serve on a type of which it serves compare-swap.
 /// Complete when it returns.
 #[cold]
-unsafe fn by_compare_swap(
-    window: &Window,
-    peer: &Peer,
-    transfer: &Transfer<'_>,
-    op: Op,
-) -> WinResult<()> {
-    let call = transfer.call;
+unsafe fn by_compare_swap(window: &Window, peer: &Peer, transfer: &Transfer<'_>) -> WinResult<()> {
+    let (call, op) = (transfer.call, transfer.op);
     let datatype = transfer.datatype();
     let (size, bits) = (datatype.size(), bits_of(datatype));
     let pieces = Pieces::new(
@@ -333,7 +319,6 @@ unsafe fn by_aligned_copies(
     window: &Window,
     peer: &Peer,
     transfer: &Transfer<'_>,
-    op: Op,
 ) -> WinResult<()> {
     let call = transfer.call;
     let layout = Layout::contiguous(transfer.datatype(), transfer.target_layout.count());
@@ -362,7 +347,7 @@ unsafe fn by_aligned_copies(
     operands.set_in_use(true);
     results.set_in_use(true);
     // SAFETY: the copies are valid for the layout, and kept until nothing uses them.
-    let issued = unsafe { update(window, &aligned, op, None) };
+    let issued = unsafe { update(window, &aligned, None) };
     let flushed = window.flush_pending(call, peer.rank, &peer.accumulates);
     let idle = peer.accumulates.is_idle() || flushed.is_ok();
     operands.set_in_use(!idle);
@@ -376,10 +361,9 @@ unsafe fn by_aligned_copies(
     Ok(())
 }
 
-pub(super) unsafe fn compare_and_swap(window: &Window, swap: &CompareSwap) -> WinResult<()> {
-    let call = "compare_and_swap";
-    let peer = window.peer(call, swap.target)?;
-    let datatype = swap.datatype;
+pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> WinResult<()> {
+    let (call, peer) = (swap.call, swap.peer);
+    let datatype = swap.datatype();
     let size = datatype.size();
     if !window.types.get(datatype).native || !is_aligned(swap.address, datatype) {
         // SAFETY: the caller vouches for the buffers.

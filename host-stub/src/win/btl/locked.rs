@@ -9,7 +9,7 @@ use crate::win::control::ACCUMULATE_LOCK;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pieces::Pieces;
-use crate::win::table::{CompareSwap, Transfer};
+use crate::win::table::Transfer;
 use crate::win::window::Window;
 
 /// Bytes updated at a time.
@@ -50,9 +50,8 @@ pub(super) unsafe fn accumulate(
     window: &Window,
     peer: &Peer,
     transfer: &Transfer<'_>,
-    op: Op,
 ) -> WinResult<()> {
-    let call = transfer.call;
+    let (call, op) = (transfer.call, transfer.op);
     let datatype = transfer.datatype();
     let chunk = CHUNK.min(transfer.target_layout.bytes());
     let mut bounce = Bounce::new(window, call, chunk)?;
@@ -100,10 +99,10 @@ pub(super) unsafe fn accumulate(
 pub(super) unsafe fn compare_and_swap(
     window: &Window,
     peer: &Peer,
-    swap: &CompareSwap,
+    swap: &Transfer<'_>,
 ) -> WinResult<()> {
-    let call = "compare_and_swap";
-    let size = swap.datatype.size();
+    let call = swap.call;
+    let size = swap.datatype().size();
     let mut bounce = Bounce::new(window, call, size)?;
     let remote = Remote {
         address: swap.address,

@@ -19,11 +19,11 @@ use crate::base::Op;
 use crate::win::error::WinResult;
 use crate::win::layout::Layout;
 use crate::win::pieces::{Piece, Pieces};
-use crate::win::table::{CompareSwap, RequestRef, Transfer};
+use crate::win::table::{RequestRef, Transfer};
 use crate::win::window::Window;
 
-fn run_of(transfer: &Transfer<'_>, op: Op, piece: Piece) -> Run {
-    let no_operand = op == Op::NoOp || transfer.origin.is_null();
+fn run_of(transfer: &Transfer<'_>, piece: Piece) -> Run {
+    let no_operand = transfer.op == Op::NoOp || transfer.origin.is_null();
     Run {
         target: (transfer.address as *mut u8).wrapping_add(piece.target),
         operand: if no_operand {
@@ -47,8 +47,8 @@ fn is_counter(datatype: Datatype, op: Op) -> bool {
     op == Op::Sum && matches!(datatype, Datatype::Int64 | Datatype::Uint64)
 }
 
-pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>, op: Op) -> WinResult<()> {
-    let datatype = transfer.datatype();
+pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    let (op, datatype) = (transfer.op, transfer.datatype());
     let in_a_row = |layout: &Layout| layout.is_contiguous();
     if transfer.is_contiguous()
         && transfer.result_layout.is_none_or(in_a_row)
@@ -71,7 +71,7 @@ pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>, op: Op
         }
         // SAFETY: the piece is the whole transfer, for which the caller vouches; its elements are
         // aligned.
-        unsafe { update(datatype, op, run_of(transfer, op, whole)) };
+        unsafe { update(datatype, op, run_of(transfer, whole)) };
         return Ok(());
     }
     let pieces = Pieces::new(
@@ -84,14 +84,14 @@ pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>, op: Op
         for piece in pieces {
             // SAFETY: pieces lie in all layouts; whole elements from an aligned address on are
             // aligned; the caller vouches for the buffers.
-            unsafe { update(datatype, op, run_of(transfer, op, piece)) };
+            unsafe { update(datatype, op, run_of(transfer, piece)) };
         }
         return Ok(());
     }
     alone(window, transfer.call, transfer.target, || {
         for piece in pieces {
             // SAFETY: as above, but for the alignment.
-            unsafe { update_bytes(datatype, op, run_of(transfer, op, piece)) };
+            unsafe { update_bytes(datatype, op, run_of(transfer, piece)) };
         }
     })
 }
@@ -99,20 +99,15 @@ pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>, op: Op
 pub(super) unsafe fn raccumulate(
     window: &Window,
     transfer: &Transfer<'_>,
-    op: Op,
     _request: RequestRef<'_>,
 ) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer. It is over now, so the request counts nothing.
-    unsafe { accumulate(window, transfer, op) }?;
+    unsafe { accumulate(window, transfer) }?;
     window.now_and_then(transfer.call)
 }
 
-pub(super) unsafe fn fetch_and_op(
-    window: &Window,
-    transfer: &Transfer<'_>,
-    op: Op,
-) -> WinResult<()> {
-    let datatype = transfer.datatype();
+pub(super) unsafe fn fetch_and_op(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    let (op, datatype) = (transfer.op, transfer.datatype());
     if is_counter(datatype, op) && transfer.address & 7 == 0 {
         // SAFETY: one aligned element of the target; the caller vouches for origin and result.
         unsafe {
@@ -129,7 +124,7 @@ pub(super) unsafe fn fetch_and_op(
         target: 0,
         len: datatype.size(),
     };
-    let run = run_of(transfer, op, whole);
+    let run = run_of(transfer, whole);
     if is_aligned(transfer.address, datatype) {
         // SAFETY: one aligned element; the caller vouches for the buffers.
         unsafe { update(datatype, op, run) };
@@ -141,7 +136,7 @@ pub(super) unsafe fn fetch_and_op(
     })
 }
 
-pub(super) unsafe fn compare_and_swap(window: &Window, swap: &CompareSwap) -> WinResult<()> {
+pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> WinResult<()> {
     macro_rules! swap_as {
         ($t:ty, $atomic:ty) => {{
             // SAFETY: one aligned element of the target, reached by atomics alone; the caller
@@ -160,8 +155,8 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &CompareSwap) -> Wi
             Ok(())
         }};
     }
-    let size = swap.datatype.size();
-    if is_aligned(swap.address, swap.datatype) {
+    let size = swap.datatype().size();
+    if is_aligned(swap.address, swap.datatype()) {
         return match size {
             8 => swap_as!(u64, AtomicU64),
             4 => swap_as!(u32, AtomicU32),
@@ -169,7 +164,7 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &CompareSwap) -> Wi
             _ => swap_as!(u8, AtomicU8),
         };
     }
-    alone(window, "compare_and_swap", swap.target, || {
+    alone(window, swap.call, swap.target, || {
         let target = swap.address as *mut u8;
         let (mut old, mut compare) = ([0u8; 8], [0u8; 8]);
         // SAFETY: one element in each buffer and at the target, at most 8 bytes.

@@ -32,7 +32,7 @@ enum Located<'a> {
     /// The table can use the buffers.
     AsIs(RmaOp<'a>),
     /// At least one buffer has to be replaced by host memory.
-    Packed(PackedOp<'a>),
+    Packed(Box<PackedOp<'a>>),
 }
 
 /// A call of which some buffers are packed in host memory.
@@ -215,12 +215,12 @@ impl Window {
             let pack = |found| unsafe { Packed::new(self, call, (found, layout), filled) };
             found.map(pack).transpose()
         };
-        Ok(Located::Packed(PackedOp {
+        Ok(Located::Packed(Box::new(PackedOp {
             op,
             origin: pack(origin, op.layout, op.kind != Kind::Get)?,
             compare: pack(compare, op.layout, true)?,
             result: pack(result, results, false)?,
-        }))
+        })))
     }
 
     /// As [`communicate`](Self::communicate), where buffers may be on a device.

@@ -197,6 +197,12 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// Whether nothing is under way to this rank, and nothing failed since that was last asked.
+    #[inline]
+    pub(super) fn is_settled(&self) -> bool {
+        self.transfers.is_settled() && self.accumulates.is_settled()
+    }
+
     /// `alone` as in [`Pending::new`].
     pub(super) fn new(rank: usize, endpoint: EndpointRef, offer: &Offer, alone: bool) -> Peer {
         Peer {

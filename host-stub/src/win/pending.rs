@@ -103,8 +103,11 @@ impl Pending {
     /// Whether nothing is under way, and nothing failed since that was last asked.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
-        let settled = |cell: &Cell| cell.is_zero() && cell.failed.load(Ordering::Relaxed) == 0;
-        settled(&self.cells[0]) && settled(&self.cells[1])
+        let [a, b] = &self.cells;
+        // One branch for all four words. Acquire, for the counts: as in `is_zero`.
+        let counts = a.count.load(Ordering::Acquire) | b.count.load(Ordering::Acquire);
+        let failed = a.failed.load(Ordering::Relaxed) | b.failed.load(Ordering::Relaxed);
+        counts | (failed as u32 as usize) == 0
     }
 
     /// Whether calls come one after the other, so that nothing is issued during a wait.

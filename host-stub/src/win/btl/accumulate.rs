@@ -59,43 +59,6 @@ fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()>
     window.wait_pending(call, &peer.accumulates)
 }
 
-pub(super) unsafe fn fetch_and_op(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
-    let (op, datatype) = (transfer.op, transfer.datatype());
-    let support = window.types.get(datatype);
-    let size = datatype.size();
-    let attributes = window.link.transport.attributes();
-    let direct = support.native
-        && support.limit(op, true).is_some()
-        && is_aligned(transfer.address, datatype)
-        && is_aligned(transfer.result as u64, datatype)
-        && is_aligned(transfer.origin as u64, datatype)
-        && size <= attributes.get_local_registration_threshold
-        && size <= attributes.put_local_registration_threshold;
-    if !direct {
-        // SAFETY: the caller vouches for the transfer.
-        return unsafe { accumulate(window, transfer) };
-    }
-    let peer = transfer.peer;
-    keep_order(window, peer, transfer.call)?;
-    let native = Native {
-        window,
-        peer,
-        transfer,
-        request: None,
-        origin_handle: std::ptr::null_mut(),
-        result_handle: std::ptr::null_mut(),
-    };
-    // SAFETY: the piece is the whole transfer, for which the caller vouches.
-    unsafe {
-        native.issue(Piece {
-            origin: 0,
-            result: 0,
-            target: 0,
-            len: size,
-        })
-    }
-}
-
 pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
     unsafe { update(window, transfer, None) }
@@ -135,6 +98,47 @@ unsafe fn update(
         return unsafe { by_aligned_copies(window, peer, transfer) };
     }
     keep_order(window, peer, call)?;
+    let limit = limit.saturating_mul(datatype.size());
+    let attributes = window.link.transport.attributes();
+    let unregistered = attributes
+        .put_local_registration_threshold
+        .min(attributes.get_local_registration_threshold);
+    let bytes = transfer.target_layout.bytes();
+    let in_one_piece = transfer.is_contiguous()
+        && transfer.result_layout.is_none_or(Layout::is_contiguous)
+        && bytes <= limit;
+    if !in_one_piece || bytes > unregistered {
+        // SAFETY: the caller vouches for the transfer.
+        return unsafe { many_pieces(window, transfer, request, limit) };
+    }
+    let native = Native {
+        window,
+        peer,
+        transfer,
+        request,
+        origin_handle: std::ptr::null_mut(),
+        result_handle: std::ptr::null_mut(),
+    };
+    // SAFETY: the piece is the whole transfer, whose buffers need no handles.
+    unsafe {
+        native.issue(Piece {
+            origin: 0,
+            result: 0,
+            target: 0,
+            len: bytes,
+        })
+    }
+}
+
+/// An update of several pieces, or with a buffer that the transport wants registered.
+#[inline(never)]
+unsafe fn many_pieces(
+    window: &Window,
+    transfer: &Transfer<'_>,
+    request: Option<&RequestState>,
+    limit: usize,
+) -> WinResult<()> {
+    let (call, peer) = (transfer.call, transfer.peer);
     let attributes = window.link.transport.attributes();
     let extent = match transfer.origin.is_null() {
         true => 0,
@@ -147,7 +151,7 @@ unsafe fn update(
         None => None,
         Some(layout) => {
             let threshold = attributes.get_local_registration_threshold;
-            // SAFETY: as above.
+            // SAFETY: the caller vouches for the buffers until the operation is complete.
             unsafe { window.lease(call, transfer.result, layout.extent(), threshold) }?
         }
     };
@@ -160,32 +164,15 @@ unsafe fn update(
         origin_handle: handle(&origin_key),
         result_handle: handle(&result_key),
     };
-    let limit = limit.saturating_mul(datatype.size());
-    let bytes = transfer.target_layout.bytes();
-    let in_one_piece = transfer.is_contiguous()
-        && transfer.result_layout.is_none_or(Layout::is_contiguous)
-        && (1..=limit).contains(&bytes);
-    let issued = if in_one_piece {
-        let whole = Piece {
-            origin: 0,
-            result: 0,
-            target: 0,
-            len: bytes,
-        };
-        // SAFETY: the layouts are of this length; the handles cover the buffers or are not wanted.
-        unsafe { native.issue(whole) }
-    } else {
-        let Transfer {
-            origin_layout,
-            result_layout,
-            target_layout,
-            ..
-        } = transfer;
-        Pieces::new(origin_layout, *result_layout, target_layout, limit).try_for_each(|piece| {
-            // SAFETY: the piece lies inside all layouts; the handles as above.
-            unsafe { native.issue(piece) }
-        })
-    };
+    let Transfer {
+        origin_layout,
+        result_layout,
+        target_layout,
+        ..
+    } = transfer;
+    let mut pieces = Pieces::new(origin_layout, *result_layout, target_layout, limit);
+    // SAFETY: each piece lies inside all layouts; the handles cover the buffers or are not wanted.
+    let issued = pieces.try_for_each(|piece| unsafe { native.issue(piece) });
     hold(window, peer, call, origin_key)?;
     hold(window, peer, call, result_key)?;
     issued

@@ -21,7 +21,7 @@ pub(super) const TABLE: RmaTable = RmaTable {
     get: rma::get,
     accumulate: accumulate::accumulate,
     get_accumulate: accumulate::accumulate,
-    fetch_and_op: accumulate::fetch_and_op,
+    fetch_and_op: accumulate::accumulate,
     compare_and_swap: accumulate::compare_and_swap,
     fence: active::fence,
     lock: passive::lock,

@@ -142,9 +142,19 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
 
 pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
     let peer = window.peer(call, rank)?;
-    let settled = peer.transfers.is_settled() && peer.accumulates.is_settled();
-    if !settled || peer.leases.is_any() {
+    if peer.leases.is_any() {
         return settle(window, call, peer);
+    }
+    if !peer.is_settled() {
+        if !peer.transfers.is_alone() {
+            return settle(window, call, peer);
+        }
+        // Most operations are complete after one visit to the transport, made here without preparing a wait.
+        // Nothing is added meanwhile.
+        window.link.progress(call)?;
+        if !peer.is_settled() {
+            return settle(window, call, peer);
+        }
     }
     fence(Ordering::AcqRel);
     Ok(())
@@ -160,17 +170,6 @@ fn settle(window: &Window, call: &'static str, peer: &Peer) -> WinResult<()> {
         leases,
         ..
     } = peer;
-    if transfers.is_alone() && !leases.is_any() {
-        // Nothing is added meanwhile, so one wait is enough for all there is.
-        let idle = || transfers.is_idle() && accumulates.is_idle();
-        if !idle() {
-            window.link.wait_until(call, idle)?;
-        }
-        if transfers.is_settled() && accumulates.is_settled() {
-            fence(Ordering::AcqRel);
-            return Ok(());
-        }
-    }
     let taken = leases.take();
     let transferred = window.flush_pending(call, *rank, transfers);
     let accumulated = window.flush_pending(call, *rank, accumulates);

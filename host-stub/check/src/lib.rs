@@ -14,6 +14,7 @@ mod device;
 mod edges;
 mod epochs;
 mod errors;
+mod hints;
 mod kinds;
 mod memory;
 mod notified;

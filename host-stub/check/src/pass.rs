@@ -2,8 +2,8 @@
 
 use super::case::Case;
 use super::{
-    accumulates, atomicity, edges, epochs, errors, kinds, notified, programs, requests, threads,
-    transfers,
+    accumulates, atomicity, edges, epochs, errors, hints, kinds, notified, programs, requests,
+    threads, transfers,
 };
 use host_stub::win::Info;
 
@@ -55,5 +55,6 @@ pub(super) fn windows() -> Vec<Case> {
     cases.extend(programs::cases());
     cases.extend(threads::cases());
     cases.extend(errors::cases());
+    cases.extend(hints::cases());
     cases
 }

@@ -47,6 +47,11 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    /// Whether it is made of huge pages.
+    pub(crate) fn is_huge(&self) -> bool {
+        self.card.huge > 0
+    }
+
     /// Makes a zeroed segment of huge pages, of the size that the system gives when none is named;
     /// `bytes` says how long it is with pages of that size. None, with a word why, where there are not
     /// as many.

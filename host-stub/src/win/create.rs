@@ -11,30 +11,22 @@
 //! 3. *Offers*, unless all ranks share one segment: registrations for the transport.
 //! 4. *Hooks*, if layers have any: a failure on one rank undoes the window on all.
 
-use std::mem::ManuallyDrop;
+use plugin_api::hmem_iface;
 
-use plugin_api::{ThreadLevel, hmem_iface};
-
-use super::btl;
+use super::assemble::{Pieces, assemble, copied, devices, peer, table_for};
 use super::control::{Control, ControlPlan, PROBE};
-use super::dynamic::Attached;
-use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
 use super::hooks::{Layers, hooked};
 use super::info::{Info, Resolved, TableChoice};
 use super::intent::{Intent, classes};
 use super::link::Link;
-use super::near;
 use super::own_part::{device_memory, expose, memory, usable};
-use super::peer::{Offer, Peer, Reach, WindowKind, decode, encode};
+use super::peer::{Offer, Reach, WindowKind, decode, encode};
 use super::regions::Shape;
-use super::request::RequestPool;
 use super::share::{Joint, share};
 use super::shm::{self, Shared};
-use super::slots::{SLOTS, Slots};
-use super::table::RmaTable;
-use super::types::TypeTable;
-use super::window::{Exposed, Memory, Parts, SyncState, Window};
+use super::slots::SLOTS;
+use super::window::{Exposed, Memory, Window};
 use crate::base::process::Process;
 use crate::device::HOST;
 use crate::job::Members;
@@ -87,6 +79,7 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         len: wanted.source.len() as u64,
         unit: wanted.unit,
         info: info.code(),
+        rules: info.rules.code(),
         hooks: Layers::count(&link.job) as u64,
         device: info.device,
         process: Process::own(),
@@ -102,6 +95,10 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         .info
         .resolve(link.job.params())
         .map_err(|reason| refused(link.rank, reason))?;
+    let sizes = intents.iter().map(|intent| (intent.len, intent.unit));
+    if let Some((rank, reason)) = info.rules.refusal(sizes) {
+        return Err(refused(rank, reason));
+    }
     // Memory of a device is reached by the transport alone, from every rank.
     if let Some(rank) = intents.iter().position(|intent| intent.device != HOST) {
         if wanted.kind == WindowKind::AllocateShared {
@@ -125,7 +122,7 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     let mut window = match joint {
         Joint::Segment(shared) if one && in_segment => {
             let control = unreached.ok_or_else(|| refused(link.rank, "it has no control block"))?;
-            whole(link, wanted, &intents, (shared, control))?
+            whole(link, wanted, &info, &intents, (shared, control))?
         }
         joint => partly(link, wanted, &info, &intents, &classes, joint)?,
     };
@@ -202,6 +199,7 @@ fn all_shared(kind: WindowKind, classes: &[usize], joint: &Joint) -> WinResult<(
 fn whole(
     link: Link,
     wanted: &Wanted<'_>,
+    info: &Resolved,
     intents: &[Intent],
     (shared, control): (Shared, Control),
 ) -> WinResult<Window> {
@@ -231,7 +229,7 @@ fn whole(
     };
     Ok(assemble(
         link,
-        wanted.kind,
+        (wanted.kind, info),
         (shm::TABLE, "shm"),
         Pieces {
             exposed,
@@ -273,19 +271,7 @@ fn partly(
             .map(|part| shared.segment.at(part.offset) as u64)
             .collect()
     });
-    let local = usable(&link)
-        .and_then(|()| match info.device {
-            HOST => memory(wanted, shared, &own_class, (link.job.devices(), link.rank)),
-            device => device_memory(&link, wanted, device),
-        })
-        .and_then(|(base, len, memory)| expose(&link, (base, len, info.device), memory))
-        .and_then(|exposed| {
-            let control = Control::new(&link.transport, plan).map_err(|error| error.to_string())?;
-            control
-                .word(PROBE)
-                .store(probe, std::sync::atomic::Ordering::SeqCst);
-            Ok((exposed, control))
-        });
+    let local = own_part(&link, wanted, info, (shared, &own_class), plan, probe);
     let offer = match &local {
         Ok((exposed, control)) => {
             let (control_base, control_handle) = control.card();
@@ -324,7 +310,7 @@ fn partly(
     let table = table_for(&peers, link.rank);
     Ok(assemble(
         link,
-        wanted.kind,
+        (wanted.kind, info),
         table,
         Pieces {
             exposed,
@@ -336,84 +322,24 @@ fn partly(
     ))
 }
 
-fn copied(intent: &Intent, peer: &Peer, offer: &Offer) -> Reach {
-    let pid = intent.process.pid as libc::pid_t;
-    if near::reads(pid, peer.control_address(PROBE), offer.probe) {
-        Reach::Copied(pid)
-    } else {
-        Reach::Transport
-    }
-}
-
-fn table_for(peers: &[Peer], own: usize) -> (RmaTable, &'static str) {
-    let others = || peers.iter().filter(|peer| peer.rank != own);
-    let is_mapped = |peer: &Peer| matches!(peer.reach, Reach::Mapped(_));
-    if peers.iter().all(|peer| peer.reach == Reach::Transport) {
-        (btl::TABLE, "btl")
-    } else if others().any(|peer| matches!(peer.reach, Reach::Copied(_)))
-        && !others().any(is_mapped)
-    {
-        (near::TABLE, "cma")
-    } else {
-        (near::TABLE, "mixed")
-    }
-}
-
-fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
-    let endpoint = link
-        .job
-        .endpoint(link.members.world_rank(rank))
-        .map_err(|error| refused(rank, error.to_string()))?;
-    let alone = link.job.thread_level() < ThreadLevel::Multiple;
-    Ok(Peer::new(rank, endpoint, offer, alone))
-}
-
-/// The parts of a window that differ between tables.
-struct Pieces {
-    exposed: Exposed,
-    control: Control,
-    shared: Option<Shared>,
-    peers: Vec<Peer>,
-    devices: Box<[i32]>,
-}
-
-/// The device of each rank's memory.
-fn devices(intents: &[Intent]) -> Box<[i32]> {
-    intents.iter().map(|intent| intent.device).collect()
-}
-
-fn assemble(
-    link: Link,
-    kind: WindowKind,
-    (table, table_name): (RmaTable, &'static str),
-    pieces: Pieces,
-) -> Window {
-    let Pieces {
-        exposed,
-        control,
-        shared,
-        peers,
-        devices,
-    } = pieces;
-    Window {
-        kind,
-        types: TypeTable::of(&link.transport),
-        epochs: Epochs::new(link.size),
-        table,
-        table_name,
-        layers: Layers::default(),
-        parts: ManuallyDrop::new(Box::new(Parts {
-            exposed,
-            control,
-            shared,
-            attached: Attached::default(),
-            peers: peers.into(),
-            devices,
-            slots: Slots::new(),
-            requests: RequestPool::new(link.engine()),
-            sync: SyncState::default(),
-        })),
-        whole: true,
-        link,
-    }
+/// This rank's memory and control block, registered; or why it has none.
+fn own_part(
+    link: &Link,
+    wanted: &Wanted<'_>,
+    info: &Resolved,
+    (shared, own_class): (Option<Shared>, &[usize]),
+    plan: ControlPlan,
+    probe: u64,
+) -> Result<(Exposed, Control), String> {
+    usable(link)?;
+    let (base, len, memory) = match info.device {
+        HOST => memory(wanted, shared, own_class, (link.job.devices(), link.rank))?,
+        device => device_memory(link, wanted, device)?,
+    };
+    let exposed = expose(link, (base, len, info.device), memory)?;
+    let control = Control::new(&link.transport, plan).map_err(|error| error.to_string())?;
+    control
+        .word(PROBE)
+        .store(probe, std::sync::atomic::Ordering::SeqCst);
+    Ok((exposed, control))
 }

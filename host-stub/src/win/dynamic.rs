@@ -50,67 +50,16 @@ impl Window {
     /// The memory is readable and writable, and stays so until it was detached or the window
     /// freed; meanwhile it is touched only as MPI's rules for the epoch allow.
     pub unsafe fn attach(&self, base: *mut u8, len: usize) -> WinResult<()> {
-        let call = "attach";
-        let _entered = self.link.enter(call)?;
-        let refuse = |reason: String| Err(WinError::BadArgument { call, reason });
-        if self.kind() != WindowKind::Dynamic {
-            return refuse(format!("the window is of kind {:?}", self.kind()));
-        }
-        // A host pointer that is mapped on a device is host memory all the same.
-        let located = self.link.job.devices().locate_itself(base as u64, len);
-        let Location { device, address } = match located {
-            Ok(location) => location,
-            Err(error) => return refuse(error.to_string()),
-        };
-        // Only these windows reach all memory through the transport, and not by loads, stores and the kernel's copies.
-        if device != HOST && self.parts.devices.get(self.link.rank) == Some(&HOST) {
-            return refuse(format!(
-                "{len} B at {address:#x} are memory of device {device}, which a dynamic window takes \
-                 if it was created with device_num"
-            ));
-        }
-        let start = address as usize;
-        let Some(end) = start.checked_add(len).filter(|_| len > 0 && start > 0) else {
-            return refuse(format!("{len} B at {start:#x} are no memory"));
-        };
-        let base = std::ptr::with_exposed_provenance_mut(start);
-        let mut regions = self.attached_regions();
-        if let Some((other, bytes)) = regions.overlapping(start, end) {
-            return refuse(format!(
-                "{len} B at {start:#x} overlap {bytes} B attached at {other:#x}"
-            ));
-        }
-        // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
-        let registration = match unsafe { register(&self.link, base, len, device) } {
-            Ok((registration, _)) => registration,
-            Err(reason) => return Err(WinError::Registration { call, reason }),
-        };
-        let (control, transport) = (&self.parts.control, &self.link.transport);
-        let added = regions.add(control, transport, (start, len), registration);
-        added.map_err(|reason| WinError::Registration { call, reason })
+        let _entered = self.link.enter("attach")?;
+        // SAFETY: the caller vouches for the memory.
+        unsafe { (self.table.attach)(self, base, len) }
     }
 
     /// Detaches memory that was attached at this address. Local; afterwards no rank's operation
     /// reaches it. [`WinError::BadArgument`]: nothing was attached there.
     pub fn detach(&self, base: *const u8) -> WinResult<()> {
         let _entered = self.link.enter("detach")?;
-        let start = decode_location(base as u64).map_or(base as u64, |l| l.address) as usize;
-        let (control, transport) = (&self.parts.control, &self.link.transport);
-        // Out of the table first: whoever reads it from here on learns no key that is about to end.
-        let removed = self.attached_regions().remove(control, transport, start);
-        let Some(registration) = removed else {
-            return Err(WinError::BadArgument {
-                call: "detach",
-                reason: format!("nothing is attached at {base:p}"),
-            });
-        };
-        registration
-            .deregister()
-            .map_err(|error| WinError::Transport {
-                call: "detach",
-                rank: self.link.rank,
-                status: error.status,
-            })
+        (self.table.detach)(self, base)
     }
 
     /// The key of the region at `peer` that holds a range, of the table as it is now.
@@ -140,4 +89,69 @@ impl Window {
             size: extent,
         })
     }
+}
+
+/// [`Window::attach`], for windows of every table.
+///
+/// # Safety
+/// As for [`Window::attach`].
+pub(super) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinResult<()> {
+    let call = "attach";
+    let refuse = |reason: String| Err(WinError::BadArgument { call, reason });
+    if window.kind() != WindowKind::Dynamic {
+        return refuse(format!("the window is of kind {:?}", window.kind()));
+    }
+    // A host pointer that is mapped on a device is host memory all the same.
+    let located = window.link.job.devices().locate_itself(base as u64, len);
+    let Location { device, address } = match located {
+        Ok(location) => location,
+        Err(error) => return refuse(error.to_string()),
+    };
+    // Only these windows reach all memory through the transport, and not by loads, stores and the kernel's copies.
+    if device != HOST && window.parts.devices.get(window.link.rank) == Some(&HOST) {
+        return refuse(format!(
+            "{len} B at {address:#x} are memory of device {device}, which a dynamic window takes \
+             if it was created with device_num"
+        ));
+    }
+    let start = address as usize;
+    let Some(end) = start.checked_add(len).filter(|_| len > 0 && start > 0) else {
+        return refuse(format!("{len} B at {start:#x} are no memory"));
+    };
+    let base = std::ptr::with_exposed_provenance_mut(start);
+    let mut regions = window.attached_regions();
+    if let Some((other, bytes)) = regions.overlapping(start, end) {
+        return refuse(format!(
+            "{len} B at {start:#x} overlap {bytes} B attached at {other:#x}"
+        ));
+    }
+    // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
+    let registration = match unsafe { register(&window.link, base, len, device) } {
+        Ok((registration, _)) => registration,
+        Err(reason) => return Err(WinError::Registration { call, reason }),
+    };
+    let (control, transport) = (&window.parts.control, &window.link.transport);
+    let added = regions.add(control, transport, (start, len), registration);
+    added.map_err(|reason| WinError::Registration { call, reason })
+}
+
+/// [`Window::detach`], for windows of every table.
+pub(super) fn detach(window: &Window, base: *const u8) -> WinResult<()> {
+    let start = decode_location(base as u64).map_or(base as u64, |l| l.address) as usize;
+    let (control, transport) = (&window.parts.control, &window.link.transport);
+    // Out of the table first: whoever reads it from here on learns no key that is about to end.
+    let removed = window.attached_regions().remove(control, transport, start);
+    let Some(registration) = removed else {
+        return Err(WinError::BadArgument {
+            call: "detach",
+            reason: format!("nothing is attached at {base:p}"),
+        });
+    };
+    registration
+        .deregister()
+        .map_err(|error| WinError::Transport {
+            call: "detach",
+            rank: window.link.rank,
+            status: error.status,
+        })
 }

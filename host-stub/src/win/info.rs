@@ -7,6 +7,7 @@ use std::fmt;
 use mca_params::{Allowed, Declaration, Kind, Level, Value};
 
 use super::error::{WinError, WinResult};
+use super::hints::{self, Hints, InForce};
 use crate::base::params::Params;
 use crate::device::HOST;
 
@@ -109,14 +110,29 @@ impl fmt::Display for TableChoice {
 /// | `host_win_huge_pages` | true, false | huge pages for the segment; parameter of the same name |
 /// | `device_num` | -1, or a device's number | where this rank's memory is: the host, or that device; may differ between ranks |
 /// | `host_ranks_per_node` | a number | pretends nodes, for this window; parameter of the same name |
+/// | `no_locks` | true, false | lock and lock_all are refused |
+/// | `accumulate_ordering` | none, or some of rar,raw,war,waw | with none, accumulates of this rank need not take effect in the order of their calls |
+/// | `accumulate_ops` | same_op, same_op_no_op | which operations meet at one element at the same time |
+/// | `same_size`, `same_disp_unit` | true, false | a window of ranks that differ in it is refused |
+/// | `mpi_accumulate_granularity` | bytes | accumulates that need the target's lock take it for so many bytes at a time |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
     table: Option<TableChoice>,
     huge_pages: Option<bool>,
-    noncontiguous: bool,
+    noncontiguous: Option<bool>,
     ranks_per_node: Option<u32>,
     device: Option<i32>,
+    hints: Hints,
 }
+
+/// The keys that MPI does not define, and alloc_shared_noncontig.
+const OWN_KEYS: [&str; 5] = [
+    "alloc_shared_noncontig",
+    "host_win_table",
+    "host_win_huge_pages",
+    "device_num",
+    "host_ranks_per_node",
+];
 
 impl Info {
     /// No hints.
@@ -137,7 +153,7 @@ impl Info {
             _ => Err(bad("true or false")),
         };
         match key {
-            "alloc_shared_noncontig" => self.noncontiguous = truth()?,
+            "alloc_shared_noncontig" => self.noncontiguous = Some(truth()?),
             "host_win_huge_pages" => self.huge_pages = Some(truth()?),
             "host_win_table" => {
                 let choice = TableChoice::parse(value);
@@ -150,9 +166,44 @@ impl Info {
             "host_ranks_per_node" => {
                 self.ranks_per_node = Some(value.parse().map_err(|_| bad("a number of ranks"))?);
             }
-            _ => {}
+            _ => {
+                if let Some(set) = self.hints.set(key, value) {
+                    set.map_err(bad)?;
+                }
+            }
         }
         Ok(())
+    }
+
+    /// The value of a key; `None` where nothing was said.
+    pub fn get(&self, key: &str) -> Option<String> {
+        match key {
+            "alloc_shared_noncontig" => self.noncontiguous.map(|it| it.to_string()),
+            "host_win_table" => self.table.map(|it| it.to_string()),
+            "host_win_huge_pages" => self.huge_pages.map(|it| it.to_string()),
+            "device_num" => self.device.map(|it| it.to_string()),
+            "host_ranks_per_node" => self.ranks_per_node.map(|it| it.to_string()),
+            _ => self.hints.get(key),
+        }
+    }
+
+    /// The keys with a value.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+        let keys = OWN_KEYS.into_iter().chain(hints::KEYS);
+        keys.filter(|key| self.get(key).is_some())
+    }
+
+    /// These hints, and nothing else.
+    pub(super) fn of(hints: Hints) -> Info {
+        Info {
+            hints,
+            ..Info::default()
+        }
+    }
+
+    /// The rules in force once these hints are, where `before` was.
+    pub(super) fn rules_over(&self, before: InForce) -> InForce {
+        self.hints.over(before)
     }
 
     /// The hints and one more; see [`set`](Self::set).
@@ -192,9 +243,10 @@ impl Info {
         Ok(Resolved {
             table,
             huge_pages: self.huge_pages.or(huge.as_bool()).unwrap_or(false),
-            noncontiguous: self.noncontiguous,
+            noncontiguous: self.noncontiguous.unwrap_or(false),
             ranks_per_node: self.ranks_per_node,
             device: self.device.unwrap_or(HOST),
+            rules: self.hints.over(InForce::default()),
         })
     }
 }
@@ -208,10 +260,11 @@ pub(super) struct Resolved {
     pub(super) ranks_per_node: Option<u32>,
     /// Of this rank; not the same on all.
     pub(super) device: i32,
+    pub(super) rules: InForce,
 }
 
 impl Resolved {
-    /// A number that differs where these differ, to compare between ranks.
+    /// A number that differs where these differ, to compare between ranks. The rules have one of their own.
     pub(super) fn code(&self) -> u64 {
         let ranks = self.ranks_per_node.map_or(0, |ranks| u64::from(ranks) + 1);
         ranks << 8
@@ -233,12 +286,21 @@ mod tests {
             assert_eq!(info.table, Some(choice));
         }
         info.set("alloc_shared_noncontig", "true").unwrap();
-        assert!(info.noncontiguous);
+        assert_eq!(info.noncontiguous, Some(true));
+        info.set("no_locks", "true").unwrap();
+        let found: Vec<_> = info.keys().collect();
+        assert_eq!(
+            found,
+            ["alloc_shared_noncontig", "host_win_table", "no_locks"]
+        );
+        assert_eq!(info.get("host_win_table").as_deref(), Some("btl"));
+        assert_eq!(info.get("device_num"), None);
         info.set("no_such_key", "anything").unwrap();
         for (key, value) in [
             ("host_win_table", "fast"),
             ("host_win_huge_pages", "1"),
             ("alloc_shared_noncontig", ""),
+            ("accumulate_ops", "any"),
             ("host_ranks_per_node", "-1"),
         ] {
             let error = info.set(key, value).unwrap_err().to_string();
@@ -260,6 +322,7 @@ mod tests {
                         noncontiguous,
                         ranks_per_node,
                         device: HOST,
+                        rules: InForce::default(),
                     };
                     assert!(!seen.contains(&resolved.code()));
                     seen.push(resolved.code());

@@ -15,6 +15,8 @@ pub(super) struct Intent {
     pub(super) unit: u32,
     /// Its info, as a number to compare.
     pub(super) info: u64,
+    /// The rules that its info sets, as a number to compare.
+    pub(super) rules: u64,
     /// How many hooks its job has.
     pub(super) hooks: u64,
     /// The device of its memory, or -1.
@@ -24,7 +26,7 @@ pub(super) struct Intent {
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WININTN1");
 const REFUSED: u64 = 0;
-const WORDS: usize = 10;
+const WORDS: usize = 11;
 
 impl Intent {
     /// The bytes that travel: the intent, or why this rank cannot take part.
@@ -39,6 +41,7 @@ impl Intent {
                 intent.len,
                 u64::from(intent.unit),
                 intent.info,
+                intent.rules,
                 intent.hooks,
                 i64::from(intent.device) as u64,
                 u64::from(intent.process.pid),
@@ -68,7 +71,20 @@ impl Intent {
             return Err(refused(rank, String::from_utf8_lossy(reason)));
         }
         let numbers: Vec<u64> = (0..WORDS).filter_map(word).collect();
-        let [_, kind, len, unit, info, hooks, device, pid, started, space] = numbers[..] else {
+        let [
+            _,
+            kind,
+            len,
+            unit,
+            info,
+            rules,
+            hooks,
+            device,
+            pid,
+            started,
+            space,
+        ] = numbers[..]
+        else {
             return Err(refused(rank, format!("its intent has {} B", bytes.len())));
         };
         let found = WindowKind::of(kind)
@@ -83,7 +99,7 @@ impl Intent {
                 let reason = format!("it makes a window of kind {kind:?}, here {:?}", mine.kind);
                 return Err(refused(rank, reason));
             }
-            if mine.info != info {
+            if mine.info != info || mine.rules != rules {
                 return Err(refused(rank, "its info differs from that of other ranks"));
             }
         }
@@ -92,6 +108,7 @@ impl Intent {
             len,
             unit,
             info,
+            rules,
             hooks,
             device,
             process: Process {
@@ -128,6 +145,7 @@ mod tests {
             len: 100,
             unit: 4,
             info: 9,
+            rules: 5,
             hooks: 2,
             device: -1,
             process: Process {
@@ -143,11 +161,18 @@ mod tests {
         let bytes = Intent::encode(&Ok(intent(3)));
         let mine = intent(5);
         assert_eq!(Intent::decode(1, Some(&mine), &bytes).unwrap(), intent(3));
-        let other = Intent {
-            info: 8,
-            ..mine.clone()
-        };
-        assert!(Intent::decode(1, Some(&other), &bytes).is_err());
+        for other in [
+            Intent {
+                info: 8,
+                ..mine.clone()
+            },
+            Intent {
+                rules: 4,
+                ..mine.clone()
+            },
+        ] {
+            assert!(Intent::decode(1, Some(&other), &bytes).is_err());
+        }
         let other = Intent {
             kind: WindowKind::Dynamic,
             ..mine

@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows a provider; what differs between them is asked of the transport.
 
+mod assemble;
 mod blocking;
 mod bounce;
 mod btl;
@@ -18,6 +19,7 @@ mod create;
 mod dynamic;
 mod epoch;
 mod error;
+mod hints;
 mod hooks;
 mod info;
 mod intent;
@@ -39,6 +41,7 @@ mod pending;
 mod pending_tests;
 mod pieces;
 mod proxy;
+mod queries;
 mod region_cache;
 mod regions;
 mod remains;
@@ -70,6 +73,7 @@ pub use op::Target;
 pub use peer::WindowKind;
 pub use pieces::{Piece, Pieces};
 pub use proxy::Proxy;
+pub use queries::SharedPart;
 pub use request::Request;
 pub use table::{RequestRef, RmaTable, Transfer};
-pub use window::{FreeError, SharedPart, Window};
+pub use window::{FreeError, Window};

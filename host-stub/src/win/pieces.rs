@@ -111,13 +111,33 @@ impl<'a> Pieces<'a> {
     }
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
+impl Pieces<'_> {
+    /// Hands the pieces out in groups of at most `most` bytes, which is whole elements.
+    pub(super) fn in_groups<E>(
+        mut self,
+        most: usize,
+        mut group: impl FnMut(&mut dyn Iterator<Item = Piece>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while self.target.left > 0 {
+            let mut left = most;
+            group(&mut std::iter::from_fn(|| {
+                let piece = self.next_within(left)?;
+                left -= piece.len;
+                Some(piece)
+            }))?;
+        }
+        Ok(())
+    }
 
-    fn next(&mut self) -> Option<Piece> {
+    #[inline]
+    fn next_within(&mut self, most: usize) -> Option<Piece> {
         let (origin, target) = (self.origin.run(), self.target.run());
         let result = self.result.as_ref().map_or(origin, Cursor::run);
-        let len = origin.len.min(target.len).min(result.len).min(self.limit);
+        let len = origin
+            .len
+            .min(target.len)
+            .min(result.len)
+            .min(self.limit.min(most));
         if len == 0 {
             return None;
         }
@@ -132,6 +152,15 @@ impl Iterator for Pieces<'_> {
             target: target.offset,
             len,
         })
+    }
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    #[inline]
+    fn next(&mut self) -> Option<Piece> {
+        self.next_within(usize::MAX)
     }
 }
 

@@ -30,6 +30,7 @@ impl Window {
     /// [`Assertion::NOCHECK`].
     pub fn lock(&self, kind: LockKind, rank: usize, assertion: Assertion) -> WinResult<()> {
         let _entered = self.link.enter("lock")?;
+        self.may_lock("lock")?;
         only("lock", assertion, Assertion::NOCHECK)?;
         self.peer("lock", rank)?;
         self.link.check_lost("lock", Some(rank))?;
@@ -46,6 +47,16 @@ impl Window {
         };
         self.epochs.lock_end(rank, held);
         locked
+    }
+
+    fn may_lock(&self, call: &'static str) -> WinResult<()> {
+        if !self.rules.now().no_locks {
+            return Ok(());
+        }
+        Err(WinError::BadArgument {
+            call,
+            reason: "the window's info says no_locks".to_owned(),
+        })
     }
 
     /// Completes operations to a rank, and closes the epoch that [`lock`](Self::lock) opened.
@@ -65,6 +76,7 @@ impl Window {
     /// Opens an access epoch to every rank, with shared locks.
     pub fn lock_all(&self, assertion: Assertion) -> WinResult<()> {
         let _entered = self.link.enter("lock_all")?;
+        self.may_lock("lock_all")?;
         only("lock_all", assertion, Assertion::NOCHECK)?;
         self.link.check_lost("lock_all", None)?;
         self.epochs.lock_all_begin()?;

@@ -5,8 +5,10 @@ use plugin_api::{Datatype, Handle};
 
 use super::epoch::{Assertion, FencePlan, LockKind};
 use super::error::WinResult;
+use super::info::Info;
 use super::layout::Layout;
 use super::peer::Peer;
+use super::queries::SharedPart;
 use super::request::RequestState;
 use super::window::Window;
 use crate::base::Op;
@@ -111,6 +113,16 @@ pub struct RmaTable {
     pub sync: fn(&Window) -> WinResult<()>,
     /// Meets the other ranks after all operations of all of them have ended.
     pub free: fn(&Window) -> WinResult<()>,
+    /// Attaches memory to a dynamic window.
+    pub attach: unsafe fn(&Window, *mut u8, usize) -> WinResult<()>,
+    /// Detaches memory from a dynamic window.
+    pub detach: fn(&Window, *const u8) -> WinResult<()>,
+    /// Where a rank's memory is in this process; of the first rank that has any with `None`.
+    pub shared_query: fn(&Window, Option<usize>) -> WinResult<SharedPart>,
+    /// Changes hints of the window; collective.
+    pub set_info: fn(&Window, &Info) -> WinResult<()>,
+    /// What is in force for the window.
+    pub get_info: fn(&Window) -> WinResult<Info>,
 }
 
 impl<'a> Transfer<'a> {

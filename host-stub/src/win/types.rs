@@ -31,6 +31,12 @@ impl TypeSupport {
             limit => Some(limit),
         }
     }
+
+    /// Whether the transport serves an operation with and without a result, so that it needs no other to be
+    /// atomic with respect to itself.
+    pub(super) fn serves_alone(&self, op: Op) -> bool {
+        self.update[op as usize] > 0 && self.fetch[op as usize] > 0
+    }
 }
 
 /// The type as which elements are compared bit by bit: a comparison of floating-point values takes

@@ -11,11 +11,12 @@ use super::create::{Source, Wanted, create};
 use super::dynamic::Attached;
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
+use super::hints::Rules;
 use super::hooks::Layers;
-use super::info::Info;
+use super::info::{Info, Resolved};
 use super::link::Link;
 use super::located::Way;
-use super::peer::{Peer, Reach, WindowKind};
+use super::peer::{Peer, WindowKind};
 use super::pending::Pending;
 use super::remains::Dropped;
 use super::request::RequestPool;
@@ -36,20 +37,20 @@ pub(super) struct Exposed {
     pub(super) iface: u32,
     // Before `memory`: fields drop in this order, and a registration must not outlive its memory.
     pub(super) registration: Option<Registration>,
-    #[expect(dead_code, reason = "held so that it is dropped with the rest")]
     pub(super) memory: Memory,
 }
 
 /// Who holds a rank's memory.
-#[expect(dead_code, reason = "held so that it is dropped with the rest")]
 pub(super) enum Memory {
     /// The caller, the segment that all ranks share, or nobody.
     Elsewhere,
     /// The window.
+    #[expect(dead_code, reason = "held to be dropped with the rest")]
     Pages(Pages),
     /// The segment of this node's ranks.
     Segment(Segment),
     /// A device.
+    #[expect(dead_code, reason = "held so that it is dropped with the rest")]
     Device(Box<dyn DeviceBuffer>),
 }
 
@@ -108,6 +109,9 @@ pub(super) struct Parts {
 /// it leaks its memory, because other ranks may still use it; its registrations end with the job.
 pub struct Window {
     pub(super) kind: WindowKind,
+    /// What it was asked to be.
+    pub(super) info: Resolved,
+    pub(super) rules: Rules,
     pub(super) link: Link,
     pub(super) types: TypeTable,
     pub(super) epochs: Epochs,
@@ -249,7 +253,7 @@ impl Window {
 
     /// Whether this rank has no memory in the window.
     pub fn is_empty(&self) -> bool {
-        self.parts.exposed.len == 0
+        self.len() == 0
     }
 
     /// Copies out of this rank's memory, as a local load. [`WinError::OutOfBounds`] beyond it.
@@ -287,8 +291,7 @@ impl Window {
         if self.parts.exposed.iface != hmem_iface::SYSTEM {
             return self.copy_own("local write", offset, Way::To(from));
         }
-        // SAFETY: the range was checked to lie in this rank's memory, which stays while the window is not
-        // freed; the caller keeps everybody else in this process off it.
+        // SAFETY: the range was checked to lie in this rank's memory; the caller keeps everybody else off it.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())
     }
@@ -347,35 +350,6 @@ impl Window {
         unsafe { ManuallyDrop::drop(&mut self.parts) };
     }
 
-    /// Where a rank's memory is in this process, to be read and written directly under MPI's rules
-    /// for the epoch. `None` asks for the first rank that has any memory (MPI_PROC_NULL).
-    /// [`WinError::BadArgument`]: it is not mapped here.
-    pub fn shared_query(&self, rank: Option<usize>) -> WinResult<SharedPart> {
-        let call = "shared_query";
-        let peers = &self.parts.peers;
-        let peer = match rank {
-            Some(rank) => self.peer(call, rank)?,
-            None => match peers.iter().find(|peer| peer.limit > 0) {
-                Some(peer) => peer,
-                None => self.peer(call, 0)?,
-            },
-        };
-        match peer.reach {
-            Reach::Mapped(shift) if self.kind != WindowKind::Dynamic => Ok(SharedPart {
-                base: peer.base.wrapping_add(shift) as *mut u8,
-                len: peer.limit as usize,
-                unit: peer.unit,
-            }),
-            _ => Err(WinError::BadArgument {
-                call,
-                reason: format!(
-                    "the memory of rank {} is not mapped here (a window of kind {:?}, table {})",
-                    peer.rank, self.kind, self.table_name
-                ),
-            }),
-        }
-    }
-
     pub(super) fn group(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
         self.parts
             .sync
@@ -407,17 +381,6 @@ impl std::fmt::Debug for Window {
             .field("size", &self.link.size)
             .finish_non_exhaustive()
     }
-}
-
-/// A rank's memory as this process sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedPart {
-    /// Its first byte.
-    pub base: *mut u8,
-    /// Bytes.
-    pub len: usize,
-    /// Bytes of that rank's displacement unit.
-    pub unit: u32,
 }
 
 /// A window that could not be freed, and why.

@@ -5,13 +5,13 @@
 //!
 //! - A type of which the transport serves read, replace and compare-swap goes by transport
 //!   atomics; an operation that it does not serve becomes a compare-swap loop per element.
-//! - Any other type, and elements that are not aligned to their size, which no transport atomic
-//!   takes, are updated under the target's accumulate lock ([`super::locked`]).
+//! - Any other type, and elements that are not aligned to their size, are updated under the target's
+//!   accumulate lock ([`super::locked`]). Under the hint `same_op`, an aligned operation that the transport
+//!   serves goes by its atomics even then.
 //!
 //! The two never meet at one element. MPI promises atomicity among accumulates of the same
-//! predefined type only (MPI 4.1, 12.7.1), and the same type at the same address is aligned or not
-//! whoever asks. Accumulates that overlap otherwise, by another type or by a part of an element,
-//! have undefined results in MPI however they are done.
+//! predefined type only (MPI 4.1, 12.7.1), and one type at one address is aligned or not whoever asks.
+//! Other overlaps have undefined results in MPI.
 //!
 //! Order: accumulates of one origin to one target take effect in the order of their calls. Ways
 //! that wait are in order by waiting; for the others the transport's promise is relied on, or each
@@ -50,10 +50,10 @@ fn is_aligned(address: u64, datatype: Datatype) -> bool {
     address.is_multiple_of(datatype.size() as u64)
 }
 
-/// Waits for earlier accumulates to the target, unless the transport keeps them in order.
+/// Waits for earlier accumulates to the target, unless the transport keeps them in order or the program needs none.
 #[inline]
 fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()> {
-    if window.link.ordered || peer.accumulates.is_idle() {
+    if window.link.ordered || peer.accumulates.is_idle() || window.rules.now().unordered {
         return Ok(());
     }
     window.wait_pending(call, &peer.accumulates)
@@ -82,7 +82,8 @@ unsafe fn update(
     let peer = transfer.peer;
     let datatype = transfer.datatype();
     let support = window.types.get(datatype);
-    if !support.native || !is_aligned(transfer.address, datatype) {
+    let native = support.native || support.serves_alone(op) && window.rules.now().same_op;
+    if !native || !is_aligned(transfer.address, datatype) {
         // SAFETY: the caller vouches for the transfer.
         return unsafe { locked::accumulate(window, peer, transfer) };
     }
@@ -394,7 +395,7 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         handle: swap.handle,
     };
     let old = window.element(call, peer, remote, datatype, Some((&compare, &value)))?;
-    // SAFETY: as above, for the result.
+    // SAFETY: the caller vouches for one element of result.
     unsafe { std::ptr::copy_nonoverlapping(old.as_ptr(), swap.result, size) };
     Ok(())
 }

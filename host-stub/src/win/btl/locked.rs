@@ -53,46 +53,52 @@ pub(super) unsafe fn accumulate(
 ) -> WinResult<()> {
     let (call, op) = (transfer.call, transfer.op);
     let datatype = transfer.datatype();
-    let chunk = CHUNK.min(transfer.target_layout.bytes());
+    let hold = window.rules.now().bytes_of_a_hold(datatype);
+    let chunk = CHUNK.min(transfer.target_layout.bytes()).min(hold);
     let mut bounce = Bounce::new(window, call, chunk)?;
-    under_lock(window, call, peer, || {
-        let pieces = Pieces::new(
-            transfer.origin_layout,
-            transfer.result_layout,
-            transfer.target_layout,
-            chunk,
-        );
-        for piece in pieces {
-            let remote = Remote {
-                address: transfer.address.wrapping_add(piece.target as u64),
-                handle: transfer.handle,
-            };
-            window.fetch_bytes(call, peer, &mut bounce, remote, piece.len)?;
-            if transfer.result_layout.is_some() {
-                // SAFETY: the piece lies in the caller's result buffer and is no longer than the
-                // bounce buffer.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        bounce.as_mut_ptr(),
-                        transfer.result.wrapping_add(piece.result),
-                        piece.len,
-                    );
+    let pieces = Pieces::new(
+        transfer.origin_layout,
+        transfer.result_layout,
+        transfer.target_layout,
+        chunk,
+    );
+    pieces.in_groups(hold, |pieces| {
+        under_lock(window, call, peer, || {
+            for piece in pieces {
+                let remote = Remote {
+                    address: transfer.address.wrapping_add(piece.target as u64),
+                    handle: transfer.handle,
+                };
+                window.fetch_bytes(call, peer, &mut bounce, remote, piece.len)?;
+                if transfer.result_layout.is_some() {
+                    // SAFETY: the piece lies in the caller's result buffer and is no longer than the
+                    // bounce buffer.
+                    unsafe {
+                        std::ptr::copy_nonoverlapping(
+                            bounce.as_mut_ptr(),
+                            transfer.result.wrapping_add(piece.result),
+                            piece.len,
+                        );
+                    }
                 }
+                if op == Op::NoOp {
+                    continue;
+                }
+                // SAFETY: the piece lies in the caller's origin buffer, which stays unchanged until the
+                // operation is complete.
+                let operands = unsafe {
+                    std::slice::from_raw_parts(
+                        transfer.origin.wrapping_add(piece.origin),
+                        piece.len,
+                    )
+                };
+                if let Some(elements) = bounce.bytes_mut().get_mut(..piece.len) {
+                    combine(datatype, op, elements, operands);
+                }
+                window.store_bytes(call, peer, &mut bounce, remote, piece.len)?;
             }
-            if op == Op::NoOp {
-                continue;
-            }
-            // SAFETY: the piece lies in the caller's origin buffer, which stays unchanged until the
-            // operation is complete.
-            let operands = unsafe {
-                std::slice::from_raw_parts(transfer.origin.wrapping_add(piece.origin), piece.len)
-            };
-            if let Some(elements) = bounce.bytes_mut().get_mut(..piece.len) {
-                combine(datatype, op, elements, operands);
-            }
-            window.store_bytes(call, peer, &mut bounce, remote, piece.len)?;
-        }
-        Ok(())
+            Ok(())
+        })
     })
 }
 

@@ -10,6 +10,7 @@ pub(super) mod rma;
 mod tracked;
 
 use super::table::RmaTable;
+use super::{dynamic, queries};
 
 /// The functions of a window over the transport.
 pub(super) const TABLE: RmaTable = RmaTable {
@@ -40,4 +41,9 @@ pub(super) const TABLE: RmaTable = RmaTable {
     test: active::test,
     sync: active::sync,
     free: active::free,
+    attach: dynamic::attach,
+    detach: dynamic::detach,
+    shared_query: queries::shared_query,
+    set_info: queries::set_info,
+    get_info: queries::get_info,
 };

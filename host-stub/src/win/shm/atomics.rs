@@ -88,11 +88,14 @@ pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> Win
         }
         return Ok(());
     }
-    alone(window, transfer.call, transfer.target, || {
-        for piece in pieces {
-            // SAFETY: as above, but for the alignment.
-            unsafe { update_bytes(datatype, op, run_of(transfer, piece)) };
-        }
+    let hold = window.rules.now().bytes_of_a_hold(datatype);
+    pieces.in_groups(hold, |pieces| {
+        alone(window, transfer.call, transfer.target, || {
+            for piece in pieces {
+                // SAFETY: pieces lie in all layouts; the caller vouches for the buffers.
+                unsafe { update_bytes(datatype, op, run_of(transfer, piece)) };
+            }
+        })
     })
 }
 

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicU64;
 use super::error::{WinError, WinResult};
 use super::table::RmaTable;
 use super::window::Window;
+use super::{dynamic, queries};
 use crate::base::Segment;
 
 pub(super) use plan::Plan;
@@ -50,6 +51,11 @@ pub(super) const TABLE: RmaTable = RmaTable {
     test: sync::test,
     sync: sync::sync,
     free: sync::free,
+    attach: dynamic::attach,
+    detach: dynamic::detach,
+    shared_query: queries::shared_query,
+    set_info: queries::set_info,
+    get_info: queries::get_info,
 };
 
 /// A window's segment and what this rank keeps beside it.

@@ -1,0 +1,111 @@
+//! A window out of its parts: how this rank reaches each peer, and the table that follows from it.
+
+use std::mem::ManuallyDrop;
+
+use plugin_api::ThreadLevel;
+
+use super::btl;
+use super::control::{Control, PROBE};
+use super::dynamic::Attached;
+use super::epoch::Epochs;
+use super::error::{WinError, WinResult};
+use super::hints::Rules;
+use super::hooks::Layers;
+use super::info::Resolved;
+use super::intent::Intent;
+use super::link::Link;
+use super::near;
+use super::peer::{Offer, Peer, Reach, WindowKind};
+use super::request::RequestPool;
+use super::shm::Shared;
+use super::slots::Slots;
+use super::table::RmaTable;
+use super::types::TypeTable;
+use super::window::{Exposed, Parts, SyncState, Window};
+
+pub(super) fn copied(intent: &Intent, peer: &Peer, offer: &Offer) -> Reach {
+    let pid = intent.process.pid as libc::pid_t;
+    if near::reads(pid, peer.control_address(PROBE), offer.probe) {
+        Reach::Copied(pid)
+    } else {
+        Reach::Transport
+    }
+}
+
+pub(super) fn table_for(peers: &[Peer], own: usize) -> (RmaTable, &'static str) {
+    let others = || peers.iter().filter(|peer| peer.rank != own);
+    let is_mapped = |peer: &Peer| matches!(peer.reach, Reach::Mapped(_));
+    if peers.iter().all(|peer| peer.reach == Reach::Transport) {
+        (btl::TABLE, "btl")
+    } else if others().any(|peer| matches!(peer.reach, Reach::Copied(_)))
+        && !others().any(is_mapped)
+    {
+        (near::TABLE, "cma")
+    } else {
+        (near::TABLE, "mixed")
+    }
+}
+
+pub(super) fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
+    let endpoint = link
+        .job
+        .endpoint(link.members.world_rank(rank))
+        .map_err(|error| WinError::Creation {
+            rank,
+            reason: error.to_string(),
+        })?;
+    let alone = link.job.thread_level() < ThreadLevel::Multiple;
+    Ok(Peer::new(rank, endpoint, offer, alone))
+}
+
+/// The parts of a window that differ between tables.
+pub(super) struct Pieces {
+    pub(super) exposed: Exposed,
+    pub(super) control: Control,
+    pub(super) shared: Option<Shared>,
+    pub(super) peers: Vec<Peer>,
+    pub(super) devices: Box<[i32]>,
+}
+
+/// The device of each rank's memory.
+pub(super) fn devices(intents: &[Intent]) -> Box<[i32]> {
+    intents.iter().map(|intent| intent.device).collect()
+}
+
+pub(super) fn assemble(
+    link: Link,
+    (kind, info): (WindowKind, &Resolved),
+    (table, table_name): (RmaTable, &'static str),
+    pieces: Pieces,
+) -> Window {
+    let Pieces {
+        exposed,
+        control,
+        shared,
+        peers,
+        devices,
+    } = pieces;
+    Window {
+        kind,
+        info: *info,
+        rules: Rules::new(info.rules),
+        types: TypeTable::of(&link.transport),
+        epochs: Epochs::new(link.size),
+        table,
+        table_name,
+        layers: Layers::default(),
+        parts: ManuallyDrop::new(Box::new(Parts {
+            exposed,
+            control,
+            shared,
+            attached: Attached::default(),
+            peers: peers.into(),
+            devices,
+            slots: Slots::new(),
+            requests: RequestPool::new(link.engine()),
+            sync: SyncState::default(),
+        })),
+        whole: true,
+        link,
+    }
+}

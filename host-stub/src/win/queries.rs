@@ -1,0 +1,173 @@
+//! Calls that ask a window what it is, or change its hints: shared_query, set_info and get_info.
+
+use super::create::exchange;
+use super::error::{WinError, WinResult};
+use super::hints::InForce;
+use super::info::Info;
+use super::peer::{Reach, WindowKind};
+use super::window::{Memory, Window};
+
+/// A rank's memory as this process sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPart {
+    /// Its first byte.
+    pub base: *mut u8,
+    /// Bytes.
+    pub len: usize,
+    /// Bytes of that rank's displacement unit.
+    pub unit: u32,
+}
+
+impl Window {
+    /// Where a rank's memory is in this process, to be read and written directly under MPI's rules
+    /// for the epoch. `None` asks for the first rank that has any memory (MPI_PROC_NULL).
+    /// [`WinError::BadArgument`]: it is not mapped here.
+    pub fn shared_query(&self, rank: Option<usize>) -> WinResult<SharedPart> {
+        (self.table.shared_query)(self, rank)
+    }
+
+    /// Changes hints of the window. Collective; every rank gives the same. Completes this rank's operations
+    /// first, so that only later ones are affected. Of the keys that [`Info`] describes, `no_locks`,
+    /// `accumulate_ordering`, `accumulate_ops`, `same_size`, `same_disp_unit` and
+    /// `mpi_accumulate_granularity` can change.
+    ///
+    /// [`WinError::BadArgument`], on every rank alike, and nothing changes: another key with a value that is not
+    /// in force, ranks that gave different hints, sizes or units that differ, or `no_locks` while a lock is
+    /// held.
+    pub fn set_info(&self, info: &Info) -> WinResult<()> {
+        let _entered = self.link.enter("set_info")?;
+        (self.table.set_info)(self, info)
+    }
+
+    /// What is in force for the window: every key that [`Info`] describes and that concerns this window. Local.
+    pub fn get_info(&self) -> WinResult<Info> {
+        (self.table.get_info)(self)
+    }
+}
+
+pub(super) fn shared_query(window: &Window, rank: Option<usize>) -> WinResult<SharedPart> {
+    let call = "shared_query";
+    let peers = &window.parts.peers;
+    let peer = match rank {
+        Some(rank) => window.peer(call, rank)?,
+        None => match peers.iter().find(|peer| peer.limit > 0) {
+            Some(peer) => peer,
+            None => window.peer(call, 0)?,
+        },
+    };
+    match peer.reach {
+        Reach::Mapped(shift) if window.kind != WindowKind::Dynamic => Ok(SharedPart {
+            base: peer.base.wrapping_add(shift) as *mut u8,
+            len: peer.limit as usize,
+            unit: peer.unit,
+        }),
+        _ => Err(WinError::BadArgument {
+            call,
+            reason: format!(
+                "the memory of rank {} is not mapped here (a window of kind {:?}, table {})",
+                peer.rank, window.kind, window.table_name
+            ),
+        }),
+    }
+}
+
+pub(super) fn get_info(window: &Window) -> WinResult<Info> {
+    let parts = &window.parts;
+    let segment = match (&parts.shared, &parts.exposed.memory) {
+        (Some(shared), _) => Some(&shared.segment),
+        (None, Memory::Segment(segment)) => Some(segment),
+        (None, _) => None,
+    };
+    let asked = &window.info;
+    let mut info = Info::of(window.rules.now().hints())
+        .with_table(window.table_name.parse()?)
+        .with_device(
+            parts
+                .devices
+                .get(window.link.rank)
+                .copied()
+                .unwrap_or(asked.device),
+        );
+    if let Some(segment) = segment {
+        info.set("host_win_huge_pages", &segment.is_huge().to_string())?;
+    }
+    if window.kind == WindowKind::AllocateShared {
+        info.set("alloc_shared_noncontig", &asked.noncontiguous.to_string())?;
+    }
+    Ok(match asked.ranks_per_node {
+        Some(ranks) => info.with_ranks_per_node(ranks),
+        None => info,
+    })
+}
+
+pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
+    let call = "set_info";
+    let flushed = (window.table.flush_all)(window, call);
+    // Every rank enters the exchange, whatever it finds here, so that none waits for it in vain.
+    let mine = wanted(window, info).and_then(|wanted| match &flushed {
+        Ok(()) => Ok(wanted),
+        Err(error) => Err(error.to_string()),
+    });
+    let answers = exchange(&window.link, &encode(&mine))?;
+    flushed?;
+    let refuse = |rank: usize, reason: &str| {
+        Err(WinError::BadArgument {
+            call,
+            reason: format!("rank {rank}: {reason}"),
+        })
+    };
+    let mut first = None;
+    for (rank, answer) in answers.iter().enumerate() {
+        let code = match decode(answer) {
+            Ok(code) => code,
+            Err(reason) => return refuse(rank, &reason),
+        };
+        if *first.get_or_insert(code) != code {
+            return refuse(rank, "its hints differ from those of rank 0");
+        }
+    }
+    let rules = InForce::of(first.unwrap_or_default());
+    let ranks = window.parts.peers.iter();
+    if let Some((rank, reason)) = rules.refusal(ranks.map(|peer| (peer.limit, peer.unit))) {
+        return refuse(rank, &reason);
+    }
+    window.rules.change(rules);
+    Ok(())
+}
+
+/// The rules that a rank asks for, or why it cannot have them.
+fn wanted(window: &Window, info: &Info) -> Result<u64, String> {
+    let now = get_info(window).map_err(|error| error.to_string())?;
+    for key in info.keys().filter(|key| !InForce::is_key(key)) {
+        if now.get(key) != info.get(key) {
+            let (is, wanted) = (now.get(key), info.get(key).unwrap_or_default());
+            let is = is.as_deref().unwrap_or("not in force");
+            return Err(format!(
+                "key {key} is fixed when a window is made; it is {is}, asked for is {wanted}"
+            ));
+        }
+    }
+    let rules = info.rules_over(window.rules.now());
+    if rules.no_locks && window.epochs.has_locks() {
+        return Err("key no_locks: this rank holds a lock of the window".to_owned());
+    }
+    Ok(rules.code())
+}
+
+fn encode(wanted: &Result<u64, String>) -> Vec<u8> {
+    match wanted {
+        Ok(code) => [&[1], code.to_ne_bytes().as_slice()].concat(),
+        Err(reason) => [&[0], reason.as_bytes()].concat(),
+    }
+}
+
+fn decode(answer: &[u8]) -> Result<u64, String> {
+    match answer.split_first() {
+        Some((1, code)) => match code.try_into() {
+            Ok(code) => Ok(u64::from_ne_bytes(code)),
+            Err(_) => Err(format!("it sent {} B as its hints", code.len())),
+        },
+        Some((0, reason)) => Err(String::from_utf8_lossy(reason).into_owned()),
+        _ => Err("it sent something that is no set_info".to_owned()),
+    }
+}

@@ -131,6 +131,93 @@ static void transfers(host_win_t *win) {
     EXPECT(mine[0] == 1 && mine[1] == 3 && mine[2] == 41 + last);
 }
 
+/* What is asked of a window, and hints that change. */
+static void queries(host_win_t *win, const char *table) {
+    host_info_t *info = NULL, *wrong = NULL;
+    char text[32], *cut = text;
+    ptrdiff_t length = 0;
+    void *base = NULL;
+    size_t bytes = 0;
+    uint32_t unit = 0;
+    ONCE(GET_INFO, host_win_get_info(win, &info));
+    MUST(host_info_get(info, "host_win_table", sizeof text, text, &length));
+    EXPECT(strcmp(text, table) == 0 && length == (ptrdiff_t)strlen(table));
+    MUST(host_info_get(info, "host_win_table", 3, cut, &length));
+    EXPECT(strlen(cut) == 2 && strncmp(cut, table, 2) == 0 && length == (ptrdiff_t)strlen(table));
+    MUST(host_info_get(info, "no_such_key", 0, NULL, &length));
+    EXPECT(length == -1);
+    MUST(host_info_free(&info));
+    EXPECT(host_info_get(info, "no_locks", sizeof text, text, NULL) == HOST_ERR_ARG);
+
+    MUST(host_info_create(&info));
+    MUST(host_info_set(info, "no_locks", "true"));
+    ONCE(SET_INFO, host_win_set_info(win, info));
+    EXPECT(host_win_lock_all(win) == HOST_ERR_WIN);
+    MUST(host_info_set(info, "no_locks", "false"));
+    ONCE(SET_INFO, host_win_set_info(win, info));
+    MUST(host_win_get_info(win, &wrong));
+    MUST(host_info_set(wrong, "host_win_table", strcmp(table, "btl") == 0 ? "shm" : "btl"));
+    EXPECT(host_win_set_info(win, wrong) == HOST_ERR_WIN);
+    EXPECT(strstr(host_error_text(), "host_win_table is fixed") != NULL);
+    EXPECT(host_info_set(info, "accumulate_ops", "some") == HOST_ERR_ARG);
+    MUST(host_info_free(&wrong));
+    MUST(host_info_free(&info));
+
+    before = upper;
+    int mapped = strcmp(table, "shm") == 0 || strcmp(table, "mixed") == 0;
+    /* Memory that is not mapped here, of another rank, is refused. */
+    int found = host_win_shared_query(win, next, &base, &bytes, &unit);
+    EXPECT(found == (mapped ? HOST_SUCCESS : HOST_ERR_WIN) || next == rank);
+    EXPECT(called(HOST_RMA_SHARED_QUERY) == 1);
+    if (mapped) {
+        EXPECT(base != NULL && bytes == ITEMS * sizeof(int64_t) && unit == sizeof(int64_t));
+        ONCE(SHARED_QUERY, host_win_shared_query(win, -1, &base, NULL, NULL));
+    }
+}
+
+/* What the handler was told last, and how often it was called. */
+static int told, times;
+
+static void handle(host_win_t *win, int code, void *data) {
+    EXPECT(*(host_win_t **)data == win && host_error_text()[0] != '\0');
+    told = code, times++;
+    /* An error inside of a handler calls none. */
+    EXPECT(host_win_unlock(rank, win) == HOST_ERR_WIN);
+}
+
+/* The handler of one window is told of its errors, and of no other's. */
+static void errors(host_comm_t *world) {
+    int64_t value = 0;
+    host_win_t *win = NULL, *other = NULL;
+    host_request_t *request = NULL;
+    MUST(host_win_allocate_over(world, 8, 8, NULL, &win));
+    MUST(host_win_allocate_over(world, 8, 8, NULL, &other));
+    MUST(host_win_set_error_handler(win, handle, &win));
+    EXPECT(host_put(&value, sizeof value, next, 0, win) == HOST_ERR_WIN);
+    EXPECT(told == HOST_ERR_WIN && times == 1);
+    EXPECT(strstr(host_error_text(), "outside an access epoch") != NULL);
+    EXPECT(host_put(&value, sizeof value, next, 0, other) == HOST_ERR_WIN && times == 1);
+    EXPECT(host_put(&value, sizeof value, -1, 0, win) == HOST_ERR_ARG && told == HOST_ERR_ARG && times == 2);
+    EXPECT(host_rput(&value, sizeof value, next, 0, win, &request) == HOST_ERR_WIN && times == 3);
+    EXPECT(host_accumulate(&value, 1, HOST_INT64, HOST_SUM, next, 0, win) == HOST_ERR_WIN && times == 4);
+    EXPECT(host_win_unlock_all(win) == HOST_ERR_WIN && host_win_wait(win) == HOST_ERR_WIN && times == 6);
+    MUST(host_win_set_error_handler(win, NULL, NULL));
+    EXPECT(host_win_unlock_all(win) == HOST_ERR_WIN && times == 6);
+    EXPECT(host_win_set_error_handler(NULL, handle, NULL) == HOST_ERR_ARG && times == 6);
+    MUST(host_win_free(&other));
+    MUST(host_win_free(&win));
+}
+
+static void attached(host_comm_t *world) {
+    int64_t memory[ITEMS] = {0};
+    host_win_t *win = NULL;
+    MUST(host_win_create_dynamic(world, NULL, &win));
+    ONCE(ATTACH, host_win_attach(win, memory, sizeof memory));
+    ONCE(DETACH, host_win_detach(win, memory));
+    EXPECT(host_win_detach(win, memory) == HOST_ERR_WIN);
+    MUST(host_win_free(&win));
+}
+
 /* Fences, and epochs of the next and the last rank. */
 static void active(host_win_t *win) {
     int64_t value = 70 + rank;
@@ -178,8 +265,11 @@ int main(void) {
         transfers(win);
         MUST(host_barrier());
         active(win);
+        queries(win, tables[table]);
         ONCE(FREE, host_win_free(&win));
     }
+    attached(world);
+    errors(world);
     for (size_t entry = 0; entry < HOST_RMA_ENTRIES; entry++) {
         EXPECT(upper.calls[entry] > 0);
     }

@@ -186,7 +186,7 @@ fn tables_of_an_older_program() {
             ),
             ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 5\n"),
             (
-                "#define HOST_RMA_ENTRIES 26\n",
+                "#define HOST_RMA_ENTRIES 31\n",
                 "#define HOST_RMA_ENTRIES 4\n",
             ),
             ("#define HOST_RMA_ROOM 64\n", "#define HOST_RMA_ROOM 4\n"),
@@ -209,8 +209,8 @@ fn tables_of_a_newer_program() {
             ),
             ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 66\n"),
             (
-                "#define HOST_RMA_ENTRIES 26\n",
-                "#define HOST_RMA_ENTRIES 28\n",
+                "#define HOST_RMA_ENTRIES 31\n",
+                "#define HOST_RMA_ENTRIES 33\n",
             ),
             ("#define HOST_RMA_ROOM 64\n", "#define HOST_RMA_ROOM 66\n"),
             (

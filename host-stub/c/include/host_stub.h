@@ -572,9 +572,34 @@
 #define HOST_RMA_FREE 25
 
 /**
+ * Place of attach in a window's table.
+ */
+#define HOST_RMA_ATTACH 26
+
+/**
+ * Place of detach in a window's table.
+ */
+#define HOST_RMA_DETACH 27
+
+/**
+ * Place of shared_query in a window's table.
+ */
+#define HOST_RMA_SHARED_QUERY 28
+
+/**
+ * Place of set_info in a window's table.
+ */
+#define HOST_RMA_SET_INFO 29
+
+/**
+ * Place of get_info in a window's table.
+ */
+#define HOST_RMA_GET_INFO 30
+
+/**
  * Functions that this host knows, at the places below this one.
  */
-#define HOST_RMA_ENTRIES 26
+#define HOST_RMA_ENTRIES 31
 
 /**
  * Places of a window's table.
@@ -610,7 +635,7 @@ typedef struct host_coll_request_t host_coll_request_t;
 typedef struct host_comm_t host_comm_t;
 
 /**
- * Hints for the creation of windows. Never read through.
+ * Hints for windows. Never read through.
  */
 typedef struct host_info_t host_info_t;
 
@@ -861,6 +886,12 @@ typedef struct host_overrides_t {
 } host_overrides_t;
 
 /**
+ * What host_win_set_error_handler registers. `code` is what the call is about to return, and
+ * host_error_text() says more.
+ */
+typedef void (*host_win_error_fn)(struct host_win_t *win, int code, void *data);
+
+/**
  * A window that is being made, as a hook sees it. It grows at its end only: `size` says what a host gives.
  */
 typedef struct host_new_win_t {
@@ -912,7 +943,7 @@ typedef struct host_rma_call_t {
      */
     size_t entry;
     /**
-     * The target's rank.
+     * The target's rank. Of shared_query negative for the first rank that has memory.
      */
     int target;
     /**
@@ -949,7 +980,7 @@ typedef struct host_rma_call_t {
      */
     size_t count;
     /**
-     * Their type.
+     * Their type; with HOST_ON_DEVICE if `origin` is memory of a device, which only the transport may touch.
      */
     int datatype;
     /**
@@ -964,6 +995,27 @@ typedef struct host_rma_call_t {
      * How many there are.
      */
     size_t group_count;
+    /**
+     * The memory of attach and detach; of shared_query set by the entry.
+     */
+    void *base;
+    /**
+     * Its bytes; of shared_query set by the entry.
+     */
+    size_t bytes;
+    /**
+     * Of shared_query: the target's displacement unit, set by the entry.
+     */
+    uint32_t unit;
+    /**
+     * Zero.
+     */
+    int reserved;
+    /**
+     * The hints of set_info, which stay the host's; of get_info set by the entry to hints of its own, which
+     * become the host's.
+     */
+    struct host_info_t *info;
 } host_rma_call_t;
 
 /**
@@ -1964,6 +2016,19 @@ int host_win_wait(struct host_win_t *win);
 int host_win_test(int *done, struct host_win_t *win);
 
 /**
+ * Sets the function that is called when a call on a window, or the wait for a request of it, is about to
+ * return an error; NULL for none, as for a new window. It runs on the thread of the failing call, which
+ * returns its code afterwards; it may call the host, whose errors on this thread then call no handler. Errors
+ * of the creation have no window to be told to.
+ *
+ * # Safety
+ * Any thread may call `handler` with `data` until another is set or the window was freed.
+ */
+int host_win_set_error_handler(struct host_win_t *win,
+                               host_win_error_fn handler,
+                               void *data);
+
+/**
  * Registers a hook for the windows made from here on, after those that there are; gives an id, or a
  * negative code. `ended` may be NULL. Every rank registers the same hooks in the same order, while no
  * window is being made.
@@ -1982,8 +2047,71 @@ int host_win_hook_register(host_win_hook_fn created,
 int host_win_hook_remove(int id);
 
 /**
+ * Makes hints, none yet.
+ *
+ * # Safety
+ * `info` is NULL or writable.
+ */
+int host_info_create(struct host_info_t **info);
+
+/**
+ * Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
+ * auto, shm, mixed, cma or btl, host_ranks_per_node is a number, and device_num that of the device of
+ * this rank's memory, -1 for the host. MPI's no_locks, same_size and same_disp_unit are true or false,
+ * accumulate_ordering is none or some of rar,raw,war,waw, accumulate_ops is same_op or same_op_no_op, and
+ * mpi_accumulate_granularity is a number of bytes. Other keys are ignored.
+ *
+ * # Safety
+ * `key` and `value` are NULL or texts.
+ */
+int host_info_set(struct host_info_t *info,
+                  const char *key,
+                  const char *value);
+
+/**
+ * Ends hints, and sets the handle to NULL. Windows made with them stay as they are.
+ *
+ * # Safety
+ * `info` is NULL or writable.
+ */
+int host_info_free(struct host_info_t **info);
+
+/**
+ * Copies the value of a key to `value`, cut to `room` bytes with its zero byte, and its whole length without
+ * that to `length`; -1 for a key that the hints do not have. Each answer may be NULL.
+ *
+ * # Safety
+ * `key` is NULL or a text; `value` is NULL or has room for `room` bytes; `length` is NULL or writable.
+ */
+int host_info_get(struct host_info_t *info,
+                  const char *key,
+                  size_t room,
+                  char *value,
+                  ptrdiff_t *length);
+
+/**
+ * Changes hints of a window; collective, with the same hints on every process. Completes this process's
+ * operations first. MPI's keys of host_info_set can change. HOST_ERR_WIN, on every process, and nothing
+ * changes: another key with a value that is not in force, hints that differ between processes, or no_locks
+ * while a lock is held.
+ *
+ * # Safety
+ * As for every call on a window: no other thread frees it meanwhile.
+ */
+int host_win_set_info(struct host_win_t *win,
+                      struct host_info_t *info);
+
+/**
+ * Makes hints of what is in force for a window, to be ended by host_info_free.
+ *
+ * # Safety
+ * `info` is NULL or writable.
+ */
+int host_win_get_info(struct host_win_t *win, struct host_info_t **info);
+
+/**
  * Does what an entry has replaced, with the arguments of the call; at most once for request forms.
- * Of the call only `done` is written.
+ * Of the call only what the entry sets is written.
  *
  * # Safety
  * `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a
@@ -2035,34 +2163,6 @@ int host_accumulate_layout(const void *origin,
                            uint64_t displacement,
                            const struct host_layout_t *target_layout,
                            struct host_win_t *win);
-
-/**
- * Makes hints, none yet.
- *
- * # Safety
- * `info` is NULL or writable.
- */
-int host_info_create(struct host_info_t **info);
-
-/**
- * Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
- * auto, shm, mixed, cma or btl, host_ranks_per_node is a number, and device_num that of the device of
- * this rank's memory, -1 for the host. Other keys are ignored.
- *
- * # Safety
- * `key` and `value` are NULL or texts.
- */
-int host_info_set(struct host_info_t *info,
-                  const char *key,
-                  const char *value);
-
-/**
- * Ends hints, and sets the handle to NULL. Windows made with them stay as they are.
- *
- * # Safety
- * `info` is NULL or writable.
- */
-int host_info_free(struct host_info_t **info);
 
 /**
  * As host_win_allocate, over a communicator, with hints or NULL.
@@ -2130,20 +2230,6 @@ int host_win_attach(struct host_win_t *win, void *base, size_t size);
 int host_win_detach(struct host_win_t *win, const void *base);
 
 /**
- * Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
- * rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not
- * mapped here.
- *
- * # Safety
- * Answers that are not NULL are writable.
- */
-int host_win_shared_query(struct host_win_t *win,
-                          int target,
-                          void **base,
-                          size_t *size,
-                          uint32_t *unit);
-
-/**
  * This process's rank in a window, or a negative code.
  *
  * # Safety
@@ -2182,6 +2268,20 @@ int host_win_length(struct host_win_t *win, size_t *bytes);
  * As for every call on a window: no other thread frees it meanwhile.
  */
 const char *host_win_table_name(struct host_win_t *win);
+
+/**
+ * Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
+ * rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not
+ * mapped here.
+ *
+ * # Safety
+ * Answers that are not NULL are writable.
+ */
+int host_win_shared_query(struct host_win_t *win,
+                          int target,
+                          void **base,
+                          size_t *size,
+                          uint32_t *unit);
 
 /**
  * Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is

@@ -1,5 +1,6 @@
 //! Calls that ask a window what it is, or change its hints: shared_query, set_info and get_info.
 
+use super::btl::passive;
 use super::create::exchange;
 use super::error::{WinError, WinResult};
 use super::hints::InForce;
@@ -102,7 +103,8 @@ pub(super) fn get_info(window: &Window) -> WinResult<Info> {
 
 pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     let call = "set_info";
-    let flushed = (window.table.flush_all)(window, call);
+    // Not by the table: layers see the calls of the program. Windows in one segment have nothing under way.
+    let flushed = passive::flush_all(window, call);
     // Every rank enters the exchange, whatever it finds here, so that none waits for it in vain.
     let mine = wanted(window, info).and_then(|wanted| match &flushed {
         Ok(()) => Ok(wanted),

@@ -131,7 +131,7 @@ thread_local! {
 
 /// Keeps an error's text, and gives its code.
 #[cold]
-pub(crate) fn fail(error: Error) -> c_int {
+pub(crate) fn keep(error: &Error) -> c_int {
     // No text holds a zero byte but one that quotes it from outside.
     let text = CString::new(error.text.replace('\0', " ")).unwrap_or_default();
     // Not there any more while the thread ends.
@@ -139,7 +139,7 @@ pub(crate) fn fail(error: Error) -> c_int {
     error.code
 }
 
-/// What [`fail`] kept last on this thread, for errors that a layer passes on.
+/// What [`keep`] kept last on this thread, for errors that a layer passes on.
 pub(crate) fn last_text() -> String {
     TEXT.try_with(|kept| kept.borrow().to_string_lossy().into_owned())
         .unwrap_or_default()
@@ -150,8 +150,8 @@ pub(crate) fn last_text() -> String {
 pub(crate) fn guarded(run: impl FnOnce() -> Result) -> c_int {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => HOST_SUCCESS,
-        Ok(Err(error)) => fail(error),
-        Err(_) => fail(Error::new(
+        Ok(Err(error)) => keep(&error),
+        Err(_) => keep(&Error::new(
             HOST_ERR_PANIC,
             "a bug of the host; stderr says more",
         )),

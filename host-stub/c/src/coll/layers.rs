@@ -152,7 +152,7 @@ unsafe fn start<const C: usize>(
         return Ok(CollRequest::done(comm));
     }
     take(collective.name(), request).map_err(|error| {
-        let code = error::fail(error);
+        let code = error::keep(&error);
         failed(collective, code)
     })
 }

@@ -9,36 +9,16 @@ use host::win::{
     Window,
 };
 
-use crate::base::codes::{op_code, type_code};
+use crate::base::codes::{HOST_ON_DEVICE, op_code, type_code};
 use crate::win::layers::{enter, is_set};
+use crate::win::local_entries;
 use crate::win::sync::{HOST_LOCK_EXCLUSIVE, HOST_LOCK_SHARED};
 use crate::win::table::{self as at, host_rma_call_t, host_rma_table_t};
-
-/// A call to no target. The macro sets its entry.
-fn local() -> host_rma_call_t {
-    host_rma_call_t {
-        size: size_of::<host_rma_call_t>(),
-        entry: 0,
-        target: 0,
-        lock: -1,
-        assertion: 0,
-        done: 0,
-        address: 0,
-        origin: std::ptr::null_mut(),
-        result: std::ptr::null_mut(),
-        compare: std::ptr::null(),
-        count: 0,
-        datatype: 0,
-        op: 0,
-        group: std::ptr::null(),
-        group_count: 0,
-    }
-}
 
 fn targeted(target: usize) -> host_rma_call_t {
     host_rma_call_t {
         target: target as c_int,
-        ..local()
+        ..host_rma_call_t::none(0)
     }
 }
 
@@ -47,7 +27,7 @@ fn grouped(group: &[usize], assertion: Assertion) -> host_rma_call_t {
         group: group.as_ptr(),
         group_count: group.len(),
         assertion: assertion.bits(),
-        ..local()
+        ..host_rma_call_t::none(0)
     }
 }
 
@@ -63,7 +43,8 @@ fn locked(target: usize, kind: Option<LockKind>) -> host_rma_call_t {
     }
 }
 
-/// Marks the type where a side is not contiguous, so that an entry does not copy the elements itself.
+/// Marks the type where a side is not contiguous, or the origin's buffer is on a device, so that an entry does
+/// not copy the elements itself.
 fn moved(transfer: &Transfer<'_>) -> host_rma_call_t {
     let mut layouts = [transfer.origin_layout, transfer.target_layout]
         .into_iter()
@@ -72,13 +53,17 @@ fn moved(transfer: &Transfer<'_>) -> host_rma_call_t {
         true => 0,
         false => at::HOST_WITH_GAPS,
     };
+    let place = match transfer.local_handle.is_null() {
+        true => 0,
+        false => HOST_ON_DEVICE,
+    };
     host_rma_call_t {
         address: transfer.address,
         origin: transfer.origin.cast(),
         result: transfer.result.cast(),
         compare: transfer.compare.cast(),
         count: transfer.target_layout.count(),
-        datatype: type_code(transfer.datatype()) | gaps,
+        datatype: type_code(transfer.datatype()) | gaps | place,
         ..targeted(transfer.target)
     }
 }
@@ -104,7 +89,7 @@ macro_rules! entry {
     (transfer $name:ident($transfer:ident: $type:ty) $call:expr) => {
         unsafe fn $name(window: &Window, $transfer: $type) -> WinResult<()> {
             // SAFETY: the caller guarantees the buffers.
-            let base = |table: &RmaTable| unsafe { (table.$name)(window, $transfer) }.map(|()| true);
+            let base = |table: &RmaTable, _: &mut _| unsafe { (table.$name)(window, $transfer) };
             enter(window, $call, &base).map(drop)
         }
     };
@@ -115,23 +100,27 @@ macro_rules! entry {
             request: RequestRef<'_>,
         ) -> WinResult<()> {
             let request = Cell::new(Some(request));
-            let base = |table: &RmaTable| {
+            let base = |table: &RmaTable, _: &mut _| {
                 let request = once(&request)?;
                 // SAFETY: the caller guarantees the buffers.
-                unsafe { (table.$name)(window, $transfer, request) }.map(|()| true)
+                unsafe { (table.$name)(window, $transfer, request) }
             };
             enter(window, $call, &base).map(drop)
         }
     };
     (sync $name:ident($($arg:ident: $type:ty),*) $call:expr) => {
         fn $name(window: &Window, $($arg: $type),*) -> WinResult<()> {
-            let base = |table: &RmaTable| (table.$name)(window, $($arg),*).map(|()| true);
+            let base = |table: &RmaTable, _: &mut _| (table.$name)(window, $($arg),*);
             enter(window, $call, &base).map(drop)
         }
     };
     (test $name:ident() $call:expr) => {
         fn $name(window: &Window) -> WinResult<bool> {
-            enter(window, $call, &|table: &RmaTable| (table.$name)(window))
+            let base = |table: &RmaTable, call: &mut host_rma_call_t| {
+                call.done = c_int::from((table.$name)(window)?);
+                Ok(())
+            };
+            Ok(enter(window, $call, &base)?.done != 0)
         }
     };
 }
@@ -147,6 +136,7 @@ macro_rules! entries {
         /// Sets the entries of a window's table that some layer has.
         pub(crate) fn set(table: &mut RmaTable, layers: &[host_rma_table_t]) {
             let has = |entry| layers.iter().any(|layer| is_set(layer, entry));
+            local_entries::set(table, has);
             $(if has(at::$place) {
                 table.$name = $name;
             })+
@@ -171,14 +161,14 @@ entries! {
     HOST_RMA_LOCK_ALL: sync lock_all() = locked(0, Some(LockKind::Shared));
     HOST_RMA_UNLOCK_ALL: sync unlock_all(held: bool) = locked(0, held.then_some(LockKind::Shared));
     HOST_RMA_FLUSH: sync flush(call: &'static str, rank: usize) = targeted(rank);
-    HOST_RMA_FLUSH_ALL: sync flush_all(call: &'static str) = local();
+    HOST_RMA_FLUSH_ALL: sync flush_all(call: &'static str) = host_rma_call_t::none(0);
     HOST_RMA_FLUSH_LOCAL: sync flush_local(call: &'static str, rank: usize) = targeted(rank);
-    HOST_RMA_FLUSH_LOCAL_ALL: sync flush_local_all(call: &'static str) = local();
+    HOST_RMA_FLUSH_LOCAL_ALL: sync flush_local_all(call: &'static str) = host_rma_call_t::none(0);
     HOST_RMA_START: sync start(group: &[usize], assertion: Assertion) = grouped(group, assertion);
     HOST_RMA_COMPLETE: sync complete(group: &[usize]) = grouped(group, Assertion::empty());
     HOST_RMA_POST: sync post(group: &[usize], assertion: Assertion) = grouped(group, assertion);
-    HOST_RMA_WAIT: sync wait() = local();
-    HOST_RMA_TEST: test test() = local();
-    HOST_RMA_SYNC: sync sync() = local();
-    HOST_RMA_FREE: sync free() = local();
+    HOST_RMA_WAIT: sync wait() = host_rma_call_t::none(0);
+    HOST_RMA_TEST: test test() = host_rma_call_t::none(0);
+    HOST_RMA_SYNC: sync sync() = host_rma_call_t::none(0);
+    HOST_RMA_FREE: sync free() = host_rma_call_t::none(0);
 }

@@ -5,8 +5,9 @@ use std::ffi::c_int;
 use host::win::{Assertion, LockKind};
 
 use crate::base::codes::{rank, ranks};
-use crate::base::error::{Error, Result, guarded};
+use crate::base::error::{Error, Result};
 use crate::base::handles::place;
+use crate::win::handler::guarded_on;
 use crate::win::sync::{HOST_LOCK_EXCLUSIVE, HOST_LOCK_SHARED};
 use crate::win::window::{host_win_t, window};
 
@@ -40,7 +41,7 @@ fn assertion(call: &str, bits: u32) -> Result<Assertion> {
 /// No other thread frees the window meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_fence_with(assertion: u32, win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_fence_with";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn host_win_lock_with(
     assertion: u32,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_lock_with";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn host_win_lock_with(
 /// No other thread frees the window meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_lock_all_with(assertion: u32, win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_lock_all_with";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn host_win_lock_all_with(assertion: u32, win: *mut host_w
 /// No other thread frees the window meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_flush_local(target: c_int, win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_flush_local";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn host_win_flush_local(target: c_int, win: *mut host_win_
 /// No other thread frees the window meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_flush_local_all(win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_flush_local_all";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn host_win_start(
     assertion: u32,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_start";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn host_win_start(
 /// No other thread frees the window meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_complete(win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_complete";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -166,7 +167,7 @@ pub unsafe extern "C" fn host_win_post(
     assertion: u32,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_post";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -183,7 +184,7 @@ pub unsafe extern "C" fn host_win_post(
 /// No other thread frees the window meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_wait(win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_wait";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -198,7 +199,7 @@ pub unsafe extern "C" fn host_win_wait(win: *mut host_win_t) -> c_int {
 /// `done` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_test(done: *mut c_int, win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_test";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;

@@ -38,8 +38,8 @@ pub(crate) struct Layers {
     pub(crate) ran: Vec<Hook>,
 }
 
-/// Does what was there before all layers; gives whether a test is over.
-pub(crate) type Base<'f> = &'f dyn Fn(&RmaTable) -> WinResult<bool>;
+/// Does what was there before all layers, and writes what comes of it to the call.
+pub(crate) type Base<'f> = &'f dyn Fn(&RmaTable, &mut host_rma_call_t) -> WinResult<()>;
 
 /// One call through the layers, behind `host_rma_layer_t`. It lies on the caller's stack and travels with the call,
 /// so tasks that share a thread have one each.
@@ -75,8 +75,7 @@ fn down(
     let mut tables = layers.tables.iter().enumerate().take(left).rev();
     let found = tables.find(|(_, table)| is_set(table, entry));
     let Some((left, table)) = found else {
-        call.done = c_int::from(base(&layers.below)?);
-        return Ok(());
+        return base(&layers.below, call);
     };
     let Some(function) = table.entries[entry] else {
         return Ok(());
@@ -99,8 +98,13 @@ fn down(
     })
 }
 
-/// Begins a call that came through the window's table. `call` has the arguments.
-pub(crate) fn enter(window: &Window, mut call: host_rma_call_t, base: Base<'_>) -> WinResult<bool> {
+/// Makes a call that came through the window's table. `call` has the arguments, and comes back with what
+/// entries wrote to it.
+pub(crate) fn enter(
+    window: &Window,
+    mut call: host_rma_call_t,
+    base: Base<'_>,
+) -> WinResult<host_rma_call_t> {
     let Some(layers) = window.kept::<Layers>() else {
         return Err(WinError::BadArgument {
             call: "a window's entry",
@@ -109,7 +113,7 @@ pub(crate) fn enter(window: &Window, mut call: host_rma_call_t, base: Base<'_>) 
     };
     let entry = call.entry;
     down(layers, layers.tables.len(), entry, base, &mut call)?;
-    Ok(call.done != 0)
+    Ok(call)
 }
 
 /// A table as a hook gets it.
@@ -125,7 +129,7 @@ pub(crate) fn inherited() -> host_rma_table_t {
 }
 
 /// Does what an entry has replaced, with the arguments of the call; at most once for request forms.
-/// Of the call only `done` is written.
+/// Of the call only what the entry sets is written.
 ///
 /// # Safety
 /// `layer` and `call` are NULL, or what an entry was called with that has not returned; one thread at a

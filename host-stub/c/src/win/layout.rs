@@ -5,8 +5,9 @@ use std::ffi::{c_int, c_void};
 use host::win::{Block, Layout, Target, WinResult, Window};
 
 use crate::base::codes::{datatype, op, rank};
-use crate::base::error::{Error, Result, guarded};
+use crate::base::error::{Error, Result};
 use crate::base::tables::{self, layout};
+use crate::win::handler::guarded_on;
 use crate::win::window::{host_win_t, window};
 
 /// The magic number of a host_layout_t.
@@ -170,7 +171,9 @@ pub unsafe extern "C" fn host_put_layout(
         win,
     };
     // SAFETY: the caller guarantees the window, the layouts and the buffer.
-    guarded(|| unsafe { call.run(|win, row, to| win.put(origin.cast(), row, to)) })
+    guarded_on(win, || unsafe {
+        call.run(|win, row, to| win.put(origin.cast(), row, to))
+    })
 }
 
 /// As host_get, between two layouts of the same type and number of elements. Any thread may call, within the
@@ -198,7 +201,9 @@ pub unsafe extern "C" fn host_get_layout(
         win,
     };
     // SAFETY: the caller guarantees the window, the layouts and the buffer.
-    guarded(|| unsafe { call.run(|win, row, to| win.get(origin.cast(), row, to)) })
+    guarded_on(win, || unsafe {
+        call.run(|win, row, to| win.get(origin.cast(), row, to))
+    })
 }
 
 /// As host_accumulate, between two layouts of the same type and number of elements. Any thread may call,
@@ -226,7 +231,7 @@ pub unsafe extern "C" fn host_accumulate_layout(
         target_layout,
         win,
     };
-    guarded(|| {
+    guarded_on(win, || {
         let op = self::op(name, op)?;
         // SAFETY: the caller guarantees the window, the layouts and the buffer.
         unsafe { call.run(|win, row, to| win.accumulate(origin.cast(), row, to, op)) }

@@ -2,9 +2,12 @@
 
 pub mod entries;
 pub mod epochs;
+pub mod handler;
 pub mod hooks;
+pub mod info;
 pub mod layers;
 pub mod layout;
+pub mod local_entries;
 pub mod over;
 pub mod query;
 pub mod request;

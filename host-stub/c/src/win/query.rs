@@ -1,11 +1,13 @@
 //! What can be asked of a window.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use host::win::{Window, WindowKind};
 
+use crate::base::codes::rank;
 use crate::base::error::guarded;
 use crate::base::handles::place;
+use crate::win::handler::guarded_on;
 use crate::win::window::{host_win_t, window};
 
 /// Made of the caller's memory.
@@ -73,7 +75,7 @@ pub unsafe extern "C" fn host_win_kind(win: *mut host_win_t) -> c_int {
 /// `bytes` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_length(win: *mut host_win_t, bytes: *mut usize) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_length";
         // SAFETY: passed on.
         *unsafe { place(call, bytes) }? = unsafe { window(call, win) }?.window.len();
@@ -105,4 +107,43 @@ pub unsafe extern "C" fn host_win_table_name(win: *mut host_win_t) -> *const c_c
         Ok(())
     });
     found
+}
+
+/// Where the memory of a rank is in this process, its bytes, and its displacement unit; a negative
+/// rank asks for the first that has any. Each of the answers may be NULL. HOST_ERR_WIN: it is not
+/// mapped here.
+///
+/// # Safety
+/// Answers that are not NULL are writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_shared_query(
+    win: *mut host_win_t,
+    target: c_int,
+    base: *mut *mut c_void,
+    size: *mut usize,
+    unit: *mut u32,
+) -> c_int {
+    guarded_on(win, || {
+        let call = "host_win_shared_query";
+        // SAFETY: passed on.
+        let win = unsafe { window(call, win) }?;
+        let rank = match target < 0 {
+            true => None,
+            false => Some(rank(call, target)?),
+        };
+        let part = win.window.shared_query(rank)?;
+        // SAFETY: the caller guarantees those that are there.
+        unsafe {
+            if let Some(base) = base.as_mut() {
+                *base = part.base.cast();
+            }
+            if let Some(size) = size.as_mut() {
+                *size = part.len;
+            }
+            if let Some(unit) = unit.as_mut() {
+                *unit = part.unit;
+            }
+        }
+        Ok(())
+    })
 }

@@ -9,6 +9,7 @@ use crate::base::error::{Error, Result, guarded};
 use crate::base::handles;
 use crate::base::slots::Slots;
 use crate::crt::condition::{cond, crt_cond_t};
+use crate::win::handler::told;
 use crate::win::window::host_win_t;
 
 /// An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
@@ -71,6 +72,11 @@ fn put_back(request: Request<'static>, (_, handle, win): Lifted) {
     REQUESTS.put_back(handle, Kept { request, win });
 }
 
+/// Tells the window of a request of its error.
+fn told_of(win: &'static host_win_t, error: WinError) -> Error {
+    told(std::ptr::from_ref(win).cast_mut(), error.into())
+}
+
 /// Where a request was: place, handle, window.
 type Lifted = (usize, *mut host_request_t, &'static host_win_t);
 
@@ -92,6 +98,7 @@ unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
         return Ok(());
     }
     let mut kept = REQUESTS.lift(call, *place)?;
+    let kept_win = kept.win;
     let waited = kept.request.settle();
     if matches!(waited, Err(WinError::Level(_))) {
         REQUESTS.put_back(*place, kept);
@@ -100,7 +107,7 @@ unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
         *place = std::ptr::null_mut();
         ended(kept.win);
     }
-    Ok(waited?)
+    waited.map_err(|error| told_of(kept_win, error))
 }
 
 /// Waits until an operation is complete, and sets the handle to NULL. HOST_ERR_LEVEL: the handle is
@@ -194,7 +201,10 @@ pub unsafe extern "C" fn host_waitany(
         }
         // SAFETY: checked above.
         unsafe { *index = found.map_or(count, |found| places[found].0) };
-        Ok(outcome?)
+        match found {
+            Some(found) => outcome.map_err(|error| told_of(places[found].2, error)),
+            None => Ok(outcome?),
+        }
     })
 }
 
@@ -217,6 +227,7 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
             return Ok(());
         }
         let mut kept = REQUESTS.lift(call, *request)?;
+        let win = kept.win;
         let tested = kept.request.test();
         // A failed operation has ended too; an error of the call itself ends nothing.
         if kept.request.is_ended() {
@@ -227,7 +238,7 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
             REQUESTS.put_back(*request, kept);
             *done = 0;
         }
-        Ok(tested.map(drop)?)
+        tested.map(drop).map_err(|error| told_of(win, error))
     })
 }
 

@@ -5,7 +5,8 @@ use std::ffi::{c_int, c_void};
 use host::win::{Datatype, Layout, Request, Target, WinResult, Window};
 
 use crate::base::codes::rank;
-use crate::base::error::{Error, Result, guarded};
+use crate::base::error::{Error, Result};
+use crate::win::handler::guarded_on;
 use crate::win::request::{give, host_request_t};
 use crate::win::window::{host_win_t, window};
 
@@ -99,8 +100,10 @@ pub unsafe extern "C" fn host_put(
         displacement,
         win,
     };
-    // SAFETY: the caller guarantees window and buffer.
-    guarded(|| unsafe { call.run(|win, origin, row, to| win.put(origin, row, to)) }.map(drop))
+    guarded_on(win, || {
+        // SAFETY: the caller guarantees window and buffer.
+        unsafe { call.run(|win, origin, row, to| win.put(origin, row, to)) }.map(drop)
+    })
 }
 
 /// As host_put, and adds one to a counter of the target, 0 to HOST_WIN_COUNTERS - 1, once the bytes are visible there. The
@@ -126,7 +129,7 @@ pub unsafe extern "C" fn host_put_notify(
         displacement,
         win,
     };
-    guarded(|| {
+    guarded_on(win, || {
         let counter = number(name, counter)?;
         // SAFETY: the caller guarantees window and buffer.
         unsafe { call.run(|win, origin, row, to| win.put_notify(origin, row, to, counter)) }
@@ -145,7 +148,7 @@ pub unsafe extern "C" fn host_win_notifications(
     win: *mut host_win_t,
 ) -> c_int {
     let name = "host_win_notifications";
-    guarded(|| {
+    guarded_on(win, || {
         // SAFETY: the caller guarantees both pointers.
         let (win, arrived) = unsafe { (window(name, win)?, arrived.as_mut()) };
         let arrived = arrived.ok_or_else(|| Error::argument(name, "the place is NULL"))?;
@@ -166,7 +169,7 @@ pub unsafe extern "C" fn host_win_wait_notified(
     win: *mut host_win_t,
 ) -> c_int {
     let name = "host_win_wait_notified";
-    guarded(|| {
+    guarded_on(win, || {
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window(name, win) }?;
         win.window.wait_notified(number(name, counter)?, at_least)?;
@@ -194,8 +197,10 @@ pub unsafe extern "C" fn host_get(
         displacement,
         win,
     };
-    // SAFETY: the caller guarantees window and buffer.
-    guarded(|| unsafe { call.run(|win, origin, row, to| win.get(origin, row, to)) }.map(drop))
+    guarded_on(win, || {
+        // SAFETY: the caller guarantees window and buffer.
+        unsafe { call.run(|win, origin, row, to| win.get(origin, row, to)) }.map(drop)
+    })
 }
 
 /// As host_put, with a request. In lock and lock_all epochs only.
@@ -220,7 +225,9 @@ pub unsafe extern "C" fn host_rput(
         win,
     };
     // SAFETY: the caller guarantees window, buffer and place.
-    guarded(|| unsafe { call.request(request, |win, origin, row, to| win.rput(origin, row, to)) })
+    guarded_on(win, || unsafe {
+        call.request(request, |win, origin, row, to| win.rput(origin, row, to))
+    })
 }
 
 /// As host_get, with a request. In lock and lock_all epochs only.
@@ -245,5 +252,7 @@ pub unsafe extern "C" fn host_rget(
         win,
     };
     // SAFETY: the caller guarantees window, buffer and place.
-    guarded(|| unsafe { call.request(request, |win, origin, row, to| win.rget(origin, row, to)) })
+    guarded_on(win, || unsafe {
+        call.request(request, |win, origin, row, to| win.rget(origin, row, to))
+    })
 }

@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use host::win::{Assertion, LockKind};
 
 use crate::base::codes::rank;
-use crate::base::error::{Error, guarded};
+use crate::base::error::Error;
+use crate::win::handler::guarded_on;
 use crate::win::window::{host_win_t, window};
 
 /// A lock that several ranks hold at once.
@@ -19,7 +20,7 @@ pub const HOST_LOCK_EXCLUSIVE: c_int = 1;
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_fence(win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_fence", win) }?;
         Ok(win.window.fence(Assertion::empty())?)
@@ -32,7 +33,7 @@ pub unsafe extern "C" fn host_win_fence(win: *mut host_win_t) -> c_int {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_fence_end(win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_fence_end", win) }?;
         Ok(win.window.fence(Assertion::NOSUCCEED)?)
@@ -45,7 +46,7 @@ pub unsafe extern "C" fn host_win_fence_end(win: *mut host_win_t) -> c_int {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_lock(kind: c_int, target: c_int, win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_lock";
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window(call, win) }?;
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn host_win_lock(kind: c_int, target: c_int, win: *mut hos
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_unlock(target: c_int, win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_unlock";
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window(call, win) }?;
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn host_win_unlock(target: c_int, win: *mut host_win_t) ->
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_lock_all(win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_lock_all", win) }?;
         Ok(win.window.lock_all(Assertion::empty())?)
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn host_win_lock_all(win: *mut host_win_t) -> c_int {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_unlock_all(win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_unlock_all", win) }?;
         Ok(win.window.unlock_all()?)
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn host_win_unlock_all(win: *mut host_win_t) -> c_int {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_flush(target: c_int, win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_win_flush";
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window(call, win) }?;
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn host_win_flush(target: c_int, win: *mut host_win_t) -> 
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_flush_all(win: *mut host_win_t) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window("host_win_flush_all", win) }?;
         Ok(win.window.flush_all()?)
@@ -133,6 +134,8 @@ pub unsafe extern "C" fn host_win_flush_all(win: *mut host_win_t) -> c_int {
 /// `win` is live.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_sync(win: *mut host_win_t) -> c_int {
-    // SAFETY: the caller guarantees the window.
-    guarded(|| Ok(unsafe { window("host_win_sync", win) }?.window.sync()?))
+    guarded_on(win, || {
+        // SAFETY: the caller guarantees the window.
+        Ok(unsafe { window("host_win_sync", win) }?.window.sync()?)
+    })
 }

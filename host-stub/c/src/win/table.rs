@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::base::error::{Error, Result};
 use crate::base::tables::{self, layout};
+use crate::win::info::host_info_t;
 
 /// Place of put in a window's table.
 pub const HOST_RMA_PUT: usize = 0;
@@ -57,8 +58,18 @@ pub const HOST_RMA_TEST: usize = 23;
 pub const HOST_RMA_SYNC: usize = 24;
 /// Place of free in a window's table.
 pub const HOST_RMA_FREE: usize = 25;
+/// Place of attach in a window's table.
+pub const HOST_RMA_ATTACH: usize = 26;
+/// Place of detach in a window's table.
+pub const HOST_RMA_DETACH: usize = 27;
+/// Place of shared_query in a window's table.
+pub const HOST_RMA_SHARED_QUERY: usize = 28;
+/// Place of set_info in a window's table.
+pub const HOST_RMA_SET_INFO: usize = 29;
+/// Place of get_info in a window's table.
+pub const HOST_RMA_GET_INFO: usize = 30;
 /// Functions that this host knows, at the places below this one.
-pub const HOST_RMA_ENTRIES: usize = 26;
+pub const HOST_RMA_ENTRIES: usize = 31;
 /// Places of a window's table.
 pub const HOST_RMA_ROOM: usize = 64;
 
@@ -77,7 +88,7 @@ pub struct host_rma_call_t {
     pub size: usize,
     /// HOST_RMA_*.
     pub entry: usize,
-    /// The target's rank.
+    /// The target's rank. Of shared_query negative for the first rank that has memory.
     pub target: c_int,
     /// HOST_LOCK_* of lock and unlock; negative where no lock was taken.
     pub lock: c_int,
@@ -96,7 +107,7 @@ pub struct host_rma_call_t {
     pub compare: *const c_void,
     /// Elements; contiguous at both ends unless the type has HOST_WITH_GAPS.
     pub count: usize,
-    /// Their type.
+    /// Their type; with HOST_ON_DEVICE if `origin` is memory of a device, which only the transport may touch.
     pub datatype: c_int,
     /// The operation of accumulates.
     pub op: c_int,
@@ -104,9 +115,48 @@ pub struct host_rma_call_t {
     pub group: *const usize,
     /// How many there are.
     pub group_count: usize,
+    /// The memory of attach and detach; of shared_query set by the entry.
+    pub base: *mut c_void,
+    /// Its bytes; of shared_query set by the entry.
+    pub bytes: usize,
+    /// Of shared_query: the target's displacement unit, set by the entry.
+    pub unit: u32,
+    /// Zero.
+    pub reserved: c_int,
+    /// The hints of set_info, which stay the host's; of get_info set by the entry to hints of its own, which
+    /// become the host's.
+    pub info: *mut host_info_t,
 }
 
-layout!(host_rma_call_t: 96 bytes {
+impl host_rma_call_t {
+    /// A call of an entry without arguments.
+    pub(crate) fn none(entry: usize) -> host_rma_call_t {
+        host_rma_call_t {
+            size: size_of::<host_rma_call_t>(),
+            entry,
+            target: 0,
+            lock: -1,
+            assertion: 0,
+            done: 0,
+            address: 0,
+            origin: std::ptr::null_mut(),
+            result: std::ptr::null_mut(),
+            compare: std::ptr::null(),
+            count: 0,
+            datatype: 0,
+            op: 0,
+            group: std::ptr::null(),
+            group_count: 0,
+            base: std::ptr::null_mut(),
+            bytes: 0,
+            unit: 0,
+            reserved: 0,
+            info: std::ptr::null_mut(),
+        }
+    }
+}
+
+layout!(host_rma_call_t: 128 bytes {
     size at 0,
     entry at 8,
     target at 16,
@@ -122,6 +172,11 @@ layout!(host_rma_call_t: 96 bytes {
     op at 76,
     group at 80,
     group_count at 88,
+    base at 96,
+    bytes at 104,
+    unit at 112,
+    reserved at 116,
+    info at 120,
 });
 
 /// A layer in the course of one call: what host_rma_previous goes on from. Good until the entry that got it

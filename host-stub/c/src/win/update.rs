@@ -6,9 +6,10 @@ use host::device::HOST;
 use host::win::{Datatype, Layout, Op, Target};
 
 use crate::base::codes::{marked, op, rank};
-use crate::base::error::{Error, Result, guarded};
+use crate::base::error::{Error, Result};
 use crate::base::handles::place;
 use crate::job::job;
+use crate::win::handler::guarded_on;
 use crate::win::request::{give, host_request_t};
 use crate::win::window::{host_win_t, window};
 
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn host_accumulate(
     displacement: u64,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_accumulate";
         let given = Given {
             call,
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn host_get_accumulate(
     displacement: u64,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_get_accumulate";
         let given = Given {
             call,
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn host_fetch_and_op(
     displacement: u64,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_fetch_and_op";
         let given = Given {
             call,
@@ -232,7 +233,7 @@ pub unsafe extern "C" fn host_compare_and_swap(
     displacement: u64,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_compare_and_swap";
         let given = Given {
             call,
@@ -279,7 +280,7 @@ pub unsafe extern "C" fn host_raccumulate(
     win: *mut host_win_t,
     request: *mut *mut host_request_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_raccumulate";
         // SAFETY: passed on.
         let place = unsafe { place(call, request) }?;
@@ -323,7 +324,7 @@ pub unsafe extern "C" fn host_rget_accumulate(
     win: *mut host_win_t,
     request: *mut *mut host_request_t,
 ) -> c_int {
-    guarded(|| {
+    guarded_on(win, || {
         let call = "host_rget_accumulate";
         // SAFETY: passed on.
         let place = unsafe { place(call, request) }?;

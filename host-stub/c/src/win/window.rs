@@ -11,12 +11,14 @@ use host::win::{FreeError, WinError, Window};
 
 use crate::base::error::{Error, HOST_ERR_STATE, Result, guarded};
 use crate::job::job;
+use crate::win::handler::Handler;
 
 /// A window: memory of every rank, open to one-sided access.
 pub struct host_win_t {
     pub(crate) window: Window,
     /// Requests that were neither waited for nor detached, or are detached and not complete.
     pub(crate) requests: AtomicUsize,
+    pub(crate) handler: Mutex<Option<Handler>>,
 }
 
 /// Addresses of the windows that there are.
@@ -71,6 +73,7 @@ pub(crate) fn give(win: *mut *mut host_win_t, window: Window) {
     let made = Box::into_raw(Box::new(host_win_t {
         window,
         requests: AtomicUsize::new(0),
+        handler: Mutex::default(),
     }));
     LIVE.lock()
         .unwrap_or_else(PoisonError::into_inner)

@@ -1,0 +1,76 @@
+//! Error handlers of windows.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::PoisonError;
+
+use crate::base::error::{Error, Result, guarded, keep};
+use crate::win::window::{host_win_t, window};
+
+/// What host_win_set_error_handler registers. `code` is what the call is about to return, and
+/// host_error_text() says more.
+pub type host_win_error_fn =
+    Option<unsafe extern "C" fn(win: *mut host_win_t, code: c_int, data: *mut c_void)>;
+
+/// A registered function and its data.
+#[derive(Clone, Copy)]
+pub(crate) struct Handler {
+    call: unsafe extern "C" fn(*mut host_win_t, c_int, *mut c_void),
+    data: *mut c_void,
+}
+
+// SAFETY: the program that registers the function guarantees that any thread may call it with its data.
+unsafe impl Send for Handler {}
+
+thread_local! {
+    /// Whether this thread is inside of a handler.
+    static HANDLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a function of the library on a window, whose handler is told of its error.
+#[inline]
+pub(crate) fn guarded_on(win: *mut host_win_t, run: impl FnOnce() -> Result) -> c_int {
+    guarded(|| run().map_err(|error| told(win, error)))
+}
+
+/// Tells a window's handler of an error, if it is a window and has one.
+#[cold]
+pub(crate) fn told(win: *mut host_win_t, error: Error) -> Error {
+    // SAFETY: as for every call on a window, which this is part of: no other thread frees it meanwhile.
+    let handler = unsafe { window("error handler", win) }
+        .ok()
+        .and_then(|win| *win.handler.lock().unwrap_or_else(PoisonError::into_inner));
+    let Some(handler) = handler else {
+        return error;
+    };
+    if HANDLING.replace(true) {
+        return error;
+    }
+    let code = keep(&error);
+    // SAFETY: the program guarantees the function and its data.
+    unsafe { (handler.call)(win, code, handler.data) };
+    HANDLING.set(false);
+    error
+}
+
+/// Sets the function that is called when a call on a window, or the wait for a request of it, is about to
+/// return an error; NULL for none, as for a new window. It runs on the thread of the failing call, which
+/// returns its code afterwards; it may call the host, whose errors on this thread then call no handler. Errors
+/// of the creation have no window to be told to.
+///
+/// # Safety
+/// Any thread may call `handler` with `data` until another is set or the window was freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_win_set_error_handler(
+    win: *mut host_win_t,
+    handler: host_win_error_fn,
+    data: *mut c_void,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: passed on.
+        let win = unsafe { window("host_win_set_error_handler", win) }?;
+        let handler = handler.map(|call| Handler { call, data });
+        *win.handler.lock().unwrap_or_else(PoisonError::into_inner) = handler;
+        Ok(())
+    })
+}

@@ -377,7 +377,7 @@ fn connect(transport: &Transport, size: u32) -> Result<Vec<EndpointRef>, JobErro
 
 /// The devices that the parameters ask for, and those that the machine has.
 pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, JobError> {
-    let devices = Devices::new(transport);
+    let devices = Devices::new(transport, device_limit(params) == DeviceLevel::HostOnHost);
     let pretended = params.declare(&PRETENDED)?.as_int().unwrap_or(0);
     for _ in 0..pretended {
         if let Err(error) = devices.pretend(pretended_bytes(params)?) {
@@ -397,7 +397,15 @@ pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, J
 
 /// What a transport and devices come to under the parameters.
 pub fn device_support(transport: &Transport, devices: &Devices, params: &Params) -> Support {
+    Support::of(
+        transport.knows_devices(),
+        &devices.all(),
+        device_limit(params),
+    )
+}
+
+/// The highest level of device support that the parameters allow.
+fn device_limit(params: &Params) -> DeviceLevel {
     let limit = params.declare(&LEVEL).ok().and_then(|v| v.as_int());
-    let limit = DeviceLevel::of(limit.unwrap_or(4));
-    Support::of(transport.knows_devices(), &devices.all(), limit)
+    DeviceLevel::of(limit.unwrap_or(4))
 }

@@ -46,12 +46,18 @@ fn everywhere(name: &str, ranks: &[u32], out: &Path) {
 
 /// Runs a program as so many ranks, each of which says that it passed.
 fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
+    passes_with(name, count, arguments, program, &[]);
+}
+
+/// The same with arguments of the program.
+fn passes_with(name: &str, count: u32, arguments: &[&str], program: &Path, own: &[&str]) {
     let outcome = run(
         Command::new(host_stub())
             .args(["launch", "-n", &count.to_string()])
             .args(arguments)
             .arg("--")
-            .arg(program),
+            .arg(program)
+            .args(own),
         LIMIT,
     );
     let said = outcome.transcript();
@@ -221,6 +227,24 @@ fn tables_of_a_newer_program() {
             ("} host_overrides_t;", &overrides),
         ],
     ));
+}
+
+/// The level is what the devices and the parameter allow, and level 1 refuses device memory.
+#[test]
+fn levels_of_device_support() {
+    let program = compile("device_level", "c");
+    let plugin = ofi_plugin().to_str().unwrap();
+    for (limit, level) in [("1", "1"), ("2", "2"), ("4", "2")] {
+        let parameters = [
+            ["--mca", "host_pretended_devices", "1"],
+            ["--mca", "host_device_level", limit],
+        ];
+        let arguments = [
+            &["--plugin", plugin, "--provider", "shm"][..],
+            parameters.as_flattened(),
+        ];
+        passes_with("device_level", 2, &arguments.concat(), &program, &[level]);
+    }
 }
 
 /// Over every provider, and a device that is pretended.

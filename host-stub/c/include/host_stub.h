@@ -285,6 +285,11 @@
 #define HOST_COLL_TABLE_MAGIC 3552301356684627784
 
 /**
+ * The attribute of the world that says what the program can do about devices; see host_device_level.
+ */
+#define HOST_ATTR_DEVICE_LEVEL 1
+
+/**
  * The color of a rank that wants no new communicator.
  */
 #define HOST_UNDEFINED -1
@@ -1556,6 +1561,18 @@ int host_coll_waitall(size_t count, struct host_coll_request_t **requests);
  * `request` and `done` are NULL or writable.
  */
 int host_coll_test(struct host_coll_request_t **request, int *done);
+
+/**
+ * Gives an attribute of a communicator. `found` is set to whether it has that attribute, and `value` only if
+ * so; the host's attributes are those of the world. HOST_ERR_ARG: the host knows no such attribute.
+ *
+ * # Safety
+ * `value` and `found` are writable.
+ */
+int host_comm_get_attr(struct host_comm_t *handle,
+                       int attribute,
+                       int *value,
+                       int *found);
 
 /**
  * All ranks of the job; the first call is collective. Ends with host_finalize.

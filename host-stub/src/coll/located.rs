@@ -27,6 +27,7 @@ fn place(
     let bad = |reason: String| CommError::BadArgument { call, reason };
     let located = devices.locate(pointer as u64, len);
     let Location { device, address } = located.map_err(|e| bad(e.to_string()))?;
+    devices.allow(device).map_err(|e| bad(e.to_string()))?;
     if device == HOST {
         if on_device {
             return Err(bad(format!(

@@ -40,6 +40,12 @@ pub enum DeviceError {
         /// Bytes.
         len: usize,
     },
+    /// The program's level of device support is 1.
+    #[error(
+        "memory of device {0} is not used at level 1 of device support; host_device_level is 1, set it to 2 or \
+         more"
+    )]
+    Refused(i32),
     /// The transport refused.
     #[error(transparent)]
     Transport(#[from] TransportErrorText),

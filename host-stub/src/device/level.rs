@@ -10,9 +10,10 @@ use super::registry::Device;
 /// The highest level that is offered.
 pub static LEVEL: Declaration = Declaration::new("host_device_level", Kind::Int, Value::Int(4))
     .help(
-        "Highest level of device support to report: 1 the host with host memory, 2 also with device \
-         memory, 3 devices also start operations on device memory, 4 and on host memory. Below 3 no \
-         device may start operations, below 4 none on host memory; 1 does not refuse device memory",
+        "Highest level of device support: 1 the host with host memory, 2 also with device \
+         memory, 3 devices also start operations on device memory, 4 and on host memory. At 1 buffers and \
+         windows of device memory are refused, below 3 no device may start operations, below 4 none on \
+         host memory",
     )
     .level(ParamLevel::TUNER_DETAIL)
     .allowed(Allowed::Range { min: 1, max: 4 });

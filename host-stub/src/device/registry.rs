@@ -78,13 +78,26 @@ pub struct Devices {
     /// Shared with the memory that it gave out, which takes itself off.
     table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
+    /// Whether calls refuse device memory (level 1).
+    refused: bool,
 }
 
 impl Devices {
-    pub(crate) fn new(transport: &Transport) -> Devices {
-        let devices = Devices::default();
-        let _ = devices.transport.set(transport.clone());
-        devices
+    /// No devices yet. With `refused`, calls refuse their memory, as level 1 wants it.
+    pub(crate) fn new(transport: &Transport, refused: bool) -> Devices {
+        Devices {
+            transport: OnceLock::from(transport.clone()),
+            refused,
+            ..Devices::default()
+        }
+    }
+
+    /// An error for memory of a device at level 1.
+    pub(crate) fn allow(&self, device: i32) -> Result<(), DeviceError> {
+        match self.refused && device != HOST {
+            true => Err(DeviceError::Refused(device)),
+            false => Ok(()),
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -279,6 +292,7 @@ impl Devices {
         if number == HOST {
             return Ok(Err(address));
         }
+        self.allow(number)?;
         let device = table.device(number)?;
         let handle = match table.known_at(address) {
             Some((base, known)) => match known.registration.get() {

@@ -107,6 +107,9 @@ pub(super) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinRe
         Ok(location) => location,
         Err(error) => return refuse(error.to_string()),
     };
+    if let Err(error) = window.link.job.devices().allow(device) {
+        return refuse(error.to_string());
+    }
     // Only these windows reach all memory through the transport, and not by loads, stores and the kernel's copies.
     if device != HOST && window.parts.devices.get(window.link.rank) == Some(&HOST) {
         return refuse(format!(

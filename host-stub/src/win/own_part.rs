@@ -94,6 +94,8 @@ pub(super) fn device_memory(
     device: i32,
 ) -> Result<(*mut u8, usize, Memory), String> {
     let devices = link.job.devices();
+    let refused = |error| format!("device_num is {device}: {error}");
+    devices.allow(device).map_err(refused)?;
     match wanted.source {
         Source::Own(len) => {
             let memory = devices.allocate(device, len);

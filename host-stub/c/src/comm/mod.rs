@@ -1,4 +1,5 @@
 //! Communicators and their hooks.
 
+pub mod attributes;
 pub mod communicator;
 pub mod hooks;

@@ -1,0 +1,62 @@
+/* The level of device support as an attribute of the world, and what it allows: `device_level LEVEL` runs with
+ * one device and expects this level. At level 1 windows and buffers of device memory are refused. */
+#include "example.h"
+
+#define BYTES 64
+
+/* A call on device memory: refused at level 1 with the parameter's name, and nothing happens. */
+static void allowed(int level, int code) {
+    if (level > 1) {
+        MUST(code);
+        return;
+    }
+    EXPECT(code < 0);
+    EXPECT(strstr(host_error_text(), "host_device_level is 1") != NULL);
+}
+
+int main(int argc, char **argv) {
+    host_comm_t *world = NULL, *other = NULL;
+    host_win_t *win = NULL, *on_device = NULL, *dynamic = NULL;
+    host_info_t *info = NULL;
+    void *memory = NULL;
+    EXPECT(argc == 2);
+    int level = atoi(argv[1]), value = -1, found = -1;
+    MUST(host_init());
+    MUST(host_comm_world(&world));
+    MUST(host_comm_dup(world, &other));
+    MUST(host_comm_get_attr(world, HOST_ATTR_DEVICE_LEVEL, &value, &found));
+    EXPECT(found == 1 && value == level && host_device_level() == level);
+    value = -1;
+    MUST(host_comm_get_attr(other, HOST_ATTR_DEVICE_LEVEL, &value, &found));
+    EXPECT(found == 0 && value == -1);
+    EXPECT(host_comm_get_attr(world, 99, &value, &found) == HOST_ERR_ARG);
+    EXPECT(host_comm_get_attr(world, HOST_ATTR_DEVICE_LEVEL, NULL, &found) == HOST_ERR_ARG);
+    MUST(host_comm_free(&other));
+
+    EXPECT(host_device_count() == 1);
+    MUST(host_device_alloc(0, BYTES, &memory));
+    int next = (host_rank() + 1) % host_size();
+    MUST(host_win_allocate_over(world, BYTES, 1, NULL, &win));
+    MUST(host_win_lock_all(win));
+    allowed(level, host_put(memory, BYTES, next, 0, win));
+    allowed(level, host_get(memory, BYTES, next, 0, win));
+    allowed(level, host_accumulate(memory, 1, HOST_INT64, HOST_SUM, next, 0, win));
+    MUST(host_win_unlock_all(win));
+    allowed(level, host_allreduce(memory, memory, 1, HOST_INT64, HOST_SUM, world));
+    MUST(host_info_create(&info));
+    MUST(host_info_set(info, "device_num", "0"));
+    allowed(level, host_win_allocate_over(world, BYTES, 1, info, &on_device));
+    EXPECT((on_device != NULL) == (level > 1));
+    MUST(host_win_create_dynamic(world, NULL, &dynamic));
+    EXPECT(host_win_attach(dynamic, memory, BYTES) == HOST_ERR_WIN);
+    MUST(host_win_free(&dynamic));
+    if (on_device) {
+        MUST(host_win_free(&on_device));
+    }
+    MUST(host_info_free(&info));
+    MUST(host_win_free(&win));
+    MUST(host_device_free(&memory));
+    MUST(host_finalize());
+    printf("passed\n");
+    return 0;
+}

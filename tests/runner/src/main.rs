@@ -1,0 +1,126 @@
+//! Runs the test programs of the workspace, several at a time.
+//!
+//! `cargo test` runs one program after the other, and most of them wait for processes of their own. This builds
+//! them with cargo, runs them side by side, prints what failed, and names those that took longest.
+//! Documentation tests are left to `cargo test --doc`.
+
+mod programs;
+mod running;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use programs::Program;
+use running::{Ended, Running};
+
+/// Test programs that need the machine for themselves, because they measure processor time or use namespaces of
+/// the whole machine. They run after all others, one by one.
+const ALONE: [&str; 0] = [];
+
+#[derive(Parser)]
+#[command(about = "Run the test programs of the workspace, several at a time")]
+struct Arguments {
+    /// Programs at a time; twice the number of processors unless said otherwise.
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Seconds after which a program is ended and has failed.
+    #[arg(long, default_value_t = 300)]
+    limit: u64,
+    /// Runs only programs whose name contains this.
+    #[arg(long)]
+    only: Option<String>,
+    /// What goes to `cargo test --no-run`, such as `--workspace`.
+    #[arg(last = true)]
+    cargo: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("test-runner: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<bool, String> {
+    let mut programs = programs::build(&arguments.cargo)?;
+    if let Some(only) = &arguments.only {
+        programs.retain(|program| program.name.contains(only.as_str()));
+    }
+    if programs.is_empty() {
+        return Err("cargo built no test program of that name".to_owned());
+    }
+    let (alone, beside): (Vec<Program>, Vec<Program>) = programs
+        .into_iter()
+        .partition(|program| ALONE.contains(&program.name.as_str()));
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let jobs = arguments.jobs.unwrap_or(2 * processors).max(1);
+    let limit = Duration::from_secs(arguments.limit);
+    let begun = Instant::now();
+    let mut ended = several(beside, jobs, limit)?;
+    ended.extend(several(alone, 1, limit)?);
+    Ok(report(&mut ended, begun.elapsed()))
+}
+
+/// Runs programs, `jobs` at a time, and prints the end of each.
+fn several(programs: Vec<Program>, jobs: usize, limit: Duration) -> Result<Vec<Ended>, String> {
+    let mut waiting = programs.into_iter();
+    let mut running: Vec<Running> = Vec::new();
+    let mut ended = Vec::new();
+    loop {
+        while running.len() < jobs
+            && let Some(program) = waiting.next()
+        {
+            running.push(Running::start(program, limit)?);
+        }
+        if running.is_empty() {
+            return Ok(ended);
+        }
+        let before = running.len();
+        let mut index = 0;
+        while index < running.len() {
+            match running[index].poll()? {
+                None => index += 1,
+                Some(end) => {
+                    end.print();
+                    ended.push(end);
+                    running.swap_remove(index);
+                }
+            }
+        }
+        if running.len() == before {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Says what came of all; whether everything passed.
+fn report(ended: &mut [Ended], took: Duration) -> bool {
+    ended.sort_by_key(|end| std::cmp::Reverse(end.took));
+    println!("\n==== the slowest test programs, in seconds");
+    for end in ended.iter().take(8) {
+        println!("     {:7.1} {}", end.took.as_secs_f64(), end.name);
+    }
+    let tests: u32 = ended.iter().map(|end| end.passed).sum();
+    let failed: Vec<&str> = ended
+        .iter()
+        .filter(|end| !end.good)
+        .map(|end| end.name.as_str())
+        .collect();
+    let alone: f64 = ended.iter().map(|end| end.took.as_secs_f64()).sum();
+    println!(
+        "\n{} test programs, {tests} tests passed, in {:.0} s; one after the other {alone:.0} s",
+        ended.len(),
+        took.as_secs_f64()
+    );
+    if !failed.is_empty() {
+        println!("FAILED: {}", failed.join(", "));
+    }
+    failed.is_empty()
+}

@@ -1,0 +1,193 @@
+//! A test program that runs, in a process group of its own and with its output in a file.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::programs::Program;
+
+/// A program under way.
+pub(crate) struct Running {
+    program: Program,
+    child: Child,
+    output: File,
+    begun: Instant,
+    limit: Duration,
+}
+
+/// A program that has ended.
+pub(crate) struct Ended {
+    pub(crate) name: String,
+    pub(crate) good: bool,
+    /// How it ended, where it did not pass.
+    why: String,
+    pub(crate) took: Duration,
+    /// Tests that passed.
+    pub(crate) passed: u32,
+    output: String,
+}
+
+/// A file without a name, for the output of a program.
+fn unnamed() -> Result<File, String> {
+    let path = std::env::temp_dir().join(format!("test-runner-{}", std::process::id()));
+    let open = || {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(file)
+    };
+    open().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
+}
+
+impl Running {
+    pub(crate) fn start(program: Program, limit: Duration) -> Result<Running, String> {
+        let output = unnamed()?;
+        let copy = || output.try_clone().map_err(|error| error.to_string());
+        let child = Command::new(&program.file)
+            .current_dir(&program.folder)
+            .env("CARGO_MANIFEST_DIR", &program.folder)
+            .stdin(Stdio::null())
+            .stdout(copy()?)
+            .stderr(copy()?)
+            .process_group(0)
+            .spawn()
+            .map_err(|error| format!("{} does not start: {error}", program.file.display()))?;
+        Ok(Running {
+            program,
+            child,
+            output,
+            begun: Instant::now(),
+            limit,
+        })
+    }
+
+    /// The end of the program, once it has ended. One whose time is over is ended, with its process group.
+    pub(crate) fn poll(&mut self) -> Result<Option<Ended>, String> {
+        let waited = |error| format!("{}: {error}", self.program.name);
+        let status = self.child.try_wait().map_err(waited)?;
+        let late = status.is_none() && self.begun.elapsed() >= self.limit;
+        if status.is_none() && !late {
+            return Ok(None);
+        }
+        // What the program left behind ends too.
+        if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
+            // SAFETY: kill takes plain numbers; the group is this child's own, and gone or ours.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
+        let status = match status {
+            Some(status) => status,
+            None => self.child.wait().map_err(waited)?,
+        };
+        let mut output = Vec::new();
+        self.output
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| self.output.read_to_end(&mut output))
+            .map_err(waited)?;
+        let output = String::from_utf8_lossy(&output).into_owned();
+        Ok(Some(Ended {
+            name: std::mem::take(&mut self.program.name),
+            good: status.success() && !late,
+            why: why(status, late.then_some(self.limit)),
+            took: self.begun.elapsed(),
+            passed: passed(&output),
+            output,
+        }))
+    }
+}
+
+fn why(status: ExitStatus, limit: Option<Duration>) -> String {
+    match (limit, status.signal(), status.code()) {
+        (Some(limit), ..) => format!("did not end within {} s", limit.as_secs()),
+        (None, Some(signal), _) => format!("ended by signal {signal}"),
+        (None, None, code) => format!("exit code {}", code.unwrap_or_default()),
+    }
+}
+
+/// The number of tests that the harness said passed; one where a program has no harness.
+fn passed(output: &str) -> u32 {
+    let results = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: "));
+    let counts: Vec<u32> = results
+        .filter_map(|line| {
+            let (_, rest) = line.split_once(". ")?;
+            rest.split_once(" passed")?.0.parse().ok()
+        })
+        .collect();
+    match counts.is_empty() {
+        true => 1,
+        false => counts.iter().sum(),
+    }
+}
+
+impl Ended {
+    /// One line, or everything that a failed program said.
+    pub(crate) fn print(&self) {
+        let seconds = self.took.as_secs_f64();
+        if self.good {
+            println!("ok   {seconds:7.1} s {:5} {}", self.passed, self.name);
+        } else {
+            println!("FAIL {seconds:7.1} s       {}: {}", self.name, self.why);
+            println!("---- {} said:\n{}\n----", self.name, self.output);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(script: &str, limit: Duration) -> Ended {
+        let shell = Program {
+            name: "shell".to_owned(),
+            file: "/bin/sh".into(),
+            folder: "/".into(),
+        };
+        let output = unnamed().unwrap();
+        let child = Command::new(&shell.file)
+            .args(["-c", script])
+            .stdout(output.try_clone().unwrap())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut running = Running {
+            program: shell,
+            child,
+            output,
+            begun: Instant::now(),
+            limit,
+        };
+        loop {
+            if let Some(ended) = running.poll().unwrap() {
+                return ended;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn ends_are_told_apart() {
+        let long = Duration::from_secs(60);
+        let good = ended("echo 'test result: ok. 7 passed; 0 failed'", long);
+        assert!(good.good);
+        assert_eq!(good.passed, 7);
+        let bad = ended("echo said; exit 3", long);
+        assert!(!bad.good && bad.output == "said\n" && bad.why == "exit code 3");
+        let killed = ended("kill -9 $$", long);
+        assert!(!killed.good && killed.why == "ended by signal 9");
+        let late = ended("sleep 1000 & wait", Duration::ZERO);
+        assert!(!late.good && late.why == "did not end within 0 s");
+    }
+
+    #[test]
+    fn passed_tests_are_counted() {
+        assert_eq!(passed("nothing of a harness"), 1);
+        let two = "test result: ok. 3 passed; 0 failed\ntest result: ok. 4 passed; 1 failed";
+        assert_eq!(passed(two), 7);
+    }
+}

@@ -206,15 +206,20 @@ openmpi_hears_parameters() {
     grep -q "btl/$openmpi_name: using tcp;ofi_rxm" <<<"$out"
 }
 
-# Without lists of the user's own: what is excluded by default is not taken, and each refusal is told with its reason.
+# Without lists of the user's own: what is excluded by default is not taken, and each refusal is told with its reason. Under
+# the name `ofi_rs`, the list of BTLs asks for this component alone, which then takes tcp.
 openmpi_honours_default_list() {
     local out
     out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -q 'hello_window: ok' <<<"$out" &&
-        grep -q 'provider shm on shm: not taken: in btl_ofi_provider_exclude' <<<"$out" &&
+        grep -q 'provider shm on shm: not taken: in btl_ofi_provider_exclude' <<<"$out" || return 1
+    if [ "$openmpi_name" = ofi_rs ]; then
+        grep -q 'using tcp;ofi_rxm on ' <<<"$out"
+    else
         grep -q 'provider tcp;ofi_rxm on .*: not taken: in btl_ofi_provider_exclude' <<<"$out"
+    fi
 }
 
 # A provider that does not exist: the component steps aside with one line, and the program runs over others.

@@ -12,6 +12,14 @@ pub(crate) const PREFIX: &str = "MCA_BTL_OFI_OMPI_PREFIX";
 /// Names the series that is wanted (`4.1` or `5.0`); headers of another are an error.
 pub(crate) const SERIES: &str = "MCA_BTL_OFI_SERIES";
 
+/// Names the component: [`REPLACING`], the default, or [`BESIDE`].
+pub(crate) const NAME: &str = "MCA_BTL_OFI_NAME";
+
+/// The C component's name: the file that Open MPI finds first replaces the other.
+pub(crate) const REPLACING: &str = "ofi";
+/// A name of its own: the component stands beside the C one.
+pub(crate) const BESIDE: &str = "ofi_rs";
+
 /// A series of Open MPI with one BTL interface.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Series {
@@ -46,9 +54,9 @@ pub(crate) struct Headers {
     /// Searched after the compiler's own folders: another root's, which holds a C library's headers too.
     pub(crate) late_dirs: Vec<PathBuf>,
     pub(crate) lib_dirs: Vec<PathBuf>,
-    /// Whether Open MPI's core library holds a component `ofi` of its own. Such a one always comes before any that
-    /// is loaded from a file, so that ours needs another name.
-    pub(crate) name_taken: bool,
+    /// Whether the component gets the name [`BESIDE`]: it was asked for, or Open MPI's core library holds a component `ofi`
+    /// of its own, which always comes before any that is loaded from a file.
+    pub(crate) beside: bool,
 }
 
 pub(crate) struct Version {
@@ -65,7 +73,9 @@ impl fmt::Display for Version {
 
 /// Whether somebody asked for the component, so that missing headers are an error.
 pub(crate) fn asked_for() -> bool {
-    env::var_os(PREFIX).is_some() || env::var_os(SERIES).is_some()
+    [PREFIX, SERIES, NAME]
+        .iter()
+        .any(|name| env::var_os(name).is_some())
 }
 
 /// Finds the headers and checks their series; the error says what was looked for and what to do.
@@ -109,17 +119,34 @@ pub(crate) fn find() -> Result<Headers, String> {
             config.display()
         ));
     }
-    let name_taken = lib_dirs
+    let in_core = lib_dirs
         .iter()
         .any(|dir| holds_component(&dir.join("libopen-pal.so")));
+    let beside = stands_beside(env::var(NAME).ok().as_deref(), in_core)?;
     Ok(Headers {
         series,
         version,
         include_dirs,
         late_dirs,
         lib_dirs,
-        name_taken,
+        beside,
     })
+}
+
+/// Whether the component gets a name of its own, by the name that was asked for.
+fn stands_beside(asked: Option<&str>, in_core: bool) -> Result<bool, String> {
+    match asked {
+        None | Some("") => Ok(in_core),
+        Some(BESIDE) => Ok(true),
+        Some(REPLACING) if in_core => Err(format!(
+            "{NAME}={REPLACING} cannot work here: this Open MPI has a component `{REPLACING}` inside its core library, which \
+             always comes before one in a file. Leave {NAME} out, or say {BESIDE}."
+        )),
+        Some(REPLACING) => Ok(false),
+        Some(other) => Err(format!(
+            "{NAME}={other}: the component can be named {REPLACING} or {BESIDE}"
+        )),
+    }
 }
 
 fn list(dirs: &[PathBuf]) -> String {

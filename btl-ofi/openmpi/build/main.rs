@@ -1,8 +1,8 @@
 //! Finds Open MPI's devel headers, checks their series, generates the bindings and compiles the few lines of C.
 //!
 //! Without headers, or without libclang to read them with, the crate builds to an empty library with a warning, so that a
-//! build of the whole workspace works on a machine without Open MPI. Whoever asks for the component by naming a prefix or a
-//! series gets an error.
+//! build of the whole workspace works on a machine without Open MPI. Whoever asks for the component by naming a prefix, a
+//! series or the component gets an error.
 
 #![allow(clippy::panic, reason = "a build script reports failure by panicking")]
 
@@ -19,10 +19,11 @@ fn main() {
     println!("cargo:rerun-if-changed=c");
     println!("cargo:rerun-if-env-changed={}", headers::PREFIX);
     println!("cargo:rerun-if-env-changed={}", headers::SERIES);
+    println!("cargo:rerun-if-env-changed={}", headers::NAME);
     // Where mpicc is looked for.
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rustc-check-cfg=cfg(openmpi)");
-    println!("cargo:rustc-check-cfg=cfg(name_taken)");
+    println!("cargo:rustc-check-cfg=cfg(beside)");
     println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\"))");
 
     let found = headers::find().and_then(|headers| can_bind().map(|()| headers));
@@ -38,8 +39,8 @@ fn main() {
         }
     };
     println!("cargo:rustc-cfg=openmpi");
-    if headers.name_taken {
-        println!("cargo:rustc-cfg=name_taken");
+    if headers.beside {
+        println!("cargo:rustc-cfg=beside");
     }
     println!("cargo:rustc-cfg=series=\"{}\"", headers.series.name());
     println!("cargo:rustc-env=MCA_BTL_OFI_HEADERS={}", headers.version);
@@ -85,7 +86,7 @@ fn bind(headers: &Headers) {
         .allowlist_type("mca_btl_base_(rdma_completion_fn|descriptor|segment)_t|opal_convertor_t")
         .allowlist_type("mca_rcache_base_(module|registration|resources)_t")
         .allowlist_type("mca_base_var_.*|opal_proc_t|opal_process_name_t|opal_bitmap_t")
-        .allowlist_function("mca_base_component_var_register|mca_base_var_(register|find|register_synonym|get_value)")
+        .allowlist_function("mca_base_component_var_register|mca_base_var_(register|find|register_synonym|get|get_value)")
         .allowlist_function("mca_btl_base_param_(register|verify)")
         .allowlist_function("mca_rcache_base_module_(create|destroy)")
         .allowlist_function("opal_bitmap_set_bit|opal_output|opal_proc_local_get")
@@ -135,6 +136,10 @@ fn link(headers: &Headers) {
     println!("cargo:rustc-cdylib-link-arg=-lopen-pal");
     // Rust's thread-local destructors and Open MPI's variable system keep pointers into the library.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
-    let name = if headers.name_taken { "ofi_rs" } else { "ofi" };
+    let name = if headers.beside {
+        headers::BESIDE
+    } else {
+        headers::REPLACING
+    };
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,mca_btl_{name}.so");
 }

@@ -31,8 +31,8 @@ pub(crate) struct Exported(UnsafeCell<ffi::mca_btl_base_component_3_0_0_t>);
 unsafe impl Sync for Exported {}
 
 /// The symbol that Open MPI looks up in `mca_btl_<name>.so`.
-#[cfg_attr(name_taken, unsafe(export_name = "mca_btl_ofi_rs_component"))]
-#[cfg_attr(not(name_taken), unsafe(export_name = "mca_btl_ofi_component"))]
+#[cfg_attr(beside, unsafe(export_name = "mca_btl_ofi_rs_component"))]
+#[cfg_attr(not(beside), unsafe(export_name = "mca_btl_ofi_component"))]
 static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::mca_btl_base_component_3_0_0_t {
     btl_version: ffi::mca_base_component_2_1_0_t {
         mca_major_version: ffi::MCA_BASE_VERSION_MAJOR as c_int,

@@ -2,10 +2,13 @@
 
 use std::ffi::CStr;
 
-/// The component's name. `ofi` replaces the C component of this name if Open MPI loads that one from a file. If Open
-/// MPI's core library contains the C component (the default of 5.0), the C component always takes precedence, and this
-/// one is named `ofi_rs`.
-pub(crate) const NAME: &CStr = if cfg!(name_taken) { c"ofi_rs" } else { c"ofi" };
+/// The component's name. `ofi` replaces the C component of this name if Open MPI loads that one from a file. `ofi_rs`
+/// stands beside it: the packages have that name, and so has a component for an Open MPI whose core library contains the C
+/// component (the default of 5.0), which always takes precedence.
+pub(crate) const NAME: &CStr = if cfg!(beside) { c"ofi_rs" } else { c"ofi" };
+
+/// Whether the C component `ofi` may be loaded as well.
+pub(crate) const BESIDE_C: bool = cfg!(beside);
 
 /// One line for `ompi_info` and logs.
 pub(crate) fn description() -> String {

@@ -20,7 +20,8 @@ pub(crate) struct Name<'a> {
 }
 
 impl Name<'_> {
-    fn find(&self) -> Option<Variable> {
+    /// The variable that is registered under this name.
+    pub(crate) fn find(&self) -> Option<Variable> {
         // SAFETY: the strings are NUL-terminated, and the function only compares them.
         let index = unsafe {
             ffi::mca_base_var_find(
@@ -120,6 +121,16 @@ impl Variable {
         rc == 0 && source == ffi::MCA_BASE_VAR_SOURCE_DEFAULT
     }
 
+    /// Whether the variable was registered with the type of `declared`. Another component's may have another.
+    pub(crate) fn has_type_of(self, declared: &Declaration) -> bool {
+        let mut at: *const ffi::mca_base_var_t = null();
+        // SAFETY: the function writes the address of the variable, which lives until Open MPI ends, to `at`.
+        let rc = unsafe { ffi::mca_base_var_get(self.0, &raw mut at) };
+        // SAFETY: `at` is NULL or the address that the function wrote.
+        let found = unsafe { at.as_ref() }.map(|variable| variable.mbv_type);
+        rc == 0 && found.is_some() && found == kind_of(declared.kind)
+    }
+
     /// The value, as the variable system resolved it from the command line, environment and files.
     pub(crate) fn value(self, kind: Kind) -> Option<Value> {
         let mut at: *const ffi::mca_base_var_storage_t = null();
@@ -192,46 +203,41 @@ pub(crate) fn version_string(
     }
 }
 
+/// The variable system's type of a kind of parameter.
+fn kind_of(kind: Kind) -> Option<ffi::mca_base_var_type_t> {
+    Some(match kind {
+        Kind::Int => ffi::MCA_BASE_VAR_TYPE_INT,
+        Kind::UnsignedInt => ffi::MCA_BASE_VAR_TYPE_UNSIGNED_INT,
+        Kind::UnsignedLong => ffi::MCA_BASE_VAR_TYPE_UNSIGNED_LONG,
+        Kind::SizeT => ffi::MCA_BASE_VAR_TYPE_SIZE_T,
+        Kind::Bool => ffi::MCA_BASE_VAR_TYPE_BOOL,
+        Kind::Double => ffi::MCA_BASE_VAR_TYPE_DOUBLE,
+        Kind::String => ffi::MCA_BASE_VAR_TYPE_STRING,
+        _ => return None,
+    })
+}
+
 /// A variable's type and storage, which holds the default. The storage is leaked (a few bytes per parameter): the
 /// variable system still uses it after the component is closed.
 fn storage(declared: &Declaration) -> Option<(ffi::mca_base_var_type_t, *mut c_void)> {
     // SAFETY: all-zero is a valid value of every field of the union.
     let storage = Box::leak(Box::new(unsafe { zeroed::<ffi::mca_base_var_storage_t>() }));
-    let kind = match (&declared.kind, &declared.default) {
-        (Kind::Int, Value::Int(n)) => {
-            storage.intval = *n;
-            ffi::MCA_BASE_VAR_TYPE_INT
-        }
-        (Kind::UnsignedInt, Value::Unsigned(n)) => {
-            storage.uintval = u32::try_from(*n).ok()?;
-            ffi::MCA_BASE_VAR_TYPE_UNSIGNED_INT
-        }
-        (Kind::UnsignedLong, Value::Unsigned(n)) => {
-            storage.ulval = *n;
-            ffi::MCA_BASE_VAR_TYPE_UNSIGNED_LONG
-        }
-        (Kind::SizeT, Value::Unsigned(n)) => {
-            storage.sizetval = usize::try_from(*n).ok()?;
-            ffi::MCA_BASE_VAR_TYPE_SIZE_T
-        }
-        (Kind::Bool, Value::Bool(b)) => {
-            storage.boolval = *b;
-            ffi::MCA_BASE_VAR_TYPE_BOOL
-        }
-        (Kind::Double, Value::Double(x)) => {
-            storage.lfval = *x;
-            ffi::MCA_BASE_VAR_TYPE_DOUBLE
-        }
+    match (&declared.kind, &declared.default) {
+        (Kind::Int, Value::Int(n)) => storage.intval = *n,
+        (Kind::UnsignedInt, Value::Unsigned(n)) => storage.uintval = u32::try_from(*n).ok()?,
+        (Kind::UnsignedLong, Value::Unsigned(n)) => storage.ulval = *n,
+        (Kind::SizeT, Value::Unsigned(n)) => storage.sizetval = usize::try_from(*n).ok()?,
+        (Kind::Bool, Value::Bool(b)) => storage.boolval = *b,
+        (Kind::Double, Value::Double(x)) => storage.lfval = *x,
         (Kind::String, Value::String(s)) => {
             if !s.is_empty() {
                 // The variable system stores its own copy here; this string is leaked with the storage.
                 storage.stringval = CString::new(s.as_ref()).ok()?.into_raw();
             }
-            ffi::MCA_BASE_VAR_TYPE_STRING
         }
         _ => return None,
-    };
-    Some((kind, (&raw mut *storage).cast()))
+    }
+    Some((kind_of(declared.kind)?, (&raw mut *storage).cast()))
 }
 
 fn level(declared: &Declaration) -> ffi::mca_base_var_info_lvl_t {

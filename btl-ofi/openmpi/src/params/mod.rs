@@ -15,12 +15,17 @@ use crate::identity;
 use crate::storage::{self, Name, Variable};
 
 mod every_btl;
+mod usual;
 pub(crate) use every_btl::limit_sends;
 
 /// The prefix of each parameter; the rest is its name within the component.
 const PREFIX: &str = "btl_ofi_";
 /// The prefix of parameters that all components over libfabric share (Open MPI's `common/ofi`).
 const SHARED_PREFIX: &str = "opal_common_ofi_";
+
+/// Providers that a job does not take which names this component in its list of BTLs but no providers: the default without
+/// `tcp`.
+const EXCLUDED_WHEN_NAMED: &str = "shm,sockets,udp,rstream,usnic,net";
 
 /// Parameters that Open MPI registers for every BTL from the fields of a module, so that this module must not.
 const OF_EVERY_BTL: [&str; 6] = [
@@ -75,15 +80,8 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
             None => Variable::own(component, &own, declared),
         };
         let variable = variable.ok_or_else(failed)?;
-        // If the component is named `ofi_rs`, its parameters also get the names `btl_ofi_*`, unless the C component
-        // registers those.
-        let usual = Name {
-            framework: c"btl",
-            component: c"ofi",
-            variable: &own,
-        };
-        if identity::NAME != c"ofi" && !usual.exists() {
-            variable.synonym(&usual);
+        if identity::BESIDE_C {
+            usual::give(variable, &own);
         }
         variables.push(Some(variable));
     }
@@ -136,7 +134,7 @@ pub(crate) fn resolve() -> Result<Options, Error> {
         at += 1;
         let value = match variable {
             // The stored default may be that of another component, which registered a shared name first.
-            Some(variable) if variable.is_default() => declared.default.clone(),
+            Some(variable) if variable.is_default() => unset(declared),
             Some(variable) => variable
                 .value(declared.kind)
                 .ok_or_else(|| Unusable(String::from("Open MPI has no value for it")))?,
@@ -149,6 +147,21 @@ pub(crate) fn resolve() -> Result<Options, Error> {
             );
         }
         check_allowed(declared, value)
+    })
+}
+
+/// The value of a parameter that no source set under the component's own name.
+fn unset(declared: &Declaration) -> Value {
+    if !identity::BESIDE_C {
+        return declared.default.clone();
+    }
+    usual::value(declared).unwrap_or_else(|| {
+        // Who names this component asks for it, also on Ethernet. A machine's default must not leave the job without it.
+        if declared.name == "btl_ofi_provider_exclude" && names_component() {
+            Value::String(EXCLUDED_WHEN_NAMED.into())
+        } else {
+            declared.default.clone()
+        }
     })
 }
 

@@ -1,0 +1,47 @@
+//! The names `btl_ofi_*` of a component that is named `ofi_rs`: users give these, and the C component, if it is loaded too,
+//! registers some of them.
+
+use std::ffi::{CStr, CString};
+
+use mca_params::{Declaration, Kind, Value};
+
+use super::PREFIX;
+use crate::storage::{Name, Variable};
+
+/// What the environment gives `btl_ofi_*` by; mpirun passes its `--mca` on there.
+const ENVIRONMENT: &str = "OMPI_MCA_";
+
+/// Parameters of type string that the C component registers. If it registers one over a synonym of ours, the synonym points
+/// into its library, and Open MPI reads it at its end, when the library is unloaded.
+const STRINGS_OF_C: [&CStr; 1] = [c"progress_mode"];
+
+fn name(own: &CStr) -> Name<'_> {
+    Name {
+        framework: c"btl",
+        component: c"ofi",
+        variable: own,
+    }
+}
+
+/// Gives a variable its usual name, unless the C component registered that name or must not find it registered.
+pub(super) fn give(variable: Variable, own: &CStr) {
+    if !name(own).exists() && !STRINGS_OF_C.contains(&own) {
+        variable.synonym(&name(own));
+    }
+}
+
+/// The value that the user gave by a usual name which is no synonym of ours: that of the C component's variable, or of the
+/// environment.
+pub(super) fn value(declared: &Declaration) -> Option<Value> {
+    let own = CString::new(declared.name.strip_prefix(PREFIX)?).ok()?;
+    match name(&own).find() {
+        Some(variable) if variable.is_default() || !variable.has_type_of(declared) => None,
+        Some(variable) => variable.value(declared.kind),
+        None if declared.kind == Kind::String => {
+            std::env::var(format!("{ENVIRONMENT}{}", declared.name))
+                .ok()
+                .map(|text| Value::String(text.into()))
+        }
+        None => None,
+    }
+}

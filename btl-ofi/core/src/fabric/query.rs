@@ -11,8 +11,8 @@ use crate::fabric::fids::{Hints, HintsMut, Info, InfoList, InfoRef};
 use crate::fabric::msg;
 use crate::fabric::ranking::source;
 
-/// Oldest supported API version; BTL/OFI requires 1.5.
-pub(super) const OLDEST_API: u32 = ffi::version(1, 5);
+/// Oldest supported release, the one whose headers the bindings were made for.
+pub(super) const OLDEST_API: u32 = ffi::version(1, 14);
 
 /// Newest API version for which this code was written.
 pub(super) const NEWEST_API: u32 = ffi::version(1, 17);
@@ -52,9 +52,12 @@ pub(super) fn api() -> Result<u32, String> {
     let installed = unsafe { ffi::fi_version() };
     if installed < OLDEST_API {
         return Err(format!(
-            "libfabric {}.{} is installed; 1.5 or newer is needed",
+            "libfabric {}.{} was loaded, and {}.{} or newer is needed: install it, or put the folder of a newer \
+             libfabric.so.1 first in LD_LIBRARY_PATH",
             installed >> 16,
-            installed & 0xffff
+            installed & 0xffff,
+            OLDEST_API >> 16,
+            OLDEST_API & 0xffff
         ));
     }
     Ok(installed.min(NEWEST_API))

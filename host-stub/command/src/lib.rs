@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod doctor;
 pub mod info;
 pub mod launch;
 pub mod params;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use host_stub::bootstrap::Bootstrap;
 use host_stub::job::{JobError, JobOptions};
@@ -46,7 +47,7 @@ pub enum Exit {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  everything asked for was done
-  1  a check failed
+  1  a check failed, or the doctor found a problem
   2  the arguments or a parameter cannot be understood
   3  the plugin could not be loaded
   4  no provider can be used
@@ -70,6 +71,8 @@ enum Command {
     Bench(bench::Bench),
     /// Checks every call, type, layout and epoch of windows against a model.
     Check(check::CheckCommand),
+    /// Looks at Open MPI, libfabric and this machine, and prints what to set.
+    Doctor(doctor::Doctor),
     /// Shows the plugin and every provider, accepted or with the reason for its refusal.
     Info(info::Info),
     /// Shows every parameter with its value and where that comes from.
@@ -245,11 +248,17 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), CommandError> {
     Ok(())
 }
 
+/// The command's arguments, for manual pages and completions.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Runs the command with this process's arguments.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Bench(command) => command.run(),
         Command::Check(command) => command.run(),
+        Command::Doctor(command) => command.run().map(|exit| exit as u8),
         Command::Info(command) => command.run().map(|exit| exit as u8),
         Command::Params(command) => command.run().map(|exit| exit as u8),
         Command::Launch(command) => command.run(),

@@ -1,0 +1,115 @@
+//! `host-stub doctor`: looks at what a job needs on this machine, and prints what to set.
+//!
+//! Each module here looks at one subject and returns findings; nothing is changed.
+
+mod fabric;
+mod machine;
+mod network;
+mod openmpi;
+mod run;
+
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{CommandError, Common, Exit, print_json};
+
+/// The arguments of `doctor`.
+#[derive(Args)]
+pub struct Doctor {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How a finding counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Works, with a limit that a user should know.
+    Note,
+    /// Something does not work until it is changed.
+    Problem,
+}
+
+/// What was found out about one subject.
+#[derive(Debug, Serialize)]
+struct Finding {
+    subject: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// Lines to paste into a shell.
+    set: Vec<String>,
+}
+
+impl Finding {
+    fn new(subject: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Finding {
+            subject,
+            verdict,
+            found: found.into(),
+            set: Vec::new(),
+        }
+    }
+
+    fn ok(subject: &'static str, found: impl Into<String>) -> Self {
+        Finding::new(subject, Verdict::Ok, found)
+    }
+
+    fn note(subject: &'static str, found: impl Into<String>) -> Self {
+        Finding::new(subject, Verdict::Note, found)
+    }
+
+    fn problem(subject: &'static str, found: impl Into<String>) -> Self {
+        Finding::new(subject, Verdict::Problem, found)
+    }
+
+    /// Adds a line to paste.
+    fn set(mut self, line: impl Into<String>) -> Self {
+        self.set.push(line.into());
+        self
+    }
+}
+
+impl Doctor {
+    /// Runs it. [`Exit::ChecksFailed`] when there is a problem.
+    pub fn run(&self) -> Result<Exit, CommandError> {
+        let mut findings = openmpi::look();
+        findings.extend(fabric::look(&self.common));
+        findings.extend(machine::look());
+        findings.extend(network::look());
+        if self.common.json {
+            print_json(&findings)?;
+        } else {
+            print(&findings, &mut std::io::stdout().lock())?;
+        }
+        let problems = findings.iter().any(|f| f.verdict == Verdict::Problem);
+        Ok(if problems {
+            Exit::ChecksFailed
+        } else {
+            Exit::Ok
+        })
+    }
+}
+
+fn print(findings: &[Finding], out: &mut impl Write) -> std::io::Result<()> {
+    for finding in findings {
+        let verdict = match finding.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Problem => "PROBLEM",
+        };
+        writeln!(
+            out,
+            "{verdict:7}  {:11}  {}",
+            finding.subject, finding.found
+        )?;
+    }
+    let mut lines = findings.iter().flat_map(|finding| &finding.set).peekable();
+    if lines.peek().is_some() {
+        writeln!(out, "\nTo set:\n")?;
+    }
+    lines.try_for_each(|line| writeln!(out, "    {line}"))
+}

@@ -1,0 +1,6 @@
+//! Lets the installed program find the plugin in the `lib` folder beside its own.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-link-arg-bins=-Wl,-rpath,$ORIGIN/../lib");
+}

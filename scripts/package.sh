@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# `./dev package`: Debian packages and a tarball, of what is built here, in target/packages.
+#
+#   openmpi-btl-ofi-rs_<version>_<arch>.deb   the component, in Open MPI 4.1's own folder under the name `ofi_rs`
+#   host-stub_<version>_<arch>.deb            program, libraries, headers, pkg-config files, manual pages, completions
+#   btl-ofi-<version>-<machine>-linux.tar.gz  both, with install.sh, for users without root
+#
+# The packages are made by dpkg-deb from trees that are laid out here; docs/packaging.md says why.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+out=$(pwd)/target/packages
+stage=$out/stage
+release=${CARGO_TARGET_DIR:-target}/release
+# What dpkg-deb and tar write as time: the last commit's, so that the same sources give the same files.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
+
+die() { printf 'package: %s\n' "$*" >&2; exit 1; }
+say() { printf '== %s\n' "$*"; }
+
+version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+machine=$(uname -m)
+
+build() {
+    local series
+    series=$(ompi_info --version | sed -n 's/^Open MPI v\([0-9]*\.[0-9]*\)\..*/\1/p')
+    [ "$series" = 4.1 ] ||
+        die "packages are made for Open MPI 4.1, and this machine has $series; \`./dev openmpi\` builds the component for that"
+    # Apart from the others: the variables must not make cargo build these again.
+    cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c
+    MCA_BTL_OFI_SERIES=$series MCA_BTL_OFI_NAME=ofi_rs cargo build --release -p mca-btl-ofi
+}
+
+# A library that needs a newer symbol version than libfabric 1.14 has would not load there.
+check_symbols() {
+    local file newer
+    for file in "$@"; do
+        newer=$(readelf --dyn-syms --wide "$file" | grep -o '@FABRIC_[0-9.]*' | sort -u | grep -vE '@FABRIC_1\.[0-3]$' || true)
+        [ -z "$newer" ] || die "$file needs ${newer//$'\n'/ }, which libfabric 1.14 does not have"
+    done
+}
+
+# put MODE FILE PLACE: copies a file into the tree.
+put() { install -D -m "$1" "$2" "$3"; }
+
+# put_object FILE PLACE: copies a program or library without its symbols for debuggers.
+put_object() {
+    put 755 "$1" "$2"
+    strip --strip-unneeded "$2"
+}
+
+# lay_out_host PREFIX LIBDIR: the host below PREFIX, its libraries in LIBDIR.
+lay_out_host() {
+    local prefix=$1 libdir=$2 page
+    put_object "$release/host-stub" "$prefix/bin/host-stub"
+    put_object "$release/libhost_stub.so" "$libdir/libhost_stub.so"
+    put_object "$release/libbtl_ofi.so" "$libdir/libbtl_ofi.so"
+    for page in host-stub/c/include/*.h host-stub/include/* plugin-api/include/*.h; do
+        put 644 "$page" "$prefix/include/${page##*/}"
+    done
+    for page in "$stage"/pages/man1/*; do
+        put 644 "$page" "$prefix/share/man/man1/${page##*/}"
+        gzip -9nf "$prefix/share/man/man1/${page##*/}"
+    done
+    put 644 "$stage/pages/completions/host-stub" "$prefix/share/bash-completion/completions/host-stub"
+    put 644 "$stage/pages/completions/_host-stub" "$prefix/share/zsh/vendor-completions/_host-stub"
+    put 644 "$stage/pages/completions/host-stub.fish" "$prefix/share/fish/vendor_completions.d/host-stub.fish"
+}
+
+# pkg_config LIBDIR PREFIX_TEXT LIBDIR_TEXT: the pkg-config files, with these values.
+pkg_config() {
+    local template
+    for template in packaging/*.pc.in; do
+        mkdir -p "$1/pkgconfig"
+        sed "s|@PREFIX@|$2|; s|@LIBDIR@|$3|; s|@VERSION@|$version|" "$template" \
+            >"$1/pkgconfig/$(basename "$template" .in)"
+    done
+}
+
+# deb NAME DEPENDS RECOMMENDS DESCRIPTION: makes the package of the tree `stage/NAME`.
+deb() {
+    local tree=$stage/$1
+    put 644 LICENSE "$tree/usr/share/doc/$1/copyright"
+    mkdir -p "$tree/DEBIAN"
+    {
+        printf 'Package: %s\nVersion: %s\nArchitecture: %s\n' "$1" "$version" "$(dpkg --print-architecture)"
+        printf 'Maintainer: btl-ofi\nSection: net\nPriority: optional\n'
+        printf 'Installed-Size: %s\n' "$(du -sk --apparent-size "$tree" | cut -f1)"
+        printf 'Depends: %s\n' "$2"
+        [ -z "$3" ] || printf 'Recommends: %s\n' "$3"
+        printf 'Description: %s\n' "$4"
+    } >"$tree/DEBIAN/control"
+    (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
+    # Libraries in a folder of the dynamic loader's.
+    if compgen -G "$tree/usr/lib/*/*.so" >/dev/null; then
+        printf 'activate-noawait ldconfig\n' >"$tree/DEBIAN/triggers"
+    fi
+    find "$tree" -type d -exec chmod 755 {} +
+    dpkg-deb --root-owner-group --build "$tree" "$out/" >/dev/null
+}
+
+# The oldest C library that has every symbol version which these files need.
+oldest_libc() {
+    readelf --dyn-syms --wide "$@" | grep -o '@GLIBC_[0-9.]*' | sed 's/@GLIBC_//' | sort -uV | tail -1
+}
+
+make_debs() {
+    local triplet system libc tree
+    triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || printf '%s-linux-gnu' "$machine")
+    system=$(ompi_info --parsable --path pkglibdir | sed 's/^path:pkglibdir://')
+    libc=$(oldest_libc "$release"/lib{host_stub,btl_ofi,mca_btl_ofi}.so "$release/host-stub")
+    tree=$stage/openmpi-btl-ofi-rs
+    put_object "$release/libmca_btl_ofi.so" "$tree$system/mca_btl_ofi_rs.so"
+    put 644 packaging/ofi_rs.conf "$tree/usr/share/btl-ofi-rs/ofi_rs.conf"
+    deb openmpi-btl-ofi-rs "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14), libopenmpi3 (>= 4.1), libopenmpi3 (<< 4.2)" \
+        openmpi-bin 'one-sided communication over libfabric for Open MPI 4.1
+ The component btl/ofi_rs makes puts, gets and atomics of MPI windows over any
+ libfabric provider that can carry them, and by memory between processes of a
+ node. It is installed beside the component btl/ofi of Open MPI.'
+    tree=$stage/host-stub
+    lay_out_host "$tree/usr" "$tree/usr/lib/$triplet"
+    pkg_config "$tree/usr/lib/$triplet" /usr "\${prefix}/lib/$triplet"
+    deb host-stub "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14)" 'libpmix2 | libpmix2t64' 'windows and collectives over libfabric, without MPI
+ The library libhost_stub and the program host-stub: windows, epochs,
+ accumulates, communicators and collectives over the plugin libbtl_ofi.so, with
+ headers, pkg-config files, manual pages and completions.'
+}
+
+make_tarball() {
+    local name=btl-ofi-$version-$machine-linux tree
+    tree=$stage/$name
+    lay_out_host "$tree" "$tree/lib"
+    # pkg-config replaces pcfiledir by the folder of the file: the tree may be moved.
+    pkg_config "$tree/lib" '${pcfiledir}/../..' '${prefix}/lib'
+    put_object "$release/libmca_btl_ofi.so" "$tree/lib/openmpi-4.1/mca_btl_ofi_rs.so"
+    put 644 packaging/ofi_rs.conf "$tree/share/btl-ofi-rs/ofi_rs.conf"
+    put 755 packaging/install.sh "$tree/install.sh"
+    put 644 LICENSE "$tree/share/doc/btl-ofi/LICENSE"
+    printf '%s\n' "$version" >"$tree/VERSION"
+    tar --directory "$stage" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+        -czf "$out/$name.tar.gz" "$name"
+}
+
+[ $# -eq 0 ] || die "unknown: $1 (no arguments)"
+command -v dpkg-deb >/dev/null || die "dpkg-deb is missing: packages are made on Debian or Ubuntu"
+rm -rf "$out"
+mkdir -p "$stage"
+say 'building'
+build
+check_symbols "$release/libmca_btl_ofi.so" "$release/libbtl_ofi.so"
+say 'manual pages and completions'
+cargo run --quiet --release -p host-stub-command --example pages -- "$stage/pages"
+say 'packages'
+make_debs
+make_tarball
+rm -rf "$stage"
+(cd "$out" && ls -l -- *.deb *.tar.gz | awk '{ printf "  %9d  target/packages/%s\n", $5, $9 }')

@@ -44,8 +44,6 @@ const SHORTER: [(&str, &str); 5] = [
     ),
 ];
 
-const FUNCTIONS: &str = "fi_(getinfo|freeinfo|dupinfo|fabric|version|strerror)";
-
 /// Constants, of macros and of enumerations.
 const CONSTANTS: &str = "\
     FI_ADDR_STR FI_ATOMIC FI_ATOMIC_READ FI_ATOMIC_WRITE FI_AV_MAP FI_AV_UNSPEC FI_BAND FI_BOR FI_BXOR FI_CLASS_AV \
@@ -107,7 +105,6 @@ fn main() {
         .raw_line("use super::grown::*;")
         .raw_line("use super::opaque::*;")
         .raw_line("")
-        .allowlist_function(FUNCTIONS)
         .allowlist_type(TYPES)
         .allowlist_var(CONSTANTS.split_whitespace().collect::<Vec<_>>().join("|"))
         .parse_callbacks(Box::new(Named))

@@ -6,8 +6,9 @@
 //! installed headers.
 //!
 //! This crate does not check or convert anything: values, errors and ownership are libfabric's (see its man pages).
-//! libfabric's ABI is versioned, so a build against an older release runs on a newer one. Check [`fi_version`] before
-//! the use of a feature that a later release added.
+//! Nothing is linked: [`load`] opens the library, so that a program without it can say what to do. Its functions are taken
+//! by their versions of release 1.14, which newer releases have too. Check [`fi_version`] before the use of a feature that a
+//! later release added.
 
 mod calls;
 #[allow(
@@ -23,9 +24,11 @@ mod calls;
     reason = "C function tables, and compile-time assertions in bindgen's form"
 )]
 mod headers;
+mod library;
 
 pub use calls::*;
 pub use headers::*;
+pub use library::{fi_dupinfo, fi_fabric, fi_freeinfo, fi_getinfo, fi_strerror, fi_version, load};
 
 /// Packs a version as libfabric does (`FI_VERSION`).
 pub const fn version(major: u32, minor: u32) -> u32 {

@@ -35,7 +35,7 @@ pub enum LoadError {
         found: String,
     },
     /// The dynamic loader refused it.
-    #[error("plugin {}: wanted a shared object that loads here, found: {found}{}", path.display(), missing(found))]
+    #[error("plugin {}: wanted a shared object that loads here, found: {found}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -112,16 +112,6 @@ impl LoadError {
             LoadError::Component { operation: "register_params" | "open", status, .. }
                 if *status == Status::BAD_PARAM
         )
-    }
-}
-
-/// What to do about a library that the dynamic loader did not find.
-fn missing(found: &str) -> &'static str {
-    if found.starts_with("libfabric.so") {
-        ". libfabric 1.14 or newer is needed: install it (Debian and Ubuntu: apt-get install libfabric1), or put the folder \
-         of its libfabric.so.1 into LD_LIBRARY_PATH"
-    } else {
-        ""
     }
 }
 

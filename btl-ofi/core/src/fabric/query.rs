@@ -46,19 +46,26 @@ impl Calling {
     }
 }
 
-/// The API version to request.
-pub(super) fn api() -> Result<u32, String> {
+/// The API version to request. Fails without a libfabric that can be used.
+pub(super) fn api() -> Result<u32, Error> {
+    let unusable = |found: String| {
+        let reason = format!(
+            "{found}. Install {}.{} or newer (Debian and Ubuntu: apt-get install libfabric1), or put its folder first \
+             in LD_LIBRARY_PATH",
+            OLDEST_API >> 16,
+            OLDEST_API & 0xffff
+        );
+        Error::NoProvider {
+            wanted: String::new(),
+            refusals: vec![(String::from("libfabric"), reason)],
+        }
+    };
+    ffi::load().map_err(|found| unusable(format!("cannot be loaded ({found})")))?;
     // SAFETY: fi_version takes no argument and only returns a number.
     let installed = unsafe { ffi::fi_version() };
     if installed < OLDEST_API {
-        return Err(format!(
-            "libfabric {}.{} was loaded, and {}.{} or newer is needed: install it, or put the folder of a newer \
-             libfabric.so.1 first in LD_LIBRARY_PATH",
-            installed >> 16,
-            installed & 0xffff,
-            OLDEST_API >> 16,
-            OLDEST_API & 0xffff
-        ));
+        let found = format!("{}.{} is too old", installed >> 16, installed & 0xffff);
+        return Err(unusable(found));
     }
     Ok(installed.min(NEWEST_API))
 }
@@ -72,10 +79,7 @@ const CAPS: [u64; 2] = [
 /// Entries that libfabric offers for our hints, in its order: first those with atomics, then others with messages; of each
 /// first with the present mode bits, then with the two old modes for providers that support only those.
 pub(super) fn offers(options: &Options, calling: Calling) -> Result<Vec<Info>, Error> {
-    let api = api().map_err(|reason| Error::Invalid {
-        what: "libfabric",
-        reason,
-    })?;
+    let api = api()?;
     let mut found: Vec<Info> = Vec::new();
     let modes = [SUPPORTED_MR, ffi::FI_MR_BASIC, ffi::FI_MR_SCALABLE];
     let forms = CAPS
@@ -162,10 +166,7 @@ pub(super) fn richer_entry(
     fits: impl Fn(InfoRef<'_>) -> bool,
     more: impl FnOnce(&mut HintsMut<'_>),
 ) -> Result<Option<Info>, Error> {
-    let api = api().map_err(|reason| Error::Invalid {
-        what: "libfabric",
-        reason,
-    })?;
+    let api = api()?;
     let info = info.get();
     let (name, domain) = (info.provider(), info.domain());
     let mr_mode = info.domain_attr().mr_mode as u32;
@@ -254,10 +255,7 @@ pub(super) fn write_hints(
 
 /// All entries of libfabric, without requirements.
 pub(super) fn all_entries() -> Result<InfoList, Error> {
-    let api = api().map_err(|reason| Error::Invalid {
-        what: "libfabric",
-        reason,
-    })?;
+    let api = api()?;
     query(api, None, |h| {
         *h.mode = u64::MAX;
         h.domain.mode = u64::MAX;

@@ -1386,22 +1386,3 @@ const _: () = {
     ["Offset of field: fi_provider::fabric"][offset_of!(fi_provider, fabric) - 56usize];
     ["Offset of field: fi_provider::cleanup"][offset_of!(fi_provider, cleanup) - 64usize];
 };
-unsafe extern "C" {
-    pub fn fi_strerror(errnum: c_int) -> *const c_char;
-    pub fn fi_version() -> u32;
-    pub fn fi_getinfo(
-        version: u32,
-        node: *const c_char,
-        service: *const c_char,
-        flags: u64,
-        hints: *const fi_info,
-        info: *mut *mut fi_info,
-    ) -> c_int;
-    pub fn fi_freeinfo(info: *mut fi_info);
-    pub fn fi_dupinfo(info: *const fi_info) -> *mut fi_info;
-    pub fn fi_fabric(
-        attr: *mut fi_fabric_attr,
-        fabric: *mut *mut fid_fabric,
-        context: *mut c_void,
-    ) -> c_int;
-}

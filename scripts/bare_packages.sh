@@ -1,0 +1,220 @@
+#!/usr/bin/env bash
+# `./dev bare --packages`: what `./dev package` made, installed and used in a minimal Debian 12 as README's first lines say,
+# and what can go wrong there. The root has no toolchain for Rust: only the packages are copied into it. `--keep` leaves the
+# root for the next run; else it is removed at the end. Needs root.
+#
+# The cases that must fail politely are in bare_packages_trouble.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+suite=bookworm
+root=$(pwd)/target/bare/packages
+keep=no
+failures=0
+logs=$(pwd)/target/bare/logs
+skips=$logs/skipped
+. scripts/debian_root.sh
+. scripts/bare_packages_trouble.sh
+
+debian_environment=(OMPI_MCA_rmaps_base_oversubscribe=1)
+for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+    if [ -n "${!name:-}" ]; then debian_environment+=("$name=${!name}"); fi
+done
+version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+archive=btl-ofi-$version-$(uname -m)-linux
+
+leave() {
+    local status=$?
+    trap '' INT TERM
+    if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
+    exit $status
+}
+
+# as_user COMMAND: runs a shell command in there as a user without rights, at the place of the project.
+as_user() {
+    timeout 200 chroot "$root" /usr/bin/env -i "${debian_environment[@]}" HOME="${home:-/home/user}" USER=user LC_ALL=C.UTF-8 \
+        PATH=/usr/local/bin:/usr/bin:/bin setpriv --reuid=1000 --regid=1000 --clear-groups sh -c "cd /opt/project && $1" 2>&1
+}
+
+# check NAME COMMAND...: runs a check, keeps what it printed, and prints one line.
+check() {
+    local name=$1 log status=0
+    shift
+    log=$logs/$(printf %s "$name" | tr -c 'a-zA-Z0-9\n' _).log
+    "$@" >"$log" 2>&1 || status=$?
+    if [ $status -eq 0 ]; then
+        printf 'ok    %s\n' "$name"
+    else
+        printf 'FAIL  %s (exit %d, %s)\n' "$name" $status "$log"
+        tail -15 "$log" | sed 's/^/      /'
+        failures=$((failures + 1))
+    fi
+}
+
+# said TEXT PATTERN...: prints the text; whether each pattern is in it.
+said() {
+    local text=$1 pattern
+    shift
+    printf '%s\n' "$text"
+    for pattern in "$@"; do
+        grep -Eq -- "$pattern" <<<"$text" || { printf 'missing: %s\n' "$pattern"; return 1; }
+    done
+}
+
+moved='tcp;ofi_rxm on .* [1-9][0-9]* operations posted'
+went_well='^hello_window: ok, 2 ranks'
+
+# The command on README's first screen that begins so, without its comment.
+readme_line() {
+    local line
+    line=$(sed '/^## /q' README.md | sed -n "s/^    \($1.*\)/\1/p" | head -1 | sed 's/  *#.*//')
+    [ -n "$line" ] || { printf 'README has no line: %s\n' "$1" >&2; return 1; }
+    printf '%s\n' "$line"
+}
+
+prepare() {
+    [ -n "$(ls target/packages/*.deb 2>/dev/null)" ] || debian_die "no packages in target/packages; make them first: ./dev package"
+    mkdir -p "$(dirname "$root")" "$logs"
+    rm -f "$logs"/*
+    debian_make
+    debian_inside sh -c 'id user >/dev/null 2>&1 || useradd --create-home --uid 1000 user; apt-get -qq update' >"$logs/update" 2>&1 ||
+        { tail -3 "$logs/update" >&2; debian_die "apt-get update failed in there"; }
+    rm -rf "$root/opt/project" "$root"/home/user/btl-ofi "$root"/home/user/.openmpi
+    mkdir -p "$root/opt/project/target"
+    cp -r target/packages "$root/opt/project/target/"
+    cp tests/openmpi/hello_window.c tests/openmpi/check.h tests/openmpi/other_series.c host-stub/c/examples/windows.c \
+        host-stub/c/examples/example.h "$root/opt/project/"
+    chown -R 1000:1000 "$root/opt/project"
+}
+
+# The README's line, as root and without questions.
+installs() {
+    local line
+    line=$(readme_line 'sudo apt-get install') || return 1
+    line="cd /opt/project && ${line/sudo apt-get/apt-get -y}"
+    printf '%s\n' "$line"
+    debian_inside sh -c "$line"
+}
+
+# A user's program: compiled with what the distribution has.
+compiles() {
+    debian_inside apt-get -qq install -y --no-install-recommends gcc libc6-dev pkg-config libopenmpi-dev >/dev/null || return 1
+    as_user 'mpicc -std=gnu11 -O2 -o your_program hello_window.c'
+}
+
+# Open MPI lists both components without any setting.
+is_found() {
+    local out
+    out=$(as_user 'ompi_info --param btl all --level 9') || return 1
+    said "$out" 'MCA btl: ofi \(' "MCA btl: ofi_rs .*Component v$version" 'btl_ofi_rs_implementation.*built for Open MPI 4\.1'
+}
+
+# runs_line BEGINNING: a line of README's that starts a program, told to say what it did.
+runs_line() {
+    local line out
+    line=$(readme_line "$1") || return 1
+    printf '%s\n' "$line"
+    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $line") || { printf '%s\n' "$out"; return 1; }
+    said "$out" "$went_well" "$moved"
+}
+
+# Nothing at all: the tuning file is the user's parameter file.
+runs_without_options() {
+    local out
+    out=$(as_user 'mkdir -p ~/.openmpi && cp /usr/share/btl-ofi-rs/ofi_rs.conf ~/.openmpi/mca-params.conf &&
+        OMPI_MCA_btl_ofi_verbose=1 mpirun -n 2 ./your_program') || { printf '%s\n' "$out"; return 1; }
+    rm -r "$root/home/user/.openmpi"
+    said "$out" "$went_well" "$moved"
+}
+
+# Both components are loaded; parameters under the usual names reach this one, in numbers and in words.
+stands_beside() {
+    local out run='mpirun -n 2 --mca btl self,vader,tcp,ofi,ofi_rs --mca btl_ofi_provider_include "tcp;ofi_rxm"'
+    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $run ./your_program") || { printf '%s\n' "$out"; return 1; }
+    said "$out" "$went_well" "$moved" 'btl:ofi:provider_include' || return 1
+    out=$(as_user "$run --mca btl_ofi_mode 7 ./your_program") || return 1
+    said "$out" "$went_well" 'btl_ofi_mode: `7` is not allowed' || return 1
+    out=$(as_user "$run --mca btl_ofi_progress_mode never ./your_program") || return 1
+    said "$out" "$went_well" 'btl_ofi_progress_mode: `never` is not allowed'
+}
+
+doctor() {
+    local line out
+    line=$(readme_line 'host-stub doctor') || return 1
+    out=$(as_user "$line") || { printf '%s\n' "$out"; return 1; }
+    said "$out" 'ok +Open MPI +4\.1' 'ok +component +ofi_rs: mca-btl-ofi' 'ofi_rs is considered' 'ok +libfabric +1\.17' '^To set:' \
+        'mpirun --tune /usr/share/btl-ofi-rs/ofi_rs.conf' 'ok +port'
+}
+
+checks_itself() {
+    local line out
+    line=$(readme_line 'host-stub check') || return 1
+    out=$(as_user "$line") || { printf '%s\n' "$out" | tail -20; return 1; }
+    said "$(tail -3 <<<"$out")" '^[1-9][0-9]* passed, 0 failed'
+}
+
+c_program() {
+    local out
+    out=$(as_user 'cc windows.c $(pkg-config --cflags --libs host-stub) -o windows && host-stub launch -n 4 --provider shm -- ./windows &&
+        test -e "$(pkg-config --variable=plugin btl-plugin)" && echo done') || { printf '%s\n' "$out"; return 1; }
+    said "$out" '^done'
+}
+
+has_pages() {
+    local page
+    for page in host-stub host-stub-check host-stub-doctor host-stub-launch; do
+        said "$(as_user "gzip -dc /usr/share/man/man1/$page.1.gz")" '^\.TH host' '^\.SH' || return 1
+    done
+    said "$(as_user 'bash -c ". /usr/share/bash-completion/completions/host-stub && complete -p host-stub"')" 'complete .*host-stub'
+}
+
+# The tarball, by a user without rights, after the packages are gone.
+tarball() {
+    local out run
+    debian_inside apt-get -qq remove -y host-stub openmpi-btl-ofi-rs >/dev/null || return 1
+    out=$(as_user "tar xzf target/packages/$archive.tar.gz && ./$archive/install.sh --prefix ~/btl-ofi") || { printf '%s\n' "$out"; return 1; }
+    run=$(sed -n 's/^  \(mpirun .*\)/\1/p' <<<"$out")
+    said "$out" 'mpirun --tune /home/user/btl-ofi/share' 'export PATH=/home/user/btl-ofi/bin' || return 1
+    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 ${run/mpirun/mpirun -n 2}") || { printf '%s\n' "$out"; return 1; }
+    said "$out" "$went_well" "$moved" || return 1
+    out=$(as_user 'export PATH=~/btl-ofi/bin:$PATH PKG_CONFIG_PATH=~/btl-ofi/lib/pkgconfig && rm -f windows &&
+        cc windows.c $(pkg-config --cflags --libs host-stub) -Wl,-rpath,$HOME/btl-ofi/lib -o windows &&
+        env -u HOST_STUB_PLUGIN host-stub launch -n 2 --provider shm -- ./windows && host-stub info --provider shm') ||
+        { printf '%s\n' "$out"; return 1; }
+    said "$out" 'shm .*accepted, chosen'
+}
+
+main() {
+    case "${1:-}" in
+        --keep) keep=yes ;;
+        --clean) debian_remove; return ;;
+        '') ;;
+        *) debian_die "unknown: $1 (nothing, --keep or --clean)" ;;
+    esac
+    trap leave EXIT
+    trap 'exit 130' INT TERM
+    prepare
+    check 'README: install' installs
+    check 'a program is compiled' compiles
+    check 'Open MPI finds the component by itself' is_found
+    check 'README: one flag' runs_line 'mpirun -n 2 --mca btl'
+    check 'README: the tuning file' runs_line 'mpirun -n 2 --tune'
+    check 'the tuning file as parameter file, and no option' runs_without_options
+    check 'beside the C component' stands_beside
+    check 'README: doctor' doctor
+    check 'README: check' checks_itself
+    check 'a C program by pkg-config' c_program
+    check 'manual pages and completions' has_pages
+    trouble_of_packages
+    check 'the tarball, without root' tarball
+    trouble_of_tarball
+    if [ -e "$skips" ]; then cat "$skips"; fi
+    if [ $failures -eq 0 ]; then
+        printf '== bare --packages: passed in %d s\n' $SECONDS
+    else
+        printf '== bare --packages: %d FAILED, after %d s (%s)\n' $failures $SECONDS "$logs"
+        return 1
+    fi
+}
+
+main "$@"

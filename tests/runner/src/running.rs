@@ -44,11 +44,23 @@ fn unnamed() -> Result<File, String> {
     open().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
 }
 
+/// Has the kernel end a program whose runner was ended, by Ctrl-C for one: its group is not the terminal's.
+fn end_with_the_runner() -> std::io::Result<()> {
+    // SAFETY: plain numbers.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 impl Running {
     pub(crate) fn start(program: Program, limit: Duration) -> Result<Running, String> {
         let output = unnamed()?;
         let copy = || output.try_clone().map_err(|error| error.to_string());
-        let child = Command::new(&program.file)
+        let mut command = Command::new(&program.file);
+        // SAFETY: prctl is a system call, which a child may make between fork and exec.
+        unsafe { command.pre_exec(end_with_the_runner) };
+        let child = command
             .current_dir(&program.folder)
             .env("CARGO_MANIFEST_DIR", &program.folder)
             .stdin(Stdio::null())

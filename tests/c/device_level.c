@@ -14,6 +14,43 @@ static void allowed(int level, int code) {
     EXPECT(strstr(host_error_text(), "host_device_level is 1") != NULL);
 }
 
+/* Elements of a type, there and back, by requests and without; the mark of the type decides what is taken. */
+static void typed(host_win_t *win, int next, void *memory) {
+    int64_t here[4] = {1, 2, 3, 4}, back[4] = {0};
+    host_request_t *request = NULL;
+    int marked = HOST_INT64 | HOST_ON_DEVICE;
+    const host_layout_t two = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof two, .count = 2, .length = 1, .stride = 3,
+                               .datatype = HOST_INT64},
+                        marked_two = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof two, .count = 2, .length = 1,
+                                      .stride = 3, .datatype = marked};
+    MUST(host_win_lock(HOST_LOCK_EXCLUSIVE, next, win));
+    MUST(host_put_typed(here, 4, HOST_INT64, next, 0, win));
+    MUST(host_win_flush(next, win));
+    MUST(host_rget_typed(back, 4, HOST_INT64, next, 0, win, &request));
+    MUST(host_wait(&request));
+    EXPECT(memcmp(here, back, sizeof here) == 0);
+    EXPECT(host_put_typed(here, 4, marked, next, 0, win) < 0);
+    EXPECT(host_rget_typed(back, 4, marked, next, 0, win, &request) < 0 && request == NULL);
+    EXPECT(host_put_layout(here, &marked_two, next, 0, &two, win) < 0);
+    EXPECT(strstr(host_error_text(), "is host memory") != NULL);
+    EXPECT(host_get_typed(back, 4, 99, next, 0, win) == HOST_ERR_ARG);
+    EXPECT(host_get_typed(NULL, 4, HOST_INT64, next, 0, win) == HOST_ERR_ARG);
+    EXPECT(host_get_typed(back, (size_t)-1, HOST_INT64, next, 0, win) == HOST_ERR_ARG);
+    if (memory) {
+        MUST(host_get_typed(memory, 4, marked, next, 0, win));
+        MUST(host_win_flush(next, win));
+        MUST(host_rput_typed(memory, 4, marked, next, 32, win, &request));
+        MUST(host_wait(&request));
+        MUST(host_put_layout(memory, &marked_two, next, 0, &two, win));
+        memset(back, 0, sizeof back);
+        MUST(host_win_flush(next, win));
+        MUST(host_get_typed(back, 4, HOST_INT64, next, 32, win));
+        MUST(host_win_flush(next, win));
+        EXPECT(memcmp(here, back, sizeof here) == 0);
+    }
+    MUST(host_win_unlock(next, win));
+}
+
 int main(int argc, char **argv) {
     host_comm_t *world = NULL, *other = NULL;
     host_win_t *win = NULL, *on_device = NULL, *dynamic = NULL;
@@ -41,7 +78,9 @@ int main(int argc, char **argv) {
     allowed(level, host_put(memory, BYTES, next, 0, win));
     allowed(level, host_get(memory, BYTES, next, 0, win));
     allowed(level, host_accumulate(memory, 1, HOST_INT64, HOST_SUM, next, 0, win));
+    allowed(level, host_put_typed(memory, 8, HOST_INT64 | HOST_ON_DEVICE, next, 0, win));
     MUST(host_win_unlock_all(win));
+    typed(win, next, level > 1 ? memory : NULL);
     allowed(level, host_allreduce(memory, memory, 1, HOST_INT64, HOST_SUM, world));
     MUST(host_info_create(&info));
     MUST(host_info_set(info, "device_num", "0"));

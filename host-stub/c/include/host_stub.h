@@ -1116,7 +1116,8 @@ typedef struct host_layout_t {
      */
     size_t stride;
     /**
-     * The element type, without HOST_ON_DEVICE.
+     * The element type. With HOST_ON_DEVICE in an origin's layout, a buffer in host memory is refused; a
+     * target's layout has no use for it.
      */
     int datatype;
     /**
@@ -2509,6 +2510,60 @@ int host_win_flush_all(struct host_win_t *win);
  * `win` is live.
  */
 int host_win_sync(struct host_win_t *win);
+
+/**
+ * As host_put, of `count` elements of a type. With HOST_ON_DEVICE added to the type, host memory is refused.
+ *
+ * # Safety
+ * `win` is live. `origin` is unchanged until the operation is complete.
+ */
+int host_put_typed(const void *origin,
+                   size_t count,
+                   int datatype,
+                   int target,
+                   uint64_t displacement,
+                   struct host_win_t *win);
+
+/**
+ * As host_get, of `count` elements of a type. With HOST_ON_DEVICE added to the type, host memory is refused.
+ *
+ * # Safety
+ * `win` is live. Nothing else uses `origin` until the operation is complete.
+ */
+int host_get_typed(void *origin,
+                   size_t count,
+                   int datatype,
+                   int target,
+                   uint64_t displacement,
+                   struct host_win_t *win);
+
+/**
+ * As host_put_typed, with a request. In lock and lock_all epochs only.
+ *
+ * # Safety
+ * As for host_put_typed; `request` is writable.
+ */
+int host_rput_typed(const void *origin,
+                    size_t count,
+                    int datatype,
+                    int target,
+                    uint64_t displacement,
+                    struct host_win_t *win,
+                    struct host_request_t **request);
+
+/**
+ * As host_get_typed, with a request. In lock and lock_all epochs only.
+ *
+ * # Safety
+ * As for host_get_typed; `request` is writable.
+ */
+int host_rget_typed(void *origin,
+                    size_t count,
+                    int datatype,
+                    int target,
+                    uint64_t displacement,
+                    struct host_win_t *win,
+                    struct host_request_t **request);
 
 /**
  * `target = target op origin`, each element atomically with respect to other accumulates.

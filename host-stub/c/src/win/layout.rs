@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use host::win::{Block, Layout, Target, WinResult, Window};
 
-use crate::base::codes::{datatype, op, rank};
+use crate::base::codes::{marked, op, rank};
 use crate::base::error::{Error, Result};
 use crate::base::tables::{self, layout};
 use crate::win::handler::guarded_on;
@@ -47,7 +47,8 @@ pub struct host_layout_t {
     pub length: usize,
     /// Elements from the start of a run to the start of the next.
     pub stride: usize,
-    /// The element type, without HOST_ON_DEVICE.
+    /// The element type. With HOST_ON_DEVICE in an origin's layout, a buffer in host memory is refused; a
+    /// target's layout has no use for it.
     pub datatype: c_int,
     /// Zero.
     pub reserved: c_int,
@@ -75,10 +76,14 @@ unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
         let text = "the reserved room of the host_layout_t is not zero";
         return Err(Error::argument(call, text));
     }
-    let datatype = datatype(call, given.datatype)?;
+    let (datatype, on_device) = marked(call, given.datatype)?;
+    let place = |layout: Layout| match on_device {
+        true => layout.on_device(),
+        false => layout,
+    };
     if given.blocks.is_null() {
         let strided = Layout::strided(datatype, given.count, given.length, given.stride);
-        return Ok(strided?);
+        return Ok(place(strided?));
     }
     if given.length != 0 || given.stride != 0 {
         let text =
@@ -98,7 +103,10 @@ unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
         displacement: block.displacement,
         length: block.length,
     });
-    Ok(Layout::indexed(datatype, &blocks.collect::<Vec<_>>())?)
+    Ok(place(Layout::indexed(
+        datatype,
+        &blocks.collect::<Vec<_>>(),
+    )?))
 }
 
 /// The arguments that all calls here have in common.

@@ -1,5 +1,6 @@
 //! Windows: creation, transfers, epochs, requests, and the layers that replace their functions.
 
+pub mod elements;
 pub mod entries;
 pub mod epochs;
 pub mod handler;
@@ -14,5 +15,6 @@ pub mod request;
 pub mod rma;
 pub mod sync;
 pub mod table;
+pub mod typed;
 pub mod update;
 pub mod window;

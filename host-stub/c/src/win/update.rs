@@ -2,93 +2,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use host::device::HOST;
-use host::win::{Datatype, Layout, Op, Target};
-
-use crate::base::codes::{marked, op, rank};
-use crate::base::error::{Error, Result};
 use crate::base::handles::place;
-use crate::job::job;
+use crate::win::elements::Given;
 use crate::win::handler::guarded_on;
 use crate::win::request::{give, host_request_t};
-use crate::win::window::{host_win_t, window};
-
-/// What all have in common, checked.
-struct Update {
-    win: &'static host_win_t,
-    layout: Layout,
-    datatype: Datatype,
-    op: Op,
-    rank: usize,
-    displacement: u64,
-}
-
-struct Given<'a> {
-    call: &'a str,
-    /// The buffers; each with whether it may be NULL.
-    buffers: &'a [(*const c_void, bool)],
-    count: usize,
-    datatype: c_int,
-    op: c_int,
-    target: c_int,
-    displacement: u64,
-    win: *mut host_win_t,
-}
-
-impl Given<'_> {
-    /// # Safety
-    /// As for [`window`].
-    unsafe fn check(&self) -> Result<Update> {
-        let call = self.call;
-        // SAFETY: passed on.
-        let win = unsafe { window(call, self.win) }?;
-        let null = |(buffer, may): &(*const c_void, bool)| buffer.is_null() && !may;
-        if self.count > 0 && self.buffers.iter().any(null) {
-            return Err(Error::argument(call, "a buffer is NULL"));
-        }
-        let (datatype, on_device) = marked(call, self.datatype)?;
-        let bytes = self.count.checked_mul(datatype.size());
-        if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
-            return Err(Error::argument(call, "no memory has so many elements"));
-        }
-        if on_device && self.count > 0 {
-            let buffers = self.buffers.iter().map(|(buffer, _)| *buffer);
-            on_a_device(call, buffers.filter(|buffer| !buffer.is_null()))?;
-        }
-        Ok(Update {
-            win,
-            layout: Layout::contiguous(datatype, self.count),
-            datatype,
-            op: op(call, self.op)?,
-            rank: rank(call, self.target)?,
-            displacement: self.displacement,
-        })
-    }
-}
-
-/// Refuses host memory where the type says that buffers are on a device.
-#[cold]
-fn on_a_device(call: &str, buffers: impl Iterator<Item = *const c_void>) -> Result {
-    let job = job(call)?;
-    for buffer in buffers {
-        let location = job.devices().target_location(buffer.cast());
-        if location.device == HOST {
-            let text = format!("its type says device memory, and {buffer:p} is host memory");
-            return Err(Error::argument(call, &text));
-        }
-    }
-    Ok(())
-}
-
-impl Update {
-    fn target(&self) -> Target<'_> {
-        Target {
-            rank: self.rank,
-            displacement: self.displacement,
-            layout: &self.layout,
-        }
-    }
-}
+use crate::win::window::host_win_t;
 
 /// `target = target op origin`, each element atomically with respect to other accumulates.
 ///

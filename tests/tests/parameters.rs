@@ -42,6 +42,14 @@ fn estimates_are_the_users() {
 }
 
 #[test]
+fn limits_of_transfers_are_the_users() {
+    let (default, _) = module(&[]);
+    let (set, _) = module(&[("btl_ofi_put_limit", "4096"), ("btl_ofi_get_limit", "8192")]);
+    assert!(default.put_limit > 8192 && default.get_limit > 8192);
+    assert_eq!((set.put_limit, set.get_limit), (4096, 8192));
+}
+
+#[test]
 fn flags_are_a_mask() {
     let (default, _) = module(&[]);
     let both = ModuleFlags::PUT | ModuleFlags::GET;

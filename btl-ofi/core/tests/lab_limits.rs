@@ -321,6 +321,51 @@ fn completions_in_batches() {
     tally.tell();
 }
 
+/// Beyond so many outstanding operations, posting reads completions.
+#[test]
+#[ignore = "a child process of other tests, which start it"]
+fn posts_that_progress() {
+    child_role();
+    let mut tally = Tally::default();
+    const POSTED: usize = 200;
+    for threshold in [1usize, 10, 1000] {
+        println!("@at {threshold}");
+        shape(&[]);
+        let most = Value::Int(threshold as i32);
+        let (t, peer) = alone(&[("btl_ofi_progress_threshold", most)]);
+        let mut memory = [0u8; 8];
+        let region = register(&t, &mut memory);
+        let (h, none, mut word) = (region.handle(), ptr::null_mut(), 7u64);
+        let local = (&raw mut word).cast();
+        for _ in 0..POSTED {
+            // SAFETY: word and memory live until the flush.
+            let status = unsafe { t.put(peer, local, h.base(), none, &h, 8, None) };
+            assert_eq!(status, Status::SUCCESS);
+        }
+        let mut left = 0;
+        loop {
+            match t.progress() {
+                0 => break,
+                more => left += more,
+            }
+        }
+        assert!(left <= threshold, "{left} operations outstanding");
+        assert_eq!(left == POSTED, threshold >= POSTED, "{left} outstanding");
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        region.close().unwrap();
+        t.close().unwrap();
+        tally.run += 1;
+        tally.checked += POSTED as u64;
+    }
+    tally.tell();
+}
+
+#[test]
+fn posts_progress_beyond_the_threshold() {
+    let tally = child("posts_that_progress", "threshold", LIMIT);
+    assert_eq!(tally.run, 3);
+}
+
 #[test]
 fn batches_of_completions() {
     let tally = child("completions_in_batches", "batches", LIMIT);

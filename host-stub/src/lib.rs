@@ -1,4 +1,32 @@
-//! A host for transport plugins.
+//! One-sided communication between processes: windows, epochs, collectives, device memory, and waiting that blocks
+//! the process, the thread or only the task.
+//!
+//! The bytes are carried by a transport plugin, such as `libbtl_ofi.so` over libfabric. A job is started by
+//! `host-stub launch`, or by a launcher with PMIx, and begins with [`Job::init`]:
+//!
+//! ```no_run
+//! use host_stub::rma::Window;
+//! use host_stub::{Job, JobOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let job = Job::init(JobOptions::default())?;
+//! let counter = Window::<u64>::allocate(&job, 1)?;
+//! // Every rank takes a number; no two ranks take the same.
+//! let mine = counter.lock_all(|epoch| epoch.fetch_and_op(1, 0, 0, host_stub::rma::Op::Sum))?;
+//! println!("rank {} took {mine}", job.rank());
+//! counter.free()?;
+//! job.finalize()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`rma`] is the place to begin: typed windows and epochs as scopes, in safe Rust.
+//! - [`win`] is the same with everything that MPI's one-sided chapter has. Calls with buffers are unsafe, because their
+//!   operations outlive the calls.
+//! - [`coll`] and [`comm`] are collectives and communicators, [`crt`] is how calls wait, [`device`] is memory of devices.
+//! - The examples of this crate are a halo exchange, a hash table, a shared counter, and a window on a device.
+//!
+//! # Layers
 //!
 //! Its modules are layers, each of which names only those above it in this list:
 //!
@@ -16,6 +44,7 @@
 //! - [`win`] is one-sided communication in terms of windows; beside it, [`comm`] is groups of ranks, with
 //!   hooks for layers and a table of collectives.
 //! - [`coll`] is what communicators do collectively.
+//! - [`rma`] is windows in safe Rust.
 //!
 //! The `host-stub` program and its self-check are crates above this one.
 //!
@@ -32,6 +61,7 @@ pub mod launcher;
 pub mod loader;
 mod mailbox;
 mod registrations;
+pub mod rma;
 mod schedule;
 pub mod win;
 

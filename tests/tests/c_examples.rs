@@ -277,38 +277,3 @@ fn a_device_of_the_programs_own() {
         passes("own_device", 2, &arguments, &program);
     }
 }
-
-/// The same in Rust.
-#[test]
-fn the_device_window_example() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(&root)
-        .args([
-            "build",
-            "--quiet",
-            "--message-format=json",
-            "-p",
-            "host-stub",
-        ])
-        .args(["--example", "device_window"])
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{built:?}");
-    let program = String::from_utf8_lossy(&built.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .unwrap();
-    let outcome = run(
-        Command::new(host_stub())
-            .args(["launch", "-n", "2", "--provider", "shm", "--plugin"])
-            .arg(ofi_plugin())
-            .args(["--mca", "host_pretended_devices", "1", "--"])
-            .arg(program),
-        LIMIT,
-    );
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
-    assert_eq!(said.matches("device support level 4").count(), 2, "{said}");
-}

@@ -233,6 +233,11 @@ impl<'w> Request<'w> {
         self.state.is_none() && !self.nothing
     }
 
+    /// Whether the operation may still use its buffers.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.is_over()
+    }
+
     /// Whether the operation is complete.
     pub(super) fn is_over(&self) -> bool {
         self.completion().is_none_or(Completion::is_complete)

@@ -2,13 +2,18 @@
 //! callback, waited for by flushes and requests.
 
 use std::ffi::c_void;
+use std::time::Duration;
 
 use plugin_api::{Endpoint, Handle, Module, Status};
 
 use crate::win::error::{WinError, WinResult};
+use crate::win::peer::Peer;
 use crate::win::pending::{Cell, Pending};
 use crate::win::request::RequestState;
 use crate::win::window::Window;
+
+/// Pause between two looks at operations that outlived their epoch.
+const NAP: Duration = Duration::from_micros(100);
 
 /// Finishes an operation: `context` is its [`Cell`], `data` its [`RequestState`] or NULL.
 pub(super) unsafe extern "C" fn done(
@@ -115,6 +120,23 @@ impl Window {
             }
         };
         self.link.wait_until(call, || flush.is_done())
+    }
+
+    /// Waits until no operation of this rank is under way on the window, whatever became of the job: after this no
+    /// buffer is in use. The transport reports every operation, so this ends.
+    pub(crate) fn wait_idle(&self) {
+        let is_idle = |peer: &Peer| peer.transfers.is_idle() && peer.accumulates.is_idle();
+        let is_busy = || !self.parts.peers.iter().all(is_idle);
+        if !is_busy() {
+            return;
+        }
+        tracing::warn!(
+            "an epoch of a window failed; waiting until the transport has reported its operations"
+        );
+        while is_busy() {
+            self.link.engine().visit();
+            std::thread::sleep(NAP);
+        }
     }
 
     /// As [`wait_pending`](Self::wait_pending), and reports the first failure.

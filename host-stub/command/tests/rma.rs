@@ -1,0 +1,271 @@
+//! Windows in safe Rust, in jobs of several processes over the C plugin, with each table: what is complete when an
+//! epoch ends, however its body ended, who owns buffers, and what is refused.
+//!
+//! The tests named `rank_` are what each rank runs.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use common::ranks::{passes_with, run};
+use host_stub::rma::{LockKind, Op, WinError, Window};
+use host_stub::win::Info;
+use host_stub::{Job, JobOptions};
+
+const TABLES: [&str; 3] = ["shm", "mixed", "btl"];
+
+fn over_each_table(ranks: u32, body: &str) {
+    for table in TABLES {
+        passes_with(ranks, body, &[("RMA_TABLE", table)]);
+    }
+}
+
+/// A job, and a window of words with the table that is asked for.
+fn begin(elements: usize) -> (Arc<Job>, Window<u64>) {
+    let job = Job::init(JobOptions::default()).expect("init");
+    let table = std::env::var("RMA_TABLE").expect("a table");
+    let info = Info::new().with("host_win_table", &table).expect("a hint");
+    let window = Window::allocate_with(&job, elements, &info).expect("a window");
+    (job, window)
+}
+
+fn end(job: Arc<Job>, window: Window<u64>) {
+    window.free().expect("free");
+    job.finalize().expect("finalize");
+    println!("passed");
+}
+
+fn contents(window: &mut Window<u64>) -> Vec<u64> {
+    let mut found = vec![0; window.len()];
+    window.read(0, &mut found).expect("a read");
+    found
+}
+
+#[test]
+fn everything_is_complete_when_an_epoch_ends() {
+    over_each_table(3, "rank_epochs");
+}
+
+#[test]
+#[ignore = "a rank of everything_is_complete_when_an_epoch_ends"]
+fn rank_epochs() {
+    let (job, mut window) = begin(8);
+    let (rank, size) = (window.rank(), window.size());
+    let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
+    assert_eq!((window.len(), window.is_empty()), (8, false));
+    window.write(6, &[60 + rank as u64, 70]).expect("a write");
+    job.barrier().expect("barrier");
+    let (word, ones, mut got) = ([10 + rank as u64], [1; 2], [0; 2]);
+    window
+        .fence(|epoch| {
+            epoch.put(&word, next, 0)?;
+            epoch.accumulate(&ones, 0, 1, Op::Sum)?;
+            epoch.get(&mut got, next, 6)
+        })
+        .expect("a fence");
+    assert_eq!(got, [60 + next as u64, 70]);
+    let found = contents(&mut window);
+    assert_eq!(found[0], 10 + last as u64);
+    let sum = if rank == 0 { size as u64 } else { 0 };
+    assert_eq!(found[1..3], [sum; 2]);
+    job.barrier().expect("barrier");
+
+    let old = window
+        .lock_all(|epoch| {
+            epoch.put(&word, next, 3)?;
+            epoch.flush(next)?;
+            let mut now = [0];
+            epoch.get_now(&mut now, next, 3)?;
+            assert_eq!(now, word);
+            epoch.put(&ones, next, 4)?;
+            epoch.flush_all()?;
+            epoch.fetch_and_op(5, 0, 1, Op::Sum)
+        })
+        .expect("lock_all");
+    assert!(old >= size as u64 && (old - size as u64).is_multiple_of(5));
+    job.barrier().expect("barrier");
+    let won = window
+        .lock(LockKind::Exclusive, 0, |epoch| {
+            epoch.compare_and_swap(0, rank as u64 + 1, 0, 5)
+        })
+        .expect("lock");
+    job.barrier().expect("barrier");
+    let found = contents(&mut window);
+    assert_eq!(found[3..5], [10 + last as u64, 1]);
+    if rank == 0 {
+        assert_eq!(found[1], 6 * size as u64);
+        // Rank 0's neighbour put a one here, so no exchange was made.
+        assert_eq!((found[5], won), (1, 1));
+    }
+    end(job, window);
+}
+
+#[test]
+fn an_epoch_ends_however_its_body_does() {
+    over_each_table(2, "rank_bodies");
+}
+
+#[test]
+#[ignore = "a rank of an_epoch_ends_however_its_body_does"]
+fn rank_bodies() {
+    let (job, mut window) = begin(2);
+    let other = 1 - window.rank();
+    let words = [[7], [8]];
+    let refused = window.lock_all(|epoch| {
+        epoch.put(&words[0], other, 0)?;
+        epoch.put(&words[0], other, 2)
+    });
+    assert!(
+        matches!(refused, Err(WinError::OutOfBounds { .. })),
+        "{refused:?}"
+    );
+    std::panic::set_hook(Box::new(|_| {}));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        window.lock_all(|epoch| -> Result<(), WinError> {
+            epoch.put(&words[1], other, 1)?;
+            panic!("a body that panics");
+        })
+    }));
+    let _ = std::panic::take_hook();
+    assert!(panicked.is_err());
+    job.barrier().expect("barrier");
+    assert_eq!(contents(&mut window), [7, 8]);
+    end(job, window);
+}
+
+struct Flag;
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {}
+}
+
+/// Polls until the future is ready.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Flag));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+    }
+}
+
+#[test]
+fn transfers_own_their_buffers() {
+    over_each_table(2, "rank_transfers");
+}
+
+#[test]
+#[ignore = "a rank of transfers_own_their_buffers"]
+fn rank_transfers() {
+    let (job, mut window) = begin(8);
+    let other = 1 - window.rank();
+    job.barrier().expect("barrier");
+    window
+        .lock_all(|epoch| {
+            let back = epoch.put_owned(vec![1, 2], other, 0)?.wait()?;
+            assert_eq!(back, [1, 2]);
+            drop(epoch.put_owned(vec![3], other, 2)?);
+            std::mem::forget(epoch.put_owned(vec![4], other, 3)?);
+            let mut tested = epoch.put_owned(vec![5], other, 4)?;
+            while !tested.test()? {}
+            assert_eq!(tested.wait()?, [5]);
+            assert_eq!(block_on(epoch.put_owned(vec![6], other, 5)?)?, [6]);
+            assert_eq!(block_on(epoch.get_owned(vec![0; 2], other, 0)?)?, [1, 2]);
+            let beyond = epoch.put_owned(vec![9], other, 8);
+            assert!(matches!(beyond, Err(WinError::OutOfBounds { .. })));
+            Ok(())
+        })
+        .expect("lock_all");
+    job.barrier().expect("barrier");
+    assert_eq!(contents(&mut window), [1, 2, 3, 4, 5, 6, 0, 0]);
+    end(job, window);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    over_each_table(2, "rank_refusals");
+}
+
+#[test]
+#[ignore = "a rank of what_does_not_fit_is_refused"]
+fn rank_refusals() {
+    let (job, mut window) = begin(2);
+    let size = window.size();
+    let mut words = [0; 3];
+    let beyond = |result: Result<(), WinError>| {
+        assert!(
+            matches!(result, Err(WinError::OutOfBounds { .. })),
+            "{result:?}"
+        );
+    };
+    beyond(window.read(0, &mut words));
+    beyond(window.read(usize::MAX, &mut words[..1]));
+    beyond(window.write(2, &[1]));
+    window.read(2, &mut []).expect("nothing, at the end");
+    beyond(window.lock_all(|epoch| epoch.put(&words, 0, 0)));
+    beyond(window.lock_all(|epoch| epoch.put(&words[..1], 0, usize::MAX)));
+    let nobody = window.lock_all(|epoch| epoch.put(&words, size, 0));
+    assert!(matches!(nobody, Err(WinError::NoSuchRank { .. })));
+    let unlocked = window.lock(LockKind::Shared, 0, |epoch| epoch.put(&words[..1], 1, 0));
+    assert!(unlocked.is_err());
+    let twice = window.lock_all(|_| window.lock_all(|_| Ok(())));
+    assert!(
+        matches!(twice, Err(WinError::EpochMisuse { .. })),
+        "{twice:?}"
+    );
+    let huge = Window::<u64>::allocate(&job, usize::MAX);
+    assert!(matches!(huge, Err(WinError::Creation { .. })));
+    let nothing = Window::<()>::allocate(&job, 8);
+    assert!(matches!(nothing, Err(WinError::Creation { .. })));
+    let floats = Window::<f64>::allocate(&job, 1).expect("a window");
+    let swapped = floats.lock_all(|epoch| epoch.compare_and_swap(0.0, 1.0, 0, 0));
+    assert!(matches!(swapped, Err(WinError::InvalidOperation { .. })));
+    floats.free().expect("free");
+    end(job, window);
+}
+
+#[test]
+fn an_epoch_with_a_rank_that_is_gone_ends() {
+    for table in ["mixed", "btl"] {
+        let run = run(2, "rank_goes", &[("RMA_TABLE", table)]);
+        let said = format!("{}{}", run.stdout(), run.stderr());
+        assert_eq!(run.code(), Some(0), "{table}: {said}");
+        assert_eq!(
+            said.matches("the epoch ended").count(),
+            1,
+            "{table}: {said}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "a rank of an_epoch_with_a_rank_that_is_gone_ends"]
+fn rank_goes() {
+    let (job, window) = begin(1);
+    job.barrier().expect("barrier");
+    // In good order as far as the launcher knows: it ends the job otherwise.
+    job.bootstrap().finalize().expect("leave");
+    if job.rank() == 1 {
+        // SAFETY: ends this process at once, as a kill would.
+        unsafe { libc::_exit(0) };
+    }
+    let word = [7];
+    let mut outcome = Ok(());
+    while outcome.is_ok() {
+        outcome = window.lock(LockKind::Shared, 1, |epoch| epoch.put(&word, 1, 0));
+    }
+    println!("the epoch ended: {outcome:?}");
+    std::mem::forget(window);
+    // SAFETY: ends this process without the destructors of a job that is no more.
+    unsafe { libc::_exit(0) };
+}

@@ -1,0 +1,52 @@
+//! One-sided communication in safe Rust: typed windows and epochs as scopes.
+//!
+//! A [`Window`] holds a number of elements at every rank. Communication happens inside of an epoch, which is a
+//! function call with a closure: when the call returns, everything that the closure began is complete, and its
+//! buffers may be used again.
+//!
+//! ```no_run
+//! use host_stub::rma::Window;
+//! use host_stub::{Job, JobOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let job = Job::init(JobOptions::default())?;
+//! let mut window = Window::<u64>::allocate(&job, 1)?;
+//! let next = (job.rank() as usize + 1) % job.size() as usize;
+//! let word = [100 + u64::from(job.rank())];
+//! window.fence(|epoch| epoch.put(&word, next, 0))?;
+//! let mut found = [0];
+//! window.read(0, &mut found)?;
+//! println!("rank {} has {}", job.rank(), found[0]);
+//! window.free()?;
+//! job.finalize()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Why this is safe
+//!
+//! - *Buffers outlive operations.* A buffer is borrowed for the whole epoch. It can be neither changed nor freed
+//!   before the epoch's call returns, also if the closure returns an error or panics. If the epoch cannot be
+//!   completed, the call still waits until nothing uses the buffers: the transport reports every operation, those to
+//!   lost ranks as failed.
+//! - *Nobody holds a reference to window memory*, because other ranks may write it at any time. Elements are copied in
+//!   and out, and are plain data ([`bytemuck::Pod`]), of which all bytes are valid.
+//! - *Threads of this process do not race.* [`Window::read`] and [`Window::write`] need the window alone, so that no
+//!   epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`].
+//!
+//! What a program does to one element from two ranks at once has the result that MPI says, which may be undefined; it
+//! is never undefined behaviour of Rust.
+//!
+//! The windows below ([`crate::win`]) have everything else: layouts with gaps, memory of the caller or of devices, and
+//! epochs of groups. Their communication calls are unsafe.
+
+mod element;
+mod epoch;
+mod transfer;
+mod window;
+
+pub use crate::win::{LockKind, Op, WinError, WinResult};
+pub use element::Element;
+pub use epoch::Epoch;
+pub use transfer::Transfer;
+pub use window::Window;

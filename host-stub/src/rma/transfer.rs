@@ -1,0 +1,92 @@
+//! Transfers that own their buffers.
+
+use std::future::Future;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytemuck::Pod;
+
+use crate::win::{Request, WinResult, Window};
+
+/// A put or get under way, with its buffer. Waiting for it, or awaiting it, gives the buffer back. Dropping it waits;
+/// forgetting it leaks the buffer.
+#[must_use = "a transfer that is dropped at once waits for its operation"]
+pub struct Transfer<'w, T> {
+    request: Request<'w>,
+    // Dropped only when nothing uses it.
+    buffer: ManuallyDrop<Vec<T>>,
+}
+
+impl<'w, T: Pod> Transfer<'w, T> {
+    /// Begins an operation with the buffer's address, which stays when the vector is moved.
+    pub(super) fn begin(
+        window: &Window,
+        buffer: Vec<T>,
+        begin: impl FnOnce(*mut T) -> WinResult<Request<'w>>,
+    ) -> WinResult<Transfer<'w, T>> {
+        let mut buffer = ManuallyDrop::new(buffer);
+        match begin(buffer.as_mut_ptr()) {
+            Ok(request) => Ok(Transfer { request, buffer }),
+            Err(error) => {
+                // A part of the operation may be under way.
+                window.wait_idle();
+                drop(ManuallyDrop::into_inner(buffer));
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits until the transfer is complete, and gives the buffer.
+    pub fn wait(mut self) -> WinResult<Vec<T>> {
+        self.request.settle()?;
+        Ok(self.take())
+    }
+
+    /// Makes progress, and says whether the transfer is complete; [`wait`](Self::wait) then does not block.
+    pub fn test(&mut self) -> WinResult<bool> {
+        self.request.test()
+    }
+
+    /// The buffer of a transfer that is complete.
+    fn take(&mut self) -> Vec<T> {
+        std::mem::take(&mut *self.buffer)
+    }
+}
+
+// Nothing in it is pinned.
+impl<T> Unpin for Transfer<'_, T> {}
+
+impl<T> std::fmt::Debug for Transfer<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transfer")
+            .field("elements", &self.buffer.len())
+            .field("under_way", &self.request.is_under_way())
+            .finish()
+    }
+}
+
+impl<T: Pod> Future for Transfer<'_, T> {
+    type Output = WinResult<Vec<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<WinResult<Vec<T>>> {
+        match Pin::new(&mut self.request).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(self.take())),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl<T> Drop for Transfer<'_, T> {
+    fn drop(&mut self) {
+        let settled = self.request.settle();
+        if settled.is_err() && self.request.is_under_way() {
+            // Something may still read or write it.
+            tracing::warn!("a buffer of a transfer that could not be completed stays");
+            return;
+        }
+        // SAFETY: taken once, here, and nothing uses it any more.
+        unsafe { ManuallyDrop::drop(&mut self.buffer) };
+    }
+}

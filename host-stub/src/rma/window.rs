@@ -1,0 +1,153 @@
+//! A window of elements of one type.
+
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use bytemuck::Pod;
+
+use super::epoch::Epoch;
+use crate::job::Members;
+use crate::win::{self, Assertion, Info, LockKind, WinError, WinResult};
+
+/// A number of elements at every rank of a group, open to one-sided access by all of them.
+///
+/// Any thread may call, within the job's thread level. A window is ended by [`free`](Self::free), which every rank
+/// calls; one that is dropped without it leaks its memory.
+#[derive(Debug)]
+pub struct Window<T> {
+    raw: win::Window,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Pod> Window<T> {
+    /// Makes a window of `elements` zeroed elements at this rank. Collective; each rank may give another number.
+    ///
+    /// [`WinError::Creation`] on every rank when some rank cannot take part, for instance because its memory is
+    /// larger than there is, or because elements have no size.
+    pub fn allocate(over: impl Into<Members>, elements: usize) -> WinResult<Window<T>> {
+        Self::allocate_with(over, elements, &Info::new())
+    }
+
+    /// As [`allocate`](Self::allocate), with hints.
+    pub fn allocate_with(
+        over: impl Into<Members>,
+        elements: usize,
+        info: &Info,
+    ) -> WinResult<Window<T>> {
+        // A size that does not fit is refused like one for which there is no memory, by all ranks together.
+        let bytes = elements.saturating_mul(size_of::<T>());
+        let unit = u32::try_from(size_of::<T>()).unwrap_or(0);
+        Ok(Window {
+            raw: win::Window::allocate_with(over, bytes, unit, info)?,
+            elements: PhantomData,
+        })
+    }
+
+    /// This process's rank in the window.
+    pub fn rank(&self) -> usize {
+        self.raw.rank()
+    }
+
+    /// Ranks of the window.
+    pub fn size(&self) -> usize {
+        self.raw.size()
+    }
+
+    /// Elements at this rank.
+    pub fn len(&self) -> usize {
+        self.raw.len() / size_of::<T>().max(1)
+    }
+
+    /// Whether this rank has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// The window without types.
+    ///
+    /// # Safety
+    /// The caller keeps what [`crate::rma`] promises: no two threads of this process access one element of this
+    /// rank's memory at once, and every epoch that it opens it also closes.
+    pub unsafe fn raw(&self) -> &win::Window {
+        &self.raw
+    }
+
+    /// Copies elements out of this rank's memory, from index `at` on. What other ranks wrote in an earlier epoch is
+    /// seen after the synchronisation that completes it there, such as a [`fence`](Self::fence) or a barrier.
+    /// [`WinError::OutOfBounds`] beyond the end.
+    pub fn read(&mut self, at: usize, into: &mut [T]) -> WinResult<()> {
+        self.raw.sync()?;
+        let offset = self.offset(at);
+        self.raw.read_local(offset, bytemuck::cast_slice_mut(into))
+    }
+
+    /// Copies elements to this rank's memory, from index `at` on. [`WinError::OutOfBounds`] beyond the end.
+    pub fn write(&mut self, at: usize, from: &[T]) -> WinResult<()> {
+        let offset = self.offset(at);
+        // SAFETY: the window is borrowed alone, so no other thread reads or writes this memory, and no epoch, with
+        // whose operations it could overlap, is open: epochs borrow the window, and end with nothing under way.
+        unsafe { self.raw.write_local(offset, bytemuck::cast_slice(from)) }?;
+        self.raw.sync()
+    }
+
+    fn offset(&self, at: usize) -> usize {
+        // An offset that does not fit is beyond the end.
+        at.saturating_mul(size_of::<T>())
+    }
+
+    /// Runs `body` between two fences. Collective. When it returns, the operations of all ranks are complete, at
+    /// origin and target.
+    pub fn fence<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,
+    ) -> WinResult<R> {
+        self.raw.fence(Assertion::NOPRECEDE)?;
+        self.scope(body, |raw| raw.fence(Assertion::NOSUCCEED))
+    }
+
+    /// Runs `body` with the lock of one rank, whose memory it may access. When it returns, the operations are
+    /// complete, at origin and target.
+    pub fn lock<'env, R>(
+        &'env self,
+        kind: LockKind,
+        rank: usize,
+        body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,
+    ) -> WinResult<R> {
+        self.raw.lock(kind, rank, Assertion::empty())?;
+        self.scope(body, |raw| raw.unlock(rank))
+    }
+
+    /// Runs `body` with the shared locks of all ranks. When it returns, the operations are complete, at origin and
+    /// target.
+    pub fn lock_all<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,
+    ) -> WinResult<R> {
+        self.raw.lock_all(Assertion::empty())?;
+        self.scope(body, win::Window::unlock_all)
+    }
+
+    /// Runs the body of an epoch, then ends it, whatever came of the body.
+    fn scope<'env, R>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,
+        end: impl FnOnce(&win::Window) -> WinResult<()>,
+    ) -> WinResult<R> {
+        let epoch = Epoch::new(&self.raw);
+        let done = catch_unwind(AssertUnwindSafe(|| body(&epoch)));
+        let ended = end(&self.raw);
+        if ended.is_err() {
+            // Not even then may this return while operations use the buffers.
+            self.raw.wait_idle();
+        }
+        match done {
+            Ok(done) => done.and_then(|done| ended.map(|()| done)),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    /// Ends the window. Collective. On an error its memory stays until the process ends.
+    pub fn free(self) -> WinResult<()> {
+        self.raw.free().map_err(WinError::from)
+    }
+}

@@ -1,0 +1,83 @@
+//! The examples of host-stub in Rust, each of which checks its own results.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use integration_tests::fixtures::{host_stub, ofi_plugin};
+use integration_tests::process::run;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Builds an example.
+fn build(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(&root)
+        .args(["build", "--quiet", "--message-format=json"])
+        .args(["-p", "host-stub", "--example", name])
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    String::from_utf8_lossy(&built.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .unwrap()
+}
+
+/// Runs an example as two and three ranks, each of which says `words`.
+fn example(name: &str, parameters: &[&str], words: &str) {
+    let program = build(name);
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        for ranks in ["2", "3"] {
+            let outcome = run(
+                Command::new(host_stub())
+                    .args(["launch", "-n", ranks, "--provider", provider, "--plugin"])
+                    .arg(ofi_plugin())
+                    .args(parameters)
+                    .arg("--")
+                    .arg(&program),
+                LIMIT,
+            );
+            let said = outcome.transcript();
+            assert!(
+                outcome.status.success(),
+                "{name}, {ranks} ranks over {provider}: {said}"
+            );
+            let times = outcome.stdout.matches(words).count();
+            assert_eq!(times.to_string(), ranks, "{name} over {provider}: {said}");
+        }
+    }
+}
+
+#[test]
+fn hello() {
+    example("hello", &[], " has 10");
+}
+
+#[test]
+fn halo() {
+    example("halo", &[], "has the heat of one process");
+}
+
+#[test]
+fn hash_table() {
+    example("hash_table", &[], " keys");
+}
+
+#[test]
+fn counter() {
+    example("counter", &[], "of 1000 tasks");
+}
+
+#[test]
+fn device_window() {
+    let device = ["--mca", "host_pretended_devices", "1"];
+    example("device_window", &device, "device support level 4");
+}

@@ -5,22 +5,22 @@
 
 #define LAYER 50
 /* What this host knows. */
-#define COLLECTIVES 11
+#define COLLECTIVES 16
 #define FUNCTIONS 31
 
 #if defined(OLDER)
 _Static_assert(HOST_COLL_ENTRIES < COLLECTIVES && HOST_RMA_ENTRIES < FUNCTIONS, "an older header");
 _Static_assert(sizeof(host_coll_table_t) == 24 + 5 * 32 && sizeof(host_rma_table_t) == 24 + 4 * 8, "");
-_Static_assert(sizeof(crt_hooks_t) == 48, "");
+_Static_assert(sizeof(crt_hooks_t) == 48 && sizeof(host_coll_args_t) == 64, "");
 #elif defined(NEWER)
 _Static_assert(HOST_COLL_ENTRIES > COLLECTIVES && HOST_RMA_ENTRIES > FUNCTIONS, "a newer header");
 _Static_assert(sizeof(host_coll_table_t) > 2072 && sizeof(host_rma_table_t) > 536, "");
-_Static_assert(sizeof(crt_hooks_t) == 64 && sizeof(host_coll_args_t) == 72, "");
+_Static_assert(sizeof(crt_hooks_t) == 64 && sizeof(host_coll_args_t) == 120, "");
 _Static_assert(sizeof(host_overrides_t) == 40, "");
 #else
 _Static_assert(HOST_COLL_ENTRIES == COLLECTIVES && HOST_RMA_ENTRIES == FUNCTIONS, "this host's header");
 _Static_assert(sizeof(host_coll_table_t) == 2072 && sizeof(host_rma_table_t) == 536, "");
-_Static_assert(sizeof(crt_hooks_t) == 56 && sizeof(host_coll_args_t) == 64, "");
+_Static_assert(sizeof(crt_hooks_t) == 56 && sizeof(host_coll_args_t) == 112, "");
 _Static_assert(sizeof(host_overrides_t) == 32 && sizeof(host_rma_call_t) == 128, "");
 _Static_assert(sizeof(host_new_win_t) == 48, "");
 #endif
@@ -69,18 +69,17 @@ static int count(void *data, const host_coll_layer_t *layer, host_comm_t *comm, 
     REFUSED(HOST_ERR_ARG, "magic number of the host_coll_args_t",
             host_coll_previous(data, layer, comm, collective, &mine));
     mine.magic--;
-    mine.size -= 8;
-#ifndef NEWER
+    /* The first version had 64 bytes. */
+    mine.size = 56;
     REFUSED(HOST_ERR_ARG, "size of the host_coll_args_t",
             host_coll_previous(data, layer, comm, collective, &mine));
-#endif
-    mine.size += 8;
+    mine.size = sizeof mine;
     mine.reserved = 1;
     REFUSED(HOST_ERR_ARG, "reserved", host_coll_previous(data, layer, comm, collective, &mine));
     mine.reserved = 0;
 #ifdef NEWER
     mine.later = 1;
-    REFUSED(HOST_ERR_ARG, "byte 64 of the host_coll_args_t",
+    REFUSED(HOST_ERR_ARG, "byte 112 of the host_coll_args_t",
             host_coll_previous(data, layer, comm, collective, &mine));
     mine.later = 0;
 #endif
@@ -137,7 +136,7 @@ static int comm_made(host_comm_t *comm, void *param) {
     memset(&entries[HOST_COLL_BCAST], 0, sizeof *entries);
 #ifndef OLDER
     entries[COLLECTIVES].nonblocking = count_start;
-    REFUSED(HOST_ERR_ARG, "entry 11 is set", host_comm_override(comm, &own.table));
+    REFUSED(HOST_ERR_ARG, "entry 16 is set", host_comm_override(comm, &own.table));
     entries[COLLECTIVES].nonblocking = NULL;
     entries[63].blocking = count;
     REFUSED(HOST_ERR_ARG, "entry 63 is set", host_comm_override(comm, &own.table));

@@ -187,7 +187,7 @@ fn tables_of_an_older_program() {
         "OLDER",
         &[
             (
-                "#define HOST_COLL_ENTRIES 11\n",
+                "#define HOST_COLL_ENTRIES 16\n",
                 "#define HOST_COLL_ENTRIES 5\n",
             ),
             ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 5\n"),
@@ -196,6 +196,8 @@ fn tables_of_an_older_program() {
                 "#define HOST_RMA_ENTRIES 4\n",
             ),
             ("#define HOST_RMA_ROOM 64\n", "#define HOST_RMA_ROOM 4\n"),
+            ("    struct host_blocks_t given;\n", ""),
+            ("    struct host_blocks_t taken;\n", ""),
             ("    void (*yield_now)(void);\n", ""),
         ],
     ));
@@ -210,8 +212,8 @@ fn tables_of_a_newer_program() {
         "NEWER",
         &[
             (
-                "#define HOST_COLL_ENTRIES 11\n",
-                "#define HOST_COLL_ENTRIES 13\n",
+                "#define HOST_COLL_ENTRIES 16\n",
+                "#define HOST_COLL_ENTRIES 18\n",
             ),
             ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 66\n"),
             (

@@ -12,7 +12,7 @@ use plugin_api::Datatype;
 
 use super::checking::Form;
 use super::defaults;
-use super::{CollArgs, CollRequest, Collective};
+use super::{BlockList, CollArgs, CollRequest, Collective};
 use crate::base::Op;
 use crate::comm::table::Visit;
 use crate::comm::{Comm, CommResult};
@@ -258,4 +258,42 @@ calls! {
     exscan, iexscan, Exscan,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
         => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
+
+    /// Brings `count` elements of every rank to the root, where `blocks` says how many come from
+    /// whom and where they go. Elsewhere it means nothing.
+    gatherv, igatherv, Gatherv,
+    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: Datatype, root: usize)
+        => CollArgs { recv_blocks: blocks, ..moved(send, recv, count, datatype, root) };
+
+    /// Brings every rank its `count` elements of the root's buffer, where `blocks` says how many go
+    /// to whom and where they lie. Elsewhere it means nothing. At the root a null receive buffer
+    /// leaves its own where they are.
+    scatterv, iscatterv, Scatterv,
+    (send: *const u8, blocks: BlockList<'_>, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
+        => CollArgs { send_blocks: blocks, ..moved(send, recv, count, datatype, root) };
+
+    /// Brings `count` elements of every rank to everyone; `blocks` says how many come from whom, the
+    /// same at each rank, and where they go, which may differ.
+    allgatherv, iallgatherv, Allgatherv,
+    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: Datatype)
+        => CollArgs { recv_blocks: blocks, ..moved(send, recv, count, datatype, 0) };
+
+    /// Brings every rank elements of everyone: from `given` of this rank's send buffer into `taken` of
+    /// the others' receive buffers. In place, `send` is null and `given` empty.
+    alltoallv, ialltoallv, Alltoallv,
+    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>, datatype: Datatype)
+        => CollArgs {
+            send_blocks: given,
+            recv_blocks: taken,
+            ..moved(send, recv, 0, datatype, 0)
+        };
+
+    /// As `alltoallv`, with a type for each block, and displacements in bytes.
+    alltoallw, ialltoallw, Alltoallw,
+    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>)
+        => CollArgs {
+            send_blocks: given,
+            recv_blocks: taken,
+            ..moved(send, recv, 0, Datatype::Uint8, 0)
+        };
 }

@@ -23,7 +23,6 @@ pub(super) enum Form {
 pub(super) fn signature(
     collective: Collective,
     args: &CollArgs<'_>,
-    size: usize,
     (form, refused): (Form, bool),
 ) -> Signature {
     let call = (collective as u64 + 1)
@@ -39,23 +38,22 @@ pub(super) fn signature(
             ..Signature::default()
         };
     }
-    // FNV-1a over the counts: other counts of the same sum are other counts.
-    let uniform = args
-        .counts
-        .iter()
-        .all(|count| Some(count) == args.counts.first());
-    let count = if collective == Collective::ReduceScatter && !uniform {
-        let digest = (0..size).fold(0xcbf2_9ce4_8422_2325_u64, |digest, rank| {
-            (digest ^ args.count_of(rank) as u64).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        digest | 1 << 63
-    } else {
-        args.count_of(0) as u64
+    let count = match collective {
+        Collective::ReduceScatter if args.counts.is_empty() => args.count as u64,
+        Collective::ReduceScatter => digest(args.counts),
+        Collective::Allgatherv => digest(args.recv_blocks.counts),
+        // Each rank knows its own blocks only.
+        _ if collective.is_listed() => 0,
+        _ => args.count as u64,
     };
     Signature {
         call,
         count,
-        datatype: args.datatype as u64 + 1,
+        datatype: match collective {
+            // Each pair of ranks has its own.
+            Collective::Alltoallw => 0,
+            _ => args.datatype as u64 + 1,
+        },
         op: if collective.reduces() {
             args.op as u64 + 1
         } else {
@@ -67,6 +65,21 @@ pub(super) fn signature(
             0
         },
     }
+}
+
+/// The count that all have, or a digest of counts that differ (FNV-1a): other counts of the same sum
+/// are other counts.
+fn digest(counts: &[usize]) -> u64 {
+    let first = counts.first().copied().unwrap_or(0);
+    if counts.iter().all(|count| *count == first) {
+        return first as u64;
+    }
+    let digest = counts
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |digest, count| {
+            (digest ^ *count as u64).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+    digest | 1 << 63
 }
 
 /// What a field stands for.

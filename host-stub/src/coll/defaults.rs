@@ -21,7 +21,7 @@ unsafe fn start(
     unsafe {
         engine.start(collective.name(), comm.scope(), Plane::User, |plan| {
             if checked {
-                let mine = signature(collective, args, comm.size(), (form, false));
+                let mine = signature(collective, args, (form, false));
                 plan.agree(mine, describe);
             }
             algorithms::build(plan, collective, args);
@@ -84,6 +84,11 @@ defaults! {
     ireduce_scatter, ReduceScatter;
     iscan, Scan;
     iexscan, Exscan;
+    igatherv, Gatherv;
+    iscatterv, Scatterv;
+    iallgatherv, Allgatherv;
+    ialltoallv, Alltoallv;
+    ialltoallw, Alltoallw;
 }
 
 /// Whether the nonblocking entry of a collective is the default.
@@ -99,7 +104,7 @@ pub(super) fn start_agreement(
     (form, refused): (Form, bool),
 ) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
-    let mine = signature(collective, args, comm.size(), (form, refused));
+    let mine = signature(collective, args, (form, refused));
     // SAFETY: the only buffers are scratch of the plan.
     unsafe {
         engine.start(collective.name(), comm.scope(), Plane::User, |plan| {

@@ -6,6 +6,7 @@ use super::{CollArgs, CollRequest, Collective};
 use crate::comm::table::{Staged, give_back, lose};
 use crate::comm::{Comm, CommError, CommResult};
 use crate::device::{Devices, HOST, Location};
+use crate::schedule::Extents;
 
 /// Where one buffer of a collective is.
 enum Place {
@@ -87,7 +88,12 @@ unsafe fn placed<'a>(
         Place::Host(at) => placed.args.recv = at,
         Place::Device(mut staged) => {
             placed.args.recv = staged.base();
-            staged.set_writes(span.writes);
+            if span.writes {
+                match args.taken_blocks(collective, rank) {
+                    blocks @ Extents::Listed(_) => staged.set_written(blocks, size),
+                    Extents::Even(_) => staged.set_written(Extents::Even(span.recv), 1),
+                }
+            }
             if span.reads {
                 // SAFETY: as above.
                 unsafe { staged.fill(devices) }?;

@@ -17,6 +17,6 @@ pub mod node;
 mod world;
 
 pub use crate::comm::table::{
-    Blocking, CollArgs, CollRequest, CollTable, Collective, Collectives, LayerData, Nonblocking,
-    Pending,
+    BlockList, Blocking, CollArgs, CollRequest, CollTable, Collective, Collectives, LayerData,
+    Nonblocking, Pending,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::communicator::Comm;
 use super::error::CommResult;
 use crate::job::Job;
-use crate::schedule::{Engine, Plane, Scope, allgather_bruck};
+use crate::schedule::{Engine, Extents, Plane, Scope, allgather_bruck};
 
 impl Comm {
     /// Gives every rank what each rank gave, in the order of the ranks; collective over this
@@ -39,7 +39,7 @@ pub(super) fn exchange(
         // gets already under way, which a peer's failure leaves to the transport.
         let ticket = unsafe {
             engine.start_numbered("exchange", scope, sequence, |plan| {
-                allgather_bruck(plan, from, into, block);
+                allgather_bruck(plan, from, into, &Extents::Even(block));
             })
         }?;
         engine.wait(job, ticket)

@@ -1,30 +1,32 @@
 //! The one algorithm that communicators need themselves, to be made.
 
+use super::extents::Extents;
 use super::plan::Plan;
 
 /// In ceil(log2 n) rounds, for any count of ranks: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient
 /// Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.
 ///
-/// Blocks of `block` bytes; this rank's from `from`, all in rank order to `into`.
-pub(crate) fn allgather_bruck(plan: &mut Plan, from: *const u8, into: *mut u8, block: usize) {
+/// This rank's block from `from`, all into their `blocks` of `into`.
+pub(crate) fn allgather_bruck(plan: &mut Plan, from: *const u8, into: *mut u8, blocks: &Extents) {
     let (rank, size) = (plan.rank(), plan.size());
+    let mine = blocks.of(rank);
     if size == 1 {
-        plan.copy(from, into, block);
+        plan.copy(from, into.wrapping_add(mine.offset), mine.len);
         return;
     }
-    let blocks = plan.scratch(block * size);
-    plan.copy(from, blocks, block);
+    // Bytes of the first blocks as `first` holds them, which begins with its own.
+    let held = |first: usize, count: usize| blocks.bytes(first, count, size);
+    let all = plan.scratch(held(rank, size));
+    plan.copy(from, all, mine.len);
     let mut have = 1;
     while have < size {
         let count = have.min(size - have);
-        plan.send((rank + size - have) % size, blocks, count * block);
-        let arriving = blocks.wrapping_add(have * block);
-        plan.receive((rank + have) % size, arriving, count * block);
+        plan.send((rank + size - have) % size, all, held(rank, count));
+        let source = (rank + have) % size;
+        let arriving = all.wrapping_add(held(rank, have));
+        plan.receive(source, arriving, held(source, count));
         plan.round();
         have += count;
     }
-    // What lies at index i is of rank + i.
-    let tail = size - rank;
-    plan.copy(blocks, into.wrapping_add(rank * block), tail * block);
-    plan.copy(blocks.wrapping_add(tail * block), into, rank * block);
+    blocks.unpack(plan, all, rank, into);
 }

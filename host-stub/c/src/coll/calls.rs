@@ -6,11 +6,14 @@
 use std::ffi::{c_int, c_void};
 
 use host::coll::{CollArgs, Collective};
+use host::comm::Comm;
 
 use crate::base::codes::{marked, op, rank};
 use crate::base::error::{Result, guarded};
 use crate::base::handles::place;
+use crate::coll::blocks::{Lists, NO_BLOCKS, values};
 use crate::coll::request::{give, host_coll_request_t};
+use crate::coll::table::host_blocks_t;
 use crate::comm::communicator::{comm, host_comm_t};
 
 /// A collective's arguments as C gives them.
@@ -23,6 +26,10 @@ pub(crate) struct Given {
     pub(crate) datatype: c_int,
     pub(crate) op: c_int,
     pub(crate) root: c_int,
+    /// The blocks of `send`.
+    pub(crate) given: host_blocks_t,
+    /// The blocks of `recv`.
+    pub(crate) taken: host_blocks_t,
 }
 
 impl Default for Given {
@@ -35,29 +42,41 @@ impl Default for Given {
             datatype: crate::base::codes::HOST_UINT8,
             op: crate::base::codes::HOST_SUM,
             root: 0,
+            given: NO_BLOCKS,
+            taken: NO_BLOCKS,
         }
     }
 }
 
 impl Given {
+    /// Calls `run` with the arguments as the host knows them.
+    ///
     /// # Safety
-    /// `counts` is NULL or one for each of so many ranks.
-    unsafe fn args<'a>(&self, call: &str, ranks: usize) -> Result<CollArgs<'a>> {
+    /// Counts and lists are NULL or have a value for each rank.
+    unsafe fn with_args<R>(
+        &self,
+        call: &str,
+        collective: Collective,
+        comm: &Comm,
+        run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
+    ) -> Result<R> {
         let (datatype, on_device) = marked(call, self.datatype)?;
-        Ok(CollArgs {
+        let root = rank(call, self.root)?;
+        let blocks = (&self.given, &self.taken);
+        // SAFETY: passed on.
+        let lists = unsafe { Lists::read(call, blocks, (collective, root), comm) }?;
+        run(&lists.with(CollArgs {
             send: self.send.cast(),
             recv: self.recv.cast(),
             count: self.count,
-            counts: match self.counts.is_null() {
-                true => &[],
-                // SAFETY: the caller guarantees it.
-                false => unsafe { std::slice::from_raw_parts(self.counts, ranks) },
-            },
+            // SAFETY: passed on.
+            counts: unsafe { values(self.counts, comm.size()) },
             datatype,
             op: op(call, self.op)?,
-            root: rank(call, self.root)?,
+            root,
             on_device,
-        })
+            ..CollArgs::default()
+        }))
     }
 
     /// # Safety
@@ -71,9 +90,11 @@ impl Given {
         guarded(|| {
             let comm = comm(call, over)?;
             // SAFETY: passed on.
-            let args = unsafe { self.args(call, comm.size()) }?;
-            // SAFETY: passed on.
-            Ok(unsafe { comm.collective(collective, &args) }?)
+            unsafe {
+                self.with_args(call, collective, &comm, |args| {
+                    Ok(comm.collective(collective, args)?)
+                })
+            }
         })
     }
 
@@ -91,9 +112,12 @@ impl Given {
             let request = unsafe { place(call, request) }?;
             let comm = comm(call, over)?;
             // SAFETY: passed on.
-            let args = unsafe { self.args(call, comm.size()) }?;
-            // SAFETY: passed on.
-            *request = give(unsafe { comm.start_collective(collective, &args) }?);
+            let started = unsafe {
+                self.with_args(call, collective, &comm, |args| {
+                    Ok(comm.start_collective(collective, args)?)
+                })
+            }?;
+            *request = give(started);
             Ok(())
         })
     }

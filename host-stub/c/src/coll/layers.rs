@@ -13,6 +13,7 @@ use crate::base::codes::{datatype, op, op_code, rank, type_code};
 use crate::base::error::{self, Error, Result, guarded, last_text};
 use crate::base::handles::place;
 use crate::base::tables;
+use crate::coll::blocks::{self, Lists, values};
 use crate::coll::request::{give, host_coll_request_t, take};
 use crate::coll::table::{
     HOST_COLL_ARGS_MAGIC, HOST_COLL_ENTRIES, HOST_COLL_ROOM, HOST_COLL_TABLE_MAGIC, NO_ENTRY,
@@ -36,8 +37,9 @@ fn kept(table: &host_coll_table_t) -> LayerData {
     made
 }
 
-/// The arguments for C.
-fn to_c(args: &CollArgs<'_>) -> host_coll_args_t {
+/// The arguments for C; `codes` keeps those of types.
+fn to_c(args: &CollArgs<'_>, codes: &mut [Vec<c_int>; 2]) -> host_coll_args_t {
+    let [given, taken] = codes;
     host_coll_args_t {
         magic: HOST_COLL_ARGS_MAGIC,
         size: size_of::<host_coll_args_t>(),
@@ -52,39 +54,43 @@ fn to_c(args: &CollArgs<'_>) -> host_coll_args_t {
         op: op_code(args.op),
         root: c_int::try_from(args.root).unwrap_or(c_int::MAX),
         reserved: 0,
+        given: blocks::to_c(&args.send_blocks, given),
+        taken: blocks::to_c(&args.recv_blocks, taken),
     }
 }
 
-/// The arguments from C.
+/// Calls `run` with the arguments from C.
 ///
 /// # Safety
-/// `args` is NULL or arguments, whose counts are NULL or as many as there are ranks.
-unsafe fn from_c<'a>(
+/// `args` is NULL or arguments, whose counts and lists are NULL or have a value for each rank.
+unsafe fn with_args<R>(
     call: &str,
     args: *const host_coll_args_t,
-    ranks: usize,
-) -> Result<CollArgs<'a>> {
+    (collective, comm): (Collective, &Comm),
+    run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
+) -> Result<R> {
     // SAFETY: the caller guarantees them.
     let args = unsafe { tables::read(call, args) }?;
     if args.reserved != 0 {
         let text = "the reserved room of the host_coll_args_t is not zero";
         return Err(Error::argument(call, text));
     }
-    Ok(CollArgs {
+    let root = rank(call, args.root)?;
+    let lists = (&args.given, &args.taken);
+    // SAFETY: the caller guarantees them.
+    let lists = unsafe { Lists::read(call, lists, (collective, root), comm) }?;
+    run(&lists.with(CollArgs {
         send: args.send.cast(),
         recv: args.recv.cast(),
         count: args.count,
-        counts: match args.counts.is_null() {
-            true => &[],
-            // SAFETY: the caller guarantees so many.
-            false => unsafe { std::slice::from_raw_parts(args.counts, ranks) },
-        },
+        // SAFETY: the caller guarantees so many.
+        counts: unsafe { values(args.counts, comm.size()) },
         datatype: datatype(call, args.datatype)?,
         op: op(call, args.op)?,
-        root: rank(call, args.root)?,
+        root,
         // Layers see host memory only.
-        on_device: false,
-    })
+        ..CollArgs::default()
+    }))
 }
 
 fn layer(table: &CollTable) -> *const host_coll_layer_t {
@@ -114,8 +120,12 @@ unsafe fn blocking<const C: usize>(
     let Some((entry, data)) = entry else {
         return Err(failed(collective, -1));
     };
+    let mut codes = Default::default();
     // SAFETY: the program that set the table guarantees the function; the arguments live until it returns.
-    let code = unsafe { entry(data, layer(table), handle(comm), C as c_int, &to_c(args)) };
+    let code = unsafe {
+        let args = to_c(args, &mut codes);
+        entry(data, layer(table), handle(comm), C as c_int, &args)
+    };
     if code != 0 {
         return Err(failed(collective, code));
     }
@@ -133,7 +143,8 @@ unsafe fn start<const C: usize>(
         return Err(failed(collective, -1));
     };
     let mut request = std::ptr::null_mut();
-    let args = to_c(args);
+    let mut codes = Default::default();
+    let args = to_c(args, &mut codes);
     // SAFETY: the program that set the table guarantees the function; the arguments live until it returns.
     let code = unsafe {
         entry(
@@ -160,7 +171,7 @@ unsafe fn start<const C: usize>(
 /// Lists an instance of a function for each collective.
 macro_rules! of_each {
     ($function:ident) => {
-        of_each!($function: 0 1 2 3 4 5 6 7 8 9 10)
+        of_each!($function: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
     };
     ($function:ident: $($at:literal)+) => {
         [$($function::<$at>),+]
@@ -171,24 +182,18 @@ const BLOCKING: [Blocking; HOST_COLL_ENTRIES] = of_each!(blocking);
 
 const STARTING: [Nonblocking; HOST_COLL_ENTRIES] = of_each!(start);
 
-/// What a layer goes on with: the table below the one of `layer`, its arguments and the collective.
-///
-/// # Safety
-/// As for [`from_c`].
-unsafe fn below<'a>(
+/// What a layer goes on with: the table below the one of `layer`, and the collective.
+fn below(
     call: &str,
     over: *const host_coll_layer_t,
     handle: *mut host_comm_t,
     collective: c_int,
-    args: *const host_coll_args_t,
-) -> Result<(Arc<CollTable>, Comm, Collective, CollArgs<'a>)> {
+) -> Result<(Arc<CollTable>, Comm, Collective)> {
     let comm = comm(call, handle)?;
     let index = usize::try_from(collective).ok();
     let collective = index
         .and_then(|index| Collective::ALL.get(index))
         .ok_or_else(|| Error::argument(call, &format!("no collective {collective}")))?;
-    // SAFETY: the caller guarantees the arguments.
-    let args = unsafe { from_c(call, args, comm.size()) }?;
     let mut table = comm.collectives();
     loop {
         let Some(previous) = table.previous().cloned() else {
@@ -198,7 +203,7 @@ unsafe fn below<'a>(
             ));
         };
         if layer(&table) == over {
-            return Ok((previous, comm, *collective, args));
+            return Ok((previous, comm, *collective));
         }
         table = previous;
     }
@@ -219,11 +224,13 @@ pub unsafe extern "C" fn host_coll_previous(
 ) -> c_int {
     guarded(|| {
         let call = "host_coll_previous";
-        // SAFETY: passed on.
-        let (table, comm, collective, args) =
-            unsafe { below(call, layer, comm, collective, args) }?;
-        // SAFETY: the caller guarantees the buffers.
-        Ok(unsafe { table.call(collective, &comm, &args) }?)
+        let (table, comm, collective) = below(call, layer, comm, collective)?;
+        // SAFETY: the caller guarantees the arguments and the buffers.
+        unsafe {
+            with_args(call, args, (collective, &comm), |args| {
+                Ok(table.call(collective, &comm, args)?)
+            })
+        }
     })
 }
 
@@ -244,11 +251,14 @@ pub unsafe extern "C" fn host_coll_previous_start(
         let call = "host_coll_previous_start";
         // SAFETY: passed on.
         let request = unsafe { place(call, request) }?;
-        // SAFETY: passed on.
-        let (table, comm, collective, args) =
-            unsafe { below(call, layer, comm, collective, args) }?;
-        // SAFETY: the caller guarantees the buffers.
-        *request = give(unsafe { table.start(collective, &comm, &args) }?);
+        let (table, comm, collective) = below(call, layer, comm, collective)?;
+        // SAFETY: the caller guarantees the arguments and the buffers.
+        let started = unsafe {
+            with_args(call, args, (collective, &comm), |args| {
+                Ok(table.start(collective, &comm, args)?)
+            })
+        }?;
+        *request = give(started);
         Ok(())
     })
 }

@@ -1,7 +1,9 @@
 //! Collectives of a communicator, and the layers that override them.
 
+mod blocks;
 pub mod calls;
 pub mod layers;
+pub mod listed;
 pub mod reduce;
 pub mod request;
 pub mod table;

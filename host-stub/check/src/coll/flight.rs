@@ -7,7 +7,7 @@ use super::super::random::Random;
 use super::model::Call;
 use super::run::{Form, Running, operations};
 use super::shapes::Shapes;
-use host_stub::coll::Collective;
+use host_stub::coll::{BlockList, Collective};
 use host_stub::comm::{Comm, CommError};
 use host_stub::win::Op;
 
@@ -242,6 +242,87 @@ fn arguments(context: &Context<'_>) -> Outcome {
         );
         ensure(refused, || format!("call {index}: {outcome:?}"))?;
     }
+    listed_arguments(&comm, at)?;
     comm.barrier()?;
     Ok(comm.free()?)
+}
+
+/// Lists of blocks that cannot be.
+fn listed_arguments(comm: &Comm, at: *mut u8) -> Outcome {
+    let (rank, size) = (comm.rank(), comm.size());
+    let (ones, zeroes, apart) = (vec![1; size], vec![0; size], (0..size).collect::<Vec<_>>());
+    let mut long = zeroes.clone();
+    long[size - 1] = usize::MAX;
+    let blocks = |counts, displacements| BlockList {
+        counts,
+        displacements,
+        types: &[],
+    };
+    let (good, none) = (blocks(&ones, &apart), BlockList::default());
+    let int8 = Datatype::Int8;
+    // SAFETY: every call is refused before it touches a buffer.
+    let outcomes = unsafe {
+        [
+            (
+                "receive counts for",
+                comm.alltoallv(at, good, at, none, int8),
+            ),
+            ("send counts for", comm.alltoallv(at, none, at, good, int8)),
+            ("receive types for", comm.alltoallw(at, good, at, good)),
+            (
+                "of a call with one type",
+                comm.allgatherv(
+                    at,
+                    1,
+                    at,
+                    BlockList {
+                        types: &vec![int8; size],
+                        ..good
+                    },
+                    int8,
+                ),
+            ),
+            (
+                "would end behind all memory",
+                comm.allgatherv(at, 1, at, blocks(&ones, &long), int8),
+            ),
+            (
+                "would end behind all memory",
+                comm.alltoallv(at, good, at, blocks(&long, &apart), Datatype::Int64),
+            ),
+            (
+                "gives 7 elements itself",
+                comm.allgatherv(at, 7, at, good, int8),
+            ),
+            (
+                "takes 1 B of itself",
+                comm.alltoallv(at, blocks(&zeroes, &apart), at, good, int8),
+            ),
+            (
+                "send buffer is at the null address",
+                comm.alltoallv(std::ptr::null(), good, at, good, int8),
+            ),
+            (
+                "receive buffer is at the null address",
+                comm.allgatherv(at, 1, std::ptr::null_mut(), good, int8),
+            ),
+            ("no root", comm.scatterv(at, good, at, 1, int8, size)),
+        ]
+    };
+    let mut outcomes = Vec::from(outcomes);
+    if size > 1 {
+        // SAFETY: as above.
+        let overlap = unsafe { comm.allgatherv(at, 1, at, blocks(&ones, &zeroes), int8) };
+        outcomes.push(("overlap", overlap));
+    }
+    for (wanted, outcome) in outcomes {
+        let refused = match &outcome {
+            Err(error @ CommError::BadArgument { .. }) => error.to_string().contains(wanted),
+            _ => false,
+        };
+        ensure(refused, || {
+            format!("rank {rank} wanted {wanted:?}: {outcome:?}")
+        })?;
+    }
+    Ok(())
 }

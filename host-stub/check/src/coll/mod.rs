@@ -3,6 +3,7 @@
 //! result from everybody's operands.
 
 mod flight;
+mod lists;
 mod model;
 mod run;
 mod shapes;

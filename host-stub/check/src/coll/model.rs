@@ -16,7 +16,7 @@ pub(super) struct Call {
     pub(super) datatype: Datatype,
     pub(super) op: Op,
     pub(super) in_place: bool,
-    /// Whether the ranks get different amounts of a reduce_scatter.
+    /// Whether the ranks get different amounts of a reduce_scatter, or where lists say how much.
     pub(super) uneven: bool,
 }
 
@@ -40,6 +40,9 @@ impl Call {
 
     /// Bytes that a rank gives.
     pub(super) fn given(&self, rank: usize, size: usize) -> usize {
+        if self.is_listed() {
+            return self.listed_given(rank, size);
+        }
         let rooted = rank == self.root;
         match self.collective {
             Collective::Barrier => 0,
@@ -55,6 +58,9 @@ impl Call {
 
     /// Bytes that a rank gets.
     pub(super) fn taken(&self, rank: usize, size: usize) -> usize {
+        if self.is_listed() {
+            return self.listed_taken(rank, size);
+        }
         let rooted = rank == self.root;
         match self.collective {
             Collective::Barrier => 0,
@@ -72,6 +78,10 @@ impl Call {
     pub(super) fn operand(&self, stream: &Random, rank: usize, size: usize) -> Vec<u8> {
         let mut random = stream.fork(rank as u64);
         let len = self.given(rank, size);
+        if self.is_listed() {
+            // Moved only, and of several types.
+            return random.bytes(len);
+        }
         let mut whole = |limit: i64| random.between(-limit, limit);
         match self.datatype {
             Datatype::Float => (0..len / 4)
@@ -117,6 +127,7 @@ impl Call {
             Collective::Scan => reduced(0..rank + 1),
             Collective::Exscan if rank == 0 => before.to_vec(),
             Collective::Exscan => reduced(0..rank),
+            _ => self.listed_result(operands, rank),
         }
     }
 }

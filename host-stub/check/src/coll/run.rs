@@ -7,6 +7,7 @@ use plugin_api::Datatype;
 use super::super::buffer::DeviceBuffer;
 use super::super::case::{Context, Failure, Outcome, same};
 use super::super::random::Random;
+use super::lists::{Lists, Places, end, lay};
 use super::model::Call;
 use host_stub::coll::{CollArgs, CollRequest, Collective};
 use host_stub::comm::Comm;
@@ -67,6 +68,33 @@ fn there(devices: &Arc<Devices>, bytes: &[u8], turn: usize) -> Result<DeviceBuff
     Ok(buffer)
 }
 
+/// Where bytes lie in a buffer: as lists say, or all at its beginning.
+fn parts(lists: &Lists, len: usize) -> Places {
+    if lists.places.is_empty() {
+        vec![(0, len)]
+    } else {
+        lists.places.clone()
+    }
+}
+
+/// Where the operand lies in the receive buffer, if it does, whose results go to `taken`.
+fn operand_in_recv(call: &Call, rank: usize, taken: &Places, operand: usize) -> Option<Places> {
+    if call.collective == Collective::Bcast {
+        return Some(vec![(0, operand)]);
+    }
+    if !call.in_place {
+        return None;
+    }
+    match call.collective {
+        Collective::Reduce | Collective::Gather | Collective::Gatherv if rank != call.root => None,
+        Collective::Gather | Collective::Allgather => Some(vec![(rank * call.block(), operand)]),
+        Collective::Gatherv | Collective::Allgatherv => Some(vec![taken[rank]]),
+        Collective::Alltoallv | Collective::Alltoallw => Some(taken.clone()),
+        Collective::Barrier | Collective::Scatter | Collective::Scatterv => None,
+        _ => Some(vec![(0, operand)]),
+    }
+}
+
 fn guarded(offset: usize, bytes: &[u8]) -> Vec<u8> {
     let mut buffer = vec![FILL; offset + bytes.len() + GUARD];
     buffer[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -97,42 +125,35 @@ impl Running {
             .map(|rank| call.operand(stream, rank, size))
             .collect();
         let offset = stream.fork(1 << 40 | rank as u64).below(8);
-        let taken = call.taken(rank, size);
-        let before = vec![0x33; taken];
         let mine = &operands[rank];
         let counts = call.counts(size);
         let rooted = rank == call.root;
-        // Where the operand lies in the receive buffer, and how long that is.
-        let (place, room) = match call.collective {
-            Collective::Bcast => (Some(0), taken),
-            _ if !call.in_place => (None, taken),
-            Collective::Reduce if rooted => (Some(0), taken),
-            Collective::Gather if rooted => (Some(rank * call.block()), taken),
-            Collective::Allgather => (Some(rank * call.block()), taken),
-            Collective::Allreduce
-            | Collective::Alltoall
-            | Collective::Scan
-            | Collective::Exscan => (Some(0), taken),
-            Collective::ReduceScatter => (Some(0), taken.max(mine.len())),
-            _ => (None, taken),
-        };
-        let keeps_own = call.in_place && call.collective == Collective::Scatter && rooted;
-        let mut initial = before.clone();
-        initial.resize(room, 0x33);
-        if let Some(place) = place {
-            initial[place..place + mine.len()].copy_from_slice(mine);
+        let (send_lists, recv_lists) = (call.send_lists(rank, size), call.recv_lists(rank, size));
+        // Where what it gives lies in the send buffer, and what it gets in the receive buffer.
+        let given = parts(&send_lists, mine.len());
+        let taken = parts(&recv_lists, call.taken(rank, size));
+        let place = operand_in_recv(call, rank, &taken, mine.len());
+        let keeps_own = call.in_place
+            && matches!(call.collective, Collective::Scatter | Collective::Scatterv)
+            && rooted;
+        let mut initial = vec![0x33; end(&taken).max(place.as_ref().map_or(0, end))];
+        if let Some(place) = &place {
+            lay(&mut initial, mine, place);
         }
-        let before = &initial[..taken];
-        let mut wanted = call.result(&operands, rank, before);
-        if keeps_own {
-            wanted = initial.clone();
+        let mut wanted = initial.clone();
+        if !keeps_own {
+            lay(&mut wanted, &call.result(&operands, rank, &initial), &taken);
         }
         // What an in-place reduce_scatter leaves behind its result is not said.
-        let rest = wanted.len();
+        let rest = end(&taken);
         let mut recv = guarded(offset, &initial);
-        let mut wanted_recv = guarded(offset, &initial);
-        wanted_recv[offset..offset + rest].copy_from_slice(&wanted);
-        let send = guarded(offset, if place.is_some() { &[] } else { mine });
+        let wanted_recv = guarded(offset, &wanted);
+        let mut sent = Vec::new();
+        if place.is_none() {
+            sent = vec![0x44; end(&given)];
+            lay(&mut sent, mine, &given);
+        }
+        let send = guarded(offset, &sent);
         // Both in each way, the send buffer alone, or the receive buffer alone.
         let turn = stream.fork(2 << 40 | rank as u64).below(5);
         let on_device = |alone: usize| devices.filter(|_| turn < 3 || turn == alone);
@@ -158,12 +179,14 @@ impl Running {
         let args = CollArgs {
             send: send_at,
             recv: recv_at,
-            count: call.count,
+            count: call.own_count(rank),
             counts: &counts,
             datatype: call.datatype,
             op: call.op,
             root: call.root,
             on_device: turn < 3 && is_marked(&send_there) && is_marked(&recv_there),
+            send_blocks: send_lists.blocks(),
+            recv_blocks: recv_lists.blocks(),
         };
         // SAFETY: the buffers hold what the call gives and takes, and stay until the request is
         // done: with it in `Running`, whose drop waits.

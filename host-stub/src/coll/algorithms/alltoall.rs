@@ -1,11 +1,10 @@
-//! All to all. Blocks of `block` bytes; the i-th of `from` goes to rank i, the i-th of `into` comes
-//! from rank i.
+//! All to all. The i-th block of `from` goes to rank i, the i-th of `into` comes from rank i.
 
 use super::{at, at_mut};
-use crate::schedule::Plan;
+use crate::schedule::{Extents, Plan};
 
-/// In ceil(log2 n) rounds of n / 2 blocks each, for short blocks (Bruck and others, 1997): block i
-/// of the rotated buffer travels by the set bits of i.
+/// In ceil(log2 n) rounds of n / 2 blocks each, for short blocks of one size (Bruck and others, 1997):
+/// block i of the rotated buffer travels by the set bits of i.
 pub(super) fn bruck(plan: &mut Plan, from: *const u8, into: *mut u8, block: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     let held = plan.scratch(size * block);
@@ -44,15 +43,22 @@ pub(super) fn bruck(plan: &mut Plan, from: *const u8, into: *mut u8, block: usiz
     }
 }
 
-/// One partner after the other, for long blocks: in round i to the rank i further on, from the one
-/// i before (Thakur, Rabenseifner, Gropp, 2005).
-pub(super) fn pairwise(plan: &mut Plan, from: *const u8, into: *mut u8, block: usize) {
+/// One partner after the other, for long blocks, and for those of which each rank knows its own only:
+/// in round i to the rank i further on, from the one i before (Thakur, Rabenseifner, Gropp, 2005).
+pub(super) fn pairwise(
+    plan: &mut Plan,
+    (from, given): (*const u8, &Extents),
+    (into, taken): (*mut u8, &Extents),
+) {
     let (rank, size) = (plan.rank(), plan.size());
-    plan.copy(at(from, rank * block), at_mut(into, rank * block), block);
+    let (own, place) = (given.of(rank), taken.of(rank));
+    plan.copy(at(from, own.offset), at_mut(into, place.offset), own.len);
     for step in 1..size {
         let (to, source) = ((rank + step) % size, (rank + size - step) % size);
-        plan.send(to, at(from, to * block), block);
-        plan.receive(source, at_mut(into, source * block), block);
+        let block = given.of(to);
+        plan.send(to, at(from, block.offset), block.len);
+        let block = taken.of(source);
+        plan.receive(source, at_mut(into, block.offset), block.len);
         plan.round();
     }
 }

@@ -24,8 +24,7 @@ const ALLTOALL_LONG: usize = 256;
 
 /// Adds the steps of one rank. The arguments were checked.
 pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
-    let size = plan.size();
-    let block = args.count * args.datatype.size();
+    let (size, block) = (plan.size(), args.block());
     let what = Reduction {
         op: args.op,
         datatype: args.datatype,
@@ -63,56 +62,11 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
                 allreduce::recursive_doubling(plan, &what, recv);
             }
         }
-        Collective::Gather => {
-            let mine = if in_place {
-                at(recv, root * block)
-            } else {
-                send
-            };
-            if block >= BLOCK_LONG {
-                gather::linear(plan, mine, recv, block, root);
-            } else {
-                gather::binomial(plan, mine, recv, block, root);
-            }
-        }
-        Collective::Scatter => {
-            let mine = if recv.is_null() {
-                // In place: the root's block stays where it is.
-                plan.scratch(block)
-            } else {
-                recv
-            };
-            if block >= BLOCK_LONG {
-                scatter::linear(plan, send, mine, block, root);
-            } else {
-                scatter::binomial(plan, send, mine, block, root);
-            }
-        }
-        Collective::Allgather => {
-            let mine = if in_place {
-                at(recv, plan.rank() * block)
-            } else {
-                send
-            };
-            if block * size >= ALLGATHER_LONG {
-                allgather::ring(plan, mine, recv, block);
-            } else {
-                allgather_bruck(plan, mine, recv, block);
-            }
-        }
-        Collective::Alltoall => {
-            let from = if in_place {
-                let copy = plan.scratch(block * size);
-                plan.copy(recv, copy, block * size);
-                copy
-            } else {
-                send
-            };
-            if block >= ALLTOALL_LONG {
-                alltoall::pairwise(plan, from, recv, block);
-            } else {
-                alltoall::bruck(plan, from, recv, block);
-            }
+        Collective::Gather | Collective::Gatherv => gathered(plan, collective, args),
+        Collective::Scatter | Collective::Scatterv => parted(plan, collective, args),
+        Collective::Allgather | Collective::Allgatherv => gathered_by_all(plan, collective, args),
+        Collective::Alltoall | Collective::Alltoallv | Collective::Alltoallw => {
+            exchanged(plan, collective, args);
         }
         Collective::ReduceScatter => scattered(plan, &what, args),
         Collective::Scan | Collective::Exscan => {
@@ -120,6 +74,71 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             let inclusive = collective == Collective::Scan;
             scan::recursive_doubling(plan, &what, operand, recv, inclusive);
         }
+    }
+}
+
+fn gathered(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+    let (block, root, recv) = (args.block(), args.root, args.recv);
+    let blocks = args.taken_blocks(collective, plan.rank());
+    let mine = if args.send.is_null() {
+        at(recv, blocks.of(root).offset)
+    } else {
+        args.send
+    };
+    if collective == Collective::Gather && block < BLOCK_LONG {
+        gather::binomial(plan, mine, recv, block, root);
+    } else {
+        gather::linear(plan, (mine, block), recv, &blocks, root);
+    }
+}
+
+/// A scatter.
+fn parted(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+    let (block, root) = (args.block(), args.root);
+    let blocks = args.given_blocks(collective, plan.rank());
+    let mine = if args.recv.is_null() {
+        // In place: the root's block stays where it is.
+        plan.scratch(blocks.of(root).len)
+    } else {
+        args.recv
+    };
+    if collective == Collective::Scatter && block < BLOCK_LONG {
+        scatter::binomial(plan, args.send, mine, block, root);
+    } else {
+        scatter::linear(plan, args.send, &blocks, (mine, block), root);
+    }
+}
+
+fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+    let size = plan.size();
+    let blocks = args.taken_blocks(collective, plan.rank());
+    let mine = if args.send.is_null() {
+        at(args.recv, blocks.of(plan.rank()).offset)
+    } else {
+        args.send
+    };
+    if blocks.bytes(0, size, size) >= ALLGATHER_LONG {
+        allgather::ring(plan, mine, args.recv, &blocks);
+    } else {
+        allgather_bruck(plan, mine, args.recv, &blocks);
+    }
+}
+
+/// An all-to-all.
+fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+    let size = plan.size();
+    let taken = args.taken_blocks(collective, plan.rank());
+    let (from, given) = if args.is_in_place(collective) {
+        let copy = plan.scratch(taken.bytes(0, size, size));
+        taken.pack(plan, args.recv, copy);
+        (copy.cast_const(), taken.packed(size))
+    } else {
+        (args.send, args.given_blocks(collective, plan.rank()))
+    };
+    if collective == Collective::Alltoall && args.block() < ALLTOALL_LONG {
+        alltoall::bruck(plan, from, args.recv, args.block());
+    } else {
+        alltoall::pairwise(plan, (from, &given), (args.recv, &taken));
     }
 }
 

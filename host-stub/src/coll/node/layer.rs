@@ -72,10 +72,6 @@ unsafe fn through_slots(
     }
 }
 
-fn block(args: &CollArgs<'_>) -> usize {
-    args.count * args.datatype.size()
-}
-
 macro_rules! entries {
     ($($name:ident, $collective:ident, |$args:ident, $size:ident| $bytes:expr, $steps:ident => $run:expr;)*) => {
         $(
@@ -112,18 +108,18 @@ fn parts(block: usize, size: usize) -> (usize, usize) {
 
 entries! {
     barrier, Barrier, |_args, size| (0, 0), steps => exchange::barrier(steps);
-    bcast, Bcast, |args, size| (block(args), 1), steps => exchange::bcast(steps, args);
-    gather, Gather, |args, size| (block(args), 1),
+    bcast, Bcast, |args, size| (args.block(), 1), steps => exchange::bcast(steps, args);
+    gather, Gather, |args, size| (args.block(), 1),
         steps => exchange::gather(steps, args, Some(args.root));
-    allgather, Allgather, |args, size| (block(args), 1),
+    allgather, Allgather, |args, size| (args.block(), 1),
         steps => exchange::gather(steps, args, None);
-    scatter, Scatter, |args, size| parts(block(args), size), steps => exchange::scatter(steps, args);
-    alltoall, Alltoall, |args, size| parts(block(args), size),
+    scatter, Scatter, |args, size| parts(args.block(), size), steps => exchange::scatter(steps, args);
+    alltoall, Alltoall, |args, size| parts(args.block(), size),
         steps => exchange::alltoall(steps, args);
-    reduce, Reduce, |args, size| (block(args), 8),
+    reduce, Reduce, |args, size| (args.block(), 8),
         steps => reduce::reduce_shared(steps, Collective::Reduce, args);
-    allreduce, Allreduce, |args, size| (block(args), 8), steps => {
-        if block(args) <= SHORT {
+    allreduce, Allreduce, |args, size| (args.block(), 8), steps => {
+        if args.block() <= SHORT {
             reduce::allreduce_short(steps, args)
         } else {
             reduce::reduce_shared(steps, Collective::Allreduce, args)
@@ -133,6 +129,6 @@ entries! {
         let longest = (0..size).map(|rank| args.count_of(rank)).max().unwrap_or(0);
         parts(longest * args.datatype.size(), size)
     }, steps => reduce::reduce_scatter(steps, args);
-    scan, Scan, |args, size| (block(args), 8), steps => reduce::scan(steps, args, true);
-    exscan, Exscan, |args, size| (block(args), 8), steps => reduce::scan(steps, args, false);
+    scan, Scan, |args, size| (args.block(), 8), steps => reduce::scan(steps, args, true);
+    exscan, Exscan, |args, size| (args.block(), 8), steps => reduce::scan(steps, args, false);
 }

@@ -2,8 +2,9 @@
 
 use plugin_api::Datatype;
 
+use super::blocks::BlockList;
 use crate::base::Op;
-use crate::comm::{CommError, CommResult};
+use crate::schedule::Extents;
 
 /// The collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,11 +32,21 @@ pub enum Collective {
     Scan,
     /// The same without this one's.
     Exscan,
+    /// A block of each rank to the root, of any sizes.
+    Gatherv,
+    /// A block to each rank from the root, of any sizes.
+    Scatterv,
+    /// A block of each rank to all, of any sizes.
+    Allgatherv,
+    /// A block of each rank to each, of any sizes.
+    Alltoallv,
+    /// The same, of any sizes and types.
+    Alltoallw,
 }
 
 impl Collective {
     /// Every collective.
-    pub const ALL: [Collective; 11] = [
+    pub const ALL: [Collective; 16] = [
         Collective::Barrier,
         Collective::Bcast,
         Collective::Reduce,
@@ -47,6 +58,11 @@ impl Collective {
         Collective::ReduceScatter,
         Collective::Scan,
         Collective::Exscan,
+        Collective::Gatherv,
+        Collective::Scatterv,
+        Collective::Allgatherv,
+        Collective::Alltoallv,
+        Collective::Alltoallw,
     ];
 
     /// The name, as MPI's function without prefix and in lower case.
@@ -63,6 +79,11 @@ impl Collective {
             Collective::ReduceScatter => "reduce_scatter",
             Collective::Scan => "scan",
             Collective::Exscan => "exscan",
+            Collective::Gatherv => "gatherv",
+            Collective::Scatterv => "scatterv",
+            Collective::Allgatherv => "allgatherv",
+            Collective::Alltoallv => "alltoallv",
+            Collective::Alltoallw => "alltoallw",
         }
     }
 
@@ -70,7 +91,24 @@ impl Collective {
     pub const fn is_rooted(self) -> bool {
         matches!(
             self,
-            Collective::Bcast | Collective::Reduce | Collective::Gather | Collective::Scatter
+            Collective::Bcast
+                | Collective::Reduce
+                | Collective::Gather
+                | Collective::Scatter
+                | Collective::Gatherv
+                | Collective::Scatterv
+        )
+    }
+
+    /// Whether lists say where the blocks of the ranks lie.
+    pub(crate) const fn is_listed(self) -> bool {
+        matches!(
+            self,
+            Collective::Gatherv
+                | Collective::Scatterv
+                | Collective::Allgatherv
+                | Collective::Alltoallv
+                | Collective::Alltoallw
         )
     }
 
@@ -96,12 +134,14 @@ impl std::fmt::Display for Collective {
 /// The arguments of every collective; each uses those that it has a meaning for.
 #[derive(Clone, Copy, Debug)]
 pub struct CollArgs<'a> {
-    /// What this rank gives. Null: it is in `recv` (MPI_IN_PLACE).
+    /// What this rank gives. Null: it is in `recv` (MPI_IN_PLACE); of an alltoallv or alltoallw if
+    /// `send_blocks` is empty too.
     pub send: *const u8,
     /// What it gets; the buffer of a broadcast. Null where it gets nothing, and at the root of a
     /// scatter whose own block stays where it is.
     pub recv: *mut u8,
-    /// Elements of a broadcast or reduction; of a block in all others.
+    /// Elements of a broadcast or reduction; of a block in all others. Of a gatherv or allgatherv
+    /// those that this rank gives, of a scatterv those that it gets.
     pub count: usize,
     /// Elements that each rank gets of a reduce_scatter; none: `count` each.
     pub counts: &'a [usize],
@@ -113,6 +153,12 @@ pub struct CollArgs<'a> {
     pub root: usize,
     /// Says that the buffers are device memory, or mapped on a device; host memory then is refused.
     pub on_device: bool,
+    /// Where the blocks of the send buffer lie: of a scatterv at the root, of an alltoallv or
+    /// alltoallw.
+    pub send_blocks: BlockList<'a>,
+    /// Where those of the receive buffer lie: of a gatherv at the root, of an allgatherv, alltoallv or
+    /// alltoallw.
+    pub recv_blocks: BlockList<'a>,
 }
 
 impl Default for CollArgs<'_> {
@@ -126,6 +172,8 @@ impl Default for CollArgs<'_> {
             op: Op::Sum,
             root: 0,
             on_device: false,
+            send_blocks: BlockList::default(),
+            recv_blocks: BlockList::default(),
         }
     }
 }
@@ -144,6 +192,40 @@ pub(crate) struct Span {
 }
 
 impl CollArgs<'_> {
+    /// Bytes of a block or operand.
+    pub(crate) fn block(&self) -> usize {
+        self.count * self.datatype.size()
+    }
+
+    /// The blocks of the send buffer as a rank has them; of arguments that were checked.
+    pub(crate) fn given_blocks(&self, collective: Collective, rank: usize) -> Extents {
+        match collective {
+            Collective::Scatterv if rank != self.root => Extents::Even(self.block()),
+            Collective::Scatterv | Collective::Alltoallv | Collective::Alltoallw => {
+                self.send_blocks.extents(self.datatype)
+            }
+            _ => Extents::Even(self.block()),
+        }
+    }
+
+    /// The blocks of the receive buffer as a rank has them; of arguments that were checked.
+    pub(crate) fn taken_blocks(&self, collective: Collective, rank: usize) -> Extents {
+        match collective {
+            Collective::Gatherv if rank != self.root => Extents::Even(self.block()),
+            Collective::Gatherv
+            | Collective::Allgatherv
+            | Collective::Alltoallv
+            | Collective::Alltoallw => self.recv_blocks.extents(self.datatype),
+            _ => Extents::Even(self.block()),
+        }
+    }
+
+    /// Whether the operand is where the result will be.
+    pub(crate) fn is_in_place(&self, collective: Collective) -> bool {
+        let listed = matches!(collective, Collective::Alltoallv | Collective::Alltoallw);
+        self.send.is_null() && (!listed || self.send_blocks.is_empty())
+    }
+
     /// Elements that a rank gets of a reduce_scatter.
     pub fn count_of(&self, rank: usize) -> usize {
         self.counts.get(rank).copied().unwrap_or(self.count)
@@ -161,7 +243,10 @@ impl CollArgs<'_> {
     /// What a rank does with its buffers; of arguments that were checked.
     pub(crate) fn span(&self, collective: Collective, rank: usize, size: usize) -> Span {
         let is_root = rank == self.root;
-        let in_place = self.send.is_null();
+        let in_place = self.is_in_place(collective);
+        if collective.is_listed() {
+            return self.listed_span(collective, (rank, size), in_place);
+        }
         let (one, all) = (self.count, self.count.saturating_mul(size));
         let at_root = |count| if is_root { count } else { 0 };
         let (send, recv) = match collective {
@@ -175,6 +260,7 @@ impl CollArgs<'_> {
             Collective::Alltoall => (all, all),
             Collective::ReduceScatter if in_place => (0, self.total(size)),
             Collective::ReduceScatter => (self.total(size), self.count_of(rank)),
+            _ => (0, 0),
         };
         let bytes = |count: usize| count.saturating_mul(self.datatype.size());
         Span {
@@ -193,62 +279,33 @@ impl CollArgs<'_> {
         }
     }
 
-    /// Refuses what cannot be: before anything is sent.
-    pub(crate) fn check(&self, collective: Collective, rank: usize, size: usize) -> CommResult<()> {
-        let call = collective.name();
-        let refuse = |reason: String| Err(CommError::BadArgument { call, reason });
-        if collective == Collective::Barrier {
-            return Ok(());
-        }
-        if collective.is_rooted() && self.root >= size {
-            let root = self.root;
-            return refuse(format!("no root {root} in a communicator of {size} ranks"));
-        }
-        if collective.reduces() {
-            let reduces = !matches!(self.op, Op::Replace | Op::NoOp);
-            if !reduces || !self.op.is_defined_on(self.datatype) {
-                return Err(CommError::InvalidOperation {
-                    call,
-                    op: self.op,
-                    datatype: self.datatype,
-                });
-            }
-        }
-        if !self.counts.is_empty() && self.counts.len() != size {
-            let found = self.counts.len();
-            return refuse(format!("{found} counts for {size} ranks"));
-        }
-        let elements = if self.counts.is_empty() {
-            self.count.checked_mul(size)
-        } else {
-            let mut counts = self.counts.iter();
-            counts.try_fold(0usize, |sum, count| sum.checked_add(*count))
+    /// As [`span`](Self::span), where lists say where blocks lie: up to the end of the last.
+    fn listed_span(
+        &self,
+        collective: Collective,
+        (rank, size): (usize, usize),
+        in_place: bool,
+    ) -> Span {
+        let end = |blocks: Extents| {
+            let ends = (0..size).map(|rank| blocks.of(rank).end());
+            ends.max().unwrap_or(0)
         };
-        let bytes = elements.and_then(|elements| elements.checked_mul(self.datatype.size()));
-        match bytes {
-            None => return refuse("its buffers would be larger than memory".to_owned()),
-            Some(bytes) if isize::try_from(bytes).is_err() => {
-                return refuse(format!("no buffer has {bytes} B"));
-            }
-            // Nothing is read or written.
-            Some(0) => return Ok(()),
-            Some(_) => {}
-        }
-        let root = rank == self.root;
-        let (gives, gets) = match collective {
-            Collective::Barrier => (false, false),
-            Collective::Bcast => (false, true),
-            // In place at the root only.
-            Collective::Reduce | Collective::Gather => (!root, root),
-            Collective::Scatter => (root, !root),
-            _ => (false, true),
+        let is_root = rank == self.root;
+        let given = || end(self.given_blocks(collective, rank));
+        let taken = || end(self.taken_blocks(collective, rank));
+        let (send, recv) = match collective {
+            Collective::Gatherv if is_root => (self.block(), taken()),
+            Collective::Gatherv => (self.block(), 0),
+            Collective::Scatterv if is_root => (given(), self.block()),
+            Collective::Scatterv => (0, self.block()),
+            Collective::Allgatherv => (self.block(), taken()),
+            _ => (given(), taken()),
         };
-        if gives && self.send.is_null() {
-            return refuse("its send buffer is at the null address".to_owned());
+        Span {
+            send: if self.send.is_null() { 0 } else { send },
+            recv: if self.recv.is_null() { 0 } else { recv },
+            reads: in_place && collective != Collective::Scatterv,
+            writes: true,
         }
-        if gets && self.recv.is_null() {
-            return refuse("its receive buffer is at the null address".to_owned());
-        }
-        Ok(())
     }
 }

@@ -45,8 +45,8 @@ pub struct Collectives {
     nonblocking: [Nonblocking; Collective::ALL.len()],
     absent: Absent,
     /// Entries that were set here and not copied, one bit each.
-    set_blocking: u16,
-    set_nonblocking: u16,
+    set_blocking: u64,
+    set_nonblocking: u64,
 }
 
 impl Collectives {
@@ -59,8 +59,8 @@ impl Collectives {
             blocking: [None; Collective::ALL.len()],
             nonblocking,
             absent,
-            set_blocking: u16::MAX,
-            set_nonblocking: u16::MAX,
+            set_blocking: u64::MAX,
+            set_nonblocking: u64::MAX,
         }
     }
 
@@ -79,13 +79,13 @@ impl Collectives {
     /// Sets a blocking entry, or makes it the host's default.
     pub fn set_blocking(&mut self, collective: Collective, entry: Option<Blocking>) {
         self.blocking[collective as usize] = entry;
-        self.set_blocking |= 1 << collective as u16;
+        self.set_blocking |= 1 << collective as u64;
     }
 
     /// Sets a nonblocking entry.
     pub fn set_nonblocking(&mut self, collective: Collective, entry: Nonblocking) {
         self.nonblocking[collective as usize] = entry;
-        self.set_nonblocking |= 1 << collective as u16;
+        self.set_nonblocking |= 1 << collective as u64;
     }
 
     /// Whether both have the same functions everywhere, set by the same layer. Two addresses of one
@@ -205,7 +205,7 @@ impl CollTable {
         unsafe {
             match self.functions.blocking(collective) {
                 Some(entry) => {
-                    let bit = 1 << collective as u16;
+                    let bit = 1 << collective as u64;
                     entry(self.setter(|f| f.set_blocking & bit != 0), comm, args)
                 }
                 None => (self.functions.absent)(collective, comm, args),
@@ -224,7 +224,7 @@ impl CollTable {
         comm: &Comm,
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
-        let bit = 1 << collective as u16;
+        let bit = 1 << collective as u64;
         let setter = self.setter(|f| f.set_nonblocking & bit != 0);
         // SAFETY: the caller vouches for the arguments.
         unsafe { self.functions.nonblocking(collective)(setter, comm, args) }

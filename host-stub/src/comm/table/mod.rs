@@ -6,6 +6,8 @@
 //! What the host's own functions do is above, in [`crate::coll`], which gives the first table.
 
 mod args;
+mod blocks;
+mod checks;
 mod functions;
 mod layered;
 mod overriding;
@@ -14,6 +16,7 @@ mod staged;
 mod tables;
 
 pub use args::{CollArgs, Collective};
+pub use blocks::BlockList;
 pub use functions::{Blocking, CollTable, Collectives, LayerData, Nonblocking};
 pub(crate) use layered::Layered;
 pub use layered::Pending;

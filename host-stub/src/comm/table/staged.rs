@@ -4,6 +4,7 @@ use plugin_api::IoVec;
 
 use crate::comm::{CommError, CommResult};
 use crate::device::Devices;
+use crate::schedule::{Extent, Extents};
 
 /// A buffer on a device, and its bytes in host memory.
 pub(crate) struct Staged {
@@ -12,8 +13,9 @@ pub(crate) struct Staged {
     len: usize,
     iface: u32,
     address: u64,
-    /// Whether the collective writes it.
-    writes: bool,
+    /// The bytes that the collective writes, where it does.
+    written: Extents,
+    ranks: usize,
 }
 
 impl Staged {
@@ -30,19 +32,21 @@ impl Staged {
             len,
             iface,
             address,
-            writes: false,
+            written: Extents::Even(0),
+            ranks: 0,
         })
     }
 
-    /// Whether the collective writes it, so that it goes back to the device.
-    pub(crate) fn set_writes(&mut self, writes: bool) {
-        self.writes = writes;
+    /// The blocks of so many ranks that the collective writes, which go back to the device. What lies
+    /// between them does not: somebody else may write there.
+    pub(crate) fn set_written(&mut self, blocks: Extents, ranks: usize) {
+        (self.written, self.ranks) = (blocks, ranks);
     }
 
-    fn run(&self) -> [IoVec; 1] {
+    fn run(&self, part: Extent) -> [IoVec; 1] {
         [IoVec {
-            base: std::ptr::with_exposed_provenance_mut(self.address as usize),
-            len: self.len,
+            base: std::ptr::with_exposed_provenance_mut(self.address as usize + part.offset),
+            len: part.len,
         }]
     }
 
@@ -64,7 +68,8 @@ impl Staged {
     /// # Safety
     /// The device's memory is good for them.
     pub(crate) unsafe fn fill(&mut self, devices: &Devices) -> CommResult<()> {
-        let (run, len) = (self.run(), self.len);
+        let len = self.len;
+        let run = self.run(Extent { offset: 0, len });
         // SAFETY: the words have at least so many bytes.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.base(), len) };
         // SAFETY: the caller vouches for the device's memory.
@@ -77,15 +82,21 @@ impl Staged {
     /// # Safety
     /// As for [`fill`](Self::fill).
     unsafe fn give_back(&mut self, devices: &Devices) -> CommResult<()> {
-        if !self.writes {
-            return Ok(());
+        for rank in 0..self.ranks {
+            let part = self.written.of(rank);
+            if part.len == 0 {
+                continue;
+            }
+            // SAFETY: blocks end within the words.
+            let bytes = unsafe {
+                let at = self.base().cast_const().add(part.offset);
+                std::slice::from_raw_parts(at, part.len)
+            };
+            // SAFETY: as in `fill`.
+            let written = unsafe { devices.write(&self.run(part), &[self.iface], bytes) };
+            written.map_err(|answer| self.failed("copy_to_hmem_iov", answer))?;
         }
-        let (run, len) = (self.run(), self.len);
-        // SAFETY: as in `fill`.
-        let bytes = unsafe { std::slice::from_raw_parts(self.base().cast_const(), len) };
-        // SAFETY: as in `fill`.
-        let written = unsafe { devices.write(&run, &[self.iface], bytes) };
-        written.map_err(|answer| self.failed("copy_to_hmem_iov", answer))
+        Ok(())
     }
 }
 

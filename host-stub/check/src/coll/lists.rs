@@ -1,0 +1,193 @@
+//! The lists of blocks of v and w forms: how much goes from whom to whom, and where it lies.
+
+use plugin_api::Datatype;
+
+use super::model::Call;
+use host_stub::coll::{BlockList, Collective};
+
+/// Where bytes lie in a buffer: the offset and the length of each part.
+pub(super) type Places = Vec<(usize, usize)>;
+
+/// Copies bytes that follow each other to their places.
+pub(super) fn lay(buffer: &mut [u8], packed: &[u8], places: &Places) {
+    let mut rest = packed;
+    for &(offset, len) in places {
+        let (part, others) = rest.split_at(len);
+        buffer[offset..offset + len].copy_from_slice(part);
+        rest = others;
+    }
+}
+
+/// Bytes from the beginning of a buffer to the end of its last part.
+pub(super) fn end(places: &Places) -> usize {
+    let ends = places.iter().map(|(offset, len)| offset + len);
+    ends.max().unwrap_or(0)
+}
+
+/// The lists for one buffer; empty where a collective has none.
+#[derive(Default)]
+pub(super) struct Lists {
+    counts: Vec<usize>,
+    displacements: Vec<usize>,
+    types: Vec<Datatype>,
+    /// The same in bytes.
+    pub(super) places: Places,
+}
+
+impl Lists {
+    /// As a call takes them.
+    pub(super) fn blocks(&self) -> BlockList<'_> {
+        BlockList {
+            counts: &self.counts,
+            displacements: &self.displacements,
+            types: &self.types,
+        }
+    }
+}
+
+impl Call {
+    /// Whether lists say where blocks lie.
+    pub(super) fn is_listed(&self) -> bool {
+        matches!(
+            self.collective,
+            Collective::Gatherv
+                | Collective::Scatterv
+                | Collective::Allgatherv
+                | Collective::Alltoallv
+                | Collective::Alltoallw
+        )
+    }
+
+    /// A number that depends on who gives and who takes. In place of an all-to-all both give each
+    /// other the same.
+    fn pair(&self, from: usize, to: usize) -> usize {
+        match self.collective {
+            Collective::Allgatherv => from * 5,
+            _ if self.in_place => (from + 1) * (to + 1),
+            _ => from * 5 + to * 3,
+        }
+    }
+
+    /// Elements that go from a rank to another.
+    pub(super) fn elements(&self, from: usize, to: usize) -> usize {
+        if self.uneven {
+            self.count * (self.pair(from, to) % 4) / 2
+        } else {
+            self.count
+        }
+    }
+
+    fn type_of(&self, from: usize, to: usize) -> Datatype {
+        match self.collective {
+            Collective::Alltoallw => Datatype::ALL[self.pair(from, to) % Datatype::ALL.len()],
+            _ => self.datatype,
+        }
+    }
+
+    /// Bytes that go from a rank to another.
+    pub(super) fn bytes(&self, from: usize, to: usize) -> usize {
+        self.elements(from, to) * self.type_of(from, to).size()
+    }
+
+    /// The lists of a rank's send buffer.
+    pub(super) fn send_lists(&self, rank: usize, size: usize) -> Lists {
+        match self.collective {
+            Collective::Scatterv if rank == self.root => self.lists(size, |to| (rank, to)),
+            Collective::Alltoallv | Collective::Alltoallw if !self.in_place => {
+                self.lists(size, |to| (rank, to))
+            }
+            _ => Lists::default(),
+        }
+    }
+
+    /// The lists of a rank's receive buffer.
+    pub(super) fn recv_lists(&self, rank: usize, size: usize) -> Lists {
+        match self.collective {
+            Collective::Gatherv if rank != self.root => Lists::default(),
+            Collective::Gatherv
+            | Collective::Allgatherv
+            | Collective::Alltoallv
+            | Collective::Alltoallw => self.lists(size, |from| (from, rank)),
+            _ => Lists::default(),
+        }
+    }
+
+    /// Blocks with gaps between them, backwards where the amounts differ.
+    fn lists(&self, size: usize, pair: impl Fn(usize) -> (usize, usize)) -> Lists {
+        let typed = self.collective == Collective::Alltoallw;
+        let unit = if typed { 1 } else { self.datatype.size() };
+        let mut lists = Lists {
+            counts: vec![0; size],
+            displacements: vec![0; size],
+            types: if typed {
+                vec![self.datatype; size]
+            } else {
+                Vec::new()
+            },
+            places: vec![(0, 0); size],
+        };
+        let mut next = 0;
+        for index in 0..size {
+            let at = if self.uneven { size - 1 - index } else { index };
+            let (from, to) = pair(at);
+            let len = self.bytes(from, to);
+            lists.counts[at] = self.elements(from, to);
+            lists.displacements[at] = next;
+            if typed {
+                lists.types[at] = self.type_of(from, to);
+            }
+            lists.places[at] = (next * unit, len);
+            // Neighbours without a gap are there too.
+            next += len / unit + index % 3;
+        }
+        lists
+    }
+
+    /// Where in the operand of a rank its block for another begins.
+    pub(super) fn start(&self, from: usize, to: usize) -> usize {
+        match self.collective {
+            Collective::Gatherv | Collective::Allgatherv => 0,
+            _ => (0..to).map(|before| self.bytes(from, before)).sum(),
+        }
+    }
+
+    /// Bytes that a rank gives.
+    pub(super) fn listed_given(&self, rank: usize, size: usize) -> usize {
+        match self.collective {
+            Collective::Gatherv | Collective::Allgatherv => self.bytes(rank, self.root),
+            Collective::Scatterv if rank != self.root => 0,
+            _ => (0..size).map(|to| self.bytes(rank, to)).sum(),
+        }
+    }
+
+    /// Bytes that a rank gets.
+    pub(super) fn listed_taken(&self, rank: usize, size: usize) -> usize {
+        match self.collective {
+            Collective::Gatherv if rank != self.root => 0,
+            Collective::Scatterv => self.bytes(self.root, rank),
+            _ => (0..size).map(|from| self.bytes(from, rank)).sum(),
+        }
+    }
+
+    /// What a rank must get, block after block.
+    pub(super) fn listed_result(&self, operands: &[Vec<u8>], rank: usize) -> Vec<u8> {
+        let from = match self.collective {
+            Collective::Scatterv => self.root..self.root + 1,
+            _ => 0..operands.len(),
+        };
+        let blocks = from.map(|from| {
+            let start = self.start(from, rank);
+            &operands[from][start..start + self.bytes(from, rank)]
+        });
+        blocks.flatten().copied().collect()
+    }
+
+    /// The count that a rank passes beside the lists.
+    pub(super) fn own_count(&self, rank: usize) -> usize {
+        match self.collective {
+            Collective::Gatherv | Collective::Allgatherv => self.elements(rank, self.root),
+            Collective::Scatterv => self.elements(self.root, rank),
+            _ => self.count,
+        }
+    }
+}

@@ -123,12 +123,18 @@ fn communicators_collectives_and_an_overriding_layer() {
     example("collectives", &[2, 4]);
 }
 
+/// A layer that overrides every entry, and prints what was called, by whom and for how long.
+#[test]
+fn a_tracing_layer() {
+    example("trace", &[1, 3]);
+}
+
 /// The C face itself under valgrind, as both ranks of windows and of communicators: no invalid access,
 /// nothing lost. Our plugin lies below; the C plugin cannot (see `c_programs.rs`).
 #[test]
 fn examples_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
-    for name in ["windows", "collectives"] {
+    for name in ["windows", "collectives", "trace"] {
         let program = compile(name, "../host-stub/c/examples");
         let outcome = run(
             Command::new(host_stub())

@@ -3,9 +3,10 @@
 
 use plugin_api::Datatype;
 
+use super::attempt::Attempt;
 use super::case::{Case, Context, Failure, Outcome, ensure};
 use super::shape::Placed;
-use host_stub::win::{Assertion, Layout, LockKind, Op, Target, WinError, WinResult, Window};
+use host_stub::win::{Assertion, Layout, LockKind, Op, Target, WinError};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -21,77 +22,6 @@ pub(super) fn cases() -> Vec<Case> {
         Case::new("errors/assertions", assertions),
         Case::new("errors/free_in_epoch", free_in_epoch),
     ]
-}
-
-/// Calls that are wanted to be refused, with buffers that live as long as the process: if one is
-/// taken after all, nothing it does is undefined.
-struct Attempt<'a> {
-    window: &'a Window,
-    buffer: *mut u8,
-}
-
-impl<'a> Attempt<'a> {
-    fn new(window: &'a Window) -> Attempt<'a> {
-        static BUFFER: [std::sync::atomic::AtomicU64; 64] =
-            [const { std::sync::atomic::AtomicU64::new(0) }; 64];
-        Attempt {
-            window,
-            buffer: BUFFER[0].as_ptr().cast(),
-        }
-    }
-
-    fn put(&self, layout: &Layout, target: Target<'_>) -> WinResult<()> {
-        // SAFETY: the buffer is static and holds 512 bytes, more than any layout here.
-        unsafe { self.window.put(self.buffer, layout, target) }
-    }
-
-    fn get(&self, layout: &Layout, target: Target<'_>) -> WinResult<()> {
-        // SAFETY: as in `put`.
-        unsafe { self.window.get(self.buffer, layout, target) }
-    }
-
-    fn accumulate(&self, layout: &Layout, target: Target<'_>, op: Op) -> WinResult<()> {
-        // SAFETY: as in `put`.
-        unsafe { self.window.accumulate(self.buffer, layout, target, op) }
-    }
-
-    fn get_accumulate(&self, layout: &Layout, target: Target<'_>, op: Op) -> WinResult<()> {
-        let result = self.buffer.wrapping_add(256);
-        // SAFETY: as in `put`; layouts here reach no further than 256 bytes.
-        unsafe {
-            self.window
-                .get_accumulate(self.buffer, layout, result, layout, target, op)
-        }
-    }
-
-    fn fetch_and_op(&self, datatype: Datatype, rank: usize, at: u64, op: Op) -> WinResult<()> {
-        let result = self.buffer.wrapping_add(256);
-        // SAFETY: as in `put`.
-        unsafe {
-            self.window
-                .fetch_and_op(self.buffer, result, datatype, rank, at, op)
-        }
-    }
-
-    fn compare_and_swap(&self, datatype: Datatype, rank: usize, at: u64) -> WinResult<()> {
-        let result = self.buffer.wrapping_add(256);
-        let compare = self.buffer.wrapping_add(128);
-        // SAFETY: as in `put`.
-        unsafe {
-            self.window
-                .compare_and_swap(self.buffer, compare, result, datatype, rank, at)
-        }
-    }
-
-    fn rput(&self, layout: &Layout, target: Target<'_>) -> WinResult<()> {
-        // SAFETY: as in `put`.
-        unsafe { self.window.rput(self.buffer, layout, target) }?.wait()
-    }
-
-    fn rget(&self, layout: &Layout, target: Target<'_>) -> WinResult<()> {
-        // SAFETY: as in `put`.
-        unsafe { self.window.rget(self.buffer, layout, target) }?.wait()
-    }
 }
 
 /// Fails unless a call was refused with the error that was wanted.

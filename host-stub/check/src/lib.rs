@@ -7,6 +7,7 @@
 
 mod accumulates;
 mod atomicity;
+mod attempt;
 mod buffer;
 mod case;
 mod coll;

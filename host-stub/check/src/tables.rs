@@ -1,6 +1,7 @@
 //! Windows with each table of functions, and layers that replace functions of some.
 
 mod hooks;
+mod locks;
 mod neighbours;
 mod sharing;
 
@@ -21,6 +22,7 @@ pub(super) fn passes(ranks: usize) -> Vec<Pass> {
     ];
     own.extend(hooks::cases());
     own.extend(sharing::cases());
+    own.extend(locks::cases());
     vec![
         Pass::new(Info::new(), own),
         Pass::new(with(TableChoice::Auto), windows()).named("shm"),

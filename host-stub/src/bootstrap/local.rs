@@ -4,81 +4,18 @@ use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+pub use super::environment::{Environment, JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
 use super::protocol::{
-    MAX_RANKS, MAX_REPLY, ProtocolError, Reply, Request, body_length, check_item, check_key,
+    MAX_REPLY, ProtocolError, Reply, Request, body_length, check_item, check_key,
 };
 use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
 
-/// Path of the launcher's socket.
-pub const SOCKET_ENV: &str = "HOST_STUB_SOCKET";
-/// This process's rank.
-pub const RANK_ENV: &str = "HOST_STUB_RANK";
-/// Ranks of the job.
-pub const SIZE_ENV: &str = "HOST_STUB_SIZE";
-/// The job's name.
-pub const JOB_ENV: &str = "HOST_STUB_JOB";
-
 /// How long the launcher may take to answer what needs no other rank.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-
-/// What the launcher told this process through its environment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Environment {
-    /// [`SOCKET_ENV`].
-    pub socket: PathBuf,
-    /// [`RANK_ENV`].
-    pub rank: u32,
-    /// [`SIZE_ENV`].
-    pub size: u32,
-    /// [`JOB_ENV`].
-    pub job: String,
-}
-
-impl Environment {
-    /// Reads it; none when there is no [`SOCKET_ENV`], so nobody launched this process.
-    pub fn read() -> Result<Option<Self>, BootstrapError> {
-        Self::from_lookup(|name| {
-            std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
-        })
-    }
-
-    /// Reads it through a function that gives a variable's value.
-    pub fn from_lookup(
-        lookup: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<Self>, BootstrapError> {
-        let Some(socket) = lookup(SOCKET_ENV).filter(|socket| !socket.is_empty()) else {
-            return Ok(None);
-        };
-        let wrong = |name, wanted| BootstrapError::Environment {
-            name,
-            wanted,
-            found: lookup(name).map_or("nothing".to_owned(), |value| format!("`{value}`")),
-        };
-        let number = |name| lookup(name).and_then(|value| value.parse::<u32>().ok());
-        let size = number(SIZE_ENV)
-            .filter(|size| (1..=MAX_RANKS).contains(size))
-            .ok_or_else(|| wrong(SIZE_ENV, "a number of ranks"))?;
-        let rank = number(RANK_ENV)
-            .filter(|rank| *rank < size)
-            .ok_or_else(|| wrong(RANK_ENV, "a rank below the job's size"))?;
-        let job = lookup(JOB_ENV)
-            .filter(|job| {
-                !job.is_empty() && job.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
-            })
-            .ok_or_else(|| wrong(JOB_ENV, "a job's name"))?;
-        Ok(Some(Environment {
-            socket: PathBuf::from(socket),
-            rank,
-            size,
-            job,
-        }))
-    }
-}
 
 /// Items by owner and key; none for what is not there.
 type Cache = HashMap<(u32, String), Option<Vec<u8>>>;

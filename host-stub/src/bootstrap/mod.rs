@@ -4,6 +4,7 @@
 //! server of PMIx ([`pmix`]), or nobody ([`Singleton`]). Nothing here knows the transport; whoever waits here is handed a function to
 //! call meanwhile, because a peer's operation may need this process's progress.
 
+mod environment;
 pub mod local;
 pub mod pmix;
 pub mod protocol;

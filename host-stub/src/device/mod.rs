@@ -14,6 +14,7 @@
 
 mod cuda;
 mod error;
+mod found;
 mod level;
 mod location;
 mod openmp;
@@ -33,5 +34,5 @@ pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretended_bytes
 pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 
+pub(crate) use found::Found;
 pub(crate) use location::{is_looked_for, look_from_now_on};
-pub(crate) use registry::Found;

@@ -2,15 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use plugin_api::{Access, Handle, IoVec, OverrideOps, Status};
+use plugin_api::{IoVec, OverrideOps, Status};
 
 use super::error::DeviceError;
 use super::location::{HOST, Location, MAX_DEVICES, decode_location, encode, look_from_now_on};
-use super::table::{Allocate, Entry, Known, Mapping, Seen, Table};
-use crate::loader::{Registration, Transport};
-
-/// Allocations that only lookups know of which registrations are kept.
-const MOST_SEEN: usize = 1024;
+use super::table::{Allocate, Entry, Known, Mapping, Table};
+use crate::loader::Transport;
 
 /// A device, as its owner describes it to the host.
 #[derive(Clone, Debug)]
@@ -63,20 +60,11 @@ pub trait DeviceBuffer: Send + Sync {
     }
 }
 
-/// A buffer that a call found on a device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub(crate) iface: u32,
-    pub(crate) address: u64,
-    /// For the transport; NULL where the host must copy, because the memory is nobody's that it knows.
-    pub(crate) handle: *mut Handle,
-}
-
 /// The devices of one process. Any thread may call.
 #[derive(Default)]
 pub struct Devices {
     /// Shared with the memory that it gave out, which takes itself off.
-    table: Arc<Mutex<Table>>,
+    pub(super) table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
     /// Whether calls refuse device memory (level 1).
     refused: bool,
@@ -100,11 +88,11 @@ impl Devices {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         lock(&self.table)
     }
 
-    fn transport(&self) -> Result<&Transport, DeviceError> {
+    pub(super) fn transport(&self) -> Result<&Transport, DeviceError> {
         self.transport.get().ok_or(DeviceError::TooMany)
     }
 
@@ -281,113 +269,6 @@ impl Devices {
         self.table().place_on(device, value, len)
     }
 
-    /// Where a buffer of a call is, with what the transport wants for it; `None` for host memory, at
-    /// the address given back.
-    pub(crate) fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, DeviceError> {
-        let mut table = self.table();
-        let Location {
-            device: number,
-            address,
-        } = table.place(value, len)?;
-        if number == HOST {
-            return Ok(Err(address));
-        }
-        self.allow(number)?;
-        let device = table.device(number)?;
-        let handle = match table.known_at(address) {
-            Some((base, known)) => match known.registration.get() {
-                Some(registration) => registration.handle_ptr(),
-                None => {
-                    let made = self.register(base, known.len, &device)?;
-                    known.registration.get_or_init(|| made).handle_ptr()
-                }
-            },
-            None => match table.allocation(address) {
-                None => std::ptr::null_mut(),
-                Some(allocation) => self.seen(&mut table, allocation, &device)?,
-            },
-        };
-        Ok(Ok(Found {
-            iface: device.iface,
-            address,
-            handle,
-        }))
-    }
-
-    fn register(
-        &self,
-        base: u64,
-        len: usize,
-        device: &Device,
-    ) -> Result<Registration, DeviceError> {
-        let base = std::ptr::with_exposed_provenance_mut(base as usize);
-        let (iface, number) = (device.iface, device.number);
-        let transport = self.transport()?;
-        let access = Access::LOCAL_WRITE;
-        // SAFETY: the memory stays until it is forgotten, which ends the registration; or its owner
-        // keeps it as long as calls use it, and a lookup says when another took its place.
-        Ok(unsafe { transport.register_hmem(base, len, access, iface, number) }?)
-    }
-
-    /// The handle of an allocation that a lookup found, registered when it is first seen.
-    fn seen(
-        &self,
-        table: &mut Table,
-        allocation: Allocation,
-        device: &Device,
-    ) -> Result<*mut Handle, DeviceError> {
-        let Allocation { base, len, .. } = allocation;
-        if let Some(seen) = table.seen.get(&base)
-            && seen.allocation == allocation
-        {
-            return Ok(seen.registration.handle_ptr());
-        }
-        // Those whose place it took are gone.
-        let gone: Vec<u64> = table
-            .seen
-            .iter()
-            .filter(|(at, s)| **at < base + len as u64 && **at + s.allocation.len as u64 > base)
-            .map(|(at, _)| *at)
-            .collect();
-        for at in gone {
-            table.seen.remove(&at);
-        }
-        if table.seen.len() >= MOST_SEEN {
-            table.forget_gone();
-        }
-        if table.seen.len() >= MOST_SEEN {
-            // None may end, since operations may be using it: the host copies this one itself.
-            return Ok(std::ptr::null_mut());
-        }
-        let registration = self.register(base, len, device)?;
-        let handle = registration.handle_ptr();
-        let seen = Seen {
-            allocation,
-            registration,
-        };
-        table.seen.insert(base, seen);
-        Ok(handle)
-    }
-
-    /// Memory of a device, from whoever gives it out, known to the host as long as it lives.
-    pub fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, DeviceError> {
-        let name = self.device(device)?.name;
-        let refused = |why: &str| DeviceError::NoMemory(device, name.clone(), String::from(why));
-        let buffer = {
-            let table = self.table();
-            let Some(allocate) = &table.devices[device as usize].allocate else {
-                return Err(refused("give its memory to the window"));
-            };
-            allocate(len.max(1)).map_err(|why| refused(&why))?
-        };
-        // SAFETY: just allocated there, and forgotten before the buffer goes.
-        unsafe { self.add_memory(device, buffer.base(), buffer.len()) }?;
-        Ok(Box::new(Allocated {
-            buffer,
-            table: Arc::clone(&self.table),
-        }))
-    }
-
     /// Copies device memory to `into`, from runs that may lie on several devices and on the host.
     ///
     /// # Safety
@@ -419,30 +300,6 @@ impl Devices {
     }
 }
 
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
+pub(super) fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Memory that the host gave out, and knows until it is dropped.
-struct Allocated {
-    buffer: Box<dyn DeviceBuffer>,
-    table: Arc<Mutex<Table>>,
-}
-
-impl DeviceBuffer for Allocated {
-    fn base(&self) -> u64 {
-        self.buffer.base()
-    }
-
-    fn len(&self) -> usize {
-        self.buffer.len()
-    }
-}
-
-impl Drop for Allocated {
-    fn drop(&mut self) {
-        let gone = lock(&self.table).known.remove(&self.buffer.base());
-        // Ends a registration, outside of the lock, and before the memory goes.
-        drop(gone);
-    }
 }

@@ -7,11 +7,13 @@
 
 mod client;
 mod directory;
+mod events;
 pub mod guard;
 mod members;
 mod output;
 mod rank;
 mod remains;
+mod requests;
 pub mod server;
 mod signals;
 mod watch;

@@ -11,9 +11,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, credentials};
-use crate::bootstrap::protocol::{
-    MAX_REPLY, MAX_REQUEST, ProtocolError, Reply, Request, body_length,
-};
+pub use super::events::{Event, Membership};
+use crate::bootstrap::protocol::{MAX_REPLY, Reply};
 
 /// How long a connection may take to say which rank it is.
 const INTRODUCTION: Duration = Duration::from_secs(10);
@@ -24,69 +23,22 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Connections that have not introduced themselves, at one time; more wait to be accepted.
 const STRANGERS: usize = 64;
 
-/// What one rank may publish in all, bytes.
-const BOARD_LIMIT: usize = 64 << 20;
-
 /// What may wait to be sent to one connection, bytes.
 const BACKLOG: usize = MAX_REPLY + (1 << 20);
-
-/// Whether a rank has joined the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Membership {
-    /// Not yet.
-    Absent,
-    /// It has introduced itself.
-    Joined,
-    /// It has left in good order.
-    Left,
-}
-
-/// What the launcher has to know of what happened on the socket.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A rank introduced itself.
-    Joined {
-        /// Which.
-        rank: u32,
-        /// Its process.
-        pid: i32,
-    },
-    /// A rank asked for the end of the job.
-    Aborted {
-        /// Which.
-        rank: u32,
-        /// With this exit code.
-        code: u8,
-        /// Why.
-        message: String,
-    },
-    /// A rank broke the protocol, and has been cut off.
-    Broken {
-        /// Which.
-        rank: u32,
-        /// How.
-        reason: String,
-    },
-    /// Somebody who is no rank was turned away.
-    Stray {
-        /// Why.
-        reason: String,
-    },
-}
 
 /// The server's side of a job's socket.
 pub struct Server {
     listener: UnixListener,
-    clients: Vec<Client>,
-    memberships: Vec<Membership>,
-    board: HashMap<(u32, String), Vec<u8>>,
-    published: Vec<usize>,
+    pub(super) clients: Vec<Client>,
+    pub(super) memberships: Vec<Membership>,
+    pub(super) board: HashMap<(u32, String), Vec<u8>>,
+    pub(super) published: Vec<usize>,
     /// What each rank gave to the exchange under way.
-    exchange: Vec<Option<Vec<u8>>>,
+    pub(super) exchange: Vec<Option<Vec<u8>>>,
     /// Ranks whose connection ended without a word, and when.
     lost: Vec<(u32, Instant)>,
     /// The first rank that ended and will take part in no exchange.
-    gone: Option<u32>,
+    pub(super) gone: Option<u32>,
 }
 
 impl Server {
@@ -290,168 +242,18 @@ impl Server {
         }
     }
 
-    fn report(&self, index: usize, reason: String, events: &mut Vec<Event>) {
+    pub(super) fn report(&self, index: usize, reason: String, events: &mut Vec<Event>) {
         events.push(match self.clients[index].rank {
             Some(rank) => Event::Broken { rank, reason },
             None => Event::Stray { reason },
         });
     }
 
-    fn serve_all(&mut self, index: usize, events: &mut Vec<Event>) -> Result<(), String> {
-        loop {
-            let input = &mut self.clients[index].input;
-            let Some(length) = body_length(input, MAX_REQUEST).map_err(|e| e.to_string())? else {
-                return Ok(());
-            };
-            let Some(body) = input.get(4..4 + length) else {
-                return Ok(());
-            };
-            let request = Request::decode(body).map_err(|error| error.to_string())?;
-            input.drain(..4 + length);
-            self.serve(index, request, events)?;
-        }
-    }
-
-    fn serve(
-        &mut self,
-        index: usize,
-        request: Request,
-        events: &mut Vec<Event>,
-    ) -> Result<(), String> {
-        let client = &self.clients[index];
-        let Some(rank) = client.rank else {
-            let Request::Hello { rank } = request else {
-                return Err(ProtocolError::Unexpected {
-                    wanted: "hello",
-                    found: request.name(),
-                }
-                .to_string());
-            };
-            return self.welcome(index, rank, events);
-        };
-        let place = rank as usize;
-        match request {
-            Request::Hello { .. } => Err("a second hello on one connection".to_owned()),
-            Request::Put { key, data } => {
-                let size = key.len() + data.len();
-                let old = self.board.insert((rank, key.clone()), data);
-                let freed = old.map_or(0, |old| key.len() + old.len());
-                self.published[place] = self.published[place] + size - freed;
-                if self.published[place] > BOARD_LIMIT {
-                    return Err(format!(
-                        "published {} bytes, wanted at most {BOARD_LIMIT}",
-                        self.published[place]
-                    ));
-                }
-                Ok(())
-            }
-            Request::Get { rank: owner, key } => {
-                if owner as usize >= self.memberships.len() {
-                    return Err(format!(
-                        "asked for an item of rank {owner}, wanted a rank below {}",
-                        self.memberships.len()
-                    ));
-                }
-                let data = self.board.get(&(owner, key)).cloned();
-                self.reply(index, &Reply::Value { data });
-                Ok(())
-            }
-            Request::Gather { data } => {
-                if self.exchange[place].is_some() {
-                    return Err("took part twice in one exchange".to_owned());
-                }
-                self.exchange[place] = Some(data);
-                Ok(())
-            }
-            Request::Abort { code, message } => {
-                events.push(Event::Aborted {
-                    rank,
-                    code,
-                    message,
-                });
-                Ok(())
-            }
-            Request::Leave => {
-                self.memberships[place] = Membership::Left;
-                self.reply(index, &Reply::Farewell);
-                self.clients[index].closing = true;
-                Ok(())
-            }
-        }
-    }
-
-    fn welcome(&mut self, index: usize, rank: u32, events: &mut Vec<Event>) -> Result<(), String> {
-        let size = self.memberships.len();
-        let Some(membership) = self.memberships.get_mut(rank as usize) else {
-            return Err(format!(
-                "says it is rank {rank}, wanted a rank below {size}"
-            ));
-        };
-        // A rank that has left may come back: a program may join a job more than once.
-        if *membership == Membership::Joined {
-            return Err(format!("says it is rank {rank}, which has joined already"));
-        }
-        *membership = Membership::Joined;
-        self.clients[index].rank = Some(rank);
-        events.push(Event::Joined {
-            rank,
-            pid: self.clients[index].pid,
-        });
-        self.reply(index, &Reply::Welcome { size: size as u32 });
-        Ok(())
-    }
-
-    /// Answers an exchange in which every rank has taken part.
-    fn finish_exchange(&mut self, events: &mut Vec<Event>) {
-        if let Some(rank) = self.gone {
-            for index in 0..self.clients.len() {
-                let waits = self.clients[index]
-                    .rank
-                    .is_some_and(|waiting| self.exchange[waiting as usize].take().is_some());
-                if waits && !self.clients[index].closing {
-                    self.reply(index, &Reply::Lost { rank });
-                }
-            }
-            return;
-        }
-        if self.exchange.iter().any(Option::is_none) {
-            return;
-        }
-        let parts: Vec<Vec<u8>> = self
-            .exchange
-            .iter_mut()
-            .map(|part| part.take().unwrap_or_default())
-            .collect();
-        let total: usize = parts.iter().map(|part| part.len() + 4).sum();
-        let members: Vec<usize> = (0..self.clients.len())
-            .filter(|index| self.clients[*index].rank.is_some() && !self.clients[*index].closing)
-            .collect();
-        if total + 16 > MAX_REPLY {
-            let message =
-                format!("the ranks gave {total} bytes to one exchange, wanted at most {MAX_REPLY}");
-            for index in members {
-                self.reply(
-                    index,
-                    &Reply::Refused {
-                        message: message.clone(),
-                    },
-                );
-                self.clients[index].closing = true;
-                self.report(index, message.clone(), events);
-            }
-            return;
-        }
-        let frame = Reply::Gathered { parts }.encode();
-        for index in members {
-            self.queue(index, &frame);
-        }
-    }
-
-    fn reply(&mut self, index: usize, reply: &Reply) {
+    pub(super) fn reply(&mut self, index: usize, reply: &Reply) {
         self.queue(index, &reply.encode());
     }
 
-    fn queue(&mut self, index: usize, frame: &[u8]) {
+    pub(super) fn queue(&mut self, index: usize, frame: &[u8]) {
         let client = &mut self.clients[index];
         client.output.extend(frame);
         client.write();

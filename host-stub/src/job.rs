@@ -109,37 +109,8 @@ impl Job {
         // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by whoever
         // called `assume_threads`, and is no weaker here.
         let mut transports = unsafe { component.init(thread_level) }?;
-        let best = transports
-            .iter()
-            .enumerate()
-            .max_by_key(|(index, transport)| {
-                let attributes = transport.attributes();
-                // The first of equals.
-                (
-                    attributes.exclusivity,
-                    std::cmp::Reverse((attributes.latency, *index)),
-                )
-            })
-            .map_or(0, |(index, _)| index);
-        let transport = transports.swap_remove(best);
-
-        let failure = Arc::new(FirstFailure::default());
-        let recorded = Arc::clone(&failure);
-        transport
-            .on_error(move |failure| {
-                tracing::error!("{failure}");
-                if failure.fatal || failure.status == Status::UNREACH {
-                    let _ = recorded.lost.set(failure.clone());
-                }
-                let _ = recorded.any.set(failure);
-            })
-            .ok()
-            .map_err(|status| TransportError {
-                operation: "register_error",
-                subject: loader::Subject::Module,
-                status,
-            })?;
-
+        let transport = transports.swap_remove(best(&transports));
+        let failure = recorded_failures(&transport)?;
         let known = Arc::clone(&failure);
         bootstrap.give_up_when(Box::new(move || known.lost.get().map(Failure::to_string)));
 
@@ -154,14 +125,7 @@ impl Job {
         })?;
         // Every rank has the same settings; one tells of them.
         if bootstrap.rank() == 0 {
-            params.read(|registry| {
-                for warning in registry.warnings() {
-                    tracing::warn!("{warning}");
-                }
-                for unknown in registry.unknown("btl_ofi_") {
-                    tracing::warn!("{unknown}");
-                }
-            });
+            warn_of_settings(&params);
         }
         let crowded = is_crowded(bootstrap.as_ref());
         let devices = devices(&transport, &params)?;
@@ -346,6 +310,51 @@ impl std::fmt::Debug for Job {
             self.transport
         )
     }
+}
+
+/// The transport that windows use: the one with the highest exclusivity, of equals the one with the lowest latency,
+/// then the first.
+fn best(transports: &[Transport]) -> usize {
+    transports
+        .iter()
+        .enumerate()
+        .max_by_key(|(index, transport)| {
+            let attributes = transport.attributes();
+            let cost = std::cmp::Reverse((attributes.latency, *index));
+            (attributes.exclusivity, cost)
+        })
+        .map_or(0, |(index, _)| index)
+}
+
+/// Has the failures of a transport recorded, from now on.
+fn recorded_failures(transport: &Transport) -> Result<Arc<FirstFailure>, TransportError> {
+    let failure = Arc::new(FirstFailure::default());
+    let recorded = Arc::clone(&failure);
+    let listening = transport.on_error(move |failure| {
+        tracing::error!("{failure}");
+        if failure.fatal || failure.status == Status::UNREACH {
+            let _ = recorded.lost.set(failure.clone());
+        }
+        let _ = recorded.any.set(failure);
+    });
+    listening.ok().map_err(|status| TransportError {
+        operation: "register_error",
+        subject: loader::Subject::Module,
+        status,
+    })?;
+    Ok(failure)
+}
+
+/// Tells of settings that mean nothing.
+fn warn_of_settings(params: &Params) {
+    params.read(|registry| {
+        for warning in registry.warnings() {
+            tracing::warn!("{warning}");
+        }
+        for unknown in registry.unknown("btl_ofi_") {
+            tracing::warn!("{unknown}");
+        }
+    });
 }
 
 /// Whether the node of this rank has more ranks than processors.

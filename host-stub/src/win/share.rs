@@ -83,26 +83,9 @@ pub(super) fn share(
         take(segment, &lengths, contiguous, own)
     });
 
-    let mine = encode_outcome(&joined.as_ref().map(|_| ()).map_err(Clone::clone));
-    let mut given_up = None;
-    for (rank, bytes) in exchange(link, &mine)?.iter().enumerate() {
-        match decode_outcome(bytes) {
-            Ok(()) => {}
-            Err(NoSegment::Memory(reason)) => return Err(refused(rank, reason)),
-            Err(NoSegment::Apart(reason)) if classes[rank] == leader && given_up.is_none() => {
-                given_up = Some(Joint::GivenUp { rank, reason });
-            }
-            Err(NoSegment::Apart(_)) => {}
-        }
-    }
-    if let Some(given_up) = given_up {
-        if let (Joint::GivenUp { rank, reason }, true) = (&given_up, leader == link.rank) {
-            tracing::warn!(
-                "a window's ranks on this node do not share memory, because rank {rank} cannot \
-                 open it: {reason}"
-            );
-        }
-        return Ok(given_up);
+    let mine = joined.as_ref().map(|_| ()).map_err(Clone::clone);
+    if let Some((rank, reason)) = given_up(link, classes, &mine)? {
+        return Ok(Joint::GivenUp { rank, reason });
     }
     let mut shared = joined.map_err(|error| {
         let (NoSegment::Memory(reason) | NoSegment::Apart(reason)) = error;
@@ -111,6 +94,34 @@ pub(super) fn share(
     // Everybody has it: it can be found no more.
     shared.segment.close();
     Ok(Joint::Segment(shared))
+}
+
+/// Tells the other ranks how it went here. The first rank of this node that could not open the segment, and why;
+/// an error, on every rank alike, when some rank's memory is not to be had.
+fn given_up(
+    link: &Link,
+    classes: &[usize],
+    mine: &Result<(), NoSegment>,
+) -> WinResult<Option<(usize, String)>> {
+    let leader = classes[link.rank];
+    let mut first = None;
+    for (rank, bytes) in exchange(link, &encode_outcome(mine))?.iter().enumerate() {
+        match decode_outcome(bytes) {
+            Ok(()) => {}
+            Err(NoSegment::Memory(reason)) => return Err(refused(rank, reason)),
+            Err(NoSegment::Apart(reason)) if classes[rank] == leader && first.is_none() => {
+                first = Some((rank, reason));
+            }
+            Err(NoSegment::Apart(_)) => {}
+        }
+    }
+    if let (Some((rank, reason)), true) = (&first, leader == link.rank) {
+        tracing::warn!(
+            "a window's ranks on this node do not share memory, because rank {rank} cannot open it: \
+             {reason}"
+        );
+    }
+    Ok(first)
 }
 
 fn too_much(lengths: &[usize]) -> NoSegment {

@@ -15,8 +15,8 @@ use clap::Parser;
 use programs::Program;
 use running::{Ended, Running};
 
-/// Test programs that need the machine for themselves: `room` counts on processes that leave a small /dev/shm soon.
-/// They run after all others, one by one.
+/// Test programs that need the machine for themselves: `room` starts 48 processes that open endpoints in turns, and a
+/// turn is waited for 10 s. They run after all others, one by one.
 const ALONE: [&str; 1] = ["core/room"];
 
 #[derive(Parser)]

@@ -220,6 +220,13 @@ pub(super) fn query(
     ask().doing(|| String::from("asking libfabric for providers"))
 }
 
+/// Has libfabric load and initialise its providers, by a query that finds none. A failure shows in later queries.
+pub(super) fn initialise() {
+    if let Ok(api) = api() {
+        let _ = query(api, Some("none"), |_| ());
+    }
+}
+
 /// Writes the transport's hints.
 pub(super) fn write_hints(
     h: &mut HintsMut<'_>,

@@ -15,7 +15,7 @@ use crate::fabric::fids::{Info, InfoRef};
 use crate::fabric::others;
 use crate::fabric::policy;
 use crate::fabric::query::{
-    Calling, SUPPORTED_MR, all_entries, has_atomics, offers, takes_messages,
+    Calling, SUPPORTED_MR, all_entries, has_atomics, initialise, offers, takes_messages,
 };
 use crate::fabric::quirks::{self, Quirks, Trait};
 use crate::fabric::ranking::{Ranking, source};
@@ -204,7 +204,11 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
 /// otherwise use the same space.
 fn turn(options: &Options) -> Option<Turn> {
     let admitted = quirks::admits(options, Trait::KeepsFiles);
-    if admitted { Turn::take() } else { None }
+    if !admitted {
+        return None;
+    }
+    // The providers are initialised by the first query, which takes longer than the others together.
+    Turn::take(initialise)
 }
 
 /// Names of the include list that match no known provider.

@@ -88,12 +88,13 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for the lock where space is short. `None` where there is enough space for all processes, or another
-    /// process holds the lock for too long.
-    pub(crate) fn take() -> Option<Turn> {
+    /// Waits for the lock where space is short, after `prepare`, which does what needs no lock. `None` where there is
+    /// enough space for all processes, or another process holds the lock for too long.
+    pub(crate) fn take(prepare: impl FnOnce()) -> Option<Turn> {
         if measure().ok()?.free >= AMPLE {
             return None;
         }
+        prepare();
         let folder = File::open(FOLDER).ok()?;
         let deadline = Instant::now() + TURN;
         // A blocking flock would wait for ever for a stopped process.

@@ -101,19 +101,19 @@ fn a_full_folder_has_no_room() {
 #[test]
 fn turns_are_taken_where_space_is_short() {
     let script = with_space(Script::new(), AMPLE);
-    assert!(Turn::take().is_none(), "with a call of flock");
+    assert!(Turn::take(|| ()).is_none(), "with a call of flock");
     drop(script);
     let script = with_space(Script::new(), MIB)
         .fails("flock", libc::EWOULDBLOCK)
         .fails("flock", libc::EWOULDBLOCK)
         .answers("flock", ());
-    assert!(Turn::take().is_some());
+    assert!(Turn::take(|| ()).is_some());
     drop(script);
     let script = with_space(Script::new(), MIB).fails("flock", libc::ENOLCK);
-    assert!(Turn::take().is_none(), "a folder without locks");
+    assert!(Turn::take(|| ()).is_none(), "a folder without locks");
     drop(script);
     let _script = Script::new().fails("statvfs", libc::EACCES);
-    assert!(Turn::take().is_none());
+    assert!(Turn::take(|| ()).is_none());
 }
 
 /// The file of an endpoint with data behind a short hole; removed when dropped.

@@ -223,6 +223,35 @@ fn rank_refusals() {
         matches!(twice, Err(WinError::EpochMisuse { .. })),
         "{twice:?}"
     );
+    // The inner epoch's end completes nothing of rank 0, whose lock the outer one holds.
+    let mut buffer = vec![0; 1];
+    let inner = window.lock(LockKind::Shared, 0, |_| {
+        window.lock(LockKind::Shared, 1, |epoch| epoch.get(&mut buffer, 0, 0))
+    });
+    assert!(
+        matches!(inner, Err(WinError::WrongTarget { rank: 0, .. })),
+        "{inner:?}"
+    );
+    let beside = window.lock(LockKind::Shared, 0, |outer| {
+        window.lock(LockKind::Shared, 1, |inner| inner.get_now(&mut [0], 1, 0))?;
+        outer.get_now(&mut [0], 0, 0)
+    });
+    beside.expect("two locks");
+    for rank in 0..size {
+        let other = window.lock(LockKind::Shared, rank, |_| window.fence(|_| Ok(())));
+        assert!(
+            matches!(other, Err(WinError::EpochMisuse { .. })),
+            "{other:?}"
+        );
+    }
+    // What cannot wait is refused before it changes anything.
+    job.barrier().expect("barrier");
+    let waits = window.fence(|epoch| epoch.fetch_and_op(1, 0, 0, Op::Sum).map(drop));
+    assert!(
+        matches!(waits, Err(WinError::EpochMisuse { .. })),
+        "{waits:?}"
+    );
+    assert_eq!(contents(&mut window), [0; 2]);
     let huge = Window::<u64>::allocate(&job, usize::MAX);
     assert!(matches!(huge, Err(WinError::Creation { .. })));
     let nothing = Window::<()>::allocate(&job, 8);

@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use super::element::Element;
 use super::transfer::Transfer;
-use crate::win::{Datatype, Layout, Op, Target, WinResult, Window};
+use crate::win::{Datatype, Layout, Op, Target, WinError, WinResult, Window};
 
 /// An open epoch, given to the body of [`fence`](super::Window::fence), [`lock`](super::Window::lock) and
 /// [`lock_all`](super::Window::lock_all).
@@ -40,12 +40,28 @@ use crate::win::{Datatype, Layout, Op, Target, WinResult, Window};
 /// [`WinError::OutOfBounds`](super::WinError::OutOfBounds) for elements beyond the target's memory;
 /// [`WinError::Transport`](super::WinError::Transport) and [`WinError::Job`](super::WinError::Job) if an operation or
 /// a rank failed.
+///
+/// [`WinError::WrongTarget`](super::WinError::WrongTarget): a rank that the epoch does not include.
 #[derive(Debug)]
 pub struct Epoch<'scope, 'env: 'scope, T> {
     raw: &'env Window,
+    reach: Reach,
     elements: PhantomData<fn() -> T>,
     // Invariant, so that a scope cannot be taken for a shorter one.
     scope: PhantomData<&'scope mut &'scope ()>,
+    // Stays on its thread: two threads must not access one element at once.
+    thread: PhantomData<*const ()>,
+}
+
+/// What the end of an epoch completes, and so what may be done in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Operations to all ranks. No call can wait before the end.
+    Fence,
+    /// Operations to all ranks.
+    All,
+    /// Operations to one rank.
+    One(usize),
 }
 
 /// A number of elements that lie together, as bytes.
@@ -62,16 +78,44 @@ fn target(rank: usize, at: usize, layout: &Layout) -> Target<'_> {
 }
 
 impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
-    pub(super) fn new(raw: &'env Window) -> Self {
+    pub(super) fn new(raw: &'env Window, reach: Reach) -> Self {
         Epoch {
             raw,
+            reach,
             elements: PhantomData,
             scope: PhantomData,
+            thread: PhantomData,
+        }
+    }
+
+    /// Refuses a rank whose operations the end of this epoch does not complete, even if another epoch of this
+    /// process includes it.
+    fn reaches(&self, call: &'static str, rank: usize) -> WinResult<()> {
+        match self.reach {
+            Reach::One(only) if only != rank => Err(WinError::WrongTarget {
+                call,
+                rank,
+                epoch: "lock",
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for a call that waits, which has to be refused before anything is sent.
+    fn reaches_and_waits(&self, call: &'static str, rank: usize) -> WinResult<Waiting<'env>> {
+        self.reaches(call, rank)?;
+        match self.reach {
+            Reach::Fence => Err(WinError::EpochMisuse {
+                call,
+                state: "a fence epoch, in which no call can wait; use lock or lock_all",
+            }),
+            _ => Ok(Waiting(self.raw, rank)),
         }
     }
 
     /// Writes elements to a rank's memory, from index `at` on.
     pub fn put(&self, from: &'scope [T], rank: usize, at: usize) -> WinResult<()> {
+        self.reaches("put", rank)?;
         let row = row::<T>(from.len());
         // SAFETY: the slice is borrowed for the scope, which ends when nothing is under way.
         unsafe {
@@ -82,6 +126,7 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
 
     /// Reads elements of a rank's memory, from index `at` on.
     pub fn get(&self, into: &'scope mut [T], rank: usize, at: usize) -> WinResult<()> {
+        self.reaches("get", rank)?;
         let row = row::<T>(into.len());
         // SAFETY: the slice is borrowed alone for the scope, which ends when nothing is under way; any bytes are a `T`.
         unsafe {
@@ -90,23 +135,24 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
         }
     }
 
-    /// Reads elements of a rank's memory, from index `at` on, and waits for them.
+    /// Reads elements of a rank's memory, from index `at` on, and waits for them. In lock and lock_all epochs.
     pub fn get_now(&self, into: &mut [T], rank: usize, at: usize) -> WinResult<()> {
+        let waiting = self.reaches_and_waits("get", rank)?;
         let row = row::<T>(into.len());
-        let waiting = Waiting(self.raw);
         // SAFETY: the slice is borrowed alone until this returns, when nothing is under way; any bytes are a `T`.
         let got = unsafe {
             self.raw
                 .get(into.as_mut_ptr().cast(), &row, target(rank, at, &row))
         };
-        got.and_then(|()| waiting.flush(rank))
+        got.and_then(|()| waiting.flush())
     }
 
     /// As [`put`](Self::put), of a buffer that belongs to the transfer until that is complete. In lock and lock_all
     /// epochs.
     pub fn put_owned(&self, from: Vec<T>, rank: usize, at: usize) -> WinResult<Transfer<'env, T>> {
+        self.reaches("rput", rank)?;
         let row = row::<T>(from.len());
-        Transfer::begin(self.raw, from, |buffer| {
+        Transfer::begin((self.raw, rank), from, |buffer| {
             // SAFETY: the transfer keeps the buffer until its request is complete.
             unsafe { self.raw.rput(buffer.cast(), &row, target(rank, at, &row)) }
         })
@@ -115,8 +161,9 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
     /// As [`get`](Self::get), to a buffer that belongs to the transfer until that is complete. In lock and lock_all
     /// epochs.
     pub fn get_owned(&self, into: Vec<T>, rank: usize, at: usize) -> WinResult<Transfer<'env, T>> {
+        self.reaches("rget", rank)?;
         let row = row::<T>(into.len());
-        Transfer::begin(self.raw, into, |buffer| {
+        Transfer::begin((self.raw, rank), into, |buffer| {
             // SAFETY: the transfer keeps the buffer until its request is complete; any bytes are a `T`.
             unsafe { self.raw.rget(buffer.cast(), &row, target(rank, at, &row)) }
         })
@@ -124,6 +171,7 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
 
     /// Completes the operations to a rank, at origin and target. In lock and lock_all epochs.
     pub fn flush(&self, rank: usize) -> WinResult<()> {
+        self.reaches("flush", rank)?;
         self.raw.flush(rank)
     }
 
@@ -137,6 +185,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     /// `target = target op from` for each element, atomically with respect to other accumulates.
     /// [`WinError::InvalidOperation`](super::WinError::InvalidOperation): the type does not have the operation.
     pub fn accumulate(&self, from: &'scope [T], rank: usize, at: usize, op: Op) -> WinResult<()> {
+        self.reaches("accumulate", rank)?;
         let row = Layout::contiguous(T::DATATYPE, from.len());
         // SAFETY: the slice is borrowed for the scope, which ends when nothing is under way.
         unsafe {
@@ -149,7 +198,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     /// In lock and lock_all epochs.
     pub fn fetch_and_op(&self, value: T, rank: usize, at: usize, op: Op) -> WinResult<T> {
         let mut old = T::zeroed();
-        let waiting = Waiting(self.raw);
+        let waiting = self.reaches_and_waits("fetch_and_op", rank)?;
         // SAFETY: both elements live until this returns, when nothing is under way; any bytes are a `T`.
         unsafe {
             self.raw.fetch_and_op(
@@ -161,8 +210,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
                 op,
             )
         }
-        .and_then(|()| waiting.flush(rank))?;
-        drop(waiting);
+        .and_then(|()| waiting.flush())?;
         Ok(old)
     }
 
@@ -170,7 +218,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     /// what was there. Integers only. In lock and lock_all epochs.
     pub fn compare_and_swap(&self, expected: T, new: T, rank: usize, at: usize) -> WinResult<T> {
         let mut old = T::zeroed();
-        let waiting = Waiting(self.raw);
+        let waiting = self.reaches_and_waits("compare_and_swap", rank)?;
         // SAFETY: the elements live until this returns, when nothing is under way; any bytes are a `T`.
         unsafe {
             self.raw.compare_and_swap(
@@ -182,23 +230,26 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
                 at as u64,
             )
         }
-        .and_then(|()| waiting.flush(rank))?;
-        drop(waiting);
+        .and_then(|()| waiting.flush())?;
         Ok(old)
     }
 }
 
-/// Waits, when it goes, until nothing is under way: an operation that failed to complete may still use its buffers.
-struct Waiting<'w>(&'w Window);
+/// Waits, when it goes, until nothing is under way to a rank: an operation that failed to complete may still use its
+/// buffers.
+struct Waiting<'w>(&'w Window, usize);
 
 impl Waiting<'_> {
-    fn flush(&self, rank: usize) -> WinResult<()> {
-        self.0.flush(rank)
+    /// Waits as usual. Only after an error there is something left to wait for.
+    fn flush(self) -> WinResult<()> {
+        self.0.flush(self.1)?;
+        std::mem::forget(self);
+        Ok(())
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.wait_idle();
+        self.0.wait_idle(Some(self.1));
     }
 }

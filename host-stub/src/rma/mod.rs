@@ -32,7 +32,8 @@
 //! - *Nobody holds a reference to window memory*, because other ranks may write it at any time. Elements are copied in
 //!   and out, and are plain data ([`bytemuck::Pod`]), of which all bytes are valid.
 //! - *Threads of this process do not race.* [`Window::read`] and [`Window::write`] need the window alone, so that no
-//!   epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`].
+//!   epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`]. An epoch stays on
+//!   its thread, and no two that reach the same rank are open in a process at once.
 //!
 //! What a program does to one element from two ranks at once has the result that MPI says, which may be undefined; it
 //! is never undefined behaviour of Rust.

@@ -21,7 +21,7 @@ pub struct Transfer<'w, T> {
 impl<'w, T: Pod> Transfer<'w, T> {
     /// Begins an operation with the buffer's address, which stays when the vector is moved.
     pub(super) fn begin(
-        window: &Window,
+        (window, rank): (&Window, usize),
         buffer: Vec<T>,
         begin: impl FnOnce(*mut T) -> WinResult<Request<'w>>,
     ) -> WinResult<Transfer<'w, T>> {
@@ -30,7 +30,7 @@ impl<'w, T: Pod> Transfer<'w, T> {
             Ok(request) => Ok(Transfer { request, buffer }),
             Err(error) => {
                 // A part of the operation may be under way.
-                window.wait_idle();
+                window.wait_idle(Some(rank));
                 drop(ManuallyDrop::into_inner(buffer));
                 Err(error)
             }

@@ -2,10 +2,11 @@
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 use bytemuck::Pod;
 
-use super::epoch::Epoch;
+use super::epoch::{Epoch, Reach};
 use crate::job::Members;
 use crate::win::{self, Assertion, Info, LockKind, WinError, WinResult};
 
@@ -16,7 +17,42 @@ use crate::win::{self, Assertion, Info, LockKind, WinError, WinResult};
 #[derive(Debug)]
 pub struct Window<T> {
     raw: win::Window,
+    /// The epochs of this process's threads: [`ALL`] for one that reaches all ranks, else how many reach one rank.
+    open: AtomicIsize,
     elements: PhantomData<fn() -> T>,
+}
+
+/// An epoch that reaches all ranks is open.
+const ALL: isize = -1;
+
+/// An epoch that counts as open; no two threads can access one element at once.
+struct Open<'w>(&'w AtomicIsize);
+
+impl<'w> Open<'w> {
+    fn begin(call: &'static str, open: &'w AtomicIsize, reach: Reach) -> WinResult<Open<'w>> {
+        let next = |now: isize| match (reach, now) {
+            (Reach::Fence | Reach::All, 0) => Some(ALL),
+            (Reach::One(_), 0..) => Some(now + 1),
+            _ => None,
+        };
+        // Acquire pairs with the Release in `drop`: accesses of the epochs before come first.
+        match open.fetch_update(Ordering::Acquire, Ordering::Relaxed, next) {
+            Ok(_) => Ok(Open(open)),
+            Err(_) => Err(WinError::EpochMisuse {
+                call,
+                state: "an epoch of this process that reaches the same ranks",
+            }),
+        }
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let next = |now: isize| Some(if now == ALL { 0 } else { now - 1 });
+        let _ = self
+            .0
+            .fetch_update(Ordering::Release, Ordering::Relaxed, next);
+    }
 }
 
 impl<T: Pod> Window<T> {
@@ -39,6 +75,7 @@ impl<T: Pod> Window<T> {
         let unit = u32::try_from(size_of::<T>()).unwrap_or(0);
         Ok(Window {
             raw: win::Window::allocate_with(over, bytes, unit, info)?,
+            open: AtomicIsize::new(0),
             elements: PhantomData,
         })
     }
@@ -96,13 +133,15 @@ impl<T: Pod> Window<T> {
     }
 
     /// Runs `body` between two fences. Collective. When it returns, the operations of all ranks are complete, at
-    /// origin and target.
+    /// origin and target. [`WinError::EpochMisuse`], before anything is done: a thread of this process has an epoch of
+    /// this window open; with [`lock`](Self::lock), one that reaches all ranks.
     pub fn fence<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,
     ) -> WinResult<R> {
+        let _open = Open::begin("fence", &self.open, Reach::Fence)?;
         self.raw.fence(Assertion::NOPRECEDE)?;
-        self.scope(body, |raw| raw.fence(Assertion::NOSUCCEED))
+        self.scope(Reach::Fence, body, |raw| raw.fence(Assertion::NOSUCCEED))
     }
 
     /// Runs `body` with the lock of one rank, whose memory it may access. When it returns, the operations are
@@ -113,8 +152,9 @@ impl<T: Pod> Window<T> {
         rank: usize,
         body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,
     ) -> WinResult<R> {
+        let _open = Open::begin("lock", &self.open, Reach::One(rank))?;
         self.raw.lock(kind, rank, Assertion::empty())?;
-        self.scope(body, |raw| raw.unlock(rank))
+        self.scope(Reach::One(rank), body, |raw| raw.unlock(rank))
     }
 
     /// Runs `body` with the shared locks of all ranks. When it returns, the operations are complete, at origin and
@@ -123,22 +163,28 @@ impl<T: Pod> Window<T> {
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,
     ) -> WinResult<R> {
+        let _open = Open::begin("lock_all", &self.open, Reach::All)?;
         self.raw.lock_all(Assertion::empty())?;
-        self.scope(body, win::Window::unlock_all)
+        self.scope(Reach::All, body, win::Window::unlock_all)
     }
 
     /// Runs the body of an epoch, then ends it, whatever came of the body.
     fn scope<'env, R>(
         &'env self,
+        reach: Reach,
         body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,
         end: impl FnOnce(&win::Window) -> WinResult<()>,
     ) -> WinResult<R> {
-        let epoch = Epoch::new(&self.raw);
+        let epoch = Epoch::new(&self.raw, reach);
         let done = catch_unwind(AssertUnwindSafe(|| body(&epoch)));
         let ended = end(&self.raw);
         if ended.is_err() {
             // Not even then may this return while operations use the buffers.
-            self.raw.wait_idle();
+            let target = match reach {
+                Reach::One(rank) => Some(rank),
+                Reach::Fence | Reach::All => None,
+            };
+            self.raw.wait_idle(target);
         }
         match done {
             Ok(done) => done.and_then(|done| ended.map(|()| done)),

@@ -122,11 +122,18 @@ impl Window {
         self.link.wait_until(call, || flush.is_done())
     }
 
-    /// Waits until no operation of this rank is under way on the window, whatever became of the job: after this no
-    /// buffer is in use. The transport reports every operation, so this ends.
-    pub(crate) fn wait_idle(&self) {
+    /// Waits until no operation of this rank is under way to a target, or to any, whatever became of the job: after
+    /// this no buffer is in use. The transport reports every operation, so this ends.
+    pub(crate) fn wait_idle(&self, target: Option<usize>) {
         let is_idle = |peer: &Peer| peer.transfers.is_idle() && peer.accumulates.is_idle();
-        let is_busy = || !self.parts.peers.iter().all(is_idle);
+        let is_busy = || match target {
+            Some(rank) => self
+                .parts
+                .peers
+                .get(rank)
+                .is_some_and(|peer| !is_idle(peer)),
+            None => !self.parts.peers.iter().all(is_idle),
+        };
         if !is_busy() {
             return;
         }

@@ -5,15 +5,21 @@
     reason = "a test reports by panicking, in its helpers too"
 )]
 
+use std::sync::Mutex;
+
 use integration_tests::fixtures::ofi_plugin;
 use integration_tests::host::TestHost;
 use integration_tests::session::Session;
 use plugin_api::{Attributes, ModuleFlags};
 
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// The attributes of a module over sockets, which has scalable endpoints, and what was logged.
 fn module(settings: &[(&str, &str)]) -> (Attributes, Vec<String>) {
     // SAFETY: every test of this process sets the same value, before a provider is asked for.
     unsafe { std::env::set_var("FI_SOCKETS_IFACE", "lo") };
+    // One at a time: the plugin logs to the host that opened it last.
+    let _alone = ALONE.lock().unwrap();
     let mut all = vec![("btl_ofi_provider_include", "sockets")];
     all.extend_from_slice(settings);
     let host = TestHost::new(&all);

@@ -82,7 +82,7 @@ prepare() {
     rm -rf "$root/opt/project" "$root"/home/user/btl-ofi "$root"/home/user/.openmpi
     mkdir -p "$root/opt/project/target"
     cp -r target/packages "$root/opt/project/target/"
-    cp tests/openmpi/hello_window.c tests/openmpi/check.h tests/openmpi/other_series.c host-stub/c/examples/windows.c \
+    cp tests/openmpi/hello_window.c tests/openmpi/check.h tests/openmpi/other_series.c host-stub/c/examples/halo.c \
         host-stub/c/examples/example.h "$root/opt/project/"
     chown -R 1000:1000 "$root/opt/project"
 }
@@ -155,7 +155,7 @@ checks_itself() {
 
 c_program() {
     local out
-    out=$(as_user 'cc windows.c $(pkg-config --cflags --libs host-stub) -o windows && host-stub launch -n 4 --provider shm -- ./windows &&
+    out=$(as_user 'cc halo.c $(pkg-config --cflags --libs host-stub) -o halo && host-stub launch -n 4 --provider shm -- ./halo &&
         test -e "$(pkg-config --variable=plugin btl-plugin)" && echo done') || { printf '%s\n' "$out"; return 1; }
     said "$out" '^done'
 }
@@ -177,9 +177,9 @@ tarball() {
     said "$out" 'mpirun --tune /home/user/btl-ofi/share' 'export PATH=/home/user/btl-ofi/bin' || return 1
     out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 ${run/mpirun/mpirun -n 2}") || { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved" || return 1
-    out=$(as_user 'export PATH=~/btl-ofi/bin:$PATH PKG_CONFIG_PATH=~/btl-ofi/lib/pkgconfig && rm -f windows &&
-        cc windows.c $(pkg-config --cflags --libs host-stub) -Wl,-rpath,$HOME/btl-ofi/lib -o windows &&
-        env -u HOST_STUB_PLUGIN host-stub launch -n 2 --provider shm -- ./windows && host-stub info --provider shm') ||
+    out=$(as_user 'export PATH=~/btl-ofi/bin:$PATH PKG_CONFIG_PATH=~/btl-ofi/lib/pkgconfig && rm -f halo &&
+        cc halo.c $(pkg-config --cflags --libs host-stub) -Wl,-rpath,$HOME/btl-ofi/lib -o halo &&
+        env -u HOST_STUB_PLUGIN host-stub launch -n 2 --provider shm -- ./halo && host-stub info --provider shm') ||
         { printf '%s\n' "$out"; return 1; }
     said "$out" 'shm .*accepted, chosen'
 }

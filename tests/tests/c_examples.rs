@@ -114,13 +114,35 @@ fn compile_with_header(variant: &str, changes: &[(&str, &str)]) -> PathBuf {
 }
 
 #[test]
+fn hello() {
+    example("hello", &[1, 2]);
+}
+
+/// Work that ranks take by fetch-and-add from one counter.
+#[test]
+fn counter() {
+    example("counter", &[1, 3]);
+}
+
+/// A halo exchange by strided puts between fences.
+#[test]
+fn halo() {
+    example("halo", &[1, 3]);
+}
+
+#[test]
+fn hash_table() {
+    example("hash_table", &[1, 3]);
+}
+
+#[test]
 fn windows_of_two_tables_side_by_side_and_a_hook() {
-    example("windows", &[2, 4]);
+    program("windows", &[2, 4]);
 }
 
 #[test]
 fn communicators_collectives_and_an_overriding_layer() {
-    example("collectives", &[2, 4]);
+    program("collectives", &[2, 4]);
 }
 
 /// A layer that overrides every entry, and prints what was called, by whom and for how long.
@@ -134,8 +156,9 @@ fn a_tracing_layer() {
 #[test]
 fn examples_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
-    for name in ["windows", "collectives", "trace"] {
-        let program = compile(name, "../host-stub/c/examples");
+    let examples = "../host-stub/c/examples";
+    for (name, folder) in [("windows", "c"), ("collectives", "c"), ("trace", examples)] {
+        let program = compile(name, folder);
         let outcome = run(
             Command::new(host_stub())
                 .args(["launch", "-n", "2", "--provider", "shm", "--plugin"])

@@ -13,6 +13,7 @@ pub(crate) mod lock;
 #[cfg(test)]
 mod lock_tests;
 pub mod log;
+pub(crate) mod mapping;
 pub(crate) mod params;
 pub(crate) mod sync;
 pub(crate) mod sys;

@@ -2,7 +2,6 @@
 //! (`requester`, `server`). Calls to libfabric do not belong here.
 
 pub(crate) mod channel;
-mod mapping;
 pub(crate) mod pool;
 pub(crate) mod requester;
 pub(crate) mod ring;

@@ -29,9 +29,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::{cell::UnsafeCell, io};
 
+use crate::base::mapping::{Mapped, allocate};
 use crate::base::sys;
 use crate::peer::liveness::{ProcessId, State};
-use crate::sm::mapping::{Mapped, allocate};
+
 use crate::sm::pool::{BLOCKS, Owner};
 use crate::sm::ring::{Bells, RINGS, Slot, Watch};
 

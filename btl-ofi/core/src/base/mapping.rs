@@ -8,11 +8,11 @@ use std::ptr::NonNull;
 use crate::base::sys;
 
 /// A mapping of shared memory; dropping it unmaps.
-pub(super) struct Mapped<T>(NonNull<T>);
+pub(crate) struct Mapped<T>(NonNull<T>);
 
 impl<T> Mapped<T> {
     /// Maps a `T` at `offset` bytes into a file. `T` consists of atomics and cells, for which any bytes are valid.
-    pub(super) fn new(file: impl AsFd, offset: usize) -> io::Result<Mapped<T>> {
+    pub(crate) fn new(file: impl AsFd, offset: usize) -> io::Result<Mapped<T>> {
         let at = sys::map_shared(file, offset as u64, size_of::<T>())?;
         Ok(Mapped(at.cast()))
     }
@@ -39,7 +39,7 @@ impl<T> Drop for Mapped<T> {
 }
 
 /// Allocates pages, so that a later access cannot fail.
-pub(super) fn allocate(file: impl AsFd, offset: usize, size: usize) -> io::Result<()> {
+pub(crate) fn allocate(file: impl AsFd, offset: usize, size: usize) -> io::Result<()> {
     // Growth beyond the limit raises a signal (SIGXFSZ) instead of an error.
     let limit = sys::file_size_limit()?;
     if limit < (offset + size) as u64 {

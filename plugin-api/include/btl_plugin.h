@@ -51,7 +51,7 @@ extern "C" {
 /* Tables of another major are refused. */
 #define BTL_ABI_MAJOR 1
 /* Raised when a table grows at its end. */
-#define BTL_ABI_MINOR 2
+#define BTL_ABI_MINOR 3
 
 /* The one symbol that a plugin exports, for dlsym. */
 #define BTL_ENTRY_SYMBOL "btl_plugin_entry_v1"
@@ -348,6 +348,14 @@ typedef struct btl_descriptor {
 #define BTL_ATOMIC_KIND_FETCH 1   /* updates the target and returns the old value */
 #define BTL_ATOMIC_KIND_COMPARE 2 /* compares, updates and returns the old value */
 
+/* What carries an operation to its target: an index of btl_stats. */
+#define BTL_CARRIER_PROVIDER 0 /* the provider's RMA and atomics */
+#define BTL_CARRIER_MESSAGE 1  /* a message, which the target's processor executes */
+#define BTL_CARRIER_RING 2     /* a ring in shared memory, which the target's processor executes */
+#define BTL_CARRIER_CMA 3      /* cross-memory attach: the kernel copies */
+#define BTL_CARRIER_COPY 4     /* a copy within this process */
+#define BTL_CARRIERS 5
+
 /* Counts since init. The module keeps running while it reads them, so sums may differ by the
  * operations in flight. */
 typedef struct btl_stats {
@@ -358,6 +366,14 @@ typedef struct btl_stats {
     uint64_t again;          /* posts that the provider refused for lack of room (EAGAIN) */
     uint64_t registrations;  /* live registrations */
     uint64_t endpoints;      /* live endpoints */
+    /* This and what follows is in ABI 1.3 and later. */
+    uint64_t operations[BTL_CARRIERS]; /* operations by carrier (BTL_CARRIER_*) */
+    uint64_t bytes[BTL_CARRIERS];      /* their bytes */
+    uint64_t revoked;  /* ring transfers that the target did not begin in time, and that the kernel then made */
+    uint64_t messages; /* messages sent, each with one or more commands */
+    uint64_t waits;    /* flushes that found nothing to do for a microsecond or so */
+    uint64_t waited;   /* how long these waited, in nanoseconds */
+    uint64_t polls;    /* calls that made progress */
 } btl_stats;
 
 /* The table's size in ABI 1.0. */

@@ -108,7 +108,7 @@ layout!(Module: 16 bytes {
     attributes at 8,
 });
 
-layout!(Stats: 64 bytes {
+layout!(Stats: 184 bytes {
     header at 0,
     posted at 16,
     completed at 24,
@@ -116,6 +116,13 @@ layout!(Stats: 64 bytes {
     again at 40,
     registrations at 48,
     endpoints at 56,
+    operations at 64,
+    bytes at 104,
+    revoked at 144,
+    messages at 152,
+    waits at 160,
+    waited at 168,
+    polls at 176,
 });
 
 layout!(IoVec: 16 bytes {
@@ -204,4 +211,5 @@ first_release! {
     Attributes: 120,
     ModuleVtable: 152,
     ComponentVtable: 80,
+    Stats: 64,
 }

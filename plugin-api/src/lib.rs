@@ -33,6 +33,7 @@
 mod atomic;
 mod attributes;
 mod component;
+pub mod counters;
 mod header;
 mod hmem;
 mod host;

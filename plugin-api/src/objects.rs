@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_void};
 
 use bitflags::bitflags;
 
+use crate::counters::CARRIERS;
 use crate::{Module, TableHeader, magic};
 
 /// A component; opaque to the host.
@@ -135,9 +136,26 @@ pub struct Stats {
     pub registrations: u64,
     /// Live endpoints.
     pub endpoints: u64,
+    /// Operations by [`Carrier`](crate::counters::Carrier). This and what follows is in ABI 1.3 and later.
+    pub operations: [u64; CARRIERS],
+    /// Their bytes.
+    pub bytes: [u64; CARRIERS],
+    /// Ring transfers that the target did not begin in time, and that the kernel then made.
+    pub revoked: u64,
+    /// Messages sent, each with one or more commands.
+    pub messages: u64,
+    /// Flushes that found nothing to do for a microsecond or so.
+    pub waits: u64,
+    /// How long these waited, in nanoseconds.
+    pub waited: u64,
+    /// Calls that made progress.
+    pub polls: u64,
 }
 
 impl Stats {
+    /// The record's size in ABI 1.0.
+    pub const MIN_SIZE: usize = std::mem::offset_of!(Stats, operations);
+
     /// A zeroed record with its header.
     pub const fn new() -> Self {
         Stats {
@@ -148,6 +166,13 @@ impl Stats {
             again: 0,
             registrations: 0,
             endpoints: 0,
+            operations: [0; CARRIERS],
+            bytes: [0; CARRIERS],
+            revoked: 0,
+            messages: 0,
+            waits: 0,
+            waited: 0,
+            polls: 0,
         }
     }
 }

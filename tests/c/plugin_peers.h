@@ -147,7 +147,7 @@ static btl_status stats(btl_module *public, btl_stats *out)
     for (btl_endpoint *endpoint = module->endpoints; endpoint != NULL; endpoint = endpoint->next)
         now.endpoints++;
     pthread_mutex_unlock(&module->lock);
-    memcpy(out, &now, sizeof now);
+    memcpy(out, &now, out->header.size < sizeof now ? out->header.size : sizeof now);
     return BTL_SUCCESS;
 }
 

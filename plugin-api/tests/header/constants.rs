@@ -1,5 +1,6 @@
 //! The value of every constant, by the name it has in the header.
 
+use plugin_api::counters::{CARRIERS, Carrier};
 use plugin_api::{
     ABI_MAJOR, ABI_MINOR, Access, AtomicFlags, AtomicKind, AtomicOp, Attributes, BtlAtomicOp,
     ComponentVtable, Datatype, ErrorFlags, HmemInfo, HostVtable, LogLevel, ModuleFlags,
@@ -77,7 +78,8 @@ pub(crate) fn all() -> Vec<(String, i128)> {
             "BTL_COMPONENT_VTABLE_MIN_SIZE".into(),
             ComponentVtable::MIN_SIZE as i128,
         ),
-        ("BTL_STATS_MIN_SIZE".into(), size_of::<Stats>() as i128),
+        ("BTL_STATS_MIN_SIZE".into(), Stats::MIN_SIZE as i128),
+        ("BTL_CARRIERS".into(), CARRIERS as i128),
         // Documented with `order` in the Rust types, where it has no constant of its own.
         ("BTL_NO_ORDER".into(), 255),
     ];
@@ -96,6 +98,10 @@ pub(crate) fn all() -> Vec<(String, i128)> {
             format!("BTL_LOG_{}", screaming(&format!("{level:?}"))),
             level as i128,
         ));
+    }
+    for carrier in Carrier::ALL {
+        let name = screaming(&format!("{carrier:?}"));
+        out.push((format!("BTL_CARRIER_{name}"), carrier as i128));
     }
     accepted!(out, ThreadLevel, "BTL_THREAD");
     accepted!(out, ParamKind, "BTL_PARAM");

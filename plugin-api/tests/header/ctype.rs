@@ -57,6 +57,13 @@ spelled! {
     ComponentVtable => "btl_component_vtable",
 }
 
+/// An array decays to a pointer in the comparison; its length shows in the offset of what follows.
+impl<T: CType, const N: usize> CType for [T; N] {
+    fn spelling() -> String {
+        format!("{} *", T::spelling())
+    }
+}
+
 impl<T: CType> CType for *const T {
     fn spelling() -> String {
         format!("{} const *", T::spelling())

@@ -66,7 +66,8 @@ pub(crate) fn assertions() -> String {
     });
     structure!(out, Module as "btl_module" { vtable, attributes });
     structure!(out, Stats as "btl_stats" {
-        header, posted, completed, failed, again, registrations, endpoints,
+        header, posted, completed, failed, again, registrations, endpoints, operations, bytes, revoked, messages, waits,
+        waited, polls,
     });
     structure!(out, IoVec as "struct iovec" { base as iov_base, len as iov_len });
     structure!(out, OverrideOps as "btl_override_ops" {

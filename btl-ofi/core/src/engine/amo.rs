@@ -38,6 +38,13 @@ pub(crate) struct Word {
     kinds: u64,
 }
 
+impl Word {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        self.mask as usize + 1
+    }
+}
+
 /// All AMOs, by operation code and flags.
 pub(crate) struct Words([[Word; 4]; CODES]);
 
@@ -141,7 +148,8 @@ impl Transport {
                 return None;
             }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
-            let mut posting = self.begin::<T, true>(endpoint, ptr::null_mut(), completion)?;
+            let mut posting =
+                self.begin::<T, true>(endpoint, (ptr::null_mut(), word.bytes()), completion)?;
             let operands = (posting.operand(operand), 1);
             let message = posting.state.message.update(
                 operands,
@@ -205,7 +213,7 @@ impl Transport {
                 return None;
             }
             let (target, word) = self.word(1 << kind as u32, (op, flags), remote, at)?;
-            let posting = self.begin::<T, true>(endpoint, local, completion)?;
+            let posting = self.begin::<T, true>(endpoint, (local, word.bytes()), completion)?;
             let context = posting.context;
             let rc = (context.calls.fetch)(
                 context.tx,
@@ -275,7 +283,7 @@ impl Transport {
                 return None;
             }
             let (target, word) = self.word(1 << kind as u32, (SWAP, flags), remote, at)?;
-            let posting = self.begin::<T, true>(endpoint, local, completion)?;
+            let posting = self.begin::<T, true>(endpoint, (local, word.bytes()), completion)?;
             let context = posting.context;
             let rc = (context.calls.compare)(
                 context.tx,

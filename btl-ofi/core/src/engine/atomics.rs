@@ -27,6 +27,13 @@ pub(crate) struct Remote {
     pub(crate) count: usize,
 }
 
+impl Remote {
+    /// Bytes of the elements.
+    fn size(&self) -> usize {
+        self.count * self.datatype.size()
+    }
+}
+
 impl Transport {
     /// Checks the target of an atomic: support, size, alignment, bounds and access.
     #[inline(always)]
@@ -213,7 +220,7 @@ impl Transport {
                 alone: false,
             };
             // Requests delivery, because a completed update must be visible at the target.
-            self.post(endpoint, caller, needs, |posting| {
+            self.post(endpoint, (caller, remote.size()), needs, |posting| {
                 let operands = match operands {
                     Operands::Value(value) => posting.operand(value),
                     Operands::Buffer(buffer) => buffer.cast_mut(),
@@ -248,7 +255,7 @@ impl Transport {
         let size = remote.datatype.size();
         // SAFETY: the endpoint is live; the scratch memory has room for one element.
         let status = unsafe {
-            self.post(endpoint, &caller, Needs::default(), |posting| {
+            self.post(endpoint, (&caller, size), Needs::default(), |posting| {
                 let (context, none) = (posting.context, ptr::null_mut());
                 let Target { address: at, key } = remote.target;
                 let pointer = posting.pointer;
@@ -286,7 +293,7 @@ impl Transport {
         // completion; operands by value are in the operation record. The fetch completes when the old value
         // arrives, after the target applied the operation, so it needs no delivery flags.
         unsafe {
-            self.post(endpoint, caller, needs, |posting| {
+            self.post(endpoint, (caller, remote.size()), needs, |posting| {
                 let operands = match operands {
                     Operands::Value(value) => posting.operand(value),
                     // A plain read has no operands, but providers require a readable buffer.
@@ -337,7 +344,7 @@ impl Transport {
                 record: true,
                 alone,
             };
-            self.post(endpoint, caller, needs, |posting| {
+            self.post(endpoint, (caller, remote.size()), needs, |posting| {
                 let context = posting.context;
                 (context.calls.compare)(
                     context.tx,

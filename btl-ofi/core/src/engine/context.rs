@@ -137,7 +137,8 @@ pub(crate) enum Carriers {
 /// Operations since the context was opened.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counts {
-    pub(crate) posted: u64,
+    /// Operations posted that no carrier counts (`plugin_api::counters`): staged ones, and sends.
+    pub(crate) others: u64,
     pub(crate) completed: u64,
     pub(crate) failed: u64,
     /// Posts that the provider refused.
@@ -167,8 +168,8 @@ pub(crate) struct State {
     /// Polls without a completion.
     pub(crate) idle: u32,
     pub(crate) counts: Counts,
-    /// Set when the provider first takes no operation: the number of operations posted so far, and the
-    /// milliseconds since opening.
+    /// Set when the provider first takes no operation: the number of operations that it has taken so far, and
+    /// the milliseconds since opening.
     pub(crate) refusing: Option<(u64, u64)>,
     /// Buffer for completion entries.
     pub(crate) entries: [ffi::fi_cq_entry; MAX_CQ_READ],

@@ -124,11 +124,7 @@ impl Transport {
         // Must precede the Release stores that mark a peer or the module as failed, here and elsewhere. They
         // pair with the fence in `wait_for_reports`.
         let _reporting = Reporting::begin(self);
-        let first = peer
-            .failed
-            .compare_exchange(0, status.0, Ordering::Release, Ordering::Relaxed)
-            .is_ok();
-        if !first {
+        if !peer.fail(status) {
             return;
         }
         if let Some(process) = peer.process() {
@@ -214,11 +210,7 @@ impl Transport {
         let peers = self.lock_peers();
         self.failures.broken.store(true, Ordering::Relaxed);
         let reached_so = peers.known.iter().filter(|p| p.uses_provider());
-        let others = reached_so.filter(|p| {
-            p.failed
-                .compare_exchange(0, Status::FATAL.0, Ordering::Release, Ordering::Relaxed)
-                .is_ok()
-        });
+        let others = reached_so.filter(|p| p.fail(Status::FATAL));
         let others = others.map(NonNull::from).collect();
         for state in guards {
             state.read = never_read;
@@ -239,11 +231,7 @@ impl Transport {
         let others: Vec<NonNull<Endpoint>> = {
             let peers = self.lock_peers();
             let reached_so = peers.known.iter().filter(|p| p.uses_provider());
-            let living = reached_so.filter(|p| {
-                p.failed
-                    .compare_exchange(0, Status::FATAL.0, Ordering::Release, Ordering::Relaxed)
-                    .is_ok()
-            });
+            let living = reached_so.filter(|p| p.fail(Status::FATAL));
             living.map(NonNull::from).collect()
         };
         self.report_broken(dead, &others);

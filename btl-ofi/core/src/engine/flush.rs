@@ -4,8 +4,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use plugin_api::Status;
+use plugin_api::counters::PeerCounters;
 
 use crate::engine::transport::Transport;
+use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::OutstandingCount;
 
@@ -16,6 +18,25 @@ const SPIN: Duration = Duration::from_micros(20);
 const SPIN_CLOCK_POLLS: u32 = 32;
 /// Polls after which the clock is read even if completions arrive: they may be another thread's.
 const CLOCK_POLLS: u32 = 1024;
+
+/// A flush, which counts as a wait once it has found nothing for [`SPIN_CLOCK_POLLS`] polls.
+struct Waiting<'a> {
+    counters: &'a PeerCounters,
+    began: Option<Instant>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(began) = self.began {
+            add(&self.counters.waits, 1, true);
+            add(
+                &self.counters.waited,
+                began.elapsed().as_nanos() as u64,
+                true,
+            );
+        }
+    }
+}
 
 impl Transport {
     /// Waits until every operation that this thread issued before, to `endpoint` or to all peers, is complete
@@ -46,7 +67,9 @@ impl Transport {
         deadline: Option<Instant>,
     ) -> Status {
         if let Some(peer) = endpoint {
-            let status = self.wait(&peer.count, deadline, || peer.failure());
+            let status = self.wait((&peer.count, self.counters_of(peer)), deadline, || {
+                peer.failure()
+            });
             let lost = peer.lost.swap(0, Ordering::Relaxed);
             if lost == 0 {
                 return status;
@@ -67,7 +90,7 @@ impl Transport {
                     .load(Ordering::Relaxed)
                     .then_some(Status::UNREACH)
             };
-            match self.wait(&context.count, deadline, degraded) {
+            match self.wait((&context.count, self.counters.common()), deadline, degraded) {
                 Status::UNREACH => {
                     status = self.flush_living(deadline);
                     break;
@@ -110,7 +133,9 @@ impl Transport {
             // SAFETY: the host releases endpoints, and does not do so during its flush.
             let peer = unsafe { endpoint.as_ref() };
             if peer.failure().is_none()
-                && self.wait(&peer.count, deadline, || peer.failure()) == Status::TIMEOUT
+                && self.wait((&peer.count, self.counters_of(peer)), deadline, || {
+                    peer.failure()
+                }) == Status::TIMEOUT
             {
                 settled = Status::TIMEOUT;
             }
@@ -126,7 +151,7 @@ impl Transport {
     /// Makes progress until the count settles, the deadline passes, or `give_up` returns a status to stop with.
     fn wait(
         &self,
-        count: &OutstandingCount,
+        (count, counters): (&OutstandingCount, &PeerCounters),
         deadline: Option<Instant>,
         give_up: impl Fn() -> Option<Status>,
     ) -> Status {
@@ -136,6 +161,10 @@ impl Transport {
         }
         let (mut turns, mut idle) = (0u32, 0u32);
         let mut quiet_since: Option<Instant> = None;
+        let mut waiting = Waiting {
+            counters,
+            began: None,
+        };
         let mut yielding = false;
         loop {
             let done = self.progress();
@@ -162,9 +191,12 @@ impl Transport {
             idle = idle.wrapping_add(1);
             // No pause between polls: reading a queue takes long enough, and a pause would delay the answer.
             if !yielding {
-                if !idle.is_multiple_of(SPIN_CLOCK_POLLS)
-                    || quiet_since.get_or_insert_with(Instant::now).elapsed() < SPIN
-                {
+                if !idle.is_multiple_of(SPIN_CLOCK_POLLS) {
+                    continue;
+                }
+                let quiet = *quiet_since.get_or_insert_with(Instant::now);
+                waiting.began.get_or_insert(quiet);
+                if quiet.elapsed() < SPIN {
                     continue;
                 }
                 yielding = true;

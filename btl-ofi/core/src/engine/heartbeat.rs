@@ -136,7 +136,9 @@ impl Transport {
         let each = self.contexts.iter().map(|context| {
             let counts = context.state.lock().counts;
             let direct = context.direct.load(Ordering::Relaxed);
-            counts.posted + counts.completed + counts.failed + direct
+            let outstanding = u64::from(context.count.outstanding());
+            // Grows with each post, and with each completion.
+            outstanding + 2 * (counts.completed + counts.failed) + direct
         });
         each.sum()
     }

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
+use plugin_api::counters::Carrier;
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;
@@ -159,7 +160,7 @@ impl Transport {
             // SAFETY: the caller guarantees that the result is writable until completion.
             unsafe { batch.expect((&form, *size), result.cast(), finished) };
         }
-        state.counts.posted += 1;
+        self.count_carried(peer, Carrier::Message, *size, false);
         drop(state);
         if full {
             self.poll_while_sending(context);

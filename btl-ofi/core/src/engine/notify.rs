@@ -13,6 +13,7 @@
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
+use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, Status};
 
 use crate::base::cma;
@@ -151,7 +152,8 @@ impl Transport {
                     }
                     Transfers::Kernel => match cma::write(peer.pid(), op.local, op.address, size) {
                         Ok(()) => {
-                            self.count_copy(self.context(), self.setup.threaded);
+                            let carried = (peer, Carrier::Cma, size);
+                            self.count_copy(self.context(), carried, self.setup.threaded);
                             return self.raise_behind(endpoint, &caller, raise);
                         }
                         Err(refused) => {
@@ -257,7 +259,7 @@ impl Transport {
             // SAFETY: a put has no result.
             unsafe { batch.expect((&form, put.size), nowhere.cast(), finished) };
         }
-        state.counts.posted += 1;
+        self.count_carried(peer, Carrier::Message, put.size, false);
         drop(state);
         if full {
             self.poll_while_sending(context);

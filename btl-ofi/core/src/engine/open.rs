@@ -30,6 +30,7 @@ use crate::fabric::query::{self, Calling};
 use crate::fabric::registration::Registrar;
 use crate::fabric::select::{self, Candidate};
 use crate::peer::address::Blob;
+use crate::peer::counters::{CounterTable, CountersRef};
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::networks::Networks;
 use crate::peer::reach;
@@ -87,9 +88,10 @@ impl Transport {
             &policy,
         )?;
         let contexts = make_contexts(&device, threaded, segment, &policy)?;
+        let counters = CounterTable::new(&title(info, &node))?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
-            state.messages = Some(open_messages(&device, options)?);
+            state.messages = Some(open_messages(&device, options, counters.share())?);
             state.carriers = Carriers::Messages;
         }
         let capabilities = describe(
@@ -107,6 +109,7 @@ impl Transport {
             module: NO_TABLE,
             quick: Quick {
                 first: contexts.as_ptr(),
+                counters: counters.share(),
                 several: contexts.len() > 1,
                 delivered: policy::DELIVERED,
                 outstanding_limit: policy.depth.min(options.contexts.progress_threshold),
@@ -121,6 +124,7 @@ impl Transport {
             failures: failures(options),
             detector: detector(),
             peers: Mutex::new(Peers::default()),
+            counters,
             further,
             hmem: Hmem::driven_if(has_rails),
             receive: Mutex::new(None),
@@ -315,7 +319,11 @@ fn make_contexts(
 }
 
 /// The messages of the first context.
-fn open_messages(device: &Device, options: &Options) -> Result<Box<Messages>, Error> {
+fn open_messages(
+    device: &Device,
+    options: &Options,
+    counters: CountersRef,
+) -> Result<Box<Messages>, Error> {
     let doing = || String::from("posting receives for messages");
     let (lanes, rx) = (device.lanes(), device.receiver());
     let (Some((tx, _)), Some(rx)) = (lanes.first().copied(), rx) else {
@@ -332,11 +340,18 @@ fn open_messages(device: &Device, options: &Options) -> Result<Box<Messages>, Er
         address: device.name()?.to_vec(),
         receives: options.messages.receives,
         two_sided: options.two_sided(),
+        counters,
     };
     device.addresses().count();
     // SAFETY: the transport holds the device, which keeps its objects live longer than the contexts use them.
     let messages = unsafe { Messages::open(provider) }.doing(doing)?;
     Ok(Box::new(messages))
+}
+
+/// What the counters belong to: the provider, its domain and its network.
+fn title(info: InfoRef<'_>, node: &Node) -> String {
+    let domain = info.domain();
+    format!("{}, {domain}{}", info.provider(), node.networks.place())
 }
 
 /// Logs what was chosen, and what was asked for and is not had.

@@ -65,9 +65,10 @@ impl Transport {
         let mut peers = self.lock_peers();
         if let Some(known) = peers.known.find(proc) {
             // SAFETY: a connected peer is live, and the lock keeps it connected.
-            unsafe { known.as_ref() }
-                .connected
-                .fetch_add(1, Ordering::Relaxed);
+            let connected = &unsafe { known.as_ref() }.connected;
+            let more = connected.load(Ordering::Relaxed).checked_add(1);
+            let more = more.ok_or(Error::OutOfMemory("one more connect of this peer"))?;
+            connected.store(more, Ordering::Relaxed);
             return Ok(known);
         }
         let modex = |reason| Error::Modex { proc, reason };
@@ -82,7 +83,7 @@ impl Transport {
             .doing(|| format!("adding process {proc}"))?
             .ok_or_else(|| modex(String::from("the provider did not accept it")))?;
         let here = self.is_here(&blob, meeting);
-        let (placed, reached) = match here {
+        let (mut placed, reached) = match here {
             true => self.place_local(address, proc, &blob),
             false => {
                 let route = Route::decide(Facts {
@@ -92,10 +93,12 @@ impl Transport {
                 (Placed::Remote(Endpoint::new(address, proc, route)), None)
             }
         };
-        let local = match &placed {
+        let local = match &mut placed {
             Placed::Remote(peer) => peer,
-            Placed::Local(peer) => &peer.endpoint,
+            Placed::Local(peer) => &mut peer.endpoint,
         };
+        local.counters = self.counters.take(proc);
+        let slot = local.counters;
         let uses_provider = local.uses_provider() || self.policy.two_sided;
         let room = if uses_provider {
             self.allocate_for(&blob.address).map_err(modex)
@@ -107,6 +110,7 @@ impl Transport {
             kept.ok_or(Error::OutOfMemory("another peer"))
         });
         let endpoint = kept.inspect_err(|_| {
+            self.counters.give_back(slot);
             // The reason why the peer cannot be made is told instead.
             let _ = self.device.addresses().remove(address);
         })?;
@@ -259,9 +263,7 @@ impl Transport {
         }
         if outstanding > 0 {
             // Operations of several parts post no more: the address is removed. All contexts are locked, as posts require.
-            let (set, fetch) = (Ordering::Release, Ordering::Relaxed);
-            let timed_out = Status::TIMEOUT.0;
-            let _ = peer.failed.compare_exchange(0, timed_out, set, fetch);
+            peer.fail(Status::TIMEOUT);
         }
         drop(guards);
         let proc = peer.proc;
@@ -280,7 +282,11 @@ impl Transport {
             self.failures.degraded.store(true, Ordering::Relaxed);
         }
         // A late completion may still name the endpoint.
-        peers.known.remove(peer.proc, outstanding > 0 || is_named);
+        let late = outstanding > 0 || is_named;
+        if !late {
+            self.counters.give_back(peer.counters);
+        }
+        peers.known.remove(peer.proc, late);
         drop(peers);
         self.disconnect_rails(proc, outstanding > 0);
         let why = "it was released before it answered";

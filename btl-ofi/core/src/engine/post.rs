@@ -11,6 +11,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
+use plugin_api::counters::{Carrier, PeerCounters};
 
 use crate::base::hints::branch;
 use crate::base::lock::Guard;
@@ -20,6 +21,7 @@ use crate::op::completion::{Completion, Finished};
 use crate::op::record::Record;
 use crate::op::request::Op;
 use crate::op::tag::Tag;
+use crate::peer::counters::{CountersRef, add};
 use crate::peer::endpoint::Endpoint;
 
 /// Constants that every operation reads.
@@ -27,6 +29,8 @@ use crate::peer::endpoint::Endpoint;
 pub(crate) struct Quick {
     /// The first context. Lives as long as the transport.
     pub(crate) first: *const Context,
+    /// The counters of peers.
+    pub(crate) counters: CountersRef,
     /// Flags with which the provider confirms delivery of a put or update.
     pub(crate) delivered: u64,
     /// Outstanding operations on a context from which on a post leaves the fast path, to make progress or be
@@ -91,6 +95,8 @@ pub(crate) struct Posting<'a> {
     pub(crate) state: Guard<'a, State>,
     /// The context pointer to give to the provider.
     pub(crate) pointer: *mut c_void,
+    /// What was counted (`plugin_api::counters`).
+    bytes: usize,
 }
 
 impl Posting<'_> {
@@ -150,6 +156,26 @@ impl Transport {
         &self.contexts[self.own_index()]
     }
 
+    /// The counters of a peer.
+    #[inline(always)]
+    pub(crate) fn counters_of<'a>(&self, peer: &'a Endpoint) -> &'a PeerCounters {
+        self.quick.counters.of(peer)
+    }
+
+    /// Counts an operation. `shared` says that another thread may count for the same peer and carrier at the same time.
+    #[inline(always)]
+    pub(crate) fn count_carried(
+        &self,
+        peer: &Endpoint,
+        carrier: Carrier,
+        bytes: usize,
+        shared: bool,
+    ) {
+        let carried = &self.counters_of(peer).carried[carrier as usize];
+        add(&carried.operations, 1, shared);
+        add(&carried.bytes, bytes as u64, shared);
+    }
+
     /// Begins to post an operation on the fast path; `None`, before side effects, for anything unusual. The
     /// counts are raised before the provider is called, because another thread may read the completion before
     /// that call returns.
@@ -160,7 +186,7 @@ impl Transport {
     pub(crate) unsafe fn begin<const T: bool, const RECORD: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
-        local_address: *mut c_void,
+        (local_address, bytes): (*mut c_void, usize),
         completion: Option<Completion>,
     ) -> Option<Posting<'_>> {
         // SAFETY: the caller guarantees that `endpoint` is live.
@@ -184,10 +210,12 @@ impl Transport {
         branch();
         if !RECORD && !(completion.is_some() | self.quick.records) {
             let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
+            self.count_carried(peer, Carrier::Provider, bytes, T && self.quick.several);
             return Some(Posting {
                 context,
                 state,
                 pointer: tag.untracked(),
+                bytes,
             });
         }
         let Some(taken) = state.pool.take_ready() else {
@@ -196,12 +224,14 @@ impl Transport {
             return None;
         };
         let tag = Tag::new(endpoint, context.count.raise(T), peer.count.raise(T));
+        self.count_carried(peer, Carrier::Provider, bytes, T && self.quick.several);
         // SAFETY: the record was just taken from the pool, so nothing else uses it.
         unsafe { Record::fill(taken, tag, completion, local_address, ptr::null_mut()) };
         Some(Posting {
             context,
             state,
             pointer: taken.as_ptr().cast(),
+            bytes,
         })
     }
 
@@ -217,13 +247,13 @@ impl Transport {
     ) -> Option<Status> {
         let Posting {
             context,
-            mut state,
+            state,
             pointer,
+            bytes,
         } = posting;
         if rc != 0 {
-            return Some(self.unposted_on_fast_path(context, state, pointer, rc));
+            return Some(self.unposted_on_fast_path(context, state, (pointer, bytes), rc));
         }
-        state.counts.posted += 1;
         // SAFETY: the caller guarantees that `begin` locked the context with the same `T`.
         unsafe { state.unlock_as(T) };
         Some(Status::SUCCESS)
@@ -237,7 +267,7 @@ impl Transport {
     pub(crate) unsafe fn post(
         &self,
         endpoint: NonNull<Endpoint>,
-        caller: &Caller,
+        (caller, bytes): (&Caller, usize),
         needs: Needs,
         call: impl FnOnce(&mut Posting<'_>) -> isize,
     ) -> Status {
@@ -253,7 +283,10 @@ impl Transport {
         if needs.alone || context.count.outstanding() >= self.quick.outstanding_limit {
             state = match self.make_room(context, state, needs.alone) {
                 Ok(state) => state,
-                Err(status) => return status,
+                Err(status) => {
+                    add(&self.counters_of(peer).again, 1, self.setup.threaded);
+                    return status;
+                }
             };
             if let Some(status) = peer.failure() {
                 return status;
@@ -284,17 +317,18 @@ impl Transport {
         } else {
             tag.untracked()
         };
+        self.count_carried(peer, Carrier::Provider, bytes, self.setup.threaded);
         let mut posting = Posting {
             context,
             state,
             pointer,
+            bytes,
         };
         let rc = call(&mut posting);
-        let Posting { mut state, .. } = posting;
+        let Posting { state, .. } = posting;
         if rc != 0 {
-            return self.unposted(context, state, pointer, rc);
+            return self.unposted(context, state, (pointer, bytes), rc);
         }
-        state.counts.posted += 1;
         Status::SUCCESS
     }
 
@@ -334,10 +368,10 @@ impl Transport {
         &self,
         context: &Context,
         state: Guard<'_, State>,
-        pointer: *mut c_void,
+        counted: (*mut c_void, usize),
         rc: isize,
     ) -> Status {
-        guarded(|| self.unposted(context, state, pointer, rc))
+        guarded(|| self.unposted(context, state, counted, rc))
     }
 
     /// Undoes an operation that the provider refused.
@@ -347,7 +381,7 @@ impl Transport {
         &self,
         context: &Context,
         mut state: Guard<'_, State>,
-        pointer: *mut c_void,
+        (pointer, bytes): (*mut c_void, usize),
         rc: isize,
     ) -> Status {
         let tag = match (Tag::from_untracked(pointer), NonNull::new(pointer.cast())) {
@@ -359,10 +393,18 @@ impl Transport {
         };
         state.counts.again += 1;
         let count = state.counts.again;
-        drop(state);
+        // Under the lock, so that `takes_nothing` does not see it raised.
         self.lower(context, tag, 1);
+        drop(state);
         match NonNull::new(tag.endpoint()) {
-            Some(endpoint) => self.refused(endpoint, context, rc, count),
+            Some(endpoint) => {
+                // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+                let counters = self.counters_of(unsafe { endpoint.as_ref() });
+                let carried = &counters.carried[Carrier::Provider as usize];
+                carried.operations.fetch_sub(1, Ordering::Relaxed);
+                carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+                self.refused(endpoint, context, rc, count)
+            }
             None => Status::ERROR,
         }
     }

@@ -102,6 +102,7 @@ impl Transport {
         let Some(state) = context.state.try_lock() else {
             return 0;
         };
+        self.quick.counters.polled();
         let carriers = state.carriers;
         if carriers == Carriers::None {
             return self.read_queue(context, state);

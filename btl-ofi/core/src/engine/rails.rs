@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use plugin_api::counters::CARRIERS;
 use plugin_api::{Access, Stats, Status, ThreadLevel};
 
 use crate::base::error::Error;
@@ -192,6 +193,11 @@ impl Rails {
             stats.completed += own.completed;
             stats.failed += own.failed;
             stats.again += own.again;
+            for i in 0..CARRIERS {
+                stats.operations[i] += own.operations[i];
+                stats.bytes[i] += own.bytes[i];
+            }
+            stats.messages += own.messages;
         }
     }
 

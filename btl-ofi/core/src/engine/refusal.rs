@@ -10,6 +10,7 @@ use crate::engine::context::Context;
 use crate::engine::post::Caller;
 use crate::engine::transport::Transport;
 use crate::op::tag::Tag;
+use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
 
 /// Refused posts between two checks whether the peer still runs.
@@ -29,6 +30,9 @@ impl Transport {
     ) -> Status {
         let status = i32::try_from(-rc).map_or(Status::ERROR, status_of);
         if status == Status::TEMP_OUT_OF_RESOURCE {
+            // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+            let again = &self.counters_of(unsafe { endpoint.as_ref() }).again;
+            add(again, 1, self.setup.threaded);
             if count.is_multiple_of(AGAIN_CHECK) {
                 self.check_peers();
                 // SAFETY: the caller of the operation guarantees that `endpoint` is live.
@@ -66,12 +70,12 @@ impl Transport {
         }
         let now = self.detector.opened.elapsed().as_millis() as u64;
         let mut state = context.state.lock();
+        let (counts, outstanding) = (state.counts, context.count.outstanding());
+        let taken = counts.completed + counts.failed + u64::from(outstanding);
         match state.refusing {
-            Some((posted, since)) if posted == state.counts.posted => {
-                now - since >= self.setup.peer_timeout_ms
-            }
+            Some((before, since)) if before == taken => now - since >= self.setup.peer_timeout_ms,
             _ => {
-                state.refusing = Some((state.counts.posted, now));
+                state.refusing = Some((taken, now));
                 false
             }
         }

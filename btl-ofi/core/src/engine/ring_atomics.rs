@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
+use plugin_api::counters::Carrier;
 
 use crate::base::lock::Guard;
 use crate::engine::context::State;
@@ -91,7 +92,6 @@ impl Transport {
         }
         let State {
             channel: Some(channel),
-            counts,
             ..
         } = &mut *state
         else {
@@ -100,6 +100,7 @@ impl Transport {
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         let room = requester.reserve(atomic.size, true).ok()?;
+        self.count_carried(peer, Carrier::Ring, atomic.size, false);
         let tag = Tag::new(
             endpoint,
             context.count.raise(self.setup.threaded),
@@ -119,7 +120,6 @@ impl Transport {
         // SAFETY: the caller guarantees that the buffers are valid until completion.
         unsafe { requester.post(command, atomic.operands, room, atomic.result, finished) };
         channel.list(requester);
-        counts.posted += 1;
         drop(state);
         if context.count.outstanding() > self.setup.progress_threshold {
             guarded(|| {
@@ -255,6 +255,9 @@ impl Transport {
             state.ready.push(caller.finished(tag));
         }
         drop(state);
+        // SAFETY: the caller guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        self.count_carried(peer, Carrier::Copy, atomic.size, self.setup.threaded);
         self.count_direct();
         Status::SUCCESS
     }
@@ -291,7 +294,12 @@ impl Transport {
         }
         match (claimed, &mut state.channel) {
             (Ok(claim), Some(channel)) => {
-                match channel.add(Box::new(Requester::new(claim, endpoint, probe))) {
+                match channel.add(Box::new(Requester::new(
+                    claim,
+                    endpoint,
+                    probe,
+                    self.quick.counters,
+                ))) {
                     Ok(ring) => {
                         peer.settle_atomics(Atomics::Ring, ring.as_ptr().expose_provenance() as u64)
                     }

@@ -33,6 +33,7 @@ use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
+use plugin_api::counters::Carrier;
 
 use crate::base::lock::Guard;
 use crate::engine::context::State;
@@ -273,12 +274,12 @@ impl Transport {
         };
         let State {
             channel: Some(channel),
-            counts,
             ..
         } = &mut *state
         else {
             return None;
         };
+        self.count_carried(peer, Carrier::Ring, small.size, false);
         let tag = Tag::new(
             endpoint,
             context.count.raise(self.setup.threaded),
@@ -301,7 +302,6 @@ impl Transport {
             );
         }
         channel.list(requester);
-        counts.posted += 1;
         drop(state);
         Some(Status::SUCCESS)
     }
@@ -356,7 +356,7 @@ impl Transport {
         // SAFETY: the caller guarantees that the buffer is valid until completion.
         unsafe { requester.queue(transfer.direction, transfer.command(), local, finished) };
         channel.list(requester);
-        counts.posted += 1;
+        self.count_carried(peer, Carrier::Ring, transfer.size, false);
         drop(state);
         self.poll_if_many(context);
         Status::SUCCESS

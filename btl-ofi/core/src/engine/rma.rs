@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
+use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
 use crate::base::hints::branch;
@@ -74,9 +75,9 @@ impl Transport {
                 }
                 self.may_copy::<T>(peer, completion)?;
                 let copied = cma::write(peer.pid(), local, remote_address, size);
-                return self.copied::<T>(endpoint, completion, copied);
+                return self.copied::<T>(endpoint, size, completion, copied);
             }
-            let mut posting = self.begin::<T, false>(endpoint, local, completion)?;
+            let mut posting = self.begin::<T, false>(endpoint, (local, size), completion)?;
             let context = posting.context;
             let message = posting.state.message.put(
                 (local, size),
@@ -139,9 +140,9 @@ impl Transport {
                 }
                 self.may_copy::<T>(peer, completion)?;
                 let copied = self.read(endpoint, local, remote, remote_address, size);
-                return self.copied::<T>(endpoint, completion, copied);
+                return self.copied::<T>(endpoint, size, completion, copied);
             }
-            let posting = self.begin::<T, false>(endpoint, local, completion)?;
+            let posting = self.begin::<T, false>(endpoint, (local, size), completion)?;
             let context = posting.context;
             let rc = (context.calls.read)(
                 context.tx,
@@ -206,13 +207,16 @@ impl Transport {
     fn copied<const T: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
+        size: usize,
         completion: Option<Completion>,
         copied: Result<(), Refused>,
     ) -> Option<Status> {
         if let Err(refused) = copied {
             return self.not_copied_on_fast_path(endpoint, refused);
         }
-        self.count_copy(self.context_as::<T>(), T);
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let carried = (unsafe { endpoint.as_ref() }, Carrier::Cma, size);
+        self.count_copy(self.context_as::<T>(), carried, T);
         Some(match completion {
             None => Status::SUCCESS,
             Some(_) => Status::COMPLETED,
@@ -222,7 +226,13 @@ impl Transport {
     /// Counts an inline transfer. Checks the peers at intervals, because a host with only inline transfers may
     /// never poll.
     #[inline(always)]
-    pub(super) fn count_copy(&self, context: &Context, threaded: bool) {
+    pub(super) fn count_copy(
+        &self,
+        context: &Context,
+        (peer, carrier, size): (&Endpoint, Carrier, usize),
+        threaded: bool,
+    ) {
+        self.count_carried(peer, carrier, size, threaded);
         let before = if threaded {
             context.direct.fetch_add(1, Ordering::Relaxed)
         } else {

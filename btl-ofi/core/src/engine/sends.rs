@@ -71,7 +71,7 @@ impl Transport {
         let failures = messages.has_failures();
         match sent {
             Ok(()) => {
-                state.counts.posted += 1;
+                state.counts.others += 1;
                 state.counts.completed += 1;
             }
             Err(_) => state.counts.again += 1,

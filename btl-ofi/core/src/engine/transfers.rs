@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use plugin_api::Status;
+use plugin_api::counters::Carrier;
 
 use crate::base::cma::{self, Refused};
 use crate::base::guard;
@@ -164,7 +165,7 @@ impl Transport {
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; the message is used only while the context is locked.
         unsafe {
-            self.post(endpoint, caller, Needs::default(), |posting| {
+            self.post(endpoint, (caller, size), Needs::default(), |posting| {
                 let context = posting.context;
                 let message = posting.state.message.put(
                     (caller.local_address, size),
@@ -190,7 +191,7 @@ impl Transport {
     ) -> Status {
         // SAFETY: the endpoint is live, and the local buffer is the caller's until completion.
         unsafe {
-            self.post(endpoint, caller, Needs::default(), |posting| {
+            self.post(endpoint, (caller, size), Needs::default(), |posting| {
                 let (context, none) = (posting.context, ptr::null_mut());
                 let (peer, pointer) = (endpoint.as_ref().address, posting.pointer);
                 let local = caller.local_address;
@@ -248,7 +249,8 @@ impl Transport {
         if let Err(refused) = copied {
             return self.examine(endpoint, refused);
         }
-        self.count_copy(self.context(), self.setup.threaded);
+        let carried = (peer, Carrier::Cma, size);
+        self.count_copy(self.context(), carried, self.setup.threaded);
         if self.setup.answers_at_once && caller.completion.is_some() {
             return Some(Status::COMPLETED);
         }
@@ -348,7 +350,9 @@ impl Transport {
                 };
             }
         }
-        self.count_copy(self.context(), self.setup.threaded);
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let carried = (unsafe { endpoint.as_ref() }, Carrier::Copy, size);
+        self.count_copy(self.context(), carried, self.setup.threaded);
         if self.setup.answers_at_once && caller.completion.is_some() {
             return Status::COMPLETED;
         }

@@ -27,6 +27,7 @@ use crate::fabric::policy::Policy;
 use crate::fabric::registration::{Region, Registrar};
 use crate::mem::handle::Handle;
 use crate::peer::address::Blob;
+use crate::peer::counters::CounterTable;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::ProcessId;
 use crate::peer::networks::Networks;
@@ -77,6 +78,7 @@ pub struct Transport {
     /// The options of further modules, if several are asked for (`btl_ofi_modules`).
     pub(crate) further: Vec<Options>,
     pub(crate) hmem: Hmem,
+    pub(crate) counters: CounterTable,
     pub(crate) capabilities: Capabilities,
     /// The host's function for messages of peers.
     pub(crate) receive: Mutex<Option<Receive>>,
@@ -296,11 +298,13 @@ impl Transport {
         for context in &self.contexts {
             let state = context.state.lock();
             let direct = context.direct.load(Ordering::Relaxed);
-            stats.posted += state.counts.posted + direct;
+            stats.posted += state.counts.others;
             stats.completed += state.counts.completed + direct;
             stats.failed += state.counts.failed;
             stats.again += state.counts.again;
         }
+        self.counters.add_to(&mut stats);
+        stats.posted += stats.operations.iter().sum::<u64>();
         self.rails.add_to(&mut stats);
         let own = u64::from(self.node.word.is_some()) + self.rails.registrations();
         stats.registrations = self.registrar.live() - own;
@@ -352,6 +356,7 @@ impl Transport {
             hmem,
             policy,
             rails,
+            counters,
             ..
         } = self;
         hmem.shut();
@@ -370,7 +375,7 @@ impl Transport {
         };
         let result = result.and(on_rails);
         // Dropped after the provider, which may still have written to this memory.
-        drop((contexts, peers, node, atomics, hmem));
+        drop((contexts, peers, node, atomics, hmem, counters));
         result
     }
 }

@@ -1,7 +1,9 @@
 //! The state of one peer: its address, its outstanding count, its failure, and its route.
 
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI16, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering,
+};
 
 use libfabric_sys::fi_addr_t;
 use plugin_api::Status;
@@ -30,9 +32,11 @@ pub struct Endpoint {
     /// Number of operations without callback that failed since the last flush.
     pub(crate) lost: AtomicU32,
     /// 0, or the status of every further operation because the peer is gone.
-    pub(crate) failed: AtomicI32,
+    failed: AtomicI16,
     /// Number of connects without a release. Guarded by the peers' lock.
-    pub(crate) connected: AtomicU32,
+    pub(crate) connected: AtomicU16,
+    /// Where the peer's counters are: the offset of its slot in bytes (`peer::counters`).
+    pub(crate) counters: u32,
     /// The process id of a local peer, whose endpoint is the first field of a [`LocalPeer`]; 0 for a remote peer.
     pid: u32,
     /// A [`Transfers`].
@@ -92,8 +96,9 @@ impl Endpoint {
             proc,
             count: OutstandingCount::new(),
             lost: AtomicU32::new(0),
-            failed: AtomicI32::new(0),
-            connected: AtomicU32::new(1),
+            failed: AtomicI16::new(0),
+            connected: AtomicU16::new(1),
+            counters: 0,
             pid: 0,
             transfers: AtomicU8::new(route.transfers as u8),
             marks: AtomicU8::new(0),
@@ -252,8 +257,18 @@ impl Endpoint {
     pub fn failure(&self) -> Option<Status> {
         match self.failed.load(Ordering::Relaxed) {
             0 => None,
-            code => Some(Status(code)),
+            code => Some(Status(i32::from(code))),
         }
+    }
+
+    /// Marks the peer as gone; operations end with this status from now on. False if it is gone already.
+    pub(crate) fn fail(&self, status: Status) -> bool {
+        const { assert!(Status::NOT_INITIALIZED.0 == Status::NOT_INITIALIZED.0 as i16 as i32) };
+        // Release pairs with the fence in `wait_for_reports`.
+        let (set, fetch) = (Ordering::Release, Ordering::Relaxed);
+        self.failed
+            .compare_exchange(0, status.0 as i16, set, fetch)
+            .is_ok()
     }
 }
 

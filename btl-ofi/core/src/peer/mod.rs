@@ -4,6 +4,7 @@
 pub(crate) mod address;
 #[cfg(test)]
 mod address_hostile;
+pub(crate) mod counters;
 pub(crate) mod endpoint;
 pub(crate) mod liveness;
 pub(crate) mod networks;

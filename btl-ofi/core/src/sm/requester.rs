@@ -22,6 +22,7 @@ use plugin_api::Status;
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
 use crate::op::tag::Tag;
+use crate::peer::counters::CountersRef;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{ProcessId, State};
 use crate::peer::reach::Probe;
@@ -140,6 +141,7 @@ pub(crate) struct Requester {
     pub(crate) endpoint: NonNull<Endpoint>,
     /// Identifies the peer's memory.
     probe: Option<Probe>,
+    counters: CountersRef,
     /// The oldest position whose answer was not taken, and the next position to use.
     head: u32,
     tail: u32,
@@ -164,6 +166,7 @@ impl Requester {
         claim: Claim,
         endpoint: NonNull<Endpoint>,
         probe: Option<Probe>,
+        counters: CountersRef,
     ) -> Requester {
         let spent = claim.spent.min(SLOTS);
         let head = claim.position.wrapping_sub(spent);
@@ -183,6 +186,7 @@ impl Requester {
             claim,
             endpoint,
             probe,
+            counters,
             area: Area::new(),
             listed: false,
             transfers: 0,

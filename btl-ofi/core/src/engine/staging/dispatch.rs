@@ -190,7 +190,7 @@ impl Transport {
                     caller.local_handle,
                 );
             }
-            state.counts.posted += 1;
+            state.counts.others += 1;
             record
         };
         let staged = Box::new(Staged {
@@ -211,7 +211,7 @@ impl Transport {
         if let Err(staged) = self.hmem.issue(staged) {
             let finished = {
                 let mut state = context.state.lock();
-                state.counts.posted -= 1;
+                state.counts.others -= 1;
                 // SAFETY: the record was taken from this pool above, and `issue` returned the only operation
                 // that refers to it.
                 unsafe { state.pool.give_back(staged.record) }
@@ -291,41 +291,46 @@ impl Transport {
         // SAFETY: the endpoint is live; the local buffer is the caller's until completion, and its registration
         // stays open.
         unsafe {
-            self.post(endpoint, &Caller::of(op), Needs::default(), |posting| {
-                let (context, pointer) = (posting.context, posting.pointer);
-                if matches!(op.action, Action::Get) {
-                    return (context.calls.read)(
-                        context.tx,
-                        op.local,
-                        op.size,
-                        descriptor,
-                        address,
-                        target.address,
-                        target.key,
-                        pointer,
-                    );
-                }
-                let iov = ffi::iovec {
-                    iov_base: op.local,
-                    iov_len: op.size,
-                };
-                let rma = ffi::fi_rma_iov {
-                    addr: target.address,
-                    len: op.size,
-                    key: target.key,
-                };
-                let message = ffi::fi_msg_rma {
-                    msg_iov: &iov,
-                    desc: &mut descriptor,
-                    iov_count: 1,
-                    addr: address,
-                    rma_iov: &rma,
-                    rma_iov_count: 1,
-                    context: pointer,
-                    data: 0,
-                };
-                (context.calls.writemsg)(context.tx, &message, delivered)
-            })
+            self.post(
+                endpoint,
+                (&Caller::of(op), op.size),
+                Needs::default(),
+                |posting| {
+                    let (context, pointer) = (posting.context, posting.pointer);
+                    if matches!(op.action, Action::Get) {
+                        return (context.calls.read)(
+                            context.tx,
+                            op.local,
+                            op.size,
+                            descriptor,
+                            address,
+                            target.address,
+                            target.key,
+                            pointer,
+                        );
+                    }
+                    let iov = ffi::iovec {
+                        iov_base: op.local,
+                        iov_len: op.size,
+                    };
+                    let rma = ffi::fi_rma_iov {
+                        addr: target.address,
+                        len: op.size,
+                        key: target.key,
+                    };
+                    let message = ffi::fi_msg_rma {
+                        msg_iov: &iov,
+                        desc: &mut descriptor,
+                        iov_count: 1,
+                        addr: address,
+                        rma_iov: &rma,
+                        rma_iov_count: 1,
+                        context: pointer,
+                        data: 0,
+                    };
+                    (context.calls.writemsg)(context.tx, &message, delivered)
+                },
+            )
         }
     }
 }

@@ -63,6 +63,7 @@ use crate::mem::regions::Regions;
 use crate::op::marked::Message;
 use crate::op::request::Operands;
 use crate::op::responder::Command;
+use crate::peer::counters::CountersRef;
 use crate::peer::endpoint::Endpoint;
 
 /// The endpoints of the first context, and what else messages need of the provider.
@@ -78,6 +79,7 @@ pub(crate) struct Provider {
     pub(crate) receives: usize,
     /// Whether the host sends and receives messages of its own.
     pub(crate) two_sided: bool,
+    pub(crate) counters: CountersRef,
 }
 
 /// Bytes of the longest message, with sends of the host or without.
@@ -113,6 +115,7 @@ impl Messages {
             format,
             receives,
             two_sided,
+            counters,
         } = provider;
         // SAFETY: the caller guarantees the endpoints.
         let port = unsafe { Port::new(tx, rx)? };
@@ -122,7 +125,7 @@ impl Messages {
             port,
             buffers: Vec::new(),
             unposted: Vec::new(),
-            origin: Origin::new(address),
+            origin: Origin::new(address, counters),
             target,
         };
         for number in 0..receives as u32 {

@@ -20,6 +20,7 @@ use crate::fabric::msg::wire::{Form, Header, Kind, UNKNOWN};
 use crate::op::marked::Message;
 use crate::op::request::Operands;
 use crate::op::responder::Command;
+use crate::peer::counters::{CountersRef, add};
 use crate::peer::endpoint::Endpoint;
 
 /// The line of a message whose failure concerns no line.
@@ -46,11 +47,13 @@ pub(super) struct Origin {
     pub(super) ended: Ended,
     /// Peers to which a message could not be sent, with the provider's code.
     pub(super) broken: Vec<(NonNull<Endpoint>, isize)>,
+    counters: CountersRef,
 }
 
 impl Origin {
-    pub(super) fn new(address: Vec<u8>) -> Origin {
+    pub(super) fn new(address: Vec<u8>, counters: CountersRef) -> Origin {
         Origin {
+            counters,
             address,
             lines: Vec::new(),
             free_lines: Vec::new(),
@@ -274,6 +277,9 @@ impl Origin {
                 0 => {
                     self.batches[batch as usize].held = true;
                     line.is_sent(kind);
+                    // SAFETY: the line of a peer is removed before its endpoint is.
+                    let peer = unsafe { line.endpoint.as_ref() };
+                    add(&self.counters.of(peer).messages, 1, false);
                 }
                 EAGAIN => return,
                 rc => {

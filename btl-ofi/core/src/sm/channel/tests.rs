@@ -11,6 +11,7 @@ use crate::engine::post::Caller;
 use crate::op::request::Operands;
 use crate::op::responder;
 use crate::op::tag::Tag;
+use crate::peer::counters::CounterTable;
 use crate::peer::endpoint::LocalPeer;
 use crate::peer::liveness::ProcessId;
 use crate::peer::route::{Facts, Route};
@@ -71,6 +72,7 @@ struct Origin {
     channel: Channel,
     peers: Endpoints,
     endpoint: NonNull<Endpoint>,
+    counters: CounterTable,
 }
 
 impl Origin {
@@ -88,12 +90,18 @@ impl Origin {
             channel: Channel::new(Segment::make(1).unwrap()),
             peers,
             endpoint,
+            counters: CounterTable::new("test").unwrap(),
         }
     }
 
     fn claim(&mut self, target: &Target) {
         let claim = target.place().claim().unwrap();
-        let requester = Box::new(Requester::new(claim, self.endpoint, None));
+        let requester = Box::new(Requester::new(
+            claim,
+            self.endpoint,
+            None,
+            self.counters.share(),
+        ));
         assert!(self.channel.add(requester).is_ok());
     }
 

@@ -11,6 +11,7 @@ use super::{Done, Requester, Room, Use, no_operation, refusal};
 use crate::base::cma::{self, Refused};
 use crate::op::completion::Finished;
 use crate::op::request::Operands;
+use crate::peer::counters::add;
 use crate::peer::route::Transfers;
 use crate::sm::ring::Command;
 use crate::sm::segment::SLOTS;
@@ -260,7 +261,9 @@ impl Requester {
             }
         };
         // SAFETY: the endpoint outlives its ring, so the pointer is valid.
-        let pid = unsafe { self.endpoint.as_ref() }.pid();
+        let peer = unsafe { self.endpoint.as_ref() };
+        add(&self.counters.of(peer).revoked, 1, false);
+        let pid = peer.pid();
         // SAFETY: the data of a put lies in `command` or in the payload, which the responder does not access because
         // the command is revoked. The caller of `transfer` guarantees that the buffer of a get is writable until
         // completion. `command.address` is in the peer's address space, where the kernel checks that it is mapped.

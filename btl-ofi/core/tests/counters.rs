@@ -1,0 +1,184 @@
+//! Counters: each operation counts once, at its peer, for what carried it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod common;
+
+use std::ptr::{self, NonNull};
+
+use btl_ofi::{Endpoint, Handle, Transport};
+use common::Calls as _;
+use mca_params::Value;
+use plugin_api::counters::{CARRIERS, Carrier, SLOTS};
+use plugin_api::{Access, BtlAtomicOp, OpFlags, Stats, Status, ThreadLevel};
+
+use common::attending::attended;
+use common::{insist, near, open, register};
+
+/// Puts, gets, fetch-adds of 8 and of 4 bytes, and their flush.
+fn operate(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, times: usize, put_bytes: usize) {
+    let (from, none) = (vec![1u8; put_bytes], ptr::null_mut());
+    let (mut word, mut old) = (0u64, 0u64);
+    let base = h.base();
+    for _ in 0..times {
+        // SAFETY: the buffers live until the flush.
+        unsafe {
+            let local = from.as_ptr().cast_mut().cast();
+            insist(t, || t.put(peer, local, base, none, h, put_bytes, None));
+            let local = (&raw mut word).cast();
+            insist(t, || t.get(peer, local, base, none, h, 8, None));
+            for flags in [OpFlags::empty(), OpFlags::WORD_32] {
+                let (op, local) = (BtlAtomicOp::Add, (&raw mut old).cast());
+                insist(t, || {
+                    t.atomic_fop(peer, local, base, none, h, op, 1, flags, None)
+                });
+            }
+        }
+        assert_eq!(t.flush(Some(unsafe_ref(peer))), Status::SUCCESS);
+    }
+}
+
+fn unsafe_ref<'a>(peer: NonNull<Endpoint>) -> &'a Endpoint {
+    // SAFETY: the tests keep their peers connected.
+    unsafe { peer.as_ref() }
+}
+
+/// Operations and bytes by carrier.
+fn carried(stats: &Stats) -> [(u64, u64); CARRIERS] {
+    std::array::from_fn(|i| (stats.operations[i], stats.bytes[i]))
+}
+
+const PROVIDER: usize = Carrier::Provider as usize;
+const MESSAGE: usize = Carrier::Message as usize;
+const RING: usize = Carrier::Ring as usize;
+const CMA: usize = Carrier::Cma as usize;
+const COPY: usize = Carrier::Copy as usize;
+
+/// Twenty times a put, a get of 8 bytes, and atomics of 8 and 4 bytes, from one transport to another.
+fn far(provider: &str, level: ThreadLevel, put_bytes: usize) -> Stats {
+    let off = [("btl_ofi_same_node", Value::str("off"))];
+    let (a, b) = (open(provider, level, &off), open(provider, level, &off));
+    let mut window = vec![0u64; 64 * 1024];
+    let region = register(&b, &mut window, Access::all());
+    let peer = a.connect(b.address(), 1).unwrap();
+    attended(&b, || operate(&a, peer, &region.handle(), 20, put_bytes));
+    let stats = a.stats();
+    assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
+    assert!(stats.polls > 0, "{stats:?}");
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+    stats
+}
+
+#[test]
+fn small_ones_by_message_and_large_ones_by_the_provider() {
+    for level in [ThreadLevel::Single, ThreadLevel::Multiple] {
+        let stats = far("tcp;ofi_rxm", level, 8);
+        assert_eq!(carried(&stats)[MESSAGE], (80, 20 * 28), "{stats:?}");
+        assert_eq!(carried(&stats)[PROVIDER], (0, 0), "{stats:?}");
+        // Several operations gather in a message; a flush needs one at least.
+        assert!((20..=80).contains(&stats.messages), "{stats:?}");
+        let stats = far("tcp;ofi_rxm", level, 64 * 1024);
+        assert_eq!(carried(&stats)[MESSAGE], (60, 20 * 20), "{stats:?}");
+        assert_eq!(carried(&stats)[PROVIDER], (20, 20 << 16), "{stats:?}");
+    }
+}
+
+#[test]
+fn everything_by_the_provider() {
+    for level in [ThreadLevel::Single, ThreadLevel::Multiple] {
+        let stats = far("shm", level, 4096);
+        let all = (80, 20 * (4096 + 20));
+        assert_eq!(carried(&stats)[PROVIDER], all, "{stats:?}");
+        assert_eq!(stats.messages, 0, "{stats:?}");
+    }
+}
+
+/// The target makes what it finds in time; the rest is revoked.
+#[test]
+fn by_ring_and_by_the_kernel() {
+    let single = || open(near(), ThreadLevel::Single, &[]);
+    let (a, b) = (single(), single());
+    let mut window = vec![0u64; 64 * 1024];
+    let region = register(&b, &mut window, Access::all());
+    let h = region.handle();
+    let peer = a.connect(b.address(), 1).unwrap();
+    attended(&b, || operate(&a, peer, &h, 20, 8));
+    let before = a.stats();
+    assert_eq!(before.operations[RING] + before.operations[CMA], 80);
+    assert!(before.operations[RING] >= 40, "atomics: {before:?}");
+    assert_eq!(before.bytes[RING] + before.bytes[CMA], 20 * 28);
+    // Nobody makes progress at the target.
+    let (word, none) = (7u64, ptr::null_mut());
+    let local = ptr::from_ref(&word).cast_mut().cast();
+    for _ in 0..100 {
+        // SAFETY: the word lives until the flush.
+        insist(&a, || unsafe {
+            a.put(peer, local, h.base(), none, &h, 8, None)
+        });
+        assert_eq!(a.flush(None), Status::SUCCESS);
+    }
+    let after = a.stats();
+    let more = |i: usize| after.operations[i] - before.operations[i];
+    assert_eq!(more(RING) + more(CMA), 100, "{after:?}");
+    assert!(more(CMA) > 0, "{after:?}");
+    let revoked = after.revoked - before.revoked;
+    assert_eq!(revoked, more(RING), "{after:?}");
+    region.close().unwrap();
+    a.close().unwrap();
+    b.close().unwrap();
+}
+
+#[test]
+fn by_a_copy_within_this_process() {
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; 64];
+    let region = register(&t, &mut window, Access::all());
+    let peer = t.connect(t.address(), 0).unwrap();
+    operate(&t, peer, &region.handle(), 20, 16);
+    assert_eq!(carried(&t.stats())[COPY], (80, 20 * 36));
+    region.close().unwrap();
+    t.close().unwrap();
+}
+
+/// What was counted for peers that were released stays in the sums.
+#[test]
+fn peers_that_go() {
+    let t = open(near(), ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; 64];
+    let region = register(&t, &mut window, Access::all());
+    for round in 1..=3 {
+        let peer = t.connect(t.address(), round).unwrap();
+        operate(&t, peer, &region.handle(), 1, 8);
+        // SAFETY: the peer is connected once.
+        assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
+        assert_eq!(carried(&t.stats())[COPY], (4 * round, 28 * round));
+    }
+    region.close().unwrap();
+    t.close().unwrap();
+}
+
+/// More peers than slots: the last ones share one.
+#[test]
+fn more_peers_than_slots() {
+    let t = open("tcp;ofi_rxm", ThreadLevel::Single, &[]);
+    let mut window = vec![0u64; 64];
+    let region = register(&t, &mut window, Access::all());
+    let peers = SLOTS as u64 + 10;
+    for proc in 0..peers {
+        let peer = t.connect(t.address(), proc).unwrap();
+        if proc % 100 == 0 || proc + 3 > peers {
+            operate(&t, peer, &region.handle(), 1, 8);
+        }
+    }
+    let operated = peers.div_ceil(100) + 2;
+    assert_eq!(carried(&t.stats())[COPY], (4 * operated, 28 * operated));
+    region.close().unwrap();
+    t.close().unwrap();
+}

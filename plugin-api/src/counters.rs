@@ -1,0 +1,172 @@
+//! The counters of a running transport, which other processes of the same user may read.
+//!
+//! What lives here: the layout that writer and reader share. A transport keeps its counters in a file in memory
+//! (`memfd`) named [`NAME`]. A reader finds it among the descriptors in `/proc/<pid>/fd`, which the kernel opens only to who
+//! may trace that process, checks [`Front::check`], and maps it to read. Nothing is locked: each word is right by
+//! itself, and words may differ by the operations in flight.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// The name of the file.
+pub const NAME: &CStr = c"btl-ofi-counters";
+/// The first word of the file.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BTLCOUNT");
+/// Identifies this layout. Another layout has another version.
+pub const VERSION: u32 = 1;
+/// Most peers with counters of their own. All others share those of slot 0.
+pub const SLOTS: usize = 4096;
+/// The value of [`PeerCounters::proc`] in a slot of no peer.
+pub const NO_PEER: u64 = u64::MAX;
+
+/// What carries an operation to its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Carrier {
+    /// The provider's RMA and atomics.
+    Provider,
+    /// A message, which the target's processor executes.
+    Message,
+    /// A ring in shared memory, which the target's processor executes.
+    Ring,
+    /// Cross-memory attach: the kernel copies.
+    Cma,
+    /// A copy within this process.
+    Copy,
+}
+
+/// Number of [`Carrier`]s.
+pub const CARRIERS: usize = 5;
+
+impl Carrier {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Carrier; CARRIERS] = [
+        Carrier::Provider,
+        Carrier::Message,
+        Carrier::Ring,
+        Carrier::Cma,
+        Carrier::Copy,
+    ];
+
+    /// Its name in tables and parameters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Carrier::Provider => "provider",
+            Carrier::Message => "message",
+            Carrier::Ring => "ring",
+            Carrier::Cma => "cma",
+            Carrier::Copy => "copy",
+        }
+    }
+}
+
+/// What one carrier has carried to one peer.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Carried {
+    /// Puts, gets and atomics.
+    pub operations: AtomicU64,
+    /// Their bytes.
+    pub bytes: AtomicU64,
+}
+
+/// The counters of one peer: two cache lines.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct PeerCounters {
+    /// The peer in the host's numbering, or [`NO_PEER`].
+    pub proc: AtomicU64,
+    /// By [`Carrier`].
+    pub carried: [Carried; CARRIERS],
+    /// Operations that were refused for lack of room, to be repeated by the caller.
+    pub again: AtomicU64,
+    /// Ring transfers that the target did not begin in time, and that the kernel then made.
+    pub revoked: AtomicU64,
+    /// Messages sent, each with one or more commands.
+    pub messages: AtomicU64,
+    /// Flushes that found nothing to do for a microsecond or so.
+    pub waits: AtomicU64,
+    /// How long these waited, in nanoseconds.
+    pub waited: AtomicU64,
+}
+
+/// What the file begins with.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct Front {
+    /// [`MAGIC`], written last.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// Slots that are or were in use, counted from 0.
+    pub used: AtomicU32,
+    /// Calls that made progress.
+    pub polls: AtomicU64,
+    /// The provider and its interface, as UTF-8 that zeros end.
+    pub title: [AtomicU8; 128],
+}
+
+/// The file.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Counters {
+    /// What it begins with.
+    pub front: Front,
+    /// Slot 0 counts for all peers without a slot of their own, and waits for all peers at once.
+    pub peers: [PeerCounters; SLOTS],
+}
+
+const _: () = assert!(size_of::<PeerCounters>() == 128 && size_of::<Front>() == 4096);
+
+/// Why a file has no counters that this version can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// It is not such a file, or its writer has not finished it.
+    NoCounters,
+    /// It has the layout of another version.
+    Version(u32),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::NoCounters => f.write_str("these are no counters of a transport"),
+            Unreadable::Version(theirs) => write!(
+                f,
+                "the counters have version {theirs}, and this program reads version {VERSION}: use the host-stub \
+                 of the same release as the transport"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl Front {
+    /// Checks that this version can read what follows.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub fn check(&self) -> Result<(), Unreadable> {
+        // Acquire pairs with the Release of the writer, so that the version and the title are there.
+        if self.magic.load(Ordering::Acquire) != MAGIC {
+            return Err(Unreadable::NoCounters);
+        }
+        match self.version.load(Ordering::Relaxed) {
+            VERSION => Ok(()),
+            other => Err(Unreadable::Version(other)),
+        }
+    }
+
+    /// The provider and its interface.
+    pub fn title(&self) -> String {
+        let bytes: Vec<u8> = self
+            .title
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .take_while(|byte| *byte != 0)
+            .collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

@@ -7,6 +7,7 @@ pub mod info;
 pub mod launch;
 pub mod params;
 mod relaunch;
+pub mod stats;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -77,6 +78,8 @@ enum Command {
     Info(info::Info),
     /// Shows every parameter with its value and where that comes from.
     Params(params::ParamsCommand),
+    /// Shows what running processes do: operations and bytes by peer and carrier, waits, progress.
+    Stats(stats::Stats),
     /// Runs a program as the ranks of a job on this machine.
     Launch(launch::Launch),
     /// Cleans up after a killed launcher; started by `launch`.
@@ -261,6 +264,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(command) => command.run().map(|exit| exit as u8),
         Command::Info(command) => command.run().map(|exit| exit as u8),
         Command::Params(command) => command.run().map(|exit| exit as u8),
+        Command::Stats(command) => command.run().map(|exit| exit as u8),
         Command::Launch(command) => command.run(),
         Command::Guard => {
             guard::run(std::io::stdin().lock());

@@ -1,0 +1,85 @@
+//! `host-stub stats`: what running processes do, by peer and by carrier.
+//!
+//! Each transport keeps counters in a file in memory (`plugin_api::counters`). This command reads those of other processes of
+//! the same user, twice, and shows the difference. The processes notice nothing of it.
+
+mod live;
+mod read;
+mod table;
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use super::{CommandError, Exit, print_json};
+use read::Process;
+use table::Change;
+
+/// The arguments of `stats`.
+#[derive(Args)]
+pub struct Stats {
+    /// Processes to look at [default: all of this user that have counters].
+    #[arg(value_name = "PID")]
+    pids: Vec<u32>,
+
+    /// Prints one table and ends, as it does where the output is no terminal.
+    #[arg(long)]
+    once: bool,
+
+    /// Seconds between two readings.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval: f64,
+
+    /// Most peers to show of a process: those with the most traffic.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    peers: usize,
+
+    /// Prints what was counted since each process began, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stats {
+    /// Runs it.
+    pub fn run(&self) -> Result<Exit, CommandError> {
+        if self.json {
+            return print_json(&self.read()?).map(|()| Exit::Ok);
+        }
+        let interval = Duration::try_from_secs_f64(self.interval)
+            .ok()
+            .filter(|interval| !interval.is_zero());
+        let Some(interval) = interval else {
+            let message = format!(
+                "--interval {}: give a number of seconds above 0",
+                self.interval
+            );
+            return Err(CommandError::new(Exit::Usage, message));
+        };
+        if !self.once && std::io::stdout().is_terminal() {
+            return live::show(self, interval).map(|()| Exit::Ok);
+        }
+        let (first, began) = (self.read()?, Instant::now());
+        std::thread::sleep(interval);
+        let change = Change::new(first, self.read()?, began.elapsed());
+        write!(std::io::stdout(), "{}", table::text(&change, self.peers))?;
+        Ok(Exit::Ok)
+    }
+
+    /// Reads the processes that were asked for. One that cannot be read is an error if it was named, else it is passed over.
+    fn read(&self) -> Result<Vec<Process>, CommandError> {
+        let failed = |message: String| CommandError::new(Exit::Failed, message);
+        if self.pids.is_empty() {
+            let found = read::all();
+            return match found.is_empty() {
+                true => Err(failed(String::from(
+                    "no process of this user uses the transport: start a job, or name a process to learn why it is not \
+                     found",
+                ))),
+                false => Ok(found),
+            };
+        }
+        let each = self.pids.iter().map(|pid| Process::read(*pid));
+        each.collect::<Result<_, _>>().map_err(failed)
+    }
+}

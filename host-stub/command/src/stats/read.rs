@@ -1,0 +1,222 @@
+//! Reading the counters of a process.
+
+use std::fs::{self, File};
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use plugin_api::counters::{
+    CARRIERS, Carried, Carrier, Counters, Front, MAGIC, NAME, NO_PEER, PeerCounters, SLOTS,
+    Unreadable, VERSION,
+};
+use serde::Serialize;
+
+/// A process, with the counters of each of its transports.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    pub(super) program: String,
+    /// Its rank, as its environment says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rank: Option<u64>,
+    pub(super) transports: Vec<Transport>,
+}
+
+/// The counters of a transport.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Transport {
+    /// The provider and its interface.
+    pub(super) title: String,
+    /// Calls that made progress.
+    pub(super) polls: u64,
+    pub(super) peers: Vec<Peer>,
+}
+
+/// The counters of a peer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Peer {
+    /// The peer in its host's numbering; none for all peers without counters of their own.
+    pub(super) peer: Option<u64>,
+    pub(super) carried: Vec<CarriedBy>,
+    pub(super) again: u64,
+    pub(super) revoked: u64,
+    pub(super) messages: u64,
+    pub(super) waits: u64,
+    pub(super) waited_ns: u64,
+}
+
+/// What a carrier carried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct CarriedBy {
+    pub(super) carrier: &'static str,
+    pub(super) operations: u64,
+    pub(super) bytes: u64,
+}
+
+impl Peer {
+    /// Whether anything was counted.
+    fn is_used(&self) -> bool {
+        self.operations() + self.again + self.waits + self.messages > 0
+    }
+
+    /// Operations by all carriers.
+    pub(super) fn operations(&self) -> u64 {
+        self.carried.iter().map(|c| c.operations).sum()
+    }
+
+    /// Their bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.carried.iter().map(|c| c.bytes).sum()
+    }
+}
+
+/// All processes with counters that this user may read, in the order of their ranks.
+pub(super) fn all() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut found: Vec<_> = pids.filter_map(|pid| Process::read(pid).ok()).collect();
+    found.sort_by_key(|process| (process.rank, process.pid));
+    found
+}
+
+impl Process {
+    /// Reads the counters of a process.
+    ///
+    /// # Errors
+    /// Why there are none, and what to do.
+    pub(super) fn read(pid: u32) -> Result<Process, String> {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let descriptors = fs::read_dir(folder.join("fd")).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => format!("there is no process {pid}"),
+            io::ErrorKind::PermissionDenied => format!(
+                "process {pid} cannot be read ({e}): it belongs to another user, or its container is apart from this one; \
+                 run this command as its user, in its container"
+            ),
+            _ => format!("/proc/{pid}/fd: {e}"),
+        })?;
+        let mut transports = Vec::new();
+        for entry in descriptors.flatten() {
+            if !is_counters(&entry.path()) {
+                continue;
+            }
+            let file = File::open(entry.path())
+                .map_err(|e| format!("the counters of process {pid} cannot be opened: {e}"))?;
+            transports.push(
+                Transport::read(&file)
+                    .map_err(|e| format!("the counters of process {pid}: {e}"))?,
+            );
+        }
+        if transports.is_empty() {
+            return Err(format!(
+                "process {pid} has no counters: it has not opened the transport, or has closed it"
+            ));
+        }
+        let program = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+        Ok(Process {
+            pid,
+            program: program.trim_end().to_owned(),
+            rank: rank(&folder),
+            transports,
+        })
+    }
+}
+
+/// Whether a descriptor in `/proc` is that of a file of counters.
+fn is_counters(descriptor: &Path) -> bool {
+    let wanted = format!("/memfd:{} (deleted)", NAME.to_string_lossy());
+    fs::read_link(descriptor).is_ok_and(|target| target == Path::new(&wanted))
+}
+
+/// The rank that a launcher gave a process.
+fn rank(folder: &Path) -> Option<u64> {
+    let environment = fs::read(folder.join("environ")).ok()?;
+    let names = [
+        "HOST_STUB_RANK",
+        "OMPI_COMM_WORLD_RANK",
+        "PMIX_RANK",
+        "SLURM_PROCID",
+    ];
+    names.iter().find_map(|name| {
+        let mut settings = environment.split(|byte| *byte == 0);
+        settings.find_map(|setting| {
+            let value = setting.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+            std::str::from_utf8(value).ok()?.parse().ok()
+        })
+    })
+}
+
+/// Reads where the file is, so that a file that shrinks ends the reading and not this process.
+struct Bytes<'a>(&'a File);
+
+impl Bytes<'_> {
+    fn at(&self, offset: usize, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.0.read_exact_at(&mut bytes, offset as u64)?;
+        Ok(bytes)
+    }
+}
+
+fn word(bytes: &[u8], offset: usize) -> u64 {
+    let mut word = [0; 8];
+    if let Some(found) = bytes.get(offset..offset + 8) {
+        word.copy_from_slice(found);
+    }
+    u64::from_le_bytes(word)
+}
+
+fn half(bytes: &[u8], offset: usize) -> u32 {
+    (word(bytes, offset & !7) >> (8 * (offset & 7))) as u32
+}
+
+impl Transport {
+    fn read(file: &File) -> Result<Transport, String> {
+        let bytes = Bytes(file);
+        let unreadable = |e: io::Error| format!("they cannot be read: {e}");
+        let front = bytes.at(0, size_of::<Front>()).map_err(unreadable)?;
+        if word(&front, offset_of!(Front, magic)) != MAGIC {
+            return Err(Unreadable::NoCounters.to_string());
+        }
+        let version = half(&front, offset_of!(Front, version));
+        if version != VERSION {
+            return Err(Unreadable::Version(version).to_string());
+        }
+        let used = (half(&front, offset_of!(Front, used)) as usize).min(SLOTS);
+        let size = size_of::<PeerCounters>();
+        let slots = bytes
+            .at(offset_of!(Counters, peers), used * size)
+            .map_err(unreadable)?;
+        let title = &front[offset_of!(Front, title)..];
+        let title = title.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(Transport {
+            title: String::from_utf8_lossy(title).into_owned(),
+            polls: word(&front, offset_of!(Front, polls)),
+            peers: slots
+                .chunks_exact(size)
+                .map(peer)
+                .filter(Peer::is_used)
+                .collect(),
+        })
+    }
+}
+
+fn peer(slot: &[u8]) -> Peer {
+    let proc = word(slot, offset_of!(PeerCounters, proc));
+    let carried = Carrier::ALL.iter().zip(0..CARRIERS).map(|(carrier, i)| {
+        let at = offset_of!(PeerCounters, carried) + i * size_of::<Carried>();
+        CarriedBy {
+            carrier: carrier.name(),
+            operations: word(slot, at + offset_of!(Carried, operations)),
+            bytes: word(slot, at + offset_of!(Carried, bytes)),
+        }
+    });
+    Peer {
+        peer: (proc != NO_PEER).then_some(proc),
+        carried: carried.collect(),
+        again: word(slot, offset_of!(PeerCounters, again)),
+        revoked: word(slot, offset_of!(PeerCounters, revoked)),
+        messages: word(slot, offset_of!(PeerCounters, messages)),
+        waits: word(slot, offset_of!(PeerCounters, waits)),
+        waited_ns: word(slot, offset_of!(PeerCounters, waited)),
+    }
+}

@@ -1,0 +1,76 @@
+use super::super::read::CarriedBy;
+use super::*;
+
+fn reading(operations: u64, bytes: u64, polls: u64) -> Vec<Process> {
+    let by = |carrier, operations, bytes| CarriedBy {
+        carrier,
+        operations,
+        bytes,
+    };
+    vec![Process {
+        pid: 7,
+        program: String::from("program"),
+        rank: Some(3),
+        transports: vec![Transport {
+            title: String::from("tcp, eth0"),
+            polls,
+            peers: vec![
+                Peer {
+                    peer: None,
+                    carried: vec![by("provider", 0, 0); CARRIERS],
+                    waits: 4,
+                    waited_ns: 10,
+                    ..Peer::default()
+                },
+                Peer {
+                    peer: Some(7 << 32 | 12),
+                    carried: vec![by("x", operations, bytes); CARRIERS],
+                    messages: operations / 4,
+                    ..Peer::default()
+                },
+            ],
+        }],
+    }]
+}
+
+#[test]
+fn rates_are_those_between_two_readings() {
+    let two = Duration::from_secs(2);
+    let change = Change::new(reading(1000, 0, 5), reading(3000, 4_000_000, 5), two);
+    let said = text(&change, 1);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(
+        lines[0],
+        "rank 3, process 7 (program) over tcp, eth0: no progress"
+    );
+    let cells: Vec<&str> = lines[2].split_whitespace().collect();
+    // Five carriers with 2000 operations more, 20 MB more in all; four operations a message.
+    assert_eq!(
+        cells,
+        [
+            "12", "1000", "1000", "1000", "1000", "1000", "10.0", "0", "0", "4.0", "0", "0"
+        ]
+    );
+    assert_eq!(lines[3], "  and 1 more peers (--peers)");
+}
+
+#[test]
+fn a_process_that_was_not_there_before_counts_from_zero() {
+    let change = Change::new(
+        Vec::new(),
+        reading(8, 8, 30_000_000),
+        Duration::from_secs(1),
+    );
+    let said = text(&change, 8);
+    assert!(said.contains("progress 30.00 M/s"), "{said}");
+    assert!(said.contains("others, all"), "{said}");
+}
+
+#[test]
+fn numbers_are_short() {
+    let numbers = [0.0, 0.25, 7.0, 123.4, 12_345.0, 2.5e6, 9.99e12];
+    assert_eq!(
+        numbers.map(number_of),
+        ["0", "0.25", "7.0", "123", "12.3 k", "2.50 M", "9990.00 G"]
+    );
+}

@@ -1,0 +1,213 @@
+//! `host-stub stats`: the counters of a running process, and what is no process with counters.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test reports by panicking, in its helpers too"
+)]
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::ptr;
+use std::time::Duration;
+
+use integration_tests::fixtures::{host_stub, ofi_plugin, skipped};
+use integration_tests::host::TestHost;
+use integration_tests::process::{Outcome, run};
+use integration_tests::session::Session;
+use plugin_api::counters::{Carrier, Counters, MAGIC, NAME, VERSION};
+use plugin_api::{Stats, Status};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn stats(arguments: &[&str]) -> Outcome {
+    run(
+        Command::new(host_stub()).arg("stats").args(arguments),
+        LIMIT,
+    )
+}
+
+/// The tables say the same of this process as its module does, and no more than it has done.
+#[test]
+fn a_running_process() {
+    let host = TestHost::with_provider("shm");
+    let mut session = Session::new(ofi_plugin(), &host);
+    let handle = session.handle_copy();
+    for _ in 0..7 {
+        let (local, remote) = (session.local(0), session.remote(8));
+        // SAFETY: module, endpoint and handles live, and both words are in registered memory.
+        let status = unsafe {
+            session.table.put.unwrap()(
+                session.module,
+                session.endpoint,
+                local,
+                remote,
+                session.handle,
+                handle.as_ptr().cast(),
+                24,
+                0,
+                255,
+                None,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        assert!(status.is_ok(), "{status}");
+    }
+    assert_eq!(session.flush(), Status::SUCCESS);
+    let mut own = Stats::new();
+    // SAFETY: the module lives, and the record is writable.
+    let told = unsafe { session.table.stats.unwrap()(session.module, &mut own) };
+    assert_eq!(told, Status::SUCCESS);
+    let copy = Carrier::Copy as usize;
+    assert_eq!((own.operations[copy], own.bytes[copy]), (7, 7 * 24));
+
+    let pid = std::process::id().to_string();
+    let seen = stats(&["--json", &pid]);
+    assert!(seen.status.success(), "{}", seen.transcript());
+    let seen: serde_json::Value = serde_json::from_str(&seen.stdout).unwrap();
+    let transport = &seen[0]["transports"][0];
+    assert_eq!(seen[0]["pid"].to_string(), pid);
+    assert!(transport["title"].as_str().unwrap().starts_with("shm"));
+    assert_eq!(transport["polls"], own.polls);
+    let peer = &transport["peers"][0];
+    assert_eq!((&peer["peer"], &peer["again"]), (&0.into(), &0.into()));
+    for (carrier, i) in Carrier::ALL.iter().zip(0..) {
+        let seen = &peer["carried"][i];
+        assert_eq!(seen["carrier"], carrier.name());
+        assert_eq!(seen["operations"], own.operations[i]);
+        assert_eq!(seen["bytes"], own.bytes[i]);
+    }
+
+    // Nothing happens between two readings: the table says so. A list of all processes has this one.
+    let table = stats(&["--once", "--interval", "0.05", &pid]);
+    assert!(
+        table.stdout.contains(&format!("process {pid} (stats-")),
+        "{table:?}"
+    );
+    assert!(table.stdout.contains(": no progress\n"), "{table:?}");
+    assert!(table.stdout.contains("waiting %"), "{table:?}");
+    let all = stats(&["--once", "--interval", "0.05"]);
+    assert!(
+        all.stdout.contains(&format!("process {pid} (stats-")),
+        "{all:?}"
+    );
+
+    of_another_user(&pid);
+}
+
+/// Nobody reads what belongs to another user.
+fn of_another_user(pid: &str) {
+    // SAFETY: geteuid has no conditions.
+    if unsafe { libc::geteuid() } != 0 {
+        return skipped("only root can become another user");
+    }
+    let mut command = Command::new(host_stub());
+    command.args(["stats", "--once", pid]).uid(65534).gid(65534);
+    // The folder of the build may be closed to others.
+    if command.stdout(Stdio::null()).status().is_err() {
+        return println!("skipped: another user may not execute {command:?}");
+    }
+    let refused = run(&mut command, LIMIT);
+    assert_eq!(refused.status.code(), Some(6), "{}", refused.transcript());
+    assert!(
+        refused.stderr.contains("belongs to another user"),
+        "{}",
+        refused.transcript()
+    );
+}
+
+/// A process whose standard input is a file in memory with this name and these bytes.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new(name: &CStr, bytes: &[u8]) -> Sleeper {
+        // SAFETY: the name is a C string, and the descriptor is new.
+        let file = unsafe {
+            let file = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC);
+            assert!(file >= 0);
+            File::from(OwnedFd::from_raw_fd(file))
+        };
+        std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("60").stdin(file);
+        Sleeper(command.spawn().unwrap())
+    }
+
+    fn read(&self) -> Outcome {
+        stats(&["--once", &self.0.id().to_string()])
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Counters of another version, of no version, cut short, and with a count of slots that lies.
+#[test]
+fn counters_that_cannot_be_read() {
+    let front = |magic: u64, version: u32, used: u32| {
+        let mut bytes = magic.to_ne_bytes().to_vec();
+        bytes.extend(version.to_ne_bytes());
+        bytes.extend(used.to_ne_bytes());
+        bytes
+    };
+    let whole = |front: Vec<u8>| {
+        let mut bytes = front;
+        bytes.resize(size_of::<Counters>(), 0);
+        bytes
+    };
+    let later = VERSION + 1;
+    let cases = [
+        (
+            whole(front(MAGIC, later, 1)),
+            format!("have version {later}, and this program reads version {VERSION}"),
+        ),
+        (
+            whole(front(7, VERSION, 1)),
+            String::from("these are no counters"),
+        ),
+        (front(MAGIC, VERSION, 1), String::from("cannot be read")),
+        (Vec::new(), String::from("cannot be read")),
+    ];
+    for (bytes, said) in cases {
+        let refused = Sleeper::new(NAME, &bytes).read();
+        assert_eq!(refused.status.code(), Some(6), "{}", refused.transcript());
+        assert!(refused.stderr.contains(&said), "{}", refused.transcript());
+    }
+    // Slots beyond the end of the table are not read.
+    let lies = Sleeper::new(NAME, &whole(front(MAGIC, VERSION, u32::MAX))).read();
+    assert!(lies.status.success(), "{}", lies.transcript());
+    // Another file in memory.
+    let other = Sleeper::new(c"something", &whole(front(MAGIC, VERSION, 1))).read();
+    assert!(
+        other.stderr.contains("has no counters"),
+        "{}",
+        other.transcript()
+    );
+}
+
+#[test]
+fn arguments_that_name_nothing() {
+    let gone = {
+        let sleeper = Sleeper::new(NAME, &[]);
+        sleeper.0.id().to_string()
+    };
+    let refused = stats(&["--once", &gone]);
+    assert!(
+        refused.stderr.contains("there is no process"),
+        "{refused:?}"
+    );
+    for interval in ["0", "-1", "nan", "1e300"] {
+        let option = format!("--interval={interval}");
+        let refused = stats(&["--once", &option, "1"]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("number of seconds"), "{refused:?}");
+    }
+}

@@ -93,6 +93,7 @@ openmpi_shows_itself() {
     version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
     grep -q "MCA btl: $openmpi_name .*Component v$version" "$openmpi_dir/ompi_info.txt" &&
         grep -q "btl_${openmpi_name}_implementation.*built for Open MPI $openmpi_version" "$openmpi_dir/ompi_info.txt" &&
+        grep -q "performance \"btl_${openmpi_name}_ring_operations\"" "$openmpi_dir/ompi_info.txt" &&
         grep -q "btl_${openmpi_name}_provider_include.*synonym of: opal_common_ofi_provider_include" "$openmpi_dir/ompi_info.txt"
 }
 
@@ -403,9 +404,28 @@ openmpi_nwchem() {
     [ -n "$ours" ] && [ -n "$theirs" ] && awk -v a="$ours" -v b="$theirs" 'BEGIN { d = a - b; exit !(d < 1e-8 && d > -1e-8) }'
 }
 
+# Each rank leaves a line of JSON with what it did, and a file that cannot be written is named and costs nothing else.
+openmpi_stats_file() {
+    local file=$openmpi_dir/stats.jsonl out
+    rm -f "$file"
+    out=$(openmpi_program shm 2 atomics --mca btl_ofi_stats_file "$PWD/$file") || { printf '%s\n' "$out"; return 1; }
+    [ "$(wc -l <"$file")" -eq 2 ] || { cat "$file"; return 1; }
+    python3 - "$file" <<'PYTHON' || return 1
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert len({line["pid"] for line in lines}) == 2, lines
+for line in lines:
+    assert line["title"].startswith("shm") and line["polls"] > 0, line
+    assert sum(c["operations"] for peer in line["peers"] for c in peer["carried"]) > 100, line
+PYTHON
+    out=$(openmpi_program shm 2 atomics --mca btl_ofi_stats_file "/proc/nowhere") || { printf '%s\n' "$out"; return 1; }
+    [ "$(grep -c 'the counters are not written to /proc/nowhere: .*choose another btl_ofi_stats_file' <<<"$out")" -eq 2 ]
+}
+
 openmpi_compile_tests() {
     local program
-    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten freed_early counted; do
+    for program in hello_window transfers atomics window_life threads passive_target killed_peer no_room unwritten freed_early counted \
+        pvars; do
         openmpi_compile "tests/openmpi/$program.c"
     done
     # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
@@ -415,7 +435,8 @@ openmpi_compile_tests() {
 openmpi_test_short() {
     openmpi_build
     openmpi_compile_tests
-    openmpi_programs shm 2 hello_window transfers atomics freed_early
+    openmpi_programs shm 2 hello_window transfers atomics freed_early pvars
+    openmpi_check "counters of a job in a file" openmpi_stats_file
     openmpi_test_valgrind
     openmpi_check "building mpi4py" openmpi_mpi4py
     openmpi_check "mpi4py test_rma, 2 ranks, shm" openmpi_mpi4py_run shm 2 test_rma

@@ -8,6 +8,7 @@
 
 #include "opal/constants.h"
 #include "opal/class/opal_bitmap.h"
+#include "opal/mca/base/mca_base_pvar.h"
 #include "opal/mca/base/mca_base_var.h"
 #include "opal/mca/btl/base/base.h"
 #include "opal/mca/btl/btl.h"

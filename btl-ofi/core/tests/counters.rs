@@ -164,6 +164,43 @@ fn peers_that_go() {
     t.close().unwrap();
 }
 
+/// One line of JSON for each transport that closed, with the peers that were released before.
+#[test]
+fn a_file_at_the_end() {
+    let path = format!("{}/counters.jsonl", env!("CARGO_TARGET_TMPDIR"));
+    let _ = std::fs::remove_file(&path);
+    for round in 1..=2 {
+        let file = [("btl_ofi_stats_file", Value::String(path.clone().into()))];
+        let t = open(near(), ThreadLevel::Single, &file);
+        let mut window = vec![0u64; 64];
+        let region = register(&t, &mut window, Access::all());
+        let peer = t.connect(t.address(), 70 + round).unwrap();
+        operate(&t, peer, &region.handle(), 5, 8);
+        // SAFETY: the peer is connected once.
+        assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
+        region.close().unwrap();
+        t.close().unwrap();
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    for (line, proc) in lines.iter().zip(71..) {
+        assert_eq!(line["pid"], std::process::id());
+        assert_eq!(line["peers"][0]["peer"], proc);
+        let copy = &line["peers"][0]["carried"][COPY];
+        assert_eq!(
+            (&copy["operations"], &copy["bytes"]),
+            (&20.into(), &140.into())
+        );
+    }
+    // A file that cannot be written costs nothing else.
+    let file = [("btl_ofi_stats_file", Value::str("/proc/nowhere"))];
+    open(near(), ThreadLevel::Single, &file).close().unwrap();
+}
+
 /// More peers than slots: the last ones share one.
 #[test]
 fn more_peers_than_slots() {

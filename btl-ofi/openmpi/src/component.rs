@@ -17,6 +17,7 @@ use crate::log;
 use crate::module::Module;
 use crate::modules;
 use crate::params;
+use crate::pvars;
 use crate::series;
 
 /// The parameters' values between `register` and `close`, or the reason why they cannot be used.
@@ -137,6 +138,7 @@ extern "C" fn register() -> c_int {
             log::line(&reason);
             return Status::ERROR.0;
         }
+        pvars::register(exported().cast());
         let options = params::resolve();
         if let Ok(mut kept) = OPTIONS.lock() {
             *kept = Some(options.map_err(|e| e.to_string()));

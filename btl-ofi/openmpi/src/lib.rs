@@ -36,6 +36,8 @@ mod params;
 #[cfg(openmpi)]
 mod peers;
 #[cfg(openmpi)]
+mod pvars;
+#[cfg(openmpi)]
 mod registrations;
 #[cfg(openmpi)]
 mod storage;

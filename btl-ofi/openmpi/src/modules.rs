@@ -3,9 +3,10 @@
 
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use btl_ofi::Transport;
-use plugin_api::Status;
+use plugin_api::{Stats, Status};
 
 use crate::bindings as ffi;
 use crate::log;
@@ -26,8 +27,20 @@ pub(crate) fn start(modules: &[NonNull<Module>]) {
     }
 }
 
+/// Held while somebody outside of the component's calls uses the modules: MPI_T reads at any time.
+static READING: Mutex<()> = Mutex::new(());
+
+/// The sum over all modules of a number of their counters.
+pub(crate) fn with_all(number: impl Fn(&Stats) -> u64) -> u64 {
+    let _reading = READING.lock().unwrap_or_else(PoisonError::into_inner);
+    all()
+        .map(|module| number(&module.transport().stats()))
+        .sum()
+}
+
 /// Forgets a module, before it ends.
 pub(crate) fn forget(module: NonNull<Module>) {
+    let _reading = READING.lock().unwrap_or_else(PoisonError::into_inner);
     for place in &LIVE {
         // Release: pairs with the Acquire in `at`.
         let _ = place.compare_exchange(

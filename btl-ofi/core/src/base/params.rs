@@ -4,6 +4,7 @@
 //! another default, a comment gives the reason.
 
 use std::error::Error as StdError;
+use std::path::PathBuf;
 
 use mca_params::{Declaration, Value};
 
@@ -65,6 +66,8 @@ pub struct Options {
     pub(crate) peers: Peers,
     pub(crate) messages: Messages,
     pub(crate) devices: Devices,
+    /// Where to write the counters when the transport closes.
+    pub(crate) stats_file: Option<PathBuf>,
     pub(crate) verbose: i32,
 }
 
@@ -313,6 +316,10 @@ impl Options {
             peers: Peers::of(&values)?,
             messages: Messages::of(&values)?,
             devices: Devices::of(&values)?,
+            stats_file: match values.text("btl_ofi_stats_file")? {
+                "" => None,
+                path => Some(PathBuf::from(path)),
+            },
             verbose: values.int("btl_ofi_verbose")?,
         })
     }

@@ -88,7 +88,7 @@ impl Transport {
             &policy,
         )?;
         let contexts = make_contexts(&device, threaded, segment, &policy)?;
-        let counters = CounterTable::new(&title(info, &node))?;
+        let counters = CounterTable::new(&title(info, &node), options.stats_file.clone())?;
         if policy.uses_messages() {
             let mut state = contexts[0].state.lock();
             state.messages = Some(open_messages(&device, options, counters.share())?);

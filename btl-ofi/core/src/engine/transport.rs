@@ -359,6 +359,7 @@ impl Transport {
             counters,
             ..
         } = self;
+        counters.write();
         hmem.shut();
         drop((node.word.take(), registrar));
         let has_rails = !rails.is_empty();

@@ -5,9 +5,11 @@
 //! counted, too.
 
 use std::alloc::{self, Layout};
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,6 +21,8 @@ use crate::base::error::Error;
 use crate::base::mapping::{Mapped, allocate};
 use crate::base::sys;
 use crate::peer::endpoint::Endpoint;
+
+mod report;
 
 const PAGE: usize = 4096;
 const SLOT: usize = size_of::<PeerCounters>();
@@ -77,6 +81,8 @@ enum Memory {
 pub(crate) struct CounterTable {
     memory: Memory,
     slots: Mutex<Slots>,
+    /// The file for the counters when the transport closes. Until then peers that are released keep their slots.
+    file: Option<PathBuf>,
 }
 
 // SAFETY: the counters are atomics in memory that the table owns, and that is tied to no thread.
@@ -91,11 +97,11 @@ struct Slots {
 }
 
 impl CounterTable {
-    /// The counters of a transport over `title`: its provider and interface.
+    /// The counters of a transport over `title`: its provider and interface. They are [written](Self::write) to `report`.
     ///
     /// # Errors
     /// There is no memory.
-    pub(crate) fn new(title: &str) -> Result<CounterTable, Error> {
+    pub(crate) fn new(title: &str, report: Option<PathBuf>) -> Result<CounterTable, Error> {
         let memory = match file() {
             Ok(memory) => memory,
             Err(e) => {
@@ -109,6 +115,7 @@ impl CounterTable {
                 used: 1,
                 free: Vec::new(),
             }),
+            file: report,
         };
         let (front, own) = (&table.counters().front, &table.counters().peers[0]);
         for (to, from) in front.title.iter().zip(title.bytes()).take(127) {
@@ -175,7 +182,7 @@ impl CounterTable {
     /// Takes a peer's slot back. What it counted goes to the common slot. No operation to the peer is outstanding.
     #[cold]
     pub(crate) fn give_back(&self, offset: u32) {
-        if offset == 0 {
+        if offset == 0 || self.file.is_some() {
             return;
         }
         let (number, common) = (offset / SLOT as u32, self.common());
@@ -207,6 +214,27 @@ impl CounterTable {
             stats.waited += read(&peer.waited);
         }
         stats.polls += read(&counters.front.polls);
+    }
+}
+
+impl CounterTable {
+    /// Appends a line to the file that was asked for. A failure is logged; the transport closes nevertheless.
+    pub(crate) fn write(&self) {
+        let Some(path) = &self.file else { return };
+        let mut line = report::line(self.counters());
+        line.push('\n');
+        // One call of write, so that lines of several processes do not mix.
+        let written = File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(line.as_bytes()));
+        if let Err(e) = written {
+            tracing::warn!(
+                "the counters are not written to {}: {e}; choose another btl_ofi_stats_file",
+                path.display()
+            );
+        }
     }
 }
 

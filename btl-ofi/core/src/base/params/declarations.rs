@@ -65,7 +65,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 27] = [
+pub(super) static DECLARATIONS: [Declaration; 28] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -317,6 +317,16 @@ pub(super) static DECLARATIONS: [Declaration; 27] = [
         "How processes of one node reach each other: auto, by memory where the kernel allows that (shared \
          memory and cross-memory attach), whatever the provider is; or off, by the provider. Both \
          processes must have auto.",
+    ),
+    declare(
+        "btl_ofi_stats_file",
+        Kind::String,
+        Value::str(""),
+        Allowed::Any,
+        Level::USER_DETAIL,
+        "File to which each process appends a line of JSON when it closes the transport: operations and \
+         bytes by peer and carrier, waits, progress. Empty for none. All processes may name the same file. \
+         host-stub stats shows the same of a running process.",
     ),
     declare(
         "btl_ofi_fault_guard",

@@ -90,7 +90,7 @@ impl Origin {
             channel: Channel::new(Segment::make(1).unwrap()),
             peers,
             endpoint,
-            counters: CounterTable::new("test").unwrap(),
+            counters: CounterTable::new("test", None).unwrap(),
         }
     }
 

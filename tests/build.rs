@@ -27,6 +27,17 @@ const BAD: [&str; 11] = [
     "REFUSES_HOST",
 ];
 
+/// The header of the last release, found before today's.
+const RELEASED: &str = "abi/0.1.0";
+
+const SHARED: [&str; 4] = [
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    // A table with a hole leaves a function without use.
+    "-Wno-unused-function",
+];
+
 fn main() {
     println!("cargo::rerun-if-changed=c");
     println!("cargo::rerun-if-changed=../plugin-api/include/btl_plugin.h");
@@ -51,6 +62,13 @@ fn main() {
     for bad in BAD {
         plugin(&out.join(format!("libbtl_cma-{bad}.so")), &[bad]);
     }
+    // Host and plugin of the last release.
+    println!("cargo::rerun-if-changed=abi");
+    let released = ["-I", RELEASED];
+    let (host, module) = ("host-released", "libbtl_cma-released.so");
+    compile("c/host.c", &out.join(host), &[], &released, &["-ldl"]);
+    let options = [&released[..], &SHARED[..]].concat();
+    compile("c/plugin.c", &out.join(module), &[], &options, &[]);
 }
 
 fn program(out: &Path, macros: &[&str]) {
@@ -58,14 +76,7 @@ fn program(out: &Path, macros: &[&str]) {
 }
 
 fn plugin(out: &Path, macros: &[&str]) {
-    let options = [
-        "-shared",
-        "-fPIC",
-        "-fvisibility=hidden",
-        // A table with a hole leaves a function without use.
-        "-Wno-unused-function",
-    ];
-    compile("c/plugin.c", out, macros, &options, &[]);
+    compile("c/plugin.c", out, macros, &SHARED, &[]);
 }
 
 /// Compiles and links one file with every warning an error.

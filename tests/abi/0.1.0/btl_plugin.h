@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The C ABI between a one-sided transport plugin and the host that loads it.
+ *
+ * A plugin is a shared object that exports one function, btl_plugin_entry_v1. The function returns
+ * a btl_component_vtable. The component makes modules; each btl_module has a btl_module_vtable and
+ * btl_attributes. The host passes a btl_host_vtable to the plugin. Names, semantics and status
+ * codes follow Open MPI's BTL 3.x interface (opal/mca/btl/btl.h).
+ *
+ * Growth
+ *   Every table starts with a btl_table_header. Two sides are compatible when magic and abi_major
+ *   are equal. Within a major, tables only grow at their end, so each side uses a table up to the
+ *   smaller of its own and the other's size. An entry beyond the other side's size does not exist
+ *   (BTL_TABLE_HOLDS); an entry inside the size of the first release (BTL_*_MIN_SIZE) is never
+ *   NULL. Each side checks the other's tables before it uses them: magic, major, size at least
+ *   the first release's, no NULL entry within that size.
+ *
+ * Threads
+ *   If the host asked for BTL_THREAD_MULTIPLE, several threads may call module functions and
+ *   progress at the same time. At lower levels, calls never overlap. The host never calls open,
+ *   init, finalize or close concurrently with any function of the same component.
+ *
+ * Callbacks
+ *   Completion and error callbacks run on the thread that called progress, flush or an operation.
+ *   (A plugin may complete earlier operations while it starts another, to make room.) The plugin
+ *   holds no lock while a callback runs. A callback may call progress, put, get and every atomic;
+ *   it must not call flush, del_procs, finalize or close.
+ *
+ * Ownership
+ *   The side that provides a table keeps it valid until close returns. Pointers passed to a call
+ *   are borrowed for that call unless the function's comment states otherwise. Neither side frees
+ *   an allocation of the other, and no C++ exception or longjmp crosses the boundary.
+ *
+ * The header works with C11 and C++11. Enumerations are passed as fixed-width integers, so that an
+ * unknown code is a value to refuse and not undefined behaviour; the values are macros here.
+ */
+#ifndef BTL_PLUGIN_H
+#define BTL_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Version and table header --------------------------------------------------------------- */
+
+/* Tables of another major are refused. */
+#define BTL_ABI_MAJOR 1
+/* Raised when a table grows at its end. */
+#define BTL_ABI_MINOR 2
+
+/* The one symbol that a plugin exports, for dlsym. */
+#define BTL_ENTRY_SYMBOL "btl_plugin_entry_v1"
+
+/* Magic words, one per kind of table: eight ASCII characters, first one in the lowest byte. */
+#define BTL_MAGIC_HOST UINT64_C(0x3154534f484c5442)       /* "BTLHOST1", btl_host_vtable */
+#define BTL_MAGIC_COMPONENT UINT64_C(0x31504d4f434c5442)  /* "BTLCOMP1", btl_component_vtable */
+#define BTL_MAGIC_MODULE UINT64_C(0x314c444f4d4c5442)     /* "BTLMODL1", btl_module_vtable */
+#define BTL_MAGIC_ATTRIBUTES UINT64_C(0x31525454414c5442) /* "BTLATTR1", btl_attributes */
+#define BTL_MAGIC_STATS UINT64_C(0x31544154534c5442)      /* "BTLSTAT1", btl_stats */
+#define BTL_MAGIC_OVERRIDES UINT64_C(0x314452564f4c5442)  /* "BTLOVRD1", btl_override_ops */
+#define BTL_MAGIC_HMEM_INFO UINT64_C(0x314d454d484c5442)  /* "BTLHMEM1", btl_hmem_info */
+
+/* The first field of every table. */
+typedef struct btl_table_header {
+    uint64_t magic;     /* one of BTL_MAGIC_* */
+    uint16_t abi_major; /* BTL_ABI_MAJOR of the side that made the table */
+    uint16_t abi_minor; /* BTL_ABI_MINOR of the side that made the table */
+    uint32_t size;      /* bytes of the whole table, header included */
+} btl_table_header;
+
+/* Initialiser for the header of a table of `type` made by this build. */
+#define BTL_TABLE_HEADER(type, magic_word) \
+    { (magic_word), BTL_ABI_MAJOR, BTL_ABI_MINOR, (uint32_t)sizeof(type) }
+
+/* Whether the table at `table` is long enough to hold `field` of `type`. */
+#define BTL_TABLE_HOLDS(table, type, field) \
+    ((size_t)(table)->header.size >= offsetof(type, field) + sizeof(((type *)0)->field))
+
+/* ---- Status --------------------------------------------------------------------------------- */
+
+/* The result of a call: 0 success, 1 completed inline, negative an error. The values are those of
+ * Open MPI's OPAL_* (opal/include/opal/constants.h). */
+typedef int32_t btl_status;
+
+#define BTL_SUCCESS 0                /* done; an operation is in flight and its callback will run */
+#define BTL_COMPLETED 1              /* the operation is complete; no callback runs */
+#define BTL_ERROR (-1)               /* an error without a better code */
+#define BTL_OUT_OF_RESOURCE (-2)     /* memory, descriptors or registrations are exhausted */
+#define BTL_TEMP_OUT_OF_RESOURCE (-3) /* back-pressure: call progress and try again */
+#define BTL_RESOURCE_BUSY (-4)       /* the object is in use */
+#define BTL_BAD_PARAM (-5)           /* an argument is wrong; the call had no effect */
+#define BTL_FATAL (-6)               /* the module can no longer be used */
+#define BTL_NOT_IMPLEMENTED (-7)     /* the function is known but not implemented */
+#define BTL_NOT_SUPPORTED (-8)       /* this module or provider cannot serve the operation */
+#define BTL_INTERRUPTED (-9)         /* the call was interrupted */
+#define BTL_UNREACH (-12)            /* the peer cannot be reached, or is gone */
+#define BTL_NOT_FOUND (-13)          /* no object has that name */
+#define BTL_EXISTS (-14)             /* an object has that name already */
+#define BTL_TIMEOUT (-15)            /* the time limit expired */
+#define BTL_NOT_AVAILABLE (-16)      /* no usable object is available now */
+#define BTL_PERM (-17)               /* not permitted */
+#define BTL_VALUE_OUT_OF_BOUNDS (-18) /* an address or length lies outside its object */
+#define BTL_TYPE_MISMATCH (-27)      /* the other side's ABI cannot be used */
+#define BTL_NOT_INITIALIZED (-44)    /* before initialisation, or after finalisation */
+
+/* ---- Parameters ----------------------------------------------------------------------------- */
+
+/* The type of a parameter; it selects the valid field of btl_param_bits. */
+#define BTL_PARAM_INT 0           /* 32-bit signed; i */
+#define BTL_PARAM_UNSIGNED_INT 1  /* 32-bit unsigned; u */
+#define BTL_PARAM_UNSIGNED_LONG 2 /* 64-bit unsigned; u */
+#define BTL_PARAM_SIZE_T 3        /* a size in bytes; u */
+#define BTL_PARAM_BOOL 4          /* 0 or 1; u */
+#define BTL_PARAM_STRING 5        /* NUL-terminated UTF-8, or NULL for unset; s */
+#define BTL_PARAM_DOUBLE 6        /* d */
+
+typedef union btl_param_bits {
+    int64_t i;     /* signed integers */
+    uint64_t u;    /* unsigned integers, sizes and booleans */
+    double d;      /* floating point */
+    const char *s; /* strings; NULL means unset */
+} btl_param_bits;
+
+/* A value with its kind. */
+typedef struct btl_param_value {
+    uint32_t kind;     /* one of BTL_PARAM_* */
+    uint32_t reserved; /* written as zero */
+    btl_param_bits bits;
+} btl_param_value;
+
+/* A parameter as a plugin declares it. All pointers are borrowed for the call. */
+typedef struct btl_param_decl {
+    const char *name;              /* full name, e.g. btl_ofi_num_cq_read */
+    const char *help;              /* description, one line */
+    const char *const *synonyms;   /* NULL-terminated array of further names, or NULL */
+    const char *const *allowed;    /* NULL-terminated array of the allowed strings, or NULL for any */
+    btl_param_value default_value; /* type and default */
+    int64_t min;                   /* smallest allowed integer; meaningful when min <= max */
+    int64_t max;                   /* largest allowed integer; meaningful when min <= max */
+    uint32_t level;                /* detail level, 1 (everyone) to 9 (developers) */
+    uint32_t scope; /* 0 constant, 1 read-only, 2 local, 3 group, 4 group-equal, 5 all, 6 all-equal */
+} btl_param_decl;
+
+/* ---- Services of the host ------------------------------------------------------------------- */
+
+/* The level of a log line. */
+#define BTL_LOG_ERROR 0 /* an operation or object failed */
+#define BTL_LOG_WARN 1  /* the state may differ from what the user expects */
+#define BTL_LOG_INFO 2  /* choices and their reasons */
+#define BTL_LOG_DEBUG 3 /* for developers */
+
+/* Services of the host. Any thread may call a function, unless its comment states otherwise; a
+ * signal handler must not. */
+typedef struct btl_host_vtable {
+    btl_table_header header; /* BTL_MAGIC_HOST */
+    void *context;           /* passed back as the first argument of each function */
+
+    /* Declares a parameter and writes its resolved value. A second declaration of the same parameter
+     * is allowed and gives the same value. Strings stay valid until the component is closed.
+     * BTL_BAD_PARAM: the user's value does not parse; the host has logged this. */
+    btl_status (*param_register)(void *context, const btl_param_decl *decl, btl_param_value *value);
+
+    /* Publishes `size` bytes under `key` for the other processes of the job. The host copies them.
+     * The plugin calls this only from init. Peers see the bytes after the host's next exchange. */
+    btl_status (*modex_put)(void *context, const char *key, const void *data, size_t size);
+
+    /* Reads the bytes that process `proc` published under `key`: copies at most `capacity` bytes and
+     * writes the full size to `size`. BTL_NOT_FOUND: the process published nothing under `key`. */
+    btl_status (*modex_get)(void *context, uint64_t proc, const char *key, void *data,
+                            size_t capacity, size_t *size);
+
+    /* Prints a line (UTF-8, `size` bytes, no newline) at one of BTL_LOG_*. */
+    void (*log)(void *context, uint32_t level, const char *line, size_t size);
+} btl_host_vtable;
+
+/* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
+#define BTL_HOST_VTABLE_MIN_SIZE 56
+
+/* ---- Capabilities of a module --------------------------------------------------------------- */
+
+/* Capabilities of a module, with the bits of MCA_BTL_FLAGS_*. */
+#define BTL_FLAG_SEND UINT32_C(0x1) /* send works */
+#define BTL_FLAG_PUT UINT32_C(0x2) /* put works */
+#define BTL_FLAG_GET UINT32_C(0x4) /* get works */
+/* A completion means that the data is visible at the target. */
+#define BTL_FLAG_RDMA_REMOTE_COMPLETION UINT32_C(0x800000)
+#define BTL_FLAG_ATOMIC_OPS UINT32_C(0x8000)   /* atomic_op works for at least one operation */
+#define BTL_FLAG_ATOMIC_FOPS UINT32_C(0x10000) /* atomic_fop works for at least one operation */
+#define BTL_FLAG_RDMA_FLUSH UINT32_C(0x80000)  /* flush works */
+/* Typed AMOs from one origin to one target address take effect in the order of issue, so the host
+ * need not wait between them. Not a BTL flag. */
+#define BTL_FLAG_ATOMICS_ORDERED UINT32_C(0x40000000)
+/* Puts and gets complete without any call by the target. Not a BTL flag. */
+#define BTL_FLAG_RDMA_PASSIVE_TARGET UINT32_C(0x80000000)
+
+/* Supported operations of atomic_op, atomic_fop and atomic_cswap, with the bits of
+ * MCA_BTL_ATOMIC_SUPPORTS_*. Each bit holds for 64-bit operands, and also for 32-bit operands if
+ * BTL_ATOMIC_WORD_32 is set. */
+#define BTL_ATOMIC_ADD UINT32_C(0x1)
+#define BTL_ATOMIC_AND UINT32_C(0x200)
+#define BTL_ATOMIC_OR UINT32_C(0x400)
+#define BTL_ATOMIC_XOR UINT32_C(0x800)
+#define BTL_ATOMIC_LAND UINT32_C(0x1000)
+#define BTL_ATOMIC_LOR UINT32_C(0x2000)
+#define BTL_ATOMIC_LXOR UINT32_C(0x4000)
+#define BTL_ATOMIC_SWAP UINT32_C(0x10000)
+#define BTL_ATOMIC_MIN UINT32_C(0x100000)
+#define BTL_ATOMIC_MAX UINT32_C(0x200000)
+#define BTL_ATOMIC_WORD_32 UINT32_C(0x1000000) /* 32-bit operands */
+#define BTL_ATOMIC_FLOAT UINT32_C(0x2000000)   /* floating-point operands */
+#define BTL_ATOMIC_CSWAP UINT32_C(0x10000000)  /* compare and swap */
+#define BTL_ATOMIC_GLOB UINT32_C(0x20000000)   /* atomic also with respect to the target's processor */
+
+/* Capabilities and limits of a module. The fields and the strings are constant for the module's
+ * life. */
+typedef struct btl_attributes {
+    btl_table_header header;                   /* BTL_MAGIC_ATTRIBUTES */
+    uint32_t flags;                            /* BTL_FLAG_* */
+    uint32_t atomic_flags;                     /* BTL_ATOMIC_* */
+    uint64_t put_limit;                        /* largest put, bytes */
+    uint64_t get_limit;                        /* largest get, bytes */
+    uint64_t put_alignment;                    /* of addresses and sizes; 0 and 1 mean none */
+    uint64_t get_alignment;                    /* of addresses and sizes; 0 and 1 mean none */
+    uint64_t put_local_registration_threshold; /* puts up to this size need no local handle */
+    uint64_t get_local_registration_threshold; /* gets up to this size need no local handle */
+    uint64_t handle_size;   /* bytes of a handle: a multiple of 8, position-independent */
+    uint32_t latency;       /* approximate latency of a small put, microseconds */
+    uint32_t bandwidth;     /* approximate bandwidth, Mbit/s */
+    uint32_t exclusivity;   /* preference among transports; higher wins */
+    uint32_t contexts;      /* transmit contexts in use */
+    const char *provider;   /* provider, as fi_info prints it */
+    const char *domain;     /* domain (device), as fi_info prints it */
+    const char *completion; /* how the module ensures remote visibility, one line of text */
+} btl_attributes;
+
+/* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
+#define BTL_ATTRIBUTES_MIN_SIZE 120
+
+/* ---- Objects -------------------------------------------------------------------------------- */
+
+/* A component; opaque to the host. */
+typedef struct btl_component btl_component;
+/* A peer as one module sees it; opaque to the host. */
+typedef struct btl_endpoint btl_endpoint;
+/* A registration handle: btl_attributes.handle_size plain bytes at an 8-byte aligned address. The
+ * host copies them to peers, and a peer passes its copy as remote_handle. */
+typedef struct btl_handle btl_handle;
+
+typedef struct btl_module_vtable btl_module_vtable;
+
+/* A module. The memory after these two pointers belongs to the plugin. */
+typedef struct btl_module {
+    const btl_module_vtable *vtable;  /* never NULL, valid until the module is finalised */
+    const btl_attributes *attributes; /* never NULL, valid until the module is finalised */
+} btl_module;
+
+/* Runs once, when an operation completed or failed. `status` 0 means that the data is visible at the
+ * target (put, update) or at `local_address` (get, fetch), and that the caller may reuse the local
+ * buffer. The other arguments are those of the call. */
+typedef void (*btl_completion_fn)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                                  btl_handle *local_handle, void *context, void *data,
+                                  int32_t status);
+
+/* The severity of an error, with the bits of MCA_BTL_ERROR_FLAGS_*. */
+#define BTL_ERROR_FLAG_FATAL UINT32_C(1)    /* the module can no longer be used */
+#define BTL_ERROR_FLAG_NONFATAL UINT32_C(2) /* one operation or one peer failed */
+
+/* Runs when an operation without callback, a peer or the whole module failed. `endpoint` is NULL for
+ * the whole module; `info` is one line of text, borrowed for the call. */
+typedef void (*btl_error_fn)(btl_module *module, uint32_t flags, btl_endpoint *endpoint,
+                             uint64_t proc, int32_t status, const char *info, void *context);
+
+/* Receives a message that a peer sent. `endpoint` is the sender, or NULL if this process has not added
+ * it. The `size` bytes at `data`, which is aligned to 8, are valid during the call. The function may
+ * send and post operations; it must not wait, because no further message arrives until it returns. */
+typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8_t tag,
+                               const void *data, size_t size, void *context);
+
+/* A message that is to be sent: first the bytes at `data`, which the caller writes, then those at
+ * `source`, which are sent from where they are. The module owns the memory. */
+typedef struct btl_descriptor {
+    void *data;         /* aligned to 8 */
+    size_t size;        /* the caller may make it smaller */
+    const void *source; /* NULL: none */
+    size_t source_size;
+} btl_descriptor;
+
+/* Rights on registered memory, with the bits of MCA_BTL_REG_FLAG_*. */
+#define BTL_ACCESS_LOCAL_WRITE UINT32_C(0x1)   /* gets and fetches of this process write it */
+#define BTL_ACCESS_REMOTE_READ UINT32_C(0x2)   /* peers read it */
+#define BTL_ACCESS_REMOTE_WRITE UINT32_C(0x4)  /* peers write it */
+#define BTL_ACCESS_REMOTE_ATOMIC UINT32_C(0x8) /* peers update it atomically */
+
+/* Flags of one atomic, with the bits of MCA_BTL_ATOMIC_FLAG_*. */
+#define BTL_OP_FLAG_WORD_32 UINT32_C(0x1) /* operands have 32 bits, in the low half */
+#define BTL_OP_FLAG_FLOAT UINT32_C(0x2)   /* operands are floating point */
+
+/* The only value of `order`, which is reserved (MCA_BTL_NO_ORDER). */
+#define BTL_NO_ORDER 255
+
+/* Operations of atomic_op and atomic_fop, with the codes of mca_btl_base_atomic_op_t. */
+#define BTL_OP_ADD UINT32_C(0x0001)
+#define BTL_OP_AND UINT32_C(0x0011)
+#define BTL_OP_OR UINT32_C(0x0012)
+#define BTL_OP_XOR UINT32_C(0x0014)
+#define BTL_OP_LAND UINT32_C(0x0015)
+#define BTL_OP_LOR UINT32_C(0x0016)
+#define BTL_OP_LXOR UINT32_C(0x0017)
+#define BTL_OP_SWAP UINT32_C(0x001a) /* replace */
+#define BTL_OP_MIN UINT32_C(0x0020)  /* minimum, signed */
+#define BTL_OP_MAX UINT32_C(0x0021)  /* maximum, signed */
+
+/* Operations of the typed AMOs, with the codes of libfabric's enum fi_op. */
+#define BTL_ATOMIC_OP_MIN 0
+#define BTL_ATOMIC_OP_MAX 1
+#define BTL_ATOMIC_OP_SUM 2
+#define BTL_ATOMIC_OP_PROD 3
+#define BTL_ATOMIC_OP_LOR 4
+#define BTL_ATOMIC_OP_LAND 5
+#define BTL_ATOMIC_OP_BOR 6
+#define BTL_ATOMIC_OP_BAND 7
+#define BTL_ATOMIC_OP_LXOR 8
+#define BTL_ATOMIC_OP_BXOR 9
+#define BTL_ATOMIC_OP_READ 10  /* fetch without change (MPI_NO_OP) */
+#define BTL_ATOMIC_OP_WRITE 11 /* replace (MPI_REPLACE) */
+#define BTL_ATOMIC_OP_CSWAP 12 /* replace if equal to the compare value */
+
+/* Element types of the typed AMOs, with the codes of libfabric's enum fi_datatype. An element is
+ * aligned to its size. */
+#define BTL_DATATYPE_INT8 0
+#define BTL_DATATYPE_UINT8 1
+#define BTL_DATATYPE_INT16 2
+#define BTL_DATATYPE_UINT16 3
+#define BTL_DATATYPE_INT32 4
+#define BTL_DATATYPE_UINT32 5
+#define BTL_DATATYPE_INT64 6
+#define BTL_DATATYPE_UINT64 7
+#define BTL_DATATYPE_FLOAT 8  /* 32-bit IEEE 754 */
+#define BTL_DATATYPE_DOUBLE 9 /* 64-bit IEEE 754 */
+
+/* The three kinds of AMO. A provider's support differs between them. */
+#define BTL_ATOMIC_KIND_UPDATE 0  /* updates the target, returns nothing */
+#define BTL_ATOMIC_KIND_FETCH 1   /* updates the target and returns the old value */
+#define BTL_ATOMIC_KIND_COMPARE 2 /* compares, updates and returns the old value */
+
+/* Counts since init. The module keeps running while it reads them, so sums may differ by the
+ * operations in flight. */
+typedef struct btl_stats {
+    btl_table_header header; /* BTL_MAGIC_STATS; the caller sets size, the plugin writes no further */
+    uint64_t posted;         /* operations posted to the provider */
+    uint64_t completed;      /* operations that completed and whose callback, if any, has run */
+    uint64_t failed;         /* operations that failed after they were posted */
+    uint64_t again;          /* posts that the provider refused for lack of room (EAGAIN) */
+    uint64_t registrations;  /* live registrations */
+    uint64_t endpoints;      /* live endpoints */
+} btl_stats;
+
+/* The table's size in ABI 1.0. */
+#define BTL_STATS_MIN_SIZE 64
+
+/* ---- Device memory -------------------------------------------------------------------------- */
+
+/* Kinds of memory, with the codes of libfabric's enum fi_hmem_iface. */
+#define BTL_HMEM_SYSTEM 0 /* memory of this process */
+#define BTL_HMEM_CUDA 1   /* CUDA devices */
+#define BTL_HMEM_ROCR 2   /* ROCm devices */
+#define BTL_HMEM_ZE 3     /* Level Zero devices */
+
+/* Copies `size` bytes from device memory to contiguous memory at `dest`. The source is the
+ * `hmem_iov_count` ranges of `hmem_iov`, from byte `hmem_iov_offset` on. `hmem_iface` holds the kind
+ * of each range; kinds may be mixed. The copy is synchronous. Returns the number of bytes copied or a
+ * negative libfabric errno: -FI_ENOSYS (-38) for an unknown kind. The function runs on any thread
+ * that calls the module and on threads of the plugin. It must not call the plugin. */
+typedef ssize_t (*btl_copy_from_fn)(void *dest, size_t size, const struct iovec *hmem_iov,
+                                    const uint32_t *hmem_iface, size_t hmem_iov_count,
+                                    uint64_t hmem_iov_offset);
+
+/* Copies `size` contiguous bytes at `src` to device memory; otherwise as btl_copy_from_fn. */
+typedef ssize_t (*btl_copy_to_fn)(const struct iovec *hmem_iov, const uint32_t *hmem_iface,
+                                  size_t hmem_iov_count, uint64_t hmem_iov_offset,
+                                  const void *src, size_t size);
+
+/* The user's own copy functions of device memory. For a NULL function the plugin uses its own; it
+ * always uses a function that is not NULL. */
+typedef struct btl_override_ops {
+    btl_table_header header; /* BTL_MAGIC_OVERRIDES */
+    btl_copy_from_fn copy_from_hmem_iov;
+    btl_copy_to_fn copy_to_hmem_iov;
+} btl_override_ops;
+
+/* The users of the overrides. */
+#define BTL_OVERRIDES_NONE 0      /* none are set */
+#define BTL_OVERRIDES_TRANSPORT 1 /* the plugin */
+#define BTL_OVERRIDES_PROVIDER 2  /* the plugin and the provider */
+
+/* A module's support of one kind of memory. */
+typedef struct btl_hmem_info {
+    btl_table_header header; /* BTL_MAGIC_HMEM_INFO; the caller sets size, the plugin writes no further */
+    uint32_t provider;       /* 1 if the provider can register this kind (FI_HMEM) */
+    uint32_t overrides;      /* one of BTL_OVERRIDES_* */
+    uint32_t devices;        /* devices of this kind that are accessible without overrides */
+    uint32_t reserved;       /* written as zero */
+    uint64_t direct;         /* live registrations that the provider accesses itself, of all kinds */
+    uint64_t staged;         /* live registrations that the plugin accesses by copies, of all kinds */
+} btl_hmem_info;
+
+/* ---- The functions of a module -------------------------------------------------------------- */
+
+/*
+ * Operations (put, get, put_notify and all atomics) return BTL_SUCCESS when they are in flight, and
+ * BTL_COMPLETED when they completed before the call returned; then no callback runs. On any other
+ * status the call had no effect and no callback runs. BTL_TEMP_OUT_OF_RESOURCE: call progress and
+ * try again. BTL_NOT_SUPPORTED: the provider does not support the operation. BTL_UNREACH: the peer
+ * is gone. If `callback` is NULL, only flush reports completion. The caller must not use local
+ * buffers until completion. `order` is BTL_NO_ORDER. `remote_address` is the virtual address in the
+ * target's process, `remote_handle` a copy of the handle that the target made.
+ */
+struct btl_module_vtable {
+    btl_table_header header; /* BTL_MAGIC_MODULE */
+
+    /* Makes endpoints for `count` processes; writes NULL for a process that cannot be reached. A
+     * process that was added before gets its existing endpoint, counted once more. The calling
+     * process is a peer like any other. */
+    btl_status (*add_procs)(btl_module *module, size_t count, const uint64_t *procs,
+                            btl_endpoint **endpoints);
+
+    /* Releases each endpoint once. The last release of an endpoint first waits for its outstanding
+     * operations. */
+    btl_status (*del_procs)(btl_module *module, size_t count, btl_endpoint *const *endpoints);
+
+    /* Registers memory for BTL_ACCESS_*; `endpoint` may be NULL. The module owns the handle until
+     * deregister_mem. The handle contains the rights: an operation that a peer's copy does not allow
+     * returns BTL_PERM and has no effect. An atomic needs BTL_ACCESS_REMOTE_ATOMIC; a plugin may
+     * instead accept the rights for the atomic's own accesses: read, write or both.
+     * BTL_OUT_OF_RESOURCE: the provider has no room. */
+    btl_status (*register_mem)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
+                               uint32_t access, btl_handle **handle);
+
+    /* Ends a registration. BTL_BAD_PARAM: not a live handle of this module. Before this call, peers
+     * must complete their operations on the handle, and they must start none afterwards. The effect
+     * of a later operation with a peer's copy of the handle depends on its path: it may be refused,
+     * access the memory while that is mapped, or access another registration that got the same key.
+     * So the host informs the peers first and keeps the memory until they know. */
+    btl_status (*deregister_mem)(btl_module *module, btl_handle *handle);
+
+    /* Writes `size` bytes. `local_handle` may be NULL up to the local registration threshold. */
+    btl_status (*put)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                      uint64_t remote_address, btl_handle *local_handle,
+                      const btl_handle *remote_handle, size_t size, uint32_t flags, int32_t order,
+                      btl_completion_fn callback, void *context, void *data);
+
+    /* Reads `size` bytes. `local_handle` may be NULL up to the local registration threshold. */
+    btl_status (*get)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                      uint64_t remote_address, btl_handle *local_handle,
+                      const btl_handle *remote_handle, size_t size, uint32_t flags, int32_t order,
+                      btl_completion_fn callback, void *context, void *data);
+
+    /* AMO: updates a word. `op` is one of BTL_OP_*, `flags` are BTL_OP_FLAG_*. */
+    btl_status (*atomic_op)(btl_module *module, btl_endpoint *endpoint, uint64_t remote_address,
+                            const btl_handle *remote_handle, uint32_t op, uint64_t operand,
+                            uint32_t flags, int32_t order, btl_completion_fn callback,
+                            void *context, void *data);
+
+    /* AMO: updates a word and fetches the old value to `local_address`. */
+    btl_status (*atomic_fop)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                             uint64_t remote_address, btl_handle *local_handle,
+                             const btl_handle *remote_handle, uint32_t op, uint64_t operand,
+                             uint32_t flags, int32_t order, btl_completion_fn callback,
+                             void *context, void *data);
+
+    /* AMO: writes `value` if the word equals `compare`, and fetches the old value. */
+    btl_status (*atomic_cswap)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                               uint64_t remote_address, btl_handle *local_handle,
+                               const btl_handle *remote_handle, uint64_t compare, uint64_t value,
+                               uint32_t flags, int32_t order, btl_completion_fn callback,
+                               void *context, void *data);
+
+    /* Waits until every earlier operation of the calling thread to `endpoint`, or to all endpoints
+     * if it is NULL, is complete and its callback has run. Operations that other threads issue later
+     * do not prolong the wait. A negative status: operations without callback failed since the last
+     * flush, or a peer is gone; flush returns in these cases too. */
+    btl_status (*flush)(btl_module *module, btl_endpoint *endpoint);
+
+    /* Sets the callback for failures that no completion callback reports; replaces an earlier one. */
+    btl_status (*register_error)(btl_module *module, btl_error_fn callback, void *context);
+
+    /* Queries the support of `op` (BTL_ATOMIC_OP_*) on `datatype` (BTL_DATATYPE_*) for one `kind`
+     * (BTL_ATOMIC_KIND_*): writes the largest number of elements of one call. BTL_NOT_SUPPORTED: the
+     * module does not support it. */
+    btl_status (*atomic_query)(btl_module *module, uint32_t datatype, uint32_t op, uint32_t kind,
+                               size_t *max_count);
+
+    /* Typed AMO: updates `count` elements with the operands at `local_address`, each element
+     * atomically. `remote_address` is aligned to the element. */
+    btl_status (*atomic_opv)(btl_module *module, btl_endpoint *endpoint, const void *local_address,
+                             uint64_t remote_address, btl_handle *local_handle,
+                             const btl_handle *remote_handle, uint32_t datatype, uint32_t op,
+                             size_t count, btl_completion_fn callback, void *context, void *data);
+
+    /* Typed AMO: as atomic_opv, and fetches the old values to `result_address`. `local_address` may
+     * be NULL for BTL_ATOMIC_OP_READ. The callback gets `result_address` as its local_address. */
+    btl_status (*atomic_fopv)(btl_module *module, btl_endpoint *endpoint, const void *local_address,
+                              void *result_address, uint64_t remote_address,
+                              btl_handle *local_handle, btl_handle *result_handle,
+                              const btl_handle *remote_handle, uint32_t datatype, uint32_t op,
+                              size_t count, btl_completion_fn callback, void *context, void *data);
+
+    /* Typed AMO: if one element equals the value at `compare_address`, writes the value at
+     * `local_address` to it; fetches the old value to `result_address`. The plugin copies operand and
+     * compare value before the call returns. */
+    btl_status (*atomic_cswapv)(btl_module *module, btl_endpoint *endpoint,
+                                const void *local_address, const void *compare_address,
+                                void *result_address, uint64_t remote_address,
+                                btl_handle *result_handle, const btl_handle *remote_handle,
+                                uint32_t datatype, btl_completion_fn callback, void *context,
+                                void *data);
+
+    /* Writes the module's counts. */
+    btl_status (*stats)(btl_module *module, btl_stats *stats);
+
+    /* Ends the module: flushes, closes everything that it holds and frees it. */
+    btl_status (*finalize)(btl_module *module);
+
+    /* Since ABI 1.1; this and the entries below may be NULL. Sets the copy functions of device memory.
+     * If the provider uses them, they apply at once to all its registrations, also earlier ones. Memory
+     * that the plugin accesses by copies uses the functions that are set when it is registered. NULL
+     * restores the plugin's own functions. The functions stay callable until finalize. */
+    btl_status (*set_overrides)(btl_module *module, const btl_override_ops *ops);
+
+    /* Registers memory of kind `iface` (BTL_HMEM_*) on device number `device` of that kind; otherwise
+     * as register_mem. deregister_mem ends it. Operations accept the handle as a remote handle and as
+     * the local handle of a buffer in that memory, where it is mandatory. If the provider cannot
+     * register the memory, the plugin accesses it by copies: then the owner must make progress for its
+     * peers, or btl_ofi_hmem_thread does. BTL_NOT_SUPPORTED: neither provider nor plugin supports this
+     * kind. */
+    btl_status (*register_hmem)(btl_module *module, btl_endpoint *endpoint, void *base, size_t size,
+                                uint32_t access, uint32_t iface, uint64_t device,
+                                btl_handle **handle);
+
+    /* Copies from device memory as the module itself does, with the current overrides. The arguments
+     * and the result are those of btl_copy_from_fn. */
+    int64_t (*copy_from_hmem_iov)(btl_module *module, void *dest, size_t size,
+                                  const struct iovec *hmem_iov, const uint32_t *hmem_iface,
+                                  size_t hmem_iov_count, uint64_t hmem_iov_offset);
+
+    /* Copies to device memory as the module itself does, with the current overrides. The arguments
+     * and the result are those of btl_copy_to_fn. */
+    int64_t (*copy_to_hmem_iov)(btl_module *module, const struct iovec *hmem_iov,
+                                const uint32_t *hmem_iface, size_t hmem_iov_count,
+                                uint64_t hmem_iov_offset, const void *src, size_t size);
+
+    /* Writes the module's support of one kind of memory. */
+    btl_status (*query_hmem)(btl_module *module, uint32_t iface, btl_hmem_info *info);
+
+    /* Since ABI 1.2; this and the entries below may be NULL. Those up to register_receive work if the
+     * module has BTL_FLAG_SEND. Makes a descriptor for a message of `size` bytes, or of the longest one if that is
+     * smaller; NULL without memory. It belongs to the caller until free. */
+    btl_descriptor *(*alloc)(btl_module *module, btl_endpoint *endpoint, size_t size);
+
+    /* Ends a descriptor. */
+    btl_status (*free)(btl_module *module, btl_descriptor *descriptor);
+
+    /* Makes a descriptor for `reserve` bytes, which the caller writes, and the `*size` bytes at
+     * `source`, or fewer if the message would be too long; writes their number to `*size`. The source
+     * must not change until the message is sent. NULL if there is no room behind the reserve. */
+    btl_descriptor *(*prepare_src)(btl_module *module, btl_endpoint *endpoint, const void *source,
+                                   size_t reserve, size_t *size);
+
+    /* Sends a message to the function that the peer's host has set for the tag. BTL_COMPLETED: it is
+     * sent, and the descriptor is the caller's again. Messages to one peer arrive in the order in
+     * which they are sent; those to a peer that fails are lost. BTL_TEMP_OUT_OF_RESOURCE: too much
+     * waits for this peer; call progress and try again. */
+    btl_status (*send)(btl_module *module, btl_endpoint *endpoint, btl_descriptor *descriptor,
+                       uint8_t tag);
+
+    /* Sends a header and a payload as one message, without a descriptor; otherwise as send.
+     * BTL_BAD_PARAM: it is too long. */
+    btl_status (*sendi)(btl_module *module, btl_endpoint *endpoint, const void *header,
+                        size_t header_size, const void *payload, size_t payload_size,
+                        uint8_t tag);
+
+    /* Sets the function that receives the messages with a tag; NULL: they are dropped. It runs in
+     * progress, on any thread that makes progress, for one message at a time. */
+    btl_status (*register_receive)(btl_module *module, uint8_t tag, btl_receive_fn receive,
+                                   void *context);
+
+    /* Writes `size` bytes as put, then adds `add` to the counter of 64 bits at `counter_address` of the
+     * target, a multiple of 8 in the region of `counter_handle`, which is host memory and allows
+     * atomics. A process that sees the counter raised also sees the bytes; it reads the counter by an
+     * atomic load, with acquire order. The operation is complete when both are done. If the put fails,
+     * the counter is not raised. With a `size` of 0 the counter alone is raised. Several puts may raise
+     * their counters in any order. BTL_NOT_SUPPORTED: the module has no such atomic. */
+    btl_status (*put_notify)(btl_module *module, btl_endpoint *endpoint, void *local_address,
+                             uint64_t remote_address, btl_handle *local_handle,
+                             const btl_handle *remote_handle, size_t size,
+                             uint64_t counter_address, const btl_handle *counter_handle,
+                             uint64_t add, btl_completion_fn callback, void *context, void *data);
+};
+
+/* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
+#define BTL_MODULE_VTABLE_MIN_SIZE 152
+
+/* ---- The component -------------------------------------------------------------------------- */
+
+/* MPI's thread levels. */
+#define BTL_THREAD_SINGLE 0     /* one thread */
+#define BTL_THREAD_FUNNELED 1   /* only the thread that called init makes calls */
+#define BTL_THREAD_SERIALIZED 2 /* any thread makes calls, one at a time */
+#define BTL_THREAD_MULTIPLE 3   /* several threads make calls at the same time */
+
+/* One provider that a survey found. */
+typedef struct btl_provider {
+    const char *name;    /* name, as fi_info prints it */
+    const char *domain;  /* domain (device) */
+    const char *refusal; /* the reason against it, or NULL if it can be used */
+    uint32_t chosen;     /* 1 for the provider that init would select, else 0 */
+    uint32_t reserved;   /* written as zero */
+} btl_provider;
+
+/* Receives one provider of a survey. `provider` is borrowed for the call. */
+typedef void (*btl_survey_fn)(void *context, const btl_provider *provider);
+
+/* The functions of a component. The host calls register_params, open and init in this order, then
+ * progress and the modules' functions, then finalize of each module, then close. */
+typedef struct btl_component_vtable {
+    btl_table_header header; /* BTL_MAGIC_COMPONENT */
+    const char *name;        /* the component's name, e.g. ofi; static in the plugin */
+    const char *version;     /* version and libraries of the build, as text; static */
+
+    /* Declares every parameter with the host. No component needs to be open. */
+    btl_status (*register_params)(const btl_host_vtable *host);
+
+    /* Reads the parameters and makes a component. `host` stays valid until close. */
+    btl_status (*open)(const btl_host_vtable *host, btl_component **out);
+
+    /* Calls `visit` for every provider, usable or not. */
+    btl_status (*survey)(btl_component *component, btl_survey_fn visit, void *context);
+
+    /* Makes the modules: writes at most `*count` pointers to `modules` and their number to `count`.
+     * Publishes their addresses with the host's modex_put. `thread_level` is one of BTL_THREAD_*.
+     * BTL_NOT_AVAILABLE: no provider can be used; the plugin has logged the reasons. */
+    btl_status (*init)(btl_component *component, uint32_t thread_level, btl_module **modules,
+                       size_t *count);
+
+    /* Makes progress on every module; returns the number of completions or a negative status. A
+     * callback may call it. */
+    int32_t (*progress)(btl_component *component);
+
+    /* Ends the component: finalises its live modules and frees it. */
+    btl_status (*close)(btl_component *component);
+} btl_component_vtable;
+
+/* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
+#define BTL_COMPONENT_VTABLE_MIN_SIZE 80
+
+/* The exported function of a plugin, which the host calls once per load. It checks `host`, writes the
+ * component's table to `out` and changes nothing else. BTL_TYPE_MISMATCH: the host's table cannot be
+ * used. */
+typedef btl_status (*btl_entry_fn)(const btl_host_vtable *host, const btl_component_vtable **out);
+
+/* A plugin defines this function; a host finds it with dlsym(BTL_ENTRY_SYMBOL). */
+#if defined(__GNUC__)
+__attribute__((visibility("default")))
+#endif
+btl_status btl_plugin_entry_v1(const btl_host_vtable *host, const btl_component_vtable **out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* BTL_PLUGIN_H */

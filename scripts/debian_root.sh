@@ -1,4 +1,4 @@
-# Functions for a minimal Debian in a root of its own, for `./dev openmpi5` and `./dev bare`. Sourced by bash, under
+# Functions for a minimal Debian in a root of its own, for `./dev openmpi5`, `./dev openmpi6` and `./dev bare`. Sourced by bash, under
 # `set -euo pipefail`; the script sets `root` (the folder, absolute) and `suite`. Needs root: debootstrap, chroot, mounts.
 
 # The mirror that this machine's own packages come from, unless DEBIAN_MIRROR names another.

@@ -9,7 +9,7 @@ use std::process::Command;
 /// Names the installation to build against instead of the one that `mpicc` belongs to: the folder that holds
 /// `include/openmpi/opal_config.h` (Debian: `/usr/lib/<triplet>/openmpi`). May lie in another root.
 pub(crate) const PREFIX: &str = "MCA_BTL_OFI_OMPI_PREFIX";
-/// Names the series that is wanted (`4.1` or `5.0`); headers of another are an error.
+/// Names the series that is wanted (`4.1`, `5.0` or `6.0`); headers of another are an error.
 pub(crate) const SERIES: &str = "MCA_BTL_OFI_SERIES";
 
 /// Names the component: [`REPLACING`], the default, or [`BESIDE`].
@@ -27,6 +27,8 @@ pub(crate) enum Series {
     V4_1,
     /// 5.0: BTL 3.3.0.
     V5_0,
+    /// 6.0: BTL 3.3.0.
+    V6_0,
 }
 
 impl Series {
@@ -34,6 +36,7 @@ impl Series {
         match self {
             Series::V4_1 => "4.1",
             Series::V5_0 => "5.0",
+            Series::V6_0 => "6.0",
         }
     }
 
@@ -41,6 +44,7 @@ impl Series {
         match (major, minor) {
             (4, 1) => Some(Series::V4_1),
             (5, 0) => Some(Series::V5_0),
+            (6, 0) => Some(Series::V6_0),
             _ => None,
         }
     }
@@ -100,14 +104,14 @@ pub(crate) fn find() -> Result<Headers, String> {
     let version = version(&config)?;
     let series = Series::of(version.major, version.minor).ok_or_else(|| {
         format!(
-            "the headers in {} are of Open MPI {version}; this component knows the series 4.1 (BTL 3.1.0) and \
-             5.0 (BTL 3.3.0)",
+            "the headers in {} are of Open MPI {version}; this component knows the series 4.1 (BTL 3.1.0), 5.0 \
+             and 6.0 (BTL 3.3.0)",
             config.display()
         )
     })?;
     let mut late_dirs = beside(&mut include_dirs);
-    if series == Series::V5_0 {
-        // 5.0's installation leaves out a few headers that its others include.
+    if series != Series::V4_1 {
+        // These installations leave out a few headers that their others include.
         late_dirs.push(PathBuf::from("c/stand_in_50"));
     }
     if let Ok(wanted) = env::var(SERIES)

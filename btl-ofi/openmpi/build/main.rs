@@ -24,7 +24,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rustc-check-cfg=cfg(openmpi)");
     println!("cargo:rustc-check-cfg=cfg(beside)");
-    println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\"))");
+    println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\", \"6.0\"))");
 
     let found = headers::find().and_then(|headers| can_bind().map(|()| headers));
     let headers = match found {
@@ -108,7 +108,7 @@ fn bind(headers: &Headers) {
 fn compile(headers: &Headers) {
     let source = match headers.series {
         Series::V4_1 => "c/host_41.c",
-        Series::V5_0 => "c/host_50.c",
+        Series::V5_0 | Series::V6_0 => "c/host_50.c",
     };
     let mut build = cc::Build::new();
     for dir in &headers.late_dirs {

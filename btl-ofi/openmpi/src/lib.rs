@@ -1,6 +1,6 @@
 //! `mca_btl_ofi.so`: the transport as Open MPI's component `btl/ofi`.
 //!
-//! What lives here: the component and module structures that Open MPI 4.1 and 5.0 expect, and functions that convert
+//! What lives here: the component and module structures that Open MPI 4.1, 5.0 and 6.0 expect, and functions that convert
 //! their arguments, call the transport and convert the result. Decisions about how bytes move belong to the crate
 //! `btl-ofi`, not here. Bindgen generates the layouts from Open MPI's headers and asserts the size and offset of every
 //! field at compile time.
@@ -47,4 +47,7 @@ mod storage;
 mod series;
 #[cfg(series = "5.0")]
 #[path = "series_50.rs"]
+mod series;
+#[cfg(series = "6.0")]
+#[path = "series_60.rs"]
 mod series;

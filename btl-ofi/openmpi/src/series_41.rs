@@ -1,4 +1,4 @@
-//! Open MPI 4.1, BTL interface 3.1.0: its differences from 5.0.
+//! Open MPI 4.1, BTL interface 3.1.0: its differences from 5.0 and 6.0.
 
 use std::ffi::CStr;
 
@@ -13,5 +13,8 @@ pub(crate) const COMMON_OFI: Option<&CStr> = Some(c"libmca_common_ofi.so.10");
 
 /// 3.1.0 has no flag for remote completion: its callers assume it.
 pub(crate) const REMOTE_COMPLETION: u32 = 0;
+
+/// The default of `btl_ofi_mode`: one-sided.
+pub(crate) const MODE: i32 = 0;
 
 const _: () = assert!(crate::bindings::BTL_VERSION == 310, "BTL interface 3.1.0");

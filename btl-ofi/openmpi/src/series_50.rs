@@ -14,4 +14,7 @@ pub(crate) const COMMON_OFI: Option<&CStr> = None;
 /// A completion means that the data is visible at the target; osc/rdma uses no transport without this flag.
 pub(crate) const REMOTE_COMPLETION: u32 = crate::bindings::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 
+/// The default of `btl_ofi_mode`: one-sided.
+pub(crate) const MODE: i32 = 0;
+
 const _: () = assert!(crate::bindings::BTL_VERSION == 330, "BTL interface 3.3.0");

@@ -12,6 +12,7 @@ use mca_params::{Allowed, Declaration, Value};
 use crate::bindings as ffi;
 use crate::common_ofi;
 use crate::identity;
+use crate::series;
 use crate::storage::{self, Name, Variable};
 
 mod every_btl;
@@ -64,6 +65,10 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
     let host_shares = common_ofi::register(component);
     let mut variables = Vec::new();
     for declared in Options::declarations() {
+        let declared = &Declaration {
+            default: default_of(declared),
+            ..declared.clone()
+        };
         let own = declared.name.strip_prefix(PREFIX).unwrap_or(&declared.name);
         if OF_EVERY_BTL.contains(&own) {
             variables.push(None);
@@ -153,16 +158,24 @@ pub(crate) fn resolve() -> Result<Options, Error> {
 /// The value of a parameter that no source set under the component's own name.
 fn unset(declared: &Declaration) -> Value {
     if !identity::BESIDE_C {
-        return declared.default.clone();
+        return default_of(declared);
     }
     usual::value(declared).unwrap_or_else(|| {
         // Who names this component asks for it, also on Ethernet. A machine's default must not leave the job without it.
         if declared.name == "btl_ofi_provider_exclude" && names_component() {
             Value::String(EXCLUDED_WHEN_NAMED.into())
         } else {
-            declared.default.clone()
+            default_of(declared)
         }
     })
+}
+
+/// A parameter's default under this series of Open MPI.
+fn default_of(declared: &Declaration) -> Value {
+    match declared.name.as_ref() {
+        "btl_ofi_mode" => Value::Int(series::MODE),
+        _ => declared.default.clone(),
+    }
 }
 
 /// Whether the user named providers. If so, a failure to use them is always logged; otherwise a machine without a

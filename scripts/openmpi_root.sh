@@ -1,14 +1,21 @@
 #!/usr/bin/env bash
-# `./dev openmpi5`: the component under Debian 13's Open MPI 5.0, in a root of its own.
+# `./dev openmpi5`, `./dev openmpi6`: the component under Debian 13's Open MPI 5.0 and Debian testing's 6.0, each in a root of
+# its own. The first argument is the series.
 #
-# Makes a minimal Debian 13 with debootstrap, builds the component on this machine against the headers in there, runs
-# the test programs and mpi4py's tests in there, and takes everything down again, also when interrupted. Needs root
+# Makes a minimal Debian with debootstrap, builds the component on this machine against the headers in there, runs the
+# test programs and mpi4py's tests in there, and takes everything down again, also when interrupted. Needs root
 # (debootstrap, chroot and mounts) and about 1.2 GB. `--keep` leaves the root for the next run; `--clean` removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/openmpi.sh
 
-suite=trixie
+series=$1
+shift
+case "$series" in
+    5.0) suite=trixie ;;
+    6.0) suite=testing ;;
+    *) openmpi_die "unknown series: $series (5.0 or 6.0)" ;;
+esac
 root=$(pwd)/$openmpi_dir/$suite
 keep=no
 . scripts/debian_root.sh
@@ -27,9 +34,11 @@ inside() { debian_inside "$@"; }
 make_root() {
     debian_make
     if [ ! -x "$root/usr/bin/mpicc" ]; then
-        inside apt-get update >>"$root.log" 2>&1
+        # The lists of testing are valid for a week, and a mirror may be older.
+        inside apt-get -o Acquire::Check-Valid-Until=false update >>"$root.log" 2>&1 ||
+            openmpi_die "apt-get update failed ($root.log)"
         inside apt-get install -y --no-install-recommends openmpi-bin libopenmpi-dev libfabric1 python3-mpi4py \
-            gcc libc6-dev >>"$root.log" 2>&1 || openmpi_die "apt-get failed ($root.log)"
+            gcc libc6-dev libpmix-dev libhwloc-dev libevent-dev >>"$root.log" 2>&1 || openmpi_die "apt-get failed ($root.log)"
     fi
 }
 
@@ -46,13 +55,13 @@ build_for_here() {
 build() {
     local libdir
     libdir=$(dirname "$(find "$root/usr/lib" -maxdepth 2 -name libopen-pal.so | head -1)")
-    openmpi_version=$(inside ompi_info --version | sed -n 's/^Open MPI v//p')
+    openmpi_version=$(inside ompi_info --version | sed -n 's/^Open MPI v\([0-9.]*\).*/\1/p')
     openmpi_say "building for Open MPI $openmpi_version"
-    MCA_BTL_OFI_SERIES=5.0 MCA_BTL_OFI_OMPI_PREFIX=$libdir/openmpi cargo build --release -p mca-btl-ofi
-    openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/5.0"
+    MCA_BTL_OFI_SERIES=$series MCA_BTL_OFI_OMPI_PREFIX=$libdir/openmpi cargo build --release -p mca-btl-ofi
+    openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/$series"
     rm -rf "$root/opt"
     mkdir -p "$root/opt"
-    cp -r "$openmpi_dir/5.0" "$root/opt/component"
+    cp -r "$openmpi_dir/$series" "$root/opt/component"
     cp -r tests/openmpi "$root/opt/tests"
     openmpi_lab
     cp -r "$openmpi_dir/lab" "$root/opt/lab"
@@ -64,8 +73,8 @@ build() {
     if [ "$here" = 4.1 ]; then cp -r "$openmpi_dir/4.1" "$root/opt/other"; fi
 }
 
-# run5 PROVIDER RANKS [options] PROGRAM...
-run5() {
+# run_inside PROVIDER RANKS [options] PROGRAM...
+run_inside() {
     local provider=$1 ranks=$2 same_node=auto
     shift 2
     # The test provider is there to be used.
@@ -76,23 +85,23 @@ run5() {
         --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@" 2>&1
 }
 
-program5() {
+program_inside() {
     local provider=$1 ranks=$2 program=$3 out
     shift 3
-    out=$(run5 "$provider" "$ranks" --mca btl_ofi_verbose 1 "/opt/bin/$program" "$@") || { printf '%s\n' "$out"; return 1; }
+    out=$(run_inside "$provider" "$ranks" --mca btl_ofi_verbose 1 "/opt/bin/$program" "$@") || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aEq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
 # As openmpi_lab_program does it, inside.
-lab_program5() {
+lab_program_inside() {
     local ranks=$1 program=$2 out pass=() pair
     shift 2
     rm -f "$root"/opt/lab/report "$root"/opt/lab/stats
     for pair in FI_PROVIDER_PATH=/opt/lab LAB_REPORT=/opt/lab/report LAB_STATS=/opt/lab/stats "$@"; do
         pass+=(-x "$pair")
     done
-    out=$(run5 lab "$ranks" --mca btl_ofi_verbose 1 "${pass[@]}" "/opt/bin/$program") || { printf '%s\n' "$out"; return 1; }
+    out=$(run_inside lab "$ranks" --mca btl_ofi_verbose 1 "${pass[@]}" "/opt/bin/$program") || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     cat "$root/opt/lab/stats"
     if [ -s "$root/opt/lab/report" ]; then cat "$root/opt/lab/report"; return 1; fi
@@ -100,31 +109,31 @@ lab_program5() {
 }
 
 # A peer that is killed: a failure and a message. Only a hang is cut off (124), by the limit.
-survives_kill5() {
+survives_kill_inside() {
     local provider=$1 out status=0 begin=$SECONDS
-    out=$(OPENMPI_LIMIT=50 run5 "$provider" 2 /opt/bin/killed_peer) || status=$?
+    out=$(OPENMPI_LIMIT=50 run_inside "$provider" 2 /opt/bin/killed_peer) || status=$?
     printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) $status
     [ $status -ne 0 ] && [ $status -ne 124 ] && grep -aq 'rank 1 is killed' <<<"$out" && ! grep -aq 'never heard' <<<"$out"
 }
 
 # The same where mpirun does not end the job itself: the component's error callback must.
-ends_job5() {
+ends_job_inside() {
     local provider=$1 out status=0 begin=$SECONDS
-    out=$(OPENMPI_LIMIT=50 run5 "$provider" 2 --enable-recovery /opt/bin/killed_peer) || status=$?
+    out=$(OPENMPI_LIMIT=50 run_inside "$provider" 2 --enable-recovery /opt/bin/killed_peer) || status=$?
     printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) $status
     [ $status -ne 124 ] && grep -aq 'process 1.*ending the job' <<<"$out" && ! grep -aq 'never heard' <<<"$out"
 }
 
-mpi4py5() {
+mpi4py_inside() {
     local provider=$1 ranks=$2 out
-    out=$(OPENMPI_LIMIT=600 run5 "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
+    out=$(OPENMPI_LIMIT=600 run_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
         -i test_rma -i test_rma_nb -i test_win) || { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
 }
 
 # The standalone host's check as a job of prterun's, whose server is PMIx 5.
-host_stub5() {
+host_stub_inside() {
     local provider=$1 out
     shift
     out=$(inside timeout 200 prterun -n 4 "$@" --bind-to none /opt/host/host-stub check --provider "$provider" 2>&1) || { printf '%s\n' "$out"; return 1; }
@@ -132,7 +141,7 @@ host_stub5() {
     grep -aq '^[1-9][0-9]* passed, 0 failed' <<<"$out"
 }
 
-shows_itself5() {
+shows_itself_inside() {
     local out
     out=$(inside env OMPI_MCA_mca_base_component_path=/opt/component ompi_info --param btl "$openmpi_name" --level 9 2>&1)
     printf '%s\n' "$out"
@@ -140,7 +149,7 @@ shows_itself5() {
         grep -aq "implementation.*built for Open MPI $openmpi_version" <<<"$out"
 }
 
-# A component of 4.1 must not be taken for one of 5.0: programs run as if it were not there.
+# A component of 4.1 must not be taken for one of this series: programs run as if it were not there.
 refuses_other_series() {
     local out
     inside test -f /opt/other/mca_btl_ofi.so || return 1
@@ -151,9 +160,9 @@ refuses_other_series() {
         /opt/bin/hello_window
 }
 
-# And a component of 5.0 not for one of 4.1, by the Open MPI of this machine.
+# And a component of this series not for one of 4.1, by the Open MPI of this machine.
 refused_by_other_series() {
-    local out path=$(pwd)/$openmpi_dir/5.0:$system_here
+    local out path=$(pwd)/$openmpi_dir/$series:$system_here
     out=$(OMPI_MCA_mca_base_component_path=$path ompi_info 2>&1) || true
     grep -a 'btl' <<<"$out" || true
     ! grep -aq 'btl: ofi_rs' <<<"$out" || return 1
@@ -172,7 +181,7 @@ fetch_mpi4py() {
 }
 
 main() {
-    local provider ranks program
+    local provider ranks program loopback=()
     case "${1:-}" in
         --clean) debian_remove; return ;;
         --keep) keep=yes ;;
@@ -193,46 +202,48 @@ main() {
     inside sh -ec 'I=; for d in $(mpicc --showme:incdirs); do I="$I -I$d -I$d/openmpi"; done
         for d in /usr/lib/*/pmix2/include; do I="$I -I$d -I$d/pmix"; done
         mpicc -std=gnu11 -O2 -w $I -idirafter /opt/stand_in_50 -o /opt/bin/table /opt/tests/table.c -lopen-pal'
-    openmpi_check "5.0: ompi_info names the component" shows_itself5
+    openmpi_check "$series: ompi_info names the component" shows_itself_inside
     if [ "$here" = 4.1 ]; then
         openmpi_compile tests/openmpi/hello_window.c
-        openmpi_check "5.0: a component of 4.1 is refused" refuses_other_series
-        openmpi_check "4.1: a component of 5.0 is refused" refused_by_other_series
+        openmpi_check "$series: a component of 4.1 is refused" refuses_other_series
+        openmpi_check "4.1: a component of $series is refused" refused_by_other_series
     else
-        openmpi_say "skipped, no Open MPI 4.1 on this machine: components of 4.1 and 5.0 under each other"
+        openmpi_say "skipped, no Open MPI 4.1 on this machine: components of 4.1 and $series under each other"
     fi
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 2 3; do
             for program in hello_window transfers atomics window_life threads; do
-                openmpi_check "5.0: $program, $ranks ranks, $provider" program5 "$provider" "$ranks" "$program"
+                openmpi_check "$series: $program, $ranks ranks, $provider" program_inside "$provider" "$ranks" "$program"
             done
         done
-        openmpi_check "5.0: the table called by hand, $provider" program5 "$provider" 2 table "$openmpi_name"
-        openmpi_check "5.0: a peer killed in an epoch, $provider" survives_kill5 "$provider"
-        openmpi_check "5.0: a peer killed, mpirun looking away, $provider" ends_job5 "$provider"
+        openmpi_check "$series: the table called by hand, $provider" program_inside "$provider" 2 table "$openmpi_name"
+        openmpi_check "$series: a peer killed in an epoch, $provider" survives_kill_inside "$provider"
+        openmpi_check "$series: a peer killed, mpirun looking away, $provider" ends_job_inside "$provider"
     done
-    openmpi_check "5.0: passive_target, 2 ranks, shm" program5 shm 2 passive_target
-    openmpi_check "5.0: memory given back is not reached through old registrations" \
-        lab_program5 2 window_life LAB_PAGES=1 LAB_FAULTS=seed=5,again=50
-    openmpi_check "5.0: no room for registrations" lab_program5 2 no_room LAB_REGIONS=6
+    openmpi_check "$series: passive_target, 2 ranks, shm" program_inside shm 2 passive_target
+    openmpi_check "$series: memory given back is not reached through old registrations" \
+        lab_program_inside 2 window_life LAB_PAGES=1 LAB_FAULTS=seed=5,again=50
+    openmpi_check "$series: no room for registrations" lab_program_inside 2 no_room LAB_REGIONS=6
     for program in transfers atomics window_life; do
-        openmpi_check "5.0: $program, operations turned away" lab_program5 2 "$program" \
+        openmpi_check "$series: $program, operations turned away" lab_program_inside 2 "$program" \
             LAB_FAULTS=seed=7,again=300,burst=20,delay=5,reorder=1
     done
     for provider in shm 'tcp;ofi_rxm'; do
-        openmpi_check "5.0: host-stub check under prterun, $provider" host_stub5 "$provider" --map-by :oversubscribe
+        openmpi_check "$series: host-stub check under prterun, $provider" host_stub_inside "$provider" --map-by :oversubscribe
     done
     if openmpi_prepare_nodes; then
         cp "$openmpi_agent" "$root/opt/agent"
-        openmpi_check "5.0: host-stub check under prterun on two nodes" host_stub5 'tcp;ofi_rxm' --host one:2,two:2 \
-            --prtemca plm_ssh_agent /opt/agent --prtemca oob_tcp_if_include 127.0.0.0/8
+        # The daemons of 6.0 take no loopback interface.
+        [ "$series" = 6.0 ] || loopback=(--prtemca oob_tcp_if_include 127.0.0.0/8)
+        openmpi_check "$series: host-stub check under prterun on two nodes" host_stub_inside 'tcp;ofi_rxm' --host one:2,two:2 \
+            --prtemca plm_ssh_agent /opt/agent "${loopback[@]}"
     else
         openmpi_say "skipped, no host names of their own for processes: ranks on two nodes"
     fi
     fetch_mpi4py
     for provider in shm 'tcp;ofi_rxm'; do
         for ranks in 1 2 3 4; do
-            openmpi_check "5.0: mpi4py, $ranks ranks, $provider" mpi4py5 "$provider" "$ranks"
+            openmpi_check "$series: mpi4py, $ranks ranks, $provider" mpi4py_inside "$provider" "$ranks"
         done
     done
     openmpi_end

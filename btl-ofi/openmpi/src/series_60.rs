@@ -1,0 +1,20 @@
+//! Open MPI 6.0, BTL interface 3.3.0 as in 5.0: its differences from 4.1.
+
+use std::ffi::CStr;
+
+/// The BTL interface that the component declares.
+pub(crate) const BTL_INTERFACE: (i32, i32, i32) = (3, 3, 0);
+
+/// The prefix of every version string of this series.
+pub(crate) const VERSION_PREFIX: &str = "6.0.";
+
+/// `common/ofi` is part of libopen-pal if it is built.
+pub(crate) const COMMON_OFI: Option<&CStr> = None;
+
+/// A completion means that the data is visible at the target; osc/rdma uses no transport without this flag.
+pub(crate) const REMOTE_COMPLETION: u32 = crate::bindings::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
+
+/// The default of `btl_ofi_mode`: one-sided and two-sided, as in the C component of this series.
+pub(crate) const MODE: i32 = 2;
+
+const _: () = assert!(crate::bindings::BTL_VERSION == 330, "BTL interface 3.3.0");

@@ -237,7 +237,7 @@ impl Rank {
     /// `mix SEED OPERATIONS ADDRESS HANDLE`: atomics to process 0. With 0 operations, until a line comes.
     fn mix(&mut self, rest: &str, hear: &mpsc::Receiver<String>) -> String {
         let fields: Vec<&str> = rest.split(' ').collect();
-        let (seed, wanted) = (fields[0].parse().unwrap(), fields[1].parse().unwrap());
+        let (seed, wanted): (u64, u64) = (fields[0].parse().unwrap(), fields[1].parse().unwrap());
         let mut origin = Origin::new(&self.t, &unhex(fields[2]), handle(fields[3]), seed);
         let mut done = 0;
         loop {

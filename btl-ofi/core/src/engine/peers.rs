@@ -65,11 +65,10 @@ impl Transport {
         let mut peers = self.lock_peers();
         if let Some(known) = peers.known.find(proc) {
             // SAFETY: a connected peer is live, and the lock keeps it connected.
-            let connected = &unsafe { known.as_ref() }.connected;
-            let more = connected.load(Ordering::Relaxed).checked_add(1);
-            let more = more.ok_or(Error::OutOfMemory("one more connect of this peer"))?;
-            connected.store(more, Ordering::Relaxed);
-            return Ok(known);
+            let again = unsafe { known.as_ref() }.connect_again();
+            return again
+                .map(|()| known)
+                .ok_or(Error::OutOfMemory("one more connect"));
         }
         let modex = |reason| Error::Modex { proc, reason };
         let (blob, meeting) = self.decode(blob).map_err(modex)?;
@@ -93,13 +92,9 @@ impl Transport {
                 (Placed::Remote(Endpoint::new(address, proc, route)), None)
             }
         };
-        let local = match &mut placed {
-            Placed::Remote(peer) => peer,
-            Placed::Local(peer) => &mut peer.endpoint,
-        };
-        local.counters = self.counters.take(proc);
-        let slot = local.counters;
-        let uses_provider = local.uses_provider() || self.policy.two_sided;
+        let slot = self.counters.take(proc);
+        placed.endpoint().counters = slot;
+        let uses_provider = placed.endpoint().uses_provider() || self.policy.two_sided;
         let room = if uses_provider {
             self.allocate_for(&blob.address).map_err(modex)
         } else {
@@ -234,8 +229,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         {
             let _peers = self.lock_peers();
-            if peer.connected.load(Ordering::Relaxed) > 1 {
-                peer.connected.fetch_sub(1, Ordering::Relaxed);
+            if peer.disconnect_unless_last() {
                 return Status::SUCCESS;
             }
         }
@@ -247,9 +241,8 @@ impl Transport {
         let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
         let state = &mut *guards[0];
         let mut peers = self.lock_peers();
-        if peer.connected.load(Ordering::Relaxed) > 1 {
+        if peer.disconnect_unless_last() {
             // Connected again meanwhile, perhaps by a callback during the flush.
-            peer.connected.fetch_sub(1, Ordering::Relaxed);
             return Status::SUCCESS;
         }
         if let Some(channel) = &mut state.channel {

@@ -1,13 +1,16 @@
 //! Posts that the provider refused, and operations that need no provider.
 
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use plugin_api::Status;
+use plugin_api::counters::Carrier;
 
 use crate::base::error::status_of;
-use crate::engine::context::Context;
-use crate::engine::post::Caller;
+use crate::base::lock::Guard;
+use crate::engine::context::{Context, State};
+use crate::engine::post::{Caller, guarded};
 use crate::engine::transport::Transport;
 use crate::op::tag::Tag;
 use crate::peer::counters::add;
@@ -17,6 +20,54 @@ use crate::peer::endpoint::Endpoint;
 const AGAIN_CHECK: u64 = 4096;
 
 impl Transport {
+    /// [`unposted`](Self::unposted) for the fast path.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unposted_on_fast_path(
+        &self,
+        context: &Context,
+        state: Guard<'_, State>,
+        counted: (*mut c_void, usize),
+        rc: isize,
+    ) -> Status {
+        guarded(|| self.unposted(context, state, counted, rc))
+    }
+
+    /// Undoes an operation that the provider refused.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unposted(
+        &self,
+        context: &Context,
+        mut state: Guard<'_, State>,
+        (pointer, bytes): (*mut c_void, usize),
+        rc: isize,
+    ) -> Status {
+        let tag = match (Tag::from_untracked(pointer), NonNull::new(pointer.cast())) {
+            (Some(tag), _) => tag,
+            // SAFETY: `begin` or `post` took the record from the pool; the provider refused the operation and
+            // does not use it.
+            (None, Some(record)) => unsafe { state.pool.give_back(record) }.tag,
+            (None, None) => return Status::ERROR,
+        };
+        state.counts.again += 1;
+        let count = state.counts.again;
+        // Under the lock, so that `takes_nothing` does not see it raised.
+        self.lower(context, tag, 1);
+        drop(state);
+        match NonNull::new(tag.endpoint()) {
+            Some(endpoint) => {
+                // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+                let counters = self.counters_of(unsafe { endpoint.as_ref() });
+                let carried = &counters.carried[Carrier::Provider as usize];
+                carried.operations.fetch_sub(1, Ordering::Relaxed);
+                carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+                self.refused(endpoint, context, rc, count)
+            }
+            None => Status::ERROR,
+        }
+    }
+
     /// Maps a refused post to a status. shm refuses for ever once a peer died with its command queue full, so
     /// the peer is checked after every `AGAIN_CHECK` refusals.
     #[cold]

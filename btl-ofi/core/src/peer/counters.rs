@@ -55,7 +55,7 @@ unsafe impl Sync for CountersRef {}
 impl CountersRef {
     /// The counters of a peer.
     #[inline(always)]
-    pub(crate) fn of<'a>(self, peer: &'a Endpoint) -> &'a PeerCounters {
+    pub(crate) fn of(self, peer: &Endpoint) -> &PeerCounters {
         // SAFETY: the offset is that of a slot of this table (`take`), which outlives the transport's peers.
         unsafe {
             let first = self.0.byte_add(offset_of!(Counters, peers));

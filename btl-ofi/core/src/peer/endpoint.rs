@@ -34,7 +34,7 @@ pub struct Endpoint {
     /// 0, or the status of every further operation because the peer is gone.
     failed: AtomicI16,
     /// Number of connects without a release. Guarded by the peers' lock.
-    pub(crate) connected: AtomicU16,
+    pub(super) connected: AtomicU16,
     /// Where the peer's counters are: the offset of its slot in bytes (`peer::counters`).
     pub(crate) counters: u32,
     /// The process id of a local peer, whose endpoint is the first field of a [`LocalPeer`]; 0 for a remote peer.
@@ -110,6 +110,22 @@ impl Endpoint {
     /// Whether the peer is connected.
     pub(crate) fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts one more connect; `None` after 65,535. The caller holds the peers' lock.
+    pub(crate) fn connect_again(&self) -> Option<()> {
+        let more = self.connected.load(Ordering::Relaxed).checked_add(1)?;
+        self.connected.store(more, Ordering::Relaxed);
+        Some(())
+    }
+
+    /// Undoes one connect, unless it is the last. The caller holds the peers' lock.
+    pub(crate) fn disconnect_unless_last(&self) -> bool {
+        let connected = self.connected.load(Ordering::Relaxed);
+        if connected > 1 {
+            self.connected.store(connected - 1, Ordering::Relaxed);
+        }
+        connected > 1
     }
 
     /// The process in the host's numbering.

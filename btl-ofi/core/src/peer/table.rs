@@ -200,6 +200,15 @@ pub(crate) enum Placed {
     Local(LocalPeer),
 }
 
+impl Placed {
+    pub(crate) fn endpoint(&mut self) -> &mut Endpoint {
+        match self {
+            Placed::Remote(peer) => peer,
+            Placed::Local(peer) => &mut peer.endpoint,
+        }
+    }
+}
+
 fn at(
     remote: &Places<Endpoint>,
     local: &Places<LocalPeer>,

@@ -109,6 +109,8 @@ fn compile(compiler: Compiler, name: &str, out: &Path) {
             "-Wextra",
             "-Werror",
         ])
+        // A program may stand in for functions of the runtime, which the host looks for by name.
+        .arg("-rdynamic")
         // Of a header, not all is used; and GCC overlooks uses in depend clauses.
         .args([
             "-Wno-unused-function",

@@ -3,7 +3,8 @@
 //!
 //! A call with an address takes any of these, and does the same:
 //!
-//! 1. the device pointer, or a host pointer that is mapped on a device: the host looks where it is;
+//! 1. the device pointer, or a host pointer that is mapped on a device, by [`Devices::associate`] or by
+//!    the program's OpenMP: the host looks where it is;
 //! 2. a location that [`Devices::encode_location`] made, device and address in 64 bits;
 //! 3. either pointer with a layout marked [`on_device`](crate::win::Layout::on_device), or
 //!    [`CollArgs::on_device`](crate::coll::CollArgs::on_device) for a collective.
@@ -29,7 +30,6 @@ pub use cuda::CudaRing;
 pub use error::{DeviceError, TransportErrorText};
 pub use level::{LEVEL, Level, Support};
 pub use location::{HOST, Location, MAX_DEVICES, decode_location};
-pub use openmp::{omp_target_location, omp_target_pointer};
 pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretended_bytes};
 pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};

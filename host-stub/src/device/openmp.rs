@@ -1,11 +1,13 @@
-//! OpenMP's own knowledge of where memory is, if this process has an OpenMP runtime with devices: the
-//! seed's two functions, on top of `omp_target_is_present` and `omp_get_mapped_ptr` (OpenMP 5.1). The
-//! runtime is asked for by name when it is needed, so nothing of it is wanted to build or to run.
-//! `c/omp_target.c` has the same for C programs.
+//! What OpenMP has mapped, if this process has an OpenMP runtime with devices: the host asks the
+//! runtime's `omp_target_is_present` and `omp_get_mapped_ptr` (OpenMP 5.1). It finds them by name at the
+//! first question, so neither the build nor the run needs them. `c/omp_target.c` has the functions of
+//! seed 004 for programs.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
 
-use super::location::{HOST, Location};
+use super::location::Location;
+use super::registry::Lookup;
 
 type NumDevices = unsafe extern "C" fn() -> c_int;
 type IsPresent = unsafe extern "C" fn(*const c_void, c_int) -> c_int;
@@ -23,52 +25,48 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-fn runtime() -> Option<Runtime> {
-    // SAFETY: OpenMP gives these functions these shapes (OpenMP 5.1, 3.8).
-    unsafe {
-        Some(Runtime {
-            devices: std::mem::transmute::<*mut c_void, NumDevices>(symbol(
-                c"omp_get_num_devices",
-            )?),
-            is_present: std::mem::transmute::<*mut c_void, IsPresent>(symbol(
-                c"omp_target_is_present",
-            )?),
-            mapped: std::mem::transmute::<*mut c_void, MappedPointer>(symbol(
-                c"omp_get_mapped_ptr",
-            )?),
-        })
+impl Runtime {
+    /// `None` without a runtime, or with one that lacks a function.
+    fn find() -> Option<Runtime> {
+        let devices = symbol(c"omp_get_num_devices")?;
+        let is_present = symbol(c"omp_target_is_present")?;
+        let mapped = symbol(c"omp_get_mapped_ptr")?;
+        // SAFETY: OpenMP gives these functions these shapes (OpenMP 5.1, 3.7 and 3.8).
+        unsafe {
+            Some(Runtime {
+                devices: std::mem::transmute::<*mut c_void, NumDevices>(devices),
+                is_present: std::mem::transmute::<*mut c_void, IsPresent>(is_present),
+                mapped: std::mem::transmute::<*mut c_void, MappedPointer>(mapped),
+            })
+        }
+    }
+
+    /// Where `device` has storage for a host pointer.
+    fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
+        let pointer = std::ptr::with_exposed_provenance::<c_void>(pointer as usize);
+        // SAFETY: the runtime's functions take any pointer, and the numbers of its devices.
+        let mapped = unsafe {
+            if device >= (self.devices)() || (self.is_present)(pointer, device) == 0 {
+                return None;
+            }
+            (self.mapped)(pointer, device)
+        };
+        (!mapped.is_null()).then_some(mapped as u64)
     }
 }
 
-/// The first OpenMP device that has storage for a host pointer, and where; [`HOST`] and the pointer if
-/// none has, or there is no runtime.
-pub fn omp_target_location(pointer: *const u8) -> Location {
-    let host = Location {
-        device: HOST,
-        address: pointer as u64,
-    };
-    let Some(runtime) = runtime() else {
-        return host;
-    };
-    // SAFETY: the runtime's functions take any pointer.
-    let count = unsafe { (runtime.devices)() };
-    (0..count)
-        .find_map(|device| {
-            let address = omp_target_pointer(pointer, device)?;
-            Some(Location { device, address })
-        })
-        .unwrap_or(host)
-}
+/// Asks the program's own OpenMP runtime. A device has the same number there as at the host.
+#[derive(Default)]
+pub(super) struct OpenMp(OnceLock<Option<Runtime>>);
 
-/// Where an OpenMP device has storage for a host pointer; `None` if it has none.
-pub fn omp_target_pointer(pointer: *const u8, device: i32) -> Option<u64> {
-    let runtime = runtime()?;
-    // SAFETY: as above.
-    let mapped = unsafe {
-        if (runtime.is_present)(pointer.cast(), device) == 0 {
-            return None;
-        }
-        (runtime.mapped)(pointer.cast(), device)
-    };
-    (!mapped.is_null()).then_some(mapped as u64)
+impl Lookup for OpenMp {
+    fn location(&self, _: u64) -> Option<Location> {
+        // OpenMP knows what it mapped. It does not say whether a pointer is a device's.
+        None
+    }
+
+    fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
+        let runtime = self.0.get_or_init(Runtime::find);
+        runtime.as_ref()?.mapped(device, pointer)
+    }
 }

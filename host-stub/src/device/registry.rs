@@ -6,6 +6,7 @@ use plugin_api::{IoVec, OverrideOps, Status};
 
 use super::error::DeviceError;
 use super::location::{HOST, Location, MAX_DEVICES, decode_location, encode, look_from_now_on};
+use super::openmp::OpenMp;
 use super::table::{Allocate, Entry, Known, Mapping, Table};
 use crate::loader::Transport;
 
@@ -28,6 +29,12 @@ pub struct Device {
 pub trait Lookup: Send + Sync {
     /// Where a pointer's memory is; `None` for memory of no device that this knows.
     fn location(&self, pointer: u64) -> Option<Location>;
+
+    /// Where a byte of host memory is mapped on one device; `None` if it is not, or nobody told this.
+    fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
+        let _ = (device, pointer);
+        None
+    }
 
     /// The allocation that a device pointer lies in, which the host then registers for its transfers;
     /// `None` if that cannot be said, and the host copies itself.
@@ -73,10 +80,15 @@ pub struct Devices {
 impl Devices {
     /// No devices yet. With `refused`, calls refuse their memory, as level 1 wants it.
     pub(crate) fn new(transport: &Transport, refused: bool) -> Devices {
+        let lookups: Vec<Box<dyn Lookup>> = vec![Box::new(OpenMp::default())];
+        let table = Table {
+            lookups,
+            ..Table::default()
+        };
         Devices {
+            table: Arc::new(Mutex::new(table)),
             transport: OnceLock::from(transport.clone()),
             refused,
-            ..Devices::default()
         }
     }
 

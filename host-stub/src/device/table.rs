@@ -66,8 +66,14 @@ impl Table {
         (address - base < known.len as u64).then_some((*base, known))
     }
 
-    /// What a host pointer is mapped to on one device.
-    pub(super) fn mapped_on(&self, device: i32, pointer: u64) -> Option<Mapped> {
+    /// What `len` bytes at a host pointer are mapped to on one device: as the host was told, or else as a
+    /// lookup knows.
+    fn mapped_on(&self, device: i32, pointer: u64, len: usize) -> Option<Mapped> {
+        let told = self.told_on(device, pointer);
+        told.or_else(|| self.looked_up_on(device, pointer, len))
+    }
+
+    fn told_on(&self, device: i32, pointer: u64) -> Option<Mapped> {
         let mut before = self.mapped.range((device, 0)..=(device, pointer));
         let (&(_, host), mapping) = before.next_back()?;
         let offset = pointer - host;
@@ -83,19 +89,45 @@ impl Table {
         })
     }
 
-    /// What a host pointer is mapped to, on the first device where it is.
-    fn mapped_at(&self, pointer: u64) -> Option<Mapped> {
-        if self.mapped.is_empty() {
+    /// A lookup knows bytes, not ranges. So the range is taken as mapped if its last byte is as far from
+    /// its first one on the device as on the host.
+    fn looked_up_on(&self, device: i32, pointer: u64, len: usize) -> Option<Mapped> {
+        let address = self.looked_up(device, pointer)?;
+        let last = len.saturating_sub(1) as u64;
+        let is_whole = last == 0
+            || pointer
+                .checked_add(last)
+                .and_then(|pointer| self.looked_up(device, pointer))
+                .is_some_and(|there| there.checked_sub(address) == Some(last));
+        Some(Mapped {
+            location: Location { device, address },
+            left: if is_whole { len.max(1) } else { 1 },
+        })
+    }
+
+    fn looked_up(&self, device: i32, pointer: u64) -> Option<u64> {
+        let mut lookups = self.lookups.iter();
+        lookups.find_map(|lookup| lookup.mapped(device, pointer))
+    }
+
+    /// What `len` bytes at a host pointer are mapped to, on the first device where its first byte is.
+    fn mapped_at(&self, pointer: u64, len: usize) -> Option<Mapped> {
+        if self.mapped.is_empty() && self.lookups.is_empty() {
             return None;
         }
-        (0..self.devices.len() as i32).find_map(|device| self.mapped_on(device, pointer))
+        self.numbers()
+            .find_map(|device| self.mapped_on(device, pointer, len))
+    }
+
+    fn numbers(&self) -> std::ops::Range<i32> {
+        0..self.devices.len() as i32
     }
 
     /// Where a pointer's memory is, and a host pointer's mapping where it has one.
     pub(super) fn location(&self, pointer: u64) -> Location {
         let mapped = match self.known_at(pointer) {
             Some(_) => None,
-            None => self.mapped_at(pointer),
+            None => self.mapped_at(pointer, 1),
         };
         mapped.map_or_else(|| self.itself(pointer), |mapped| mapped.location)
     }
@@ -142,7 +174,7 @@ impl Table {
         }
         let mapped = match self.known_at(value) {
             Some(_) => None,
-            None => self.mapped_at(value),
+            None => self.mapped_at(value, len),
         };
         if let Some(Mapped { location, left }) = mapped {
             if len > left {
@@ -175,7 +207,7 @@ impl Table {
         len: usize,
     ) -> Result<Location, DeviceError> {
         self.check_device(device)?;
-        if let Some(Mapped { location, left }) = self.mapped_on(device, pointer) {
+        if let Some(Mapped { location, left }) = self.mapped_on(device, pointer, len) {
             if len > left {
                 return Err(straddles(pointer, len, device));
             }
@@ -219,18 +251,16 @@ impl Table {
     /// Refuses host bytes that run into some that are mapped on a device: whether those or the ones
     /// there are meant, their pointer does not say.
     fn unmapped(&self, pointer: u64, len: usize) -> Result<(), DeviceError> {
-        if self.mapped.is_empty() {
+        if self.mapped.is_empty() && self.lookups.is_empty() {
             return Ok(());
         }
         let end = pointer.saturating_add(len as u64);
         // Searched per device, because a process has few devices but may have many mappings.
         let begins_within = |device| {
-            self.mapped
-                .range((device, pointer)..(device, end))
-                .next()
-                .is_some()
+            let mut told = self.mapped.range((device, pointer)..(device, end));
+            told.next().is_some() || (len > 1 && self.looked_up(device, end - 1).is_some())
         };
-        match (0..self.devices.len() as i32).find(|device| begins_within(*device)) {
+        match self.numbers().find(|device| begins_within(*device)) {
             Some(device) => Err(straddles(pointer, len, device)),
             None => Ok(()),
         }

@@ -146,3 +146,38 @@ fn encoded_locations_name_devices_that_are_there() {
     assert_eq!(table.place_on(0, first, 8), Ok(at(0, BASE)));
     assert!(table.place_on(1, first, 8).is_err());
 }
+
+/// A runtime that mapped 64 host bytes at 0x5000 on device 1, and the second 32 of them on device 0 too.
+struct Runtime;
+
+impl Lookup for Runtime {
+    fn location(&self, _: u64) -> Option<Location> {
+        None
+    }
+
+    fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
+        let (host, there) = match device {
+            0 => (0x5020..0x5040, BASE + 128),
+            _ => (0x5000..0x5040, 0x40_0000),
+        };
+        host.contains(&pointer)
+            .then(|| there + pointer - host.start)
+    }
+}
+
+#[test]
+fn variables_that_a_runtime_mapped_are_found() {
+    let mut table = table();
+    assert_eq!(table.place(0x5000, 64), Ok(at(HOST, 0x5000)));
+    table.lookups.push(Box::new(Runtime));
+    assert_eq!(table.place(0x5000, 64), Ok(at(1, 0x40_0000)));
+    assert_eq!(table.location(0x5021), at(0, BASE + 129));
+    assert_eq!(table.place_on(1, 0x5021, 8), Ok(at(1, 0x40_0021)));
+    // Longer than what is mapped, and from host memory into it.
+    assert_eq!(table.place(0x5000, 65), Err(straddles(0x5000, 65, 1)));
+    assert_eq!(table.place(0x4ff8, 16), Err(straddles(0x4ff8, 16, 1)));
+    assert_eq!(table.place(0x4ff8, 8), Ok(at(HOST, 0x4ff8)));
+    // What the host was told counts first, and the host's own bytes where the caller means them.
+    assert_eq!(table.place(0x1008, 8), Ok(at(0, BASE + 8)));
+    assert_eq!(table.place_itself(0x5000, 64), Ok(at(HOST, 0x5000)));
+}

@@ -68,3 +68,29 @@ fn omp_target_functions() {
         }
     }
 }
+
+/// Variables that OpenMP mapped are found by themselves, by the numbers of the host's devices.
+#[test]
+fn variables_that_openmp_mapped_are_found() {
+    for compiler in COMPILERS {
+        if !is_there(compiler) {
+            continue;
+        }
+        let program = program(compiler, "mapped");
+        for provider in ["shm", "tcp;ofi_rxm"] {
+            let outcome = run(
+                Command::new(host_stub())
+                    .args(["launch", "-n", "2", "--provider", provider])
+                    .args(["--mca", "host_pretended_devices", "2", "--plugin"])
+                    .arg(ofi_plugin())
+                    .arg("--")
+                    .arg(&program),
+                LIMIT,
+            );
+            let said = outcome.transcript();
+            let which = format!("{} over {provider}", compiler.name);
+            assert!(outcome.status.success(), "{which}: {said}");
+            assert!(outcome.stdout.contains("mapped: right"), "{which}: {said}");
+        }
+    }
+}

@@ -8,6 +8,90 @@ use plugin_api::Datatype;
 
 use crate::base::Op;
 
+/// Each element by `op`.
+///
+/// # Safety
+/// As for [`combine_into`].
+#[inline(always)]
+unsafe fn each<T: Copy>(
+    left: *const u8,
+    right: *const u8,
+    into: *mut u8,
+    count: usize,
+    op: impl Fn(T, T) -> T,
+) {
+    let (left, right) = (left.cast::<T>(), right.cast::<T>());
+    let into = into.cast::<T>();
+    for index in 0..count {
+        // SAFETY: the caller vouches for `count` elements.
+        unsafe {
+            let value = op(
+                left.add(index).read_unaligned(),
+                right.add(index).read_unaligned(),
+            );
+            into.add(index).write_unaligned(value);
+        }
+    }
+}
+
+macro_rules! integer {
+    ($t:ty, $op:expr, ($left:expr, $right:expr, $into:expr, $count:expr)) => {{
+        let truth = |value: bool| <$t>::from(value);
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            match $op {
+                Op::Sum => each($left, $right, $into, $count, |a: $t, b| a.wrapping_add(b)),
+                Op::Prod => each($left, $right, $into, $count, |a: $t, b| a.wrapping_mul(b)),
+                Op::Min => each($left, $right, $into, $count, |a: $t, b| a.min(b)),
+                Op::Max => each($left, $right, $into, $count, |a: $t, b| a.max(b)),
+                Op::Land => each($left, $right, $into, $count, |a: $t, b| {
+                    truth(a != 0 && b != 0)
+                }),
+                Op::Lor => each($left, $right, $into, $count, |a: $t, b| {
+                    truth(a != 0 || b != 0)
+                }),
+                Op::Lxor => each($left, $right, $into, $count, |a: $t, b| {
+                    truth((a != 0) != (b != 0))
+                }),
+                Op::Band => each($left, $right, $into, $count, |a: $t, b| a & b),
+                Op::Bor => each($left, $right, $into, $count, |a: $t, b| a | b),
+                Op::Bxor => each($left, $right, $into, $count, |a: $t, b| a ^ b),
+                Op::Replace => each($left, $right, $into, $count, |_: $t, b| b),
+                Op::NoOp => each($left, $right, $into, $count, |a: $t, _| a),
+            }
+        }
+    }};
+}
+
+macro_rules! float {
+    ($t:ty, $op:expr, ($left:expr, $right:expr, $into:expr, $count:expr)) => {
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            match $op {
+                Op::Sum => each($left, $right, $into, $count, |a: $t, b| a + b),
+                Op::Prod => each($left, $right, $into, $count, |a: $t, b| a * b),
+                Op::Min => each(
+                    $left,
+                    $right,
+                    $into,
+                    $count,
+                    |a: $t, b| if b < a { b } else { a },
+                ),
+                Op::Max => each(
+                    $left,
+                    $right,
+                    $into,
+                    $count,
+                    |a: $t, b| if b > a { b } else { a },
+                ),
+                Op::Replace => each($left, $right, $into, $count, |_: $t, b| b),
+                // Not defined on floats; calls are refused before.
+                _ => each($left, $right, $into, $count, |a: $t, _| a),
+            }
+        }
+    };
+}
+
 /// `into[i] = left[i] op right[i]`.
 ///
 /// # Safety
@@ -21,93 +105,17 @@ pub(crate) unsafe fn combine_into(
     into: *mut u8,
     count: usize,
 ) {
-    /// # Safety
-    /// As for [`combine_into`].
-    #[inline(always)]
-    unsafe fn each<T: Copy>(
-        left: *const u8,
-        right: *const u8,
-        into: *mut u8,
-        count: usize,
-        op: impl Fn(T, T) -> T,
-    ) {
-        let (left, right) = (left.cast::<T>(), right.cast::<T>());
-        let into = into.cast::<T>();
-        for index in 0..count {
-            // SAFETY: the caller vouches for `count` elements.
-            unsafe {
-                let value = op(
-                    left.add(index).read_unaligned(),
-                    right.add(index).read_unaligned(),
-                );
-                into.add(index).write_unaligned(value);
-            }
-        }
-    }
-
-    macro_rules! integer {
-        ($t:ty) => {{
-            let truth = |value: bool| <$t>::from(value);
-            // SAFETY: the caller's promise is passed on.
-            unsafe {
-                match op {
-                    Op::Sum => each(left, right, into, count, |a: $t, b| a.wrapping_add(b)),
-                    Op::Prod => each(left, right, into, count, |a: $t, b| a.wrapping_mul(b)),
-                    Op::Min => each(left, right, into, count, |a: $t, b| a.min(b)),
-                    Op::Max => each(left, right, into, count, |a: $t, b| a.max(b)),
-                    Op::Land => each(left, right, into, count, |a: $t, b| truth(a != 0 && b != 0)),
-                    Op::Lor => each(left, right, into, count, |a: $t, b| truth(a != 0 || b != 0)),
-                    Op::Lxor => each(left, right, into, count, |a: $t, b| {
-                        truth((a != 0) != (b != 0))
-                    }),
-                    Op::Band => each(left, right, into, count, |a: $t, b| a & b),
-                    Op::Bor => each(left, right, into, count, |a: $t, b| a | b),
-                    Op::Bxor => each(left, right, into, count, |a: $t, b| a ^ b),
-                    Op::Replace => each(left, right, into, count, |_: $t, b| b),
-                    Op::NoOp => each(left, right, into, count, |a: $t, _| a),
-                }
-            }
-        }};
-    }
-    macro_rules! float {
-        ($t:ty) => {
-            // SAFETY: the caller's promise is passed on.
-            unsafe {
-                match op {
-                    Op::Sum => each(left, right, into, count, |a: $t, b| a + b),
-                    Op::Prod => each(left, right, into, count, |a: $t, b| a * b),
-                    Op::Min => each(
-                        left,
-                        right,
-                        into,
-                        count,
-                        |a: $t, b| if b < a { b } else { a },
-                    ),
-                    Op::Max => each(
-                        left,
-                        right,
-                        into,
-                        count,
-                        |a: $t, b| if b > a { b } else { a },
-                    ),
-                    Op::Replace => each(left, right, into, count, |_: $t, b| b),
-                    // Not defined on floats; calls are refused before.
-                    _ => each(left, right, into, count, |a: $t, _| a),
-                }
-            }
-        };
-    }
     match datatype {
-        Datatype::Int8 => integer!(i8),
-        Datatype::Uint8 => integer!(u8),
-        Datatype::Int16 => integer!(i16),
-        Datatype::Uint16 => integer!(u16),
-        Datatype::Int32 => integer!(i32),
-        Datatype::Uint32 => integer!(u32),
-        Datatype::Int64 => integer!(i64),
-        Datatype::Uint64 => integer!(u64),
-        Datatype::Float => float!(f32),
-        Datatype::Double => float!(f64),
+        Datatype::Int8 => integer!(i8, op, (left, right, into, count)),
+        Datatype::Uint8 => integer!(u8, op, (left, right, into, count)),
+        Datatype::Int16 => integer!(i16, op, (left, right, into, count)),
+        Datatype::Uint16 => integer!(u16, op, (left, right, into, count)),
+        Datatype::Int32 => integer!(i32, op, (left, right, into, count)),
+        Datatype::Uint32 => integer!(u32, op, (left, right, into, count)),
+        Datatype::Int64 => integer!(i64, op, (left, right, into, count)),
+        Datatype::Uint64 => integer!(u64, op, (left, right, into, count)),
+        Datatype::Float => float!(f32, op, (left, right, into, count)),
+        Datatype::Double => float!(f64, op, (left, right, into, count)),
     }
 }
 

@@ -104,27 +104,29 @@ impl State {
                         schedule: index,
                     };
                     schedule.outstanding += 1;
-                    match self.queues[from].take_early(expected.key) {
-                        None => self.queues[from].expected.push(expected),
-                        Some(Early::Payload(bytes)) => {
-                            if bytes.len() == len {
-                                // SAFETY: a receive's buffer holds its length.
-                                unsafe {
-                                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, len);
-                                }
-                                self.done(index);
-                            } else {
-                                self.wrong_length(from, &expected, bytes.len());
-                            }
-                        }
-                        Some(Early::Offer(offer)) => self.accept(from, expected, offer),
-                    }
+                    self.begin_receive(from, expected);
                 }
             }
             moved = true;
             if let Some(schedule) = self.schedule(index) {
                 schedule.next += 1;
             }
+        }
+    }
+
+    /// Takes what has come early from a rank, or waits for it.
+    fn begin_receive(&mut self, from: usize, expected: Expected) {
+        match self.queues[from].take_early(expected.key) {
+            None => self.queues[from].expected.push(expected),
+            Some(Early::Payload(bytes)) if bytes.len() == expected.len => {
+                // SAFETY: a receive's buffer holds its length.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), expected.at, expected.len);
+                }
+                self.done(expected.schedule);
+            }
+            Some(Early::Payload(bytes)) => self.wrong_length(from, &expected, bytes.len()),
+            Some(Early::Offer(offer)) => self.accept(from, expected, offer),
         }
     }
 

@@ -66,94 +66,125 @@ pub(super) unsafe fn reduce_shared(
     if args.count == 0 {
         return Ok(());
     }
-    let unit = args.datatype.size();
-    let piece = steps.class.capacity() / unit;
     let wants = collective == Collective::Allreduce || steps.me == args.root;
-    let operand = if args.send.is_null() {
-        args.recv.cast_const()
-    } else {
-        args.send
-    };
-    let pieces = args.count.div_ceil(piece);
-    let first = steps.step();
-    for _ in 1..pieces {
-        steps.step();
+    let pieces = Pieces::new(steps, args);
+    pieces.show(steps, 0)?;
+    for index in 0..pieces.number() {
+        // The next piece is shown while others still combine this one.
+        if index + 1 < pieces.number() {
+            pieces.show(steps, index + 1)?;
+        }
+        pieces.combine(steps, index)?;
+        if wants {
+            pieces.collect(steps, index)?;
+        }
+        steps.tell(Mark::Done, pieces.first + index as u64);
     }
-    let (me, size) = (steps.me, steps.size);
-    let part = |index: usize| (index * piece, piece.min(args.count - index * piece));
-    let show = |index: usize| -> CommResult<()> {
-        let step = first + index as u64;
-        let (start, count) = part(index);
+    Ok(())
+}
+
+/// The pieces of a reduction's elements, each of which goes through the slots of one step. The caller of [`reduce_shared`]
+/// vouches for the buffers.
+struct Pieces<'a> {
+    args: &'a CollArgs<'a>,
+    operand: *const u8,
+    /// Bytes of an element.
+    unit: usize,
+    /// Elements of a piece.
+    piece: usize,
+    /// The step of the first piece.
+    first: u64,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(steps: &mut Steps<'_>, args: &'a CollArgs<'a>) -> Pieces<'a> {
+        let unit = args.datatype.size();
+        let pieces = Pieces {
+            args,
+            operand: match args.send.is_null() {
+                true => args.recv.cast_const(),
+                false => args.send,
+            },
+            unit,
+            piece: steps.class.capacity() / unit,
+            first: steps.step(),
+        };
+        for _ in 1..pieces.number() {
+            steps.step();
+        }
+        pieces
+    }
+
+    fn number(&self) -> usize {
+        self.args.count.div_ceil(self.piece)
+    }
+
+    /// The first element of a piece, and their number.
+    fn part(&self, index: usize) -> (usize, usize) {
+        let start = index * self.piece;
+        (start, self.piece.min(self.args.count - start))
+    }
+
+    /// Fills this rank's slot with the others' shares of its operand.
+    fn show(&self, steps: &Steps<'_>, index: usize) -> CommResult<()> {
+        let (unit, step) = (self.unit, self.first + index as u64);
+        let (start, count) = self.part(index);
         steps.wait_for_room(step)?;
-        let (own, end) = share_of(count, me, size);
-        let slot = steps.slot(me, step);
-        let from = operand.wrapping_add(start * unit);
+        let (own, end) = share_of(count, steps.me, steps.size);
+        let slot = steps.slot(steps.me, step);
+        let from = self.operand.wrapping_add(start * unit);
+        let rest = end * unit;
         // SAFETY: the slot is this rank's to fill; the operand is the caller's.
         unsafe {
             copy(from, slot, own * unit);
-            let rest = end * unit;
-            copy(
-                from.wrapping_add(rest),
-                slot.wrapping_add(rest),
-                (count - end) * unit,
-            );
+            let (from, slot) = (from.wrapping_add(rest), slot.wrapping_add(rest));
+            copy(from, slot, (count - end) * unit);
         }
         steps.tell(Mark::Ready, step);
         Ok(())
-    };
-    show(0)?;
-    for index in 0..pieces {
-        // The next piece is shown while others still combine this one.
-        if index + 1 < pieces {
-            show(index + 1)?;
-        }
-        let step = first + index as u64;
-        let (start, count) = part(index);
-        let (own, end) = share_of(count, me, size);
+    }
+
+    /// Combines this rank's share of all operands, in the order of the ranks. This rank's operand comes from where it is,
+    /// and its share of its own slot, which nobody reads as an operand, takes the result.
+    fn combine(&self, steps: &Steps<'_>, index: usize) -> CommResult<()> {
+        let (unit, step) = (self.unit, self.first + index as u64);
+        let (start, count) = self.part(index);
+        let (own, end) = share_of(count, steps.me, steps.size);
         steps.wait_for_all(Mark::Ready, step)?;
-        let mine = operand.wrapping_add((start + own) * unit);
-        let result = steps.slot(me, step).wrapping_add(own * unit);
-        // In the order of the ranks; this rank's operand comes from where it is, and its share of
-        // its own slot, which nobody reads as an operand, takes the result.
-        let source = |rank: usize| {
-            if rank == me {
-                mine
-            } else {
-                steps.slot(rank, step).cast_const().wrapping_add(own * unit)
-            }
+        let share = |rank: usize| steps.slot(rank, step).wrapping_add(own * unit);
+        let result = share(steps.me);
+        let source = |rank: usize| match rank == steps.me {
+            true => self.operand.wrapping_add((start + own) * unit),
+            false => share(rank).cast_const(),
         };
+        let (datatype, op) = (self.args.datatype, self.args.op);
         let mut left = source(0);
-        for rank in 1..size {
+        for rank in 1..steps.size {
             // SAFETY: every slot is ready, and its share of this rank is read here only.
-            unsafe {
-                combine_into(
-                    args.datatype,
-                    args.op,
-                    left,
-                    source(rank),
-                    result,
-                    end - own,
-                );
-            }
+            unsafe { combine_into(datatype, op, left, source(rank), result, end - own) };
             left = result;
         }
         steps.tell(Mark::Reduced, step);
-        if wants {
-            for distance in 0..size {
-                let rank = (me + distance) % size;
-                if rank != me {
-                    steps.wait_for(rank, Mark::Reduced, step)?;
-                }
-                let (first, end) = share_of(count, rank, size);
-                let from = steps.slot(rank, step).wrapping_add(first * unit);
-                let to = args.recv.wrapping_add((start + first) * unit);
-                // SAFETY: the share is reduced; the result is the caller's buffer.
-                unsafe { copy(from, to, (end - first) * unit) };
-            }
-        }
-        steps.tell(Mark::Done, step);
+        Ok(())
     }
-    Ok(())
+
+    /// Takes every rank's share of the result.
+    fn collect(&self, steps: &Steps<'_>, index: usize) -> CommResult<()> {
+        let (unit, step) = (self.unit, self.first + index as u64);
+        let (start, count) = self.part(index);
+        for distance in 0..steps.size {
+            let rank = (steps.me + distance) % steps.size;
+            if rank != steps.me {
+                steps.wait_for(rank, Mark::Reduced, step)?;
+            }
+            let (first, end) = share_of(count, rank, steps.size);
+            let from = steps.slot(rank, step).wrapping_add(first * unit);
+            let to = self.args.recv.wrapping_add((start + first) * unit);
+            // SAFETY: the share is reduced; the result is the caller's buffer.
+            unsafe { copy(from, to, (end - first) * unit) };
+        }
+        Ok(())
+    }
 }
 
 /// Reduce_scatter: everyone shows a part of each block, and each combines those of its own.

@@ -18,14 +18,7 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     let base = |index: usize| memory.base.wrapping_add(index * STRIDE);
     // SAFETY: the memory lives until the window was freed.
     let attach = |index: usize| unsafe { window.attach(base(index), LEN) };
-    let mut count = 0;
-    while count < REGIONS {
-        match attach(count) {
-            Ok(()) => count += 1,
-            Err(error) if count < 128 => return Err(error.into()),
-            Err(_) => break,
-        }
-    }
+    let count = attach_up_to(REGIONS, attach)?;
     let at = addresses(context, memory.address())?;
     let counts = addresses(context, count as u64)?;
     let (to, theirs) = (at[next(context)], counts[next(context)] as usize);
@@ -93,4 +86,19 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     window.free()?;
     memory.release();
     Ok(())
+}
+
+/// Attaches regions until all are, or until the transport takes no more; their number.
+fn attach_up_to(
+    most: usize,
+    attach: impl Fn(usize) -> Result<(), WinError>,
+) -> Result<usize, WinError> {
+    for count in 0..most {
+        match attach(count) {
+            Ok(()) => {}
+            Err(error) if count < 128 => return Err(error),
+            Err(_) => return Ok(count),
+        }
+    }
+    Ok(most)
 }

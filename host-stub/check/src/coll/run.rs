@@ -101,6 +101,57 @@ fn guarded(offset: usize, bytes: &[u8]) -> Vec<u8> {
     buffer
 }
 
+/// What the buffers of a rank hold.
+struct Contents {
+    /// The send buffer; none in place.
+    sent: Option<Vec<u8>>,
+    /// The receive buffer, before and after the call.
+    initial: Vec<u8>,
+    wanted: Vec<u8>,
+    /// Whether the rank gets nothing: the root of a scatter in place.
+    keeps_own: bool,
+    /// Where the result ends. What an in-place reduce_scatter leaves behind it is not said.
+    rest: usize,
+}
+
+impl Contents {
+    fn of(
+        call: &Call,
+        rank: usize,
+        operands: &[Vec<u8>],
+        (send_lists, recv_lists): (&Lists, &Lists),
+    ) -> Contents {
+        let (mine, size) = (&operands[rank], operands.len());
+        // Where what it gives lies in the send buffer, and what it gets in the receive buffer.
+        let given = parts(send_lists, mine.len());
+        let taken = parts(recv_lists, call.taken(rank, size));
+        let place = operand_in_recv(call, rank, &taken, mine.len());
+        let keeps_own = call.in_place
+            && matches!(call.collective, Collective::Scatter | Collective::Scatterv)
+            && rank == call.root;
+        let mut initial = vec![0x33; end(&taken).max(place.as_ref().map_or(0, end))];
+        if let Some(place) = &place {
+            lay(&mut initial, mine, place);
+        }
+        let mut wanted = initial.clone();
+        if !keeps_own {
+            lay(&mut wanted, &call.result(operands, rank, &initial), &taken);
+        }
+        let sent = place.is_none().then(|| {
+            let mut sent = vec![0x44; end(&given)];
+            lay(&mut sent, mine, &given);
+            sent
+        });
+        Contents {
+            sent,
+            initial,
+            wanted,
+            keeps_own,
+            rest: end(&taken),
+        }
+    }
+}
+
 impl Running {
     /// Calls the collective. `stream` is the same on every rank of the communicator.
     pub(super) fn start(
@@ -125,35 +176,19 @@ impl Running {
             .map(|rank| call.operand(stream, rank, size))
             .collect();
         let offset = stream.fork(1 << 40 | rank as u64).below(8);
-        let mine = &operands[rank];
         let counts = call.counts(size);
-        let rooted = rank == call.root;
         let (send_lists, recv_lists) = (call.send_lists(rank, size), call.recv_lists(rank, size));
-        // Where what it gives lies in the send buffer, and what it gets in the receive buffer.
-        let given = parts(&send_lists, mine.len());
-        let taken = parts(&recv_lists, call.taken(rank, size));
-        let place = operand_in_recv(call, rank, &taken, mine.len());
-        let keeps_own = call.in_place
-            && matches!(call.collective, Collective::Scatter | Collective::Scatterv)
-            && rooted;
-        let mut initial = vec![0x33; end(&taken).max(place.as_ref().map_or(0, end))];
-        if let Some(place) = &place {
-            lay(&mut initial, mine, place);
-        }
-        let mut wanted = initial.clone();
-        if !keeps_own {
-            lay(&mut wanted, &call.result(&operands, rank, &initial), &taken);
-        }
-        // What an in-place reduce_scatter leaves behind its result is not said.
-        let rest = end(&taken);
+        let Contents {
+            sent,
+            initial,
+            wanted,
+            keeps_own,
+            rest,
+        } = Contents::of(call, rank, &operands, (&send_lists, &recv_lists));
+        let in_place = sent.is_none();
         let mut recv = guarded(offset, &initial);
         let wanted_recv = guarded(offset, &wanted);
-        let mut sent = Vec::new();
-        if place.is_none() {
-            sent = vec![0x44; end(&given)];
-            lay(&mut sent, mine, &given);
-        }
-        let send = guarded(offset, &sent);
+        let send = guarded(offset, &sent.unwrap_or_default());
         // Both in each way, the send buffer alone, or the receive buffer alone.
         let turn = stream.fork(2 << 40 | rank as u64).below(5);
         let on_device = |alone: usize| devices.filter(|_| turn < 3 || turn == alone);
@@ -167,7 +202,7 @@ impl Running {
             None => unsafe { recv.as_mut_ptr().add(offset) },
         };
         let send_at = match &send_there {
-            _ if place.is_some() => std::ptr::null(),
+            _ if in_place => std::ptr::null(),
             Some(buffer) => buffer.pointer(offset)?.cast_const(),
             // SAFETY: as above.
             None => unsafe { send.as_ptr().add(offset) },
@@ -210,7 +245,7 @@ impl Running {
             recv_there,
             request,
         };
-        running.without_rest(call, place.is_some(), rest)
+        running.without_rest(call, in_place, rest)
     }
 
     /// Compares nothing of what an in-place reduce_scatter leaves behind its result.

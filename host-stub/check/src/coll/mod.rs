@@ -24,8 +24,11 @@ const COUNTS: [usize; 14] = [
     0, 1, 2, 3, 13, 31, 110, 111, 112, 500, 1024, 2049, 9001, 40_000,
 ];
 
+/// For a broadcast, which is scattered from 1 MiB on.
+const LONGEST: usize = 150_001;
+
 /// Those that are tried with every root.
-const ALL_ROOTS: [usize; 3] = [1, 111, 9001];
+const ALL_ROOTS: [usize; 4] = [1, 111, 9001, LONGEST];
 
 /// The tests of this suite.
 pub(super) fn cases() -> Vec<Case> {
@@ -52,7 +55,8 @@ pub(super) fn cases() -> Vec<Case> {
 fn sizes(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
     let shapes = Shapes::make(context)?;
     for comm in shapes.mine() {
-        for count in COUNTS {
+        let longest = (collective == Collective::Bcast).then_some(LONGEST);
+        for count in COUNTS.into_iter().chain(longest) {
             let all_roots = collective.is_rooted() && ALL_ROOTS.contains(&count);
             let first = count % comm.size();
             let roots = if all_roots {

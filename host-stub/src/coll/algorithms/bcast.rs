@@ -3,11 +3,6 @@
 use super::{at, at_mut};
 use crate::schedule::Plan;
 
-/// Bytes of a segment of [`pipelined`].
-const SEGMENT: usize = 128 << 10;
-/// Segments that the root hands on at once.
-const AHEAD: usize = 4;
-
 /// Down a binomial tree, in ceil(log2 n) steps: Thakur, Rabenseifner, Gropp, "Optimization of
 /// Collective Communication Operations in MPICH", 2005.
 pub(super) fn binomial(plan: &mut Plan, buffer: *mut u8, len: usize, root: usize) {
@@ -31,39 +26,37 @@ pub(super) fn binomial(plan: &mut Plan, buffer: *mut u8, len: usize, root: usize
     }
 }
 
-/// Along a chain in segments, each passed on while the next arrives: every byte crosses every link
-/// once, and the time is that of the data plus n - 2 segments. (Pipelined trees: Watts, van de
-/// Geijn, "A Pipelined Broadcast for Multidimensional Meshes", 1995.)
-pub(super) fn pipelined(plan: &mut Plan, buffer: *mut u8, len: usize, root: usize) {
+/// Scattered straight from the root, then gathered by all round the ring: each rank sends and receives nearly twice the
+/// data, however many there are. (van de Geijn, "On Global Combine Operations", 1994; without the tree of the
+/// scatter, whose parts are long here.)
+pub(super) fn scatter_ring(plan: &mut Plan, buffer: *mut u8, len: usize, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
-    let relative = (rank + size - root) % size;
-    let before = (rank + size - 1) % size;
-    let next = (relative + 1 < size).then_some((rank + 1) % size);
-    let segments = len.div_ceil(SEGMENT);
     let part = |index: usize| {
-        let start = index * SEGMENT;
-        (start, SEGMENT.min(len - start))
+        let start = len / size * index + len % size * index / size;
+        let end = len / size * (index + 1) + len % size * (index + 1) / size;
+        (start, end - start)
     };
-    for index in 0..segments {
-        let (start, bytes) = part(index);
-        if relative == 0 {
-            if let Some(next) = next {
-                plan.send(next, at(buffer, start), bytes);
-            }
-            if index % AHEAD == AHEAD - 1 {
-                plan.round();
-            }
-            continue;
+    if rank == root {
+        for to in (0..size).filter(|to| *to != root) {
+            let (start, bytes) = part(to);
+            plan.send(to, at(buffer, start), bytes);
         }
-        plan.receive(before, at_mut(buffer, start), bytes);
-        if let (Some(next), Some(last)) = (next, index.checked_sub(1)) {
-            let (start, bytes) = part(last);
+    } else {
+        let (start, bytes) = part(rank);
+        plan.receive(root, at_mut(buffer, start), bytes);
+    }
+    plan.round();
+    let (before, next) = ((rank + size - 1) % size, (rank + 1) % size);
+    for step in 0..size - 1 {
+        let (start, bytes) = part((rank + size - step) % size);
+        // The root has every part.
+        if next != root {
             plan.send(next, at(buffer, start), bytes);
         }
+        let (start, bytes) = part((before + size - step) % size);
+        if rank != root {
+            plan.receive(before, at_mut(buffer, start), bytes);
+        }
         plan.round();
-    }
-    if let (true, Some(next), Some(last)) = (relative > 0, next, segments.checked_sub(1)) {
-        let (start, bytes) = part(last);
-        plan.send(next, at(buffer, start), bytes);
     }
 }

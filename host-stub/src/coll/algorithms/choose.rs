@@ -11,8 +11,8 @@ use super::{
 use crate::coll::{CollArgs, Collective};
 use crate::schedule::{Plan, allgather_bruck};
 
-/// Bytes from which a broadcast to more than two ranks is pipelined.
-const BCAST_LONG: usize = 256 << 10;
+/// Bytes from which a broadcast to more than two ranks is scattered.
+const BCAST_LONG: usize = 1 << 20;
 /// Bytes from which reductions are scattered.
 const REDUCE_LONG: usize = 8 << 10;
 /// Bytes of a block from which gather and scatter go straight.
@@ -35,7 +35,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
     match collective {
         Collective::Barrier => barrier::dissemination(plan),
         Collective::Bcast if size > 2 && block >= BCAST_LONG => {
-            bcast::pipelined(plan, recv, block, root);
+            bcast::scatter_ring(plan, recv, block, root);
         }
         Collective::Bcast => bcast::binomial(plan, recv, block, root),
         Collective::Reduce => {

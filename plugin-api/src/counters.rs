@@ -1,8 +1,8 @@
 //! The counters of a running transport, which other processes of the same user may read.
 //!
 //! What lives here: the layout that writer and reader share. A transport keeps its counters in a file in memory
-//! (`memfd`) named [`NAME`]. A reader finds it among the descriptors in `/proc/<pid>/fd`, which the kernel opens only to who
-//! may trace that process, checks [`Front::check`], and maps it to read. Nothing is locked: each word is right by
+//! (`memfd`) named [`NAME`]. A reader finds it among the descriptors in `/proc/<pid>/fd`, which the kernel opens only for
+//! processes that may trace that one, checks [`Front::check`], and maps it to read. Nothing is locked: each word is right by
 //! itself, and words may differ by the operations in flight.
 
 use std::ffi::CStr;

@@ -33,7 +33,7 @@ fn refresh(
         if is_ended_within(interval)? {
             return Ok(());
         }
-        // Processes end before those who watch them.
+        // The processes have ended.
         let Ok(now) = stats.read() else {
             return Ok(());
         };

@@ -2,8 +2,8 @@
 //!
 //! What lives here: the layout that writer and reader share. A transport keeps its counters in a file in memory
 //! (`memfd`) named [`NAME`]. A reader finds it among the descriptors in `/proc/<pid>/fd`, which the kernel opens only for
-//! processes that may trace that one, checks [`Front::check`], and maps it to read. Nothing is locked: each word is right by
-//! itself, and words may differ by the operations in flight.
+//! processes that may trace that one, checks its first words ([`Unreadable`]), and reads it. Nothing is locked: each word is
+//! right by itself, and words may differ by the operations in flight.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -144,21 +144,6 @@ impl fmt::Display for Unreadable {
 impl std::error::Error for Unreadable {}
 
 impl Front {
-    /// Checks that this version can read what follows.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    pub fn check(&self) -> Result<(), Unreadable> {
-        // Acquire pairs with the Release of the writer, so that the version and the title are there.
-        if self.magic.load(Ordering::Acquire) != MAGIC {
-            return Err(Unreadable::NoCounters);
-        }
-        match self.version.load(Ordering::Relaxed) {
-            VERSION => Ok(()),
-            other => Err(Unreadable::Version(other)),
-        }
-    }
-
     /// The provider and its interface.
     pub fn title(&self) -> String {
         let bytes: Vec<u8> = self

@@ -124,7 +124,7 @@ impl CounterTable {
         own.proc.store(NO_PEER, Ordering::Relaxed);
         front.used.store(1, Ordering::Relaxed);
         front.version.store(VERSION, Ordering::Relaxed);
-        // Release pairs with the Acquire of `Front::check`, so that a reader sees the version and the title.
+        // Release: the version and the title are written before, as a reader of the file expects.
         front.magic.store(MAGIC, Ordering::Release);
         Ok(table)
     }
@@ -162,7 +162,7 @@ impl CounterTable {
         let counters = self.counters();
         let peer = &counters.peers[number as usize];
         peer.proc.store(proc, Ordering::Relaxed);
-        // Release pairs with the Acquire of readers, so that they see whose slot it is.
+        // Release: whose slot it is was written before, as a reader of the file expects.
         counters.front.used.store(slots.used, Ordering::Release);
         number * SLOT as u32
     }

@@ -6,7 +6,7 @@ use std::ptr;
 
 use libfabric_sys as ffi;
 
-use crate::config::Config;
+use crate::base::config::Config;
 
 const CAPS: u64 =
     (ffi::FI_RMA | ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE)

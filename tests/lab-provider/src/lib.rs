@@ -8,44 +8,21 @@
 //! waits in its receiver's mailbox until the receiver reads its queue.
 //! `config` lists the environment that shapes it. Only what a one-sided transport calls is served.
 //!
-//! Layers, lowest first: `report` and `config`; `regions` (what a process exposes), `memory` (reaching
-//! it), `device` and `inbox` (reaching what only its owner can), `mailbox` (messages); `object` (the frame of every fid); one
-//! file per kind of fid.
+//! Layers, lowest first, one folder each: `base` (settings, reports, arithmetic); `reach` (what peers reach of a
+//! process, and how); `work` (operations between post and completion); `objects` (libfabric's fids and their calls).
+//! `info` says what is on offer. Within `objects`, files know each other as libfabric's tables do: a domain opens
+//! what belongs to a domain.
 
 #![allow(
     clippy::useless_conversion,
     reason = "libfabric's flags have other integer types in other releases of its headers"
 )]
 
-mod address;
-mod arithmetic;
-mod atomics;
-mod config;
-mod counter;
-mod destinations;
-mod device;
-mod domain;
-mod endpoint;
-mod fabric;
-mod inbox;
+mod base;
 mod info;
-mod mailbox;
-mod memory;
-mod message;
-mod missing;
-mod object;
-mod operation;
-mod pages;
-mod pending;
-mod post;
-mod queue;
-mod random;
-mod receiver;
-mod region;
-mod regions;
-mod report;
-mod rma;
-mod traps;
+mod objects;
+mod reach;
+mod work;
 
 use std::sync::OnceLock;
 
@@ -73,8 +50,8 @@ pub extern "C" fn fi_prov_ini() -> *mut ffi::fi_provider {
             fi_version: unsafe { ffi::fi_version() },
             name: c"lab".as_ptr(),
             getinfo: Some(info::getinfo),
-            fabric: Some(fabric::open),
-            cleanup: Some(report::cleanup),
+            fabric: Some(objects::fabric::open),
+            cleanup: Some(base::report::cleanup),
             ..Default::default()
         })
     });

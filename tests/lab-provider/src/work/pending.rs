@@ -6,12 +6,12 @@ use std::ffi::c_void;
 
 use libfabric_sys as ffi;
 
-use crate::config::Config;
-use crate::inbox;
-use crate::operation::{Operation, Work};
-use crate::random::Random;
-use crate::receiver::Receiver;
-use crate::report::{self, COUNTS, count};
+use crate::base::config::Config;
+use crate::base::random::Random;
+use crate::base::report::{self, COUNTS, count};
+use crate::reach::inbox;
+use crate::work::operation::{Operation, Work};
+use crate::work::receiver::Receiver;
 
 /// Reads of the queue after which a write that nobody asked to be delivered happens.
 const LATE: u64 = 20;

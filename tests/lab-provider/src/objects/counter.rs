@@ -3,20 +3,20 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use libfabric_sys as ffi;
 
-use crate::domain::{self, DomainObject};
-use crate::missing::Missing;
-use crate::object::{Object, fid, or_return};
-use crate::queue::QueueObject;
+use crate::base::missing::Missing;
+use crate::objects::domain::{self, DomainObject};
+use crate::objects::object::{Object, fid, or_return};
+use crate::objects::queue::QueueObject;
+use crate::work::tally::Tally;
 
 pub(crate) struct Counter {
     domain: &'static DomainObject,
-    done: AtomicU64,
-    failed: AtomicU64,
+    pub(crate) tally: Tally,
     /// Where what it counts completes: reading it is what makes progress.
     queue: std::sync::OnceLock<&'static QueueObject>,
 }
@@ -72,8 +72,7 @@ pub(crate) unsafe extern "C" fn open(
         },
         Counter {
             domain,
-            done: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
+            tally: Tally::default(),
             queue: std::sync::OnceLock::new(),
         },
     );
@@ -93,15 +92,6 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
 }
 
 impl Counter {
-    pub(crate) fn count(&self, done: &Result<(), i32>) {
-        let counter = if done.is_ok() {
-            &self.done
-        } else {
-            &self.failed
-        };
-        counter.fetch_add(1, Ordering::Release);
-    }
-
     /// Says where what it counts completes.
     pub(crate) fn follow(&self, queue: &'static QueueObject) {
         self.queue.get_or_init(|| queue);
@@ -124,13 +114,13 @@ unsafe fn live(cntr: *mut ffi::fid_cntr, call: &str) -> Option<&'static Counter>
 unsafe extern "C" fn read(cntr: *mut ffi::fid_cntr) -> u64 {
     // SAFETY: the table belongs to counters only.
     let counter = unsafe { live(cntr, "fi_cntr_read") };
-    counter.map_or(0, |c| c.done.load(Ordering::Acquire))
+    counter.map_or(0, |c| c.tally.done.load(Ordering::Acquire))
 }
 
 unsafe extern "C" fn readerr(cntr: *mut ffi::fid_cntr) -> u64 {
     // SAFETY: the table belongs to counters only.
     let counter = unsafe { live(cntr, "fi_cntr_readerr") };
-    counter.map_or(0, |c| c.failed.load(Ordering::Acquire))
+    counter.map_or(0, |c| c.tally.failed.load(Ordering::Acquire))
 }
 
 macro_rules! change {
@@ -138,7 +128,7 @@ macro_rules! change {
         unsafe extern "C" fn $name(cntr: *mut ffi::fid_cntr, value: u64) -> c_int {
             // SAFETY: the table belongs to counters only.
             let counter: &CounterObject = or_return!(unsafe { Object::of(cntr, $call) });
-            counter.inner.$field.$change(value, Ordering::Release);
+            counter.inner.tally.$field.$change(value, Ordering::Release);
             0
         }
     };
@@ -154,7 +144,7 @@ unsafe extern "C" fn wait(cntr: *mut ffi::fid_cntr, threshold: u64, timeout: c_i
     let start = Instant::now();
     // SAFETY: the table belongs to counters only.
     let counter: &CounterObject = or_return!(unsafe { Object::of(cntr, "fi_cntr_wait") });
-    let failed = counter.inner.failed.load(Ordering::Acquire);
+    let failed = counter.inner.tally.failed.load(Ordering::Acquire);
     loop {
         // SAFETY: as above.
         let (done, now) = unsafe { (read(cntr), readerr(cntr)) };

@@ -2,17 +2,15 @@
 //! through its user's override functions (`FI_SET_OPS_HMEM_OVERRIDE`), or, in place of a driver, at
 //! a fixed distance from its address (`LAB_HMEM_SHIFT`); never at the address itself.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use libfabric_sys as ffi;
 
-use crate::domain::DomainObject;
-use crate::memory;
-use crate::object::{Object, or_return};
-use crate::report::violation;
+use crate::base::config::Config;
+use crate::reach::memory;
 
-type CopyFrom = unsafe extern "C" fn(
+pub(crate) type CopyFrom = unsafe extern "C" fn(
     *mut c_void,
     usize,
     ffi::fi_hmem_iface,
@@ -21,7 +19,7 @@ type CopyFrom = unsafe extern "C" fn(
     usize,
     u64,
 ) -> isize;
-type CopyTo = unsafe extern "C" fn(
+pub(crate) type CopyTo = unsafe extern "C" fn(
     ffi::fi_hmem_iface,
     u64,
     *const ffi::iovec,
@@ -31,19 +29,11 @@ type CopyTo = unsafe extern "C" fn(
     usize,
 ) -> isize;
 
-/// The part of `struct fi_hmem_override_ops` that every release has.
-#[repr(C)]
-struct OverrideOps {
-    size: usize,
-    copy_from_hmem_iov: Option<CopyFrom>,
-    copy_to_hmem_iov: Option<CopyTo>,
-}
-
 /// The user's functions.
 #[derive(Clone, Copy)]
 pub(crate) struct Overrides {
-    from: CopyFrom,
-    to: CopyTo,
+    pub(crate) from: CopyFrom,
+    pub(crate) to: CopyTo,
 }
 
 /// How registered device memory is reached.
@@ -76,31 +66,27 @@ fn known() -> std::sync::MutexGuard<'static, Vec<DeviceMemory>> {
 /// Takes note of a registration of device memory, or says with a negative error why it cannot be
 /// had.
 pub(crate) fn register(
-    domain: &DomainObject,
+    config: &Config,
+    overrides: Option<Overrides>,
+    domain: u64,
     attr: &ffi::fi_mr_attr,
     iov: &ffi::iovec,
     flags: u64,
     key: u64,
 ) -> Result<DeviceMemory, c_int> {
-    let config = domain.inner.config;
     if !config.hmem || !config.hmem_ifaces.contains(&attr.iface) {
         return Err(-(ffi::FI_ENOSYS as c_int));
     }
     if flags & u64::from(ffi::FI_HMEM_DEVICE_ONLY) != 0 && !config.hmem_device_only {
         return Err(-(ffi::FI_EINVAL as c_int));
     }
-    let overrides = *domain
-        .inner
-        .overrides
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
     let reach = match (overrides, config.hmem_shift) {
         (Some(overrides), _) => Reach::Overrides(overrides),
         (None, Some(shift)) => Reach::Shift(shift),
         (None, None) => return Err(-(ffi::FI_ENOSYS as c_int)),
     };
     Ok(DeviceMemory {
-        domain: domain.inner.number,
+        domain,
         key,
         base: iov.iov_base as u64,
         length: iov.iov_len as u64,
@@ -218,45 +204,4 @@ pub(crate) fn write_local(address: u64, bytes: &[u8]) -> Result<(), i32> {
             memory::put(own, address, bytes.as_ptr() as u64, bytes.len())
         }
     }
-}
-
-/// `fi_set_ops` of a domain: overrides are the only operations that can be set.
-pub(crate) unsafe extern "C" fn set_ops(
-    fid: *mut ffi::fid,
-    name: *const c_char,
-    _flags: u64,
-    ops: *mut c_void,
-    _context: *mut c_void,
-) -> c_int {
-    // SAFETY: the table belongs to domains only.
-    let domain: &DomainObject = or_return!(unsafe { Object::of(fid, "fi_set_ops") });
-    // SAFETY: the caller passes a string.
-    let name = unsafe { CStr::from_ptr(name) };
-    if name != c"hmem_override_ops" || !domain.inner.config.hmem_override {
-        return -(ffi::FI_ENOSYS as c_int);
-    }
-    // SAFETY: the caller passes the structure that goes with the name, or NULL.
-    let ops = unsafe { ops.cast::<OverrideOps>().as_ref() };
-    // Both or nothing, as the man page of the domain asks.
-    let overrides = match ops {
-        Some(OverrideOps {
-            size,
-            copy_from_hmem_iov: Some(from),
-            copy_to_hmem_iov: Some(to),
-        }) if *size >= size_of::<OverrideOps>() => Overrides {
-            from: *from,
-            to: *to,
-        },
-        _ => {
-            violation("fi_set_ops of overrides without both functions");
-            return -(ffi::FI_EINVAL as c_int);
-        }
-    };
-    let mut present = domain
-        .inner
-        .overrides
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    *present = Some(overrides);
-    0
 }

@@ -9,7 +9,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::report::violation;
+use crate::base::report::violation;
 
 const PAGE: u64 = 4096;
 /// Bits of an entry of `/proc/<pid>/pagemap` (man proc_pid_pagemap).

@@ -175,7 +175,7 @@ fn ifaces() -> Vec<u32> {
     let known = |word: String| {
         let found = kinds.iter().find(|(name, _)| *name == word);
         if found.is_none() {
-            crate::report::violation(&format!("LAB_HMEM_IFACES has no kind {word}"));
+            crate::base::report::violation(&format!("LAB_HMEM_IFACES has no kind {word}"));
         }
         found.map(|(_, iface)| *iface)
     };
@@ -193,7 +193,7 @@ impl Config {
         for word in words("LAB_MR_MODE") {
             match MODES.iter().find(|(name, _)| *name == word) {
                 Some((_, bit)) => mr_mode |= bit,
-                None => crate::report::violation(&format!("LAB_MR_MODE has no mode {word}")),
+                None => crate::base::report::violation(&format!("LAB_MR_MODE has no mode {word}")),
             }
         }
         let mut mode = 0;
@@ -201,7 +201,7 @@ impl Config {
             match word.as_str() {
                 "CONTEXT" => mode |= u64::from(ffi::FI_CONTEXT),
                 "CONTEXT2" => mode |= u64::from(ffi::FI_CONTEXT2),
-                _ => crate::report::violation(&format!("LAB_MODE has no mode {word}")),
+                _ => crate::base::report::violation(&format!("LAB_MODE has no mode {word}")),
             }
         }
         let without = words("LAB_WITHOUT").into_iter().map(|word| {
@@ -348,7 +348,7 @@ impl Faults {
         }
         let times = OPENED.fetch_add(1, Ordering::Relaxed) + 1;
         if self.open_at == 0 || self.open_at == times {
-            crate::report::count(&crate::report::COUNTS.faults);
+            crate::base::report::count(&crate::base::report::COUNTS.faults);
             -self.open_errno
         } else {
             0

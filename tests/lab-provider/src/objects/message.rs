@@ -7,11 +7,11 @@ use std::ffi::c_void;
 
 use libfabric_sys as ffi;
 
-use crate::missing::Missing;
-use crate::operation::{Local, Operation, Work};
-use crate::post::{post, post_receive};
-use crate::report::violation;
-use crate::rma::local;
+use crate::base::missing::Missing;
+use crate::base::report::violation;
+use crate::objects::post::{post, post_receive};
+use crate::objects::rma::local;
+use crate::work::operation::{Local, Operation, Work};
 
 pub(crate) static OPS: ffi::fi_ops_msg = ffi::fi_ops_msg {
     recv: Some(recv),

@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libfabric_sys as ffi;
 
-use crate::config::{Config, Keys};
-use crate::device;
-use crate::domain::{Domain, DomainObject};
-use crate::endpoint::EndpointObject;
-use crate::memory;
-use crate::missing::Missing;
-use crate::object::{Object, fid, or_return};
-use crate::pages;
-use crate::regions::{self, Exposed, Refused};
-use crate::report::{COUNTS, count, violation};
+use crate::base::config::{Config, Keys};
+use crate::base::missing::Missing;
+use crate::base::report::{COUNTS, count, violation};
+use crate::objects::domain::{Domain, DomainObject};
+use crate::objects::endpoint::EndpointObject;
+use crate::objects::object::{Object, fid, or_return};
+use crate::reach::device;
+use crate::reach::memory;
+use crate::reach::pages;
+use crate::reach::regions::{self, Exposed, Refused};
 
 /// Draws of a random key before giving up.
 const DRAWS: u32 = 1000;
@@ -137,7 +137,20 @@ pub(crate) unsafe extern "C" fn register(
     }
     let mut memory = None;
     if exposed.device {
-        match device::register(domain, attr, iov, flags, exposed.key) {
+        let overrides = *domain
+            .inner
+            .overrides
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match device::register(
+            config,
+            overrides,
+            domain.inner.number,
+            attr,
+            iov,
+            flags,
+            exposed.key,
+        ) {
             Ok(found) => memory = Some(found),
             Err(code) => return code,
         }
@@ -213,7 +226,7 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
 unsafe extern "C" fn bind(fid: *mut ffi::fid, to: *mut ffi::fid, _flags: u64) -> c_int {
     // SAFETY: the table belongs to regions only.
     let region: &RegionObject = or_return!(unsafe { Object::of(fid, "fi_mr_bind") });
-    or_return!(crate::domain::step(region.inner.domain, "mrbind"));
+    or_return!(crate::objects::domain::step(region.inner.domain, "mrbind"));
     // SAFETY: the caller passes a live fid.
     let class = unsafe { (*to).fclass } as u32;
     if ![ffi::FI_CLASS_EP, ffi::FI_CLASS_SEP].contains(&class) {
@@ -235,7 +248,10 @@ unsafe extern "C" fn control(fid: *mut ffi::fid, command: c_int, _arg: *mut c_vo
     if command != ffi::FI_ENABLE as c_int {
         return -(ffi::FI_ENOSYS as c_int);
     }
-    or_return!(crate::domain::step(region.inner.domain, "mrenable"));
+    or_return!(crate::objects::domain::step(
+        region.inner.domain,
+        "mrenable"
+    ));
     let r = &region.inner;
     if !r.bound.load(Ordering::Relaxed) {
         violation("enabling a region that is not bound");

@@ -2,17 +2,17 @@
 
 use libfabric_sys as ffi;
 
-use crate::address::Name;
-use crate::arithmetic;
-use crate::config::Config;
-use crate::counter::CounterObject;
-use crate::device;
-use crate::inbox::{self, Request};
-use crate::mailbox;
-use crate::memory::{self, Exclusive};
-use crate::regions::{self, Place};
-use crate::report::violation;
-use crate::traps::Traps;
+use crate::base::arithmetic;
+use crate::base::config::Config;
+use crate::base::report::violation;
+use crate::reach::device;
+use crate::reach::inbox::{self, Request};
+use crate::reach::mailbox;
+use crate::reach::memory::{self, Exclusive};
+use crate::reach::name::Name;
+use crate::reach::regions::{self, Place};
+use crate::work::tally::Tally;
+use crate::work::traps::Traps;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(crate) struct Operation {
     pub(crate) held: Option<u64>,
     pub(crate) traps: Traps,
     /// Where its end is counted.
-    pub(crate) counter: Option<&'static CounterObject>,
+    pub(crate) counter: Option<&'static Tally>,
 }
 
 impl Operation {
@@ -108,7 +108,7 @@ impl Operation {
     /// Counts its end where it is to be counted.
     pub(crate) fn count(&self, done: &Result<(), i32>) {
         if let Some(counter) = self.counter {
-            counter.inner.count(done);
+            counter.count(done);
         }
     }
 

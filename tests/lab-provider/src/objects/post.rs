@@ -4,11 +4,12 @@ use std::ffi::c_void;
 
 use libfabric_sys as ffi;
 
-use crate::address::Name;
-use crate::endpoint::EndpointObject;
-use crate::object::Object;
-use crate::operation::{Local, Operation, Work};
-use crate::report::violation;
+use crate::base::report::violation;
+use crate::objects::endpoint::EndpointObject;
+use crate::objects::object::Object;
+use crate::reach::name::Name;
+use crate::reach::own_name;
+use crate::work::operation::{Local, Operation, Work};
 
 /// Checks the endpoint and the peer, and hands an operation to the queue. `fill` makes the operation
 /// for the peer.
@@ -69,7 +70,8 @@ pub(crate) unsafe fn post(
         Work::Write | Work::Atomic { kind: 0, .. } => writes,
         Work::Read | Work::Atomic { .. } => reads,
         Work::Send | Work::Receive => None,
-    };
+    }
+    .map(|counter| &counter.inner.tally);
     // SAFETY: the caller vouches for the buffers.
     unsafe { queue.inner.post(operation) }
 }
@@ -100,7 +102,7 @@ pub(crate) unsafe fn post_receive(
     };
     let completes = !bound.selective_receives || flags & u64::from(ffi::FI_COMPLETION) != 0;
     drop(bound);
-    let own = Name::own(object.inner.domain.inner.number, None);
+    let own = own_name(object.inner.domain.inner.number, None);
     let receive = Operation {
         local,
         context: context as u64,

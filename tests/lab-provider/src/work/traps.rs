@@ -2,12 +2,12 @@
 
 use libfabric_sys as ffi;
 
-use crate::config::Config;
-use crate::destinations::Destination;
-use crate::device;
-use crate::operation::{Local, Operation, Work};
-use crate::regions;
-use crate::report::violation;
+use crate::base::config::Config;
+use crate::base::report::violation;
+use crate::reach::destinations::Destination;
+use crate::reach::device;
+use crate::reach::regions;
+use crate::work::operation::{Local, Operation, Work};
 
 /// What a destination holds until its data comes.
 const SPOILT: u8 = 0xa5;

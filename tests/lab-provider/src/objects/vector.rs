@@ -1,4 +1,4 @@
-//! Endpoint addresses, and the vector that peers' addresses are put in.
+//! Address vectors: where a user puts the addresses of peers.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -6,46 +6,14 @@ use std::sync::{Mutex, PoisonError};
 
 use libfabric_sys as ffi;
 
-use crate::domain::{self, DomainObject};
-use crate::mailbox::Mailbox;
-use crate::missing::Missing;
-use crate::object::{Object, fid, or_return};
-use crate::report::{COUNTS, count as note, violation};
+use crate::base::missing::Missing;
+use crate::base::report::{COUNTS, count as note, violation};
+use crate::objects::domain::{self, DomainObject};
+use crate::objects::object::{Object, fid, or_return};
+use crate::reach::name::Name;
 
-const MAGIC: u64 = 0x6c61_625f_6164_6472;
 /// Vector positions start here, so that a position is not mistaken for a rank.
 const FIRST: u64 = 1000;
-
-/// An endpoint's address: where the regions of its domain are listed.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Name {
-    magic: u64,
-    pub(crate) pid: u64,
-    /// Address of the list of regions in that process.
-    pub(crate) regions: u64,
-    pub(crate) domain: u64,
-    /// Address of the inbox of that process.
-    pub(crate) inbox: u64,
-    /// Address of the endpoint's mailbox, or 0.
-    pub(crate) mailbox: u64,
-    /// The number that the mailbox has while it is the endpoint's.
-    pub(crate) endpoint: u64,
-}
-
-impl Name {
-    pub(crate) fn own(domain: u64, mailbox: Option<&Mailbox>) -> Name {
-        Name {
-            magic: MAGIC,
-            pid: u64::from(std::process::id()),
-            regions: crate::regions::place(),
-            domain,
-            inbox: crate::inbox::place(),
-            mailbox: mailbox.map_or(0, Mailbox::place),
-            endpoint: mailbox.map_or(0, Mailbox::owner),
-        }
-    }
-}
 
 pub(crate) struct Vector {
     domain: &'static DomainObject,
@@ -140,7 +108,7 @@ unsafe extern "C" fn insert(
     for i in 0..count {
         // SAFETY: the caller passes `count` addresses of this provider, at any alignment.
         let name = unsafe { ptr::read_unaligned(addresses.cast::<Name>().add(i)) };
-        let place = if name.magic == MAGIC {
+        let place = if name.is_ours() {
             names.push(Some(name));
             note(&COUNTS.inserted);
             inserted += 1;

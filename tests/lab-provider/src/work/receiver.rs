@@ -5,12 +5,12 @@ use std::ffi::c_void;
 
 use libfabric_sys as ffi;
 
-use crate::config::Config;
-use crate::mailbox::Mailbox;
-use crate::operation::Operation;
-use crate::pending::{Ready, State};
-use crate::random::Random;
-use crate::report::{COUNTS, count};
+use crate::base::config::Config;
+use crate::base::random::Random;
+use crate::base::report::{COUNTS, count};
+use crate::reach::mailbox::Mailbox;
+use crate::work::operation::Operation;
+use crate::work::pending::{Ready, State};
 
 /// Receives have numbers of their own, which no other operation has.
 const NUMBERS: u64 = 1 << 63;

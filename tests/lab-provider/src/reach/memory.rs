@@ -103,7 +103,7 @@ pub(crate) fn close_file() {
 fn own_file() -> Option<File> {
     // SAFETY: all fields are plain pointers.
     let mut info: libc::Dl_info = unsafe { mem::zeroed() };
-    let here = crate::fi_prov_ini as *const c_void;
+    let here = own_file as *const c_void;
     // SAFETY: the address of a function; the structure receives the answer.
     if unsafe { libc::dladdr(here, &mut info) } == 0 || info.dli_fname.is_null() {
         return None;

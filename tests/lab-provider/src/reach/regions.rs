@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
 
-use crate::address::Name;
-use crate::memory;
-use crate::pages::{self, Frames};
+use crate::reach::memory;
+use crate::reach::name::Name;
+use crate::reach::pages::{self, Frames};
 
 /// Most regions of a process at a time.
 const SLOTS: usize = 4096;

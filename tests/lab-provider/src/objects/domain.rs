@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
 
-use crate::arithmetic;
-use crate::config::{Config, Faults};
-use crate::device::Overrides;
-use crate::fabric::FabricObject;
-use crate::missing::Missing;
-use crate::object::{Object, fid, or_return};
-use crate::random::Random;
-use crate::{address, counter, device, endpoint, inbox, queue, region};
+use crate::base::arithmetic;
+use crate::base::config::{Config, Faults};
+use crate::base::missing::Missing;
+use crate::base::random::Random;
+use crate::objects::fabric::FabricObject;
+use crate::objects::object::{Object, fid, or_return};
+use crate::objects::{counter, endpoint, overrides, queue, region, vector};
+use crate::reach::device::Overrides;
+use crate::reach::inbox;
 
 pub(crate) struct Domain {
     fabric: &'static FabricObject,
@@ -42,12 +43,12 @@ static FID: ffi::fi_ops = ffi::fi_ops {
     control: Missing::MISSING,
     ops_open: Missing::MISSING,
     tostr: Missing::MISSING,
-    ops_set: Some(device::set_ops),
+    ops_set: Some(overrides::set_ops),
 };
 
 static OPS: ffi::fi_ops_domain = ffi::fi_ops_domain {
     size: size_of::<ffi::fi_ops_domain>(),
-    av_open: Some(address::open),
+    av_open: Some(vector::open),
     cq_open: Some(queue::open),
     endpoint: Some(endpoint::open),
     scalable_ep: Some(endpoint::open_scalable),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libfabric_sys as ffi;
 
-use crate::report::{COUNTS, violation};
+use crate::base::report::{COUNTS, violation};
 
 /// One of libfabric's structures that begin with a `struct fid`, and what the provider keeps with it.
 #[repr(C)]

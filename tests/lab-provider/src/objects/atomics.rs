@@ -4,14 +4,14 @@ use std::ffi::c_void;
 
 use libfabric_sys as ffi;
 
-use crate::arithmetic;
-use crate::endpoint::EndpointObject;
-use crate::missing::Missing;
-use crate::object::Object;
-use crate::operation::{Operation, Work};
-use crate::post::post;
-use crate::report::violation;
-use crate::rma::local;
+use crate::base::arithmetic;
+use crate::base::missing::Missing;
+use crate::base::report::violation;
+use crate::objects::endpoint::EndpointObject;
+use crate::objects::object::Object;
+use crate::objects::post::post;
+use crate::objects::rma::local;
+use crate::work::operation::{Operation, Work};
 
 pub(crate) static OPS: ffi::fi_ops_atomic = ffi::fi_ops_atomic {
     writemsg: Some(writemsg),

@@ -4,10 +4,10 @@ use std::ffi::c_void;
 
 use libfabric_sys as ffi;
 
-use crate::missing::Missing;
-use crate::operation::{Local, Operation, Work};
-use crate::post::post;
-use crate::report::violation;
+use crate::base::missing::Missing;
+use crate::base::report::violation;
+use crate::objects::post::post;
+use crate::work::operation::{Local, Operation, Work};
 
 pub(crate) static OPS: ffi::fi_ops_rma = ffi::fi_ops_rma {
     size: size_of::<ffi::fi_ops_rma>(),

@@ -5,10 +5,12 @@ use std::ptr;
 
 use libfabric_sys as ffi;
 
-use crate::config::Config;
-use crate::missing::Missing;
-use crate::object::{Object, fid, or_return};
-use crate::{domain, memory, report};
+use crate::base::config::Config;
+use crate::base::missing::Missing;
+use crate::base::report;
+use crate::objects::domain;
+use crate::objects::object::{Object, fid, or_return};
+use crate::reach::memory;
 
 pub(crate) struct Fabric {
     pub(crate) config: &'static Config,

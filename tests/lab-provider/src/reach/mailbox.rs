@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 
 use libfabric_sys as ffi;
 
-use crate::address::Name;
-use crate::memory::{self, Exclusive};
-use crate::report::violation;
+use crate::base::report::violation;
+use crate::reach::memory::{self, Exclusive};
+use crate::reach::name::Name;
 
 /// Messages that a mailbox holds.
 pub(crate) const SLOTS: usize = 32;

@@ -8,15 +8,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use libfabric_sys as ffi;
 
-use crate::config::Config;
-use crate::domain::{self, DomainObject};
-use crate::mailbox::Mailbox;
-use crate::missing::Missing;
-use crate::object::{Object, fid, or_return};
-use crate::operation::{Operation, Work};
-use crate::pending::{Ready, State};
-use crate::receiver::Receiver;
-use crate::report::{COUNTS, count, violation};
+use crate::base::config::Config;
+use crate::base::missing::Missing;
+use crate::base::report::{COUNTS, count, violation};
+use crate::objects::domain::{self, DomainObject};
+use crate::objects::object::{Object, fid, or_return};
+use crate::reach::mailbox::Mailbox;
+use crate::work::operation::{Operation, Work};
+use crate::work::pending::{Ready, State};
+use crate::work::receiver::Receiver;
 
 pub(crate) struct Queue {
     domain: &'static DomainObject,

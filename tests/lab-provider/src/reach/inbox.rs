@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use libfabric_sys as ffi;
 
-use crate::address::Name;
-use crate::memory::{self, Exclusive};
-use crate::{arithmetic, device};
+use crate::base::arithmetic;
+use crate::reach::device;
+use crate::reach::memory::{self, Exclusive};
+use crate::reach::name::Name;
 
 /// Requests that a process has at a time.
 const SLOTS: usize = 4;

@@ -6,15 +6,17 @@ use std::sync::{Mutex, PoisonError};
 
 use libfabric_sys as ffi;
 
-use crate::address::{Name, VectorObject, give};
-use crate::counter::CounterObject;
-use crate::domain::{self, DomainObject};
-use crate::mailbox::{self, Mailbox};
-use crate::missing::Missing;
-use crate::object::{Object, fid, or_return};
-use crate::queue::QueueObject;
-use crate::report::{COUNTS, count, violation};
-use crate::{atomics, message, rma};
+use crate::base::missing::Missing;
+use crate::base::report::{COUNTS, count, violation};
+use crate::objects::counter::CounterObject;
+use crate::objects::domain::{self, DomainObject};
+use crate::objects::object::{Object, fid, or_return};
+use crate::objects::queue::QueueObject;
+use crate::objects::vector::{VectorObject, give};
+use crate::objects::{atomics, message, rma};
+use crate::reach::mailbox::{self, Mailbox};
+use crate::reach::name::Name;
+use crate::reach::own_name;
 
 pub(crate) struct Endpoint {
     pub(crate) domain: &'static DomainObject,
@@ -357,7 +359,7 @@ unsafe extern "C" fn getname(fid: *mut ffi::fid, out: *mut c_void, length: *mut 
     // SAFETY: the caller passes a buffer with its length.
     unsafe {
         give(
-            Name::own(ep.inner.domain.inner.number, ep.inner.mailbox),
+            own_name(ep.inner.domain.inner.number, ep.inner.mailbox),
             out,
             length,
         )

@@ -1,0 +1,16 @@
+//! libfabric's objects: the frame that all have (`object`), one file for each kind, and the calls on
+//! endpoints (`rma`, `atomics`, `message`, with `post` for what these have in common).
+
+pub(crate) mod atomics;
+pub(crate) mod counter;
+pub(crate) mod domain;
+pub(crate) mod endpoint;
+pub(crate) mod fabric;
+pub(crate) mod message;
+pub(crate) mod object;
+pub(crate) mod overrides;
+pub(crate) mod post;
+pub(crate) mod queue;
+pub(crate) mod region;
+pub(crate) mod rma;
+pub(crate) mod vector;

@@ -58,13 +58,8 @@ impl Transport {
         let mut chosen = select::choose(options, Calling::at(level))?;
         let device = Arc::new(chosen.device);
         let (info, name) = (device.info(), device.name()?);
-        let mut policy = policy::decide(info);
+        let policy = decide(info, options, &chosen.atomics);
         let scratch = make_scratch(&policy, &mut chosen.atomics);
-        policy.two_sided = options.two_sided();
-        policy.messages = !options.provider.is_rail
-            && policy::goes_by_message(info, options, chosen.atomics.by_provider);
-        // Processors of this transport then execute all atomics, and rings and messages keep their order.
-        policy.atomics_ordered |= policy.messages;
         let (mut node, segment, completion) = join_node(info, name, options, &policy);
         node.networks = chosen.ranking.networks(info, name);
         if node.same_node && policy.processor_atomics {
@@ -135,6 +130,17 @@ impl Transport {
             device,
         })
     }
+}
+
+/// What the provider's shape and the options ask for.
+fn decide(info: InfoRef, options: &Options, atomics: &AtomicTable) -> Policy {
+    let mut policy = policy::decide(info);
+    policy.two_sided = options.two_sided();
+    policy.messages =
+        !options.provider.is_rail && policy::goes_by_message(info, options, atomics.by_provider);
+    // Processors of this transport then execute all atomics, and rings and messages keep their order.
+    policy.atomics_ordered |= policy.messages;
+    policy
 }
 
 /// What the door fills in.

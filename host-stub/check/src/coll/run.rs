@@ -22,6 +22,28 @@ pub(super) enum Form {
 }
 
 impl Form {
+    /// Calls the collective.
+    ///
+    /// # Safety
+    /// As for [`Comm::collective`] and [`Comm::start_collective`].
+    unsafe fn begin(
+        self,
+        comm: &Comm,
+        call: &Call,
+        args: &CollArgs,
+    ) -> Result<Option<CollRequest>, Failure> {
+        // SAFETY: the caller vouches for the buffers.
+        Ok(unsafe {
+            match self {
+                Form::Blocking => {
+                    comm.collective(call.collective, args)?;
+                    None
+                }
+                Form::Nonblocking => Some(comm.start_collective(call.collective, args)?),
+            }
+        })
+    }
+
     pub(super) const ALL: [Form; 2] = [Form::Blocking, Form::Nonblocking];
 
     pub(super) const fn prefix(self) -> &'static str {
@@ -225,15 +247,7 @@ impl Running {
         };
         // SAFETY: the buffers hold what the call gives and takes, and stay until the request is
         // done: with it in `Running`, whose drop waits.
-        let request = unsafe {
-            match form {
-                Form::Blocking => {
-                    comm.collective(call.collective, &args)?;
-                    None
-                }
-                Form::Nonblocking => Some(comm.start_collective(call.collective, &args)?),
-            }
-        };
+        let request = unsafe { form.begin(comm, call, &args)? };
         let running = Running {
             what: format!("{call:?} at rank {rank} of {size}"),
             wanted_send: send.clone(),

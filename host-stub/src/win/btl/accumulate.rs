@@ -13,9 +13,8 @@
 //! predefined type only (MPI 4.1, 12.7.1), and one type at one address is aligned or not whoever asks.
 //! Other overlaps have undefined results in MPI.
 //!
-//! Order: accumulates of one origin to one target take effect in the order of their calls. Ways
-//! that wait are in order by waiting; for the others the transport's promise is relied on, or each
-//! accumulate waits for the earlier ones to that target.
+//! Order: accumulates of one origin to one target take effect in the order of their calls. Ways that wait are in order
+//! by waiting; for the others the transport keeps order, or each accumulate waits for the earlier ones to that target.
 
 use plugin_api::{Datatype, Handle};
 

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys as ffi;
 
@@ -27,7 +27,7 @@ pub(crate) struct Domain {
     pub(crate) next_key: AtomicU64,
     pub(crate) queues: AtomicU64,
     /// The user's way to device memory, for regions registered from now on.
-    pub(crate) overrides: Mutex<Option<Overrides>>,
+    overrides: Mutex<Option<Overrides>>,
     /// Serves peers under automatic progress.
     agent: Mutex<Option<inbox::Agent>>,
 }
@@ -66,6 +66,14 @@ static MR: ffi::fi_ops_mr = ffi::fi_ops_mr {
     regv: Missing::MISSING,
     regattr: Some(region::register),
 };
+
+impl Domain {
+    pub(crate) fn overrides(&self) -> MutexGuard<'_, Option<Overrides>> {
+        self.overrides
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Fails a step of opening when the script says so.
 pub(crate) fn step(domain: &DomainObject, name: &str) -> Result<(), c_int> {

@@ -1,7 +1,6 @@
 //! `fi_set_ops` of a domain: its user's functions that reach device memory.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::PoisonError;
 
 use libfabric_sys as ffi;
 
@@ -50,11 +49,6 @@ pub(crate) unsafe extern "C" fn set_ops(
             return -(ffi::FI_EINVAL as c_int);
         }
     };
-    let mut present = domain
-        .inner
-        .overrides
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    *present = Some(overrides);
+    *domain.inner.overrides() = Some(overrides);
     0
 }

@@ -95,12 +95,35 @@ pub(crate) unsafe extern "C" fn register(
 ) -> c_int {
     // SAFETY: the table belongs to domains only.
     let domain: &DomainObject = or_return!(unsafe { Object::of(fid_, "fi_mr_regattr") });
-    let config = domain.inner.config;
     // SAFETY: the caller passes a complete attribute with its vector.
     let (attr, iov) = unsafe { (&*attr, &*(*attr).mr_iov) };
+    or_return!(check(&domain.inner, attr, iov));
+    let mut exposed = describe(&domain.inner, attr, iov);
+    let mut memory = None;
+    if exposed.device {
+        let owner = &domain.inner;
+        let overrides = *owner.overrides();
+        let (config, number) = (owner.config, owner.number);
+        memory = Some(or_return!(device::register(
+            config, overrides, number, attr, iov, flags
+        )));
+    }
+    let slot = or_return!(list(&domain.inner, &mut exposed));
+    if let Some(memory) = memory {
+        device::remember(memory.with_key(exposed.key));
+    }
+    let object = place(domain, slot, &exposed);
+    // SAFETY: the caller passes where to put the pointer.
+    unsafe { *mr = object.pointer() };
+    0
+}
+
+/// Whether memory may be registered; else a negative error.
+fn check(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Result<(), c_int> {
+    let config = domain.config;
     let wrong = |what: &str| {
         violation(what);
-        -(ffi::FI_EINVAL as c_int)
+        Err(-(ffi::FI_EINVAL as c_int))
     };
     if attr.iov_count != 1 {
         return wrong("registering other than one piece of memory");
@@ -117,72 +140,65 @@ pub(crate) unsafe extern "C" fn register(
             "key {:#x} does not fit into {} bytes",
             attr.requested_key, config.key_size
         ));
-        return -(ffi::FI_EKEYREJECTED as c_int);
+        return Err(-(ffi::FI_EKEYREJECTED as c_int));
     }
-    if let Some(code) = fault(&domain.inner) {
-        return code;
-    }
-    let mut exposed = Exposed {
-        domain: domain.inner.number,
+    fault(domain).map_or(Ok(()), Err)
+}
+
+/// What peers are told of a region.
+fn describe(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Exposed {
+    let config = domain.config;
+    let device = attr.iface != ffi::FI_HMEM_SYSTEM;
+    let (base, length) = (iov.iov_base as u64, iov.iov_len as u64);
+    let frames = match config.pages && !device {
+        true => pages::pinned(base, length),
+        false => [0; 2],
+    };
+    Exposed {
+        domain: domain.number,
         key: attr.requested_key,
-        base: iov.iov_base as u64,
-        length: iov.iov_len as u64,
+        base,
+        length,
         access: attr.access,
         enabled: !config.bound_regions(),
-        device: attr.iface != ffi::FI_HMEM_SYSTEM,
-        frames: [0; 2],
-    };
-    if config.pages && is_host {
-        exposed.frames = pages::pinned(exposed.base, exposed.length);
+        device,
+        frames,
     }
-    let mut memory = None;
-    if exposed.device {
-        let overrides = *domain
-            .inner
-            .overrides
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        match device::register(
-            config,
-            overrides,
-            domain.inner.number,
-            attr,
-            iov,
-            flags,
-            exposed.key,
-        ) {
-            Ok(found) => memory = Some(found),
-            Err(code) => return code,
-        }
-    }
+}
+
+/// Lists a region, under a key of the provider's where it chooses keys; its slot, or a negative error.
+fn list(domain: &Domain, exposed: &mut Exposed) -> Result<usize, c_int> {
+    let config = domain.config;
     let mut listed = Err(Refused::KeyTaken);
     for _ in 0..DRAWS {
         if config.provider_keys() {
-            exposed.key = draw(&domain.inner);
+            exposed.key = draw(domain);
         }
-        listed = regions::expose(&exposed, config.regions);
+        listed = regions::expose(exposed, config.regions);
         if !(config.provider_keys() && matches!(listed, Err(Refused::KeyTaken))) {
             break;
         }
     }
-    let slot = match listed {
-        Ok(slot) => slot,
+    match listed {
+        Ok(slot) => Ok(slot),
         Err(Refused::KeyTaken) if !config.provider_keys() => {
             violation(&format!("key {:#x} is in use", exposed.key));
-            return -(ffi::FI_ENOKEY as c_int);
+            Err(-(ffi::FI_ENOKEY as c_int))
         }
         Err(_) => {
             count(&COUNTS.faults);
-            return -(ffi::FI_ENOMEM as c_int);
+            Err(-(ffi::FI_ENOMEM as c_int))
         }
-    };
-    if let Some(memory) = memory {
-        device::remember(memory.with_key(exposed.key));
     }
+}
+
+/// The object of a region that is listed.
+fn place(domain: &'static DomainObject, slot: usize, exposed: &Exposed) -> &'static RegionObject {
+    let config = domain.inner.config;
     // Under FI_MR_ENDPOINT, a provider that chooses keys may know them late.
     let late = config.bound_regions() && config.provider_keys();
     domain.depend();
-    let object: &RegionObject = Object::place(
+    Object::place(
         "memory region",
         ffi::fid_mr {
             fid: fid(ffi::FI_CLASS_MR, &FID),
@@ -202,10 +218,7 @@ pub(crate) unsafe extern "C" fn register(
             bound: AtomicBool::new(false),
             enabled: AtomicBool::new(exposed.enabled),
         },
-    );
-    // SAFETY: the caller passes where to put the pointer.
-    unsafe { *mr = object.pointer() };
-    0
+    )
 }
 
 unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {

@@ -72,7 +72,6 @@ pub(crate) fn register(
     attr: &ffi::fi_mr_attr,
     iov: &ffi::iovec,
     flags: u64,
-    key: u64,
 ) -> Result<DeviceMemory, c_int> {
     if !config.hmem || !config.hmem_ifaces.contains(&attr.iface) {
         return Err(-(ffi::FI_ENOSYS as c_int));
@@ -87,7 +86,7 @@ pub(crate) fn register(
     };
     Ok(DeviceMemory {
         domain,
-        key,
+        key: attr.requested_key,
         base: iov.iov_base as u64,
         length: iov.iov_len as u64,
         iface: attr.iface,

@@ -44,7 +44,6 @@ struct Backoff {
 }
 
 impl Backoff {
-    /// Backs off: the responder was too slow.
     fn back_off(&mut self, (least, most): (u32, u32)) {
         self.backoff = self.backoff.saturating_mul(2).clamp(least, most);
         self.skips = self.backoff;

@@ -122,13 +122,14 @@ bench_instructions() {
     "$target/release/instructions" --output "$bench_out/instructions.json" "$@"
 }
 
-# One report of what was measured. With --keep-plots the plots become those that README shows.
+# One report of what was measured. With --keep its table goes into docs/performance.md, and the plots become those that
+# README shows.
 bench_report() {
     local keep=${1:-}
-    [[ -z $keep || $keep == --keep-plots ]] || bench_die "report: unknown: $keep (nothing or --keep-plots)"
+    [[ -z $keep || $keep == --keep ]] || bench_die "report: unknown: $keep (nothing or --keep)"
     cargo build --release -p benches --bin report
     mkdir -p "$bench_out"
-    "$target/release/report" "$bench_out"
+    "$target/release/report" "$bench_out" ${keep:+--page docs/performance.md}
     [[ -z $keep ]] || cp "$bench_out"/{put,get}-{latency,bandwidth}-{shm,tcp}.svg benches/plots/
 }
 

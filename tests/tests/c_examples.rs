@@ -157,7 +157,13 @@ fn a_tracing_layer() {
 fn examples_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
     let examples = "../host-stub/c/examples";
-    for (name, folder) in [("windows", "c"), ("collectives", "c"), ("trace", examples)] {
+    let programs = [
+        ("windows", "c"),
+        ("collectives", "c"),
+        ("reductions", "c"),
+        ("trace", examples),
+    ];
+    for (name, folder) in programs {
         let program = compile(name, folder);
         let outcome = run(
             Command::new(host_stub())
@@ -185,6 +191,12 @@ fn every_entry_of_a_window() {
 #[test]
 fn every_entry_of_a_communicator() {
     program("every_coll_entry", &[1, 3]);
+}
+
+/// Pairs, complex numbers, operations of the program, and persistent collectives.
+#[test]
+fn reductions_of_every_kind() {
+    program("reductions", &[1, 2, 3, 5]);
 }
 
 /// Two tasks of one thread inside of C layers at once.

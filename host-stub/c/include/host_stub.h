@@ -74,6 +74,41 @@
 #define HOST_DOUBLE 9
 
 /**
+ * Elements of collectives: C's float complex.
+ */
+#define HOST_FLOAT_COMPLEX 10
+
+/**
+ * Elements of collectives: C's double complex.
+ */
+#define HOST_DOUBLE_COMPLEX 11
+
+/**
+ * Elements of collectives: struct { float value; int index; }, for HOST_MINLOC and HOST_MAXLOC.
+ */
+#define HOST_FLOAT_INT 12
+
+/**
+ * Elements of collectives: struct { double value; int index; }.
+ */
+#define HOST_DOUBLE_INT 13
+
+/**
+ * Elements of collectives: struct { long value; int index; }.
+ */
+#define HOST_LONG_INT 14
+
+/**
+ * Elements of collectives: struct { int value; int index; }.
+ */
+#define HOST_2INT 15
+
+/**
+ * Elements of collectives: struct { short value; int index; }.
+ */
+#define HOST_SHORT_INT 16
+
+/**
  * Added to a type: the buffers of the call are device memory, or mapped on a device; host memory then is
  * refused.
  */
@@ -138,6 +173,16 @@
  * The target's value; fetching accumulates only.
  */
 #define HOST_NO_OP 11
+
+/**
+ * The lesser value and its index; of equal values the lesser index. Reductions of pairs only.
+ */
+#define HOST_MINLOC 12
+
+/**
+ * The greater value and its index; of equal values the lesser index. Reductions of pairs only.
+ */
+#define HOST_MAXLOC 13
 
 /**
  * Done.
@@ -670,6 +715,11 @@ typedef struct host_comm_t host_comm_t;
 typedef struct host_info_t host_info_t;
 
 /**
+ * A persistent collective. Freed by host_coll_free. Never read through.
+ */
+typedef struct host_persistent_t host_persistent_t;
+
+/**
  * An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
  * handle to NULL, or by host_request_detach. Each of them takes NULL for a request that has ended.
  * Never read through: a handle that has ended, or never was one, is HOST_ERR_ARG.
@@ -827,6 +877,14 @@ typedef struct host_coll_table_t {
      */
     struct host_coll_entry_t entries[HOST_COLL_ROOM];
 } host_coll_table_t;
+
+/**
+ * Combines elements: right[i] = left[i] op right[i] for `count` elements of `size` bytes each. The operation is
+ * associative. Any thread that makes progress calls it; it calls nothing of the host. Elements lie in memory of
+ * the host, whatever the program's buffers are, at addresses that are multiples of their size if the size is a power of
+ * two up to 8 and the buffers of the program are aligned so.
+ */
+typedef void (*host_op_fn)(const void *left, void *right, size_t count, size_t size, void *data);
 
 /**
  * Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
@@ -1189,6 +1247,14 @@ typedef void (*host_completed_fn)(void *data, int status);
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * The type of elements of so many bytes, which only operations of programs combine; a code, or a negative error.
+ *
+ * # Safety
+ * Any thread may call.
+ */
+int host_type_of_size(size_t size);
 
 /**
  * The text of the last error of this thread, valid until its next one; empty if there was none.
@@ -1577,6 +1643,75 @@ int host_ialltoallw(const void *send,
                     const int *recv_types,
                     struct host_comm_t *comm,
                     struct host_coll_request_t **request);
+
+/**
+ * Defines an operation for reductions, on elements of any type. `commutes` is not 0 where operands may be combined in any
+ * order; otherwise they are combined in the order of the ranks. Every rank creates its own: what is compared among ranks
+ * is that all reduce by an operation of the program. The same function with the same data is the same operation, and
+ * is freed as often as it was created.
+ *
+ * # Safety
+ * The function can be called with `data`, by any thread, until the operation is freed and every collective that uses
+ * it is done. `op` is writable.
+ */
+int host_op_create(host_op_fn function,
+                   void *data,
+                   int commutes,
+                   int *op);
+
+/**
+ * Frees an operation and sets the number to -1. New collectives refuse it; those under way go on.
+ *
+ * # Safety
+ * `op` is writable.
+ */
+int host_op_free(int *op);
+
+/**
+ * Makes a persistent collective of `collective`, one of HOST_COLL_*, with these arguments, of which the lists are copied.
+ * Every rank makes the persistent collectives of a communicator in the same order; it may start them in any order.
+ * HOST_ON_DEVICE is added to the type of buffers on a device.
+ *
+ * # Safety
+ * The buffers are good for the collective until it is freed, and are left alone from each start until its end. Lists
+ * are NULL or have a value for each rank. `persistent` is writable.
+ */
+int host_coll_init(struct host_comm_t *over,
+                   int collective,
+                   const struct host_coll_args_t *args,
+                   struct host_persistent_t **persistent);
+
+/**
+ * Starts a persistent collective; refused while it is under way.
+ *
+ * # Safety
+ * The buffers are the collective's until it is done.
+ */
+int host_coll_start(struct host_persistent_t *persistent);
+
+/**
+ * Waits until what was started is done; returns at once where nothing was.
+ *
+ * # Safety
+ * Any thread that may wait calls.
+ */
+int host_coll_finish(struct host_persistent_t *persistent);
+
+/**
+ * Makes progress; sets `done` to whether nothing is under way.
+ *
+ * # Safety
+ * `done` is writable.
+ */
+int host_coll_poll(struct host_persistent_t *persistent, int *done);
+
+/**
+ * Frees a persistent collective, after what was started, and sets the handle to NULL.
+ *
+ * # Safety
+ * `persistent` is writable.
+ */
+int host_coll_free(struct host_persistent_t **persistent);
 
 /**
  * Combines `count` elements of every rank; the root gets the result.

@@ -13,7 +13,7 @@ use plugin_api::Datatype;
 use super::checking::Form;
 use super::defaults;
 use super::{BlockList, CollArgs, CollRequest, Collective};
-use crate::base::Op;
+use crate::base::{ElementType, ReduceOp};
 use crate::comm::table::Visit;
 use crate::comm::{Comm, CommResult};
 use crate::device::is_looked_for;
@@ -81,15 +81,31 @@ impl Comm {
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
         // SAFETY: passed on.
+        unsafe { self.start_collective_as(collective, args, None) }
+    }
+
+    /// As [`start_collective`](Self::start_collective), as the start of a persistent collective where there is a number of
+    /// that.
+    ///
+    /// # Safety
+    /// As for [`start_collective`](Self::start_collective).
+    #[inline]
+    pub(super) unsafe fn start_collective_as(
+        &self,
+        collective: Collective,
+        args: &CollArgs<'_>,
+        start: Option<u32>,
+    ) -> CommResult<CollRequest> {
+        // SAFETY: passed on.
         unsafe {
             if is_looked_for() || args.on_device {
-                return self.start_collective_located(collective, args);
+                return self.start_collective_located(collective, args, start);
             }
-            self.start_collective_here(collective, args, Ok(()))
+            self.start_collective_here(collective, args, (Ok(()), start))
         }
     }
 
-    /// As [`start_collective`](Self::start_collective), with buffers that the host can follow, if
+    /// As [`start_collective_as`](Self::start_collective_as), with buffers that the host can follow, if
     /// `located` does not say why not.
     ///
     /// # Safety
@@ -98,16 +114,24 @@ impl Comm {
         &self,
         collective: Collective,
         args: &CollArgs<'_>,
-        located: CommResult<()>,
+        (located, start): (CommResult<()>, Option<u32>),
     ) -> CommResult<CollRequest> {
         let visit = Visit::enter(self, collective.name())?;
         let checked = args.check(collective, self.rank(), self.size());
         let checked = checked.and(located);
         let table = visit.table();
+        let is_default = defaults::is_default(table, collective);
+        let begin = || match start {
+            // SAFETY: the arguments were checked; the caller vouches for the buffers.
+            Some(start) if is_default => unsafe {
+                defaults::start_persistent(collective, self, args, start)
+            },
+            // SAFETY: as above.
+            _ => unsafe { table.start(collective, self, args) },
+        };
         if !self.registry().checked() {
             checked?;
-            // SAFETY: the arguments were checked; the caller vouches for the buffers.
-            return unsafe { table.start(collective, self, args) };
+            return begin();
         }
         if let Err(error) = checked {
             // The others are told; what this rank did wrong it knows better.
@@ -116,14 +140,11 @@ impl Comm {
             self.any_engine(collective.name())?.detach(ticket);
             return Err(error);
         }
-        if defaults::is_default(table, collective) {
-            // SAFETY: as above.
-            return unsafe { table.start(collective, self, args) };
+        if is_default {
+            return begin();
         }
         let ticket = defaults::start_agreement(collective, self, args, (Form::Nonblocking, false))?;
-        // SAFETY: as above.
-        let request = unsafe { table.start(collective, self, args) }?;
-        Ok(CollRequest::after(ticket, request))
+        Ok(CollRequest::after(ticket, begin()?))
     }
 
     /// Waits until all ranks are here.
@@ -140,11 +161,16 @@ impl Comm {
 }
 
 /// The arguments of a broadcast.
-fn broadcast<'a>(buffer: *mut u8, count: usize, datatype: Datatype, root: usize) -> CollArgs<'a> {
+fn broadcast<'a>(
+    buffer: *mut u8,
+    count: usize,
+    datatype: impl Into<ElementType>,
+    root: usize,
+) -> CollArgs<'a> {
     CollArgs {
         recv: buffer,
         count,
-        datatype,
+        datatype: datatype.into(),
         root,
         ..CollArgs::default()
     }
@@ -155,14 +181,14 @@ fn moved<'a>(
     send: *const u8,
     recv: *mut u8,
     count: usize,
-    datatype: Datatype,
+    datatype: impl Into<ElementType>,
     root: usize,
 ) -> CollArgs<'a> {
     CollArgs {
         send,
         recv,
         count,
-        datatype,
+        datatype: datatype.into(),
         root,
         ..CollArgs::default()
     }
@@ -204,84 +230,84 @@ macro_rules! calls {
 calls! {
     /// Copies `count` elements from the root's buffer to everyone's.
     bcast, ibcast, Bcast,
-    (buffer: *mut u8, count: usize, datatype: Datatype, root: usize)
+    (buffer: *mut u8, count: usize, datatype: impl Into<ElementType>, root: usize)
         => broadcast(buffer, count, datatype, root);
 
     /// Combines `count` elements of every rank; the root gets the result.
     reduce, ireduce, Reduce,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op, root: usize)
-        => CollArgs { op, ..moved(send, recv, count, datatype, root) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>, root: usize)
+        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, root) };
 
     /// Combines `count` elements of every rank; everyone gets the result, the same bits.
     allreduce, iallreduce, Allreduce,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
-        => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
+        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
 
     /// Brings `count` elements of every rank to the root, in the order of the ranks.
     gather, igather, Gather,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, root: usize)
         => moved(send, recv, count, datatype, root);
 
     /// Brings every rank its `count` elements of the root's buffer. At the root a null receive
     /// buffer leaves its own where they are.
     scatter, iscatter, Scatter,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, root: usize)
         => moved(send, recv, count, datatype, root);
 
     /// Brings `count` elements of every rank to everyone, in the order of the ranks.
     allgather, iallgather, Allgather,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype)
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>)
         => moved(send, recv, count, datatype, 0);
 
     /// Brings every rank `count` elements of everyone.
     alltoall, ialltoall, Alltoall,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype)
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>)
         => moved(send, recv, count, datatype, 0);
 
     /// Combines as many elements of every rank as the counts add up to; rank `r` gets `counts[r]`
     /// of them. In place, the operand is in `recv`, and the result at its beginning.
     reduce_scatter, ireduce_scatter, ReduceScatter,
-    (send: *const u8, recv: *mut u8, counts: &[usize], datatype: Datatype, op: Op)
-        => CollArgs { op, counts, ..moved(send, recv, 0, datatype, 0) };
+    (send: *const u8, recv: *mut u8, counts: &[usize], datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
+        => CollArgs { op: op.into(), counts, ..moved(send, recv, 0, datatype, 0) };
 
     /// As `reduce_scatter`, with `count` elements for every rank.
     reduce_scatter_block, ireduce_scatter_block, ReduceScatter,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
-        => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
+        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
 
     /// Combines `count` elements of the ranks up to this one.
     scan, iscan, Scan,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
-        => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
+        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
 
     /// Combines `count` elements of the ranks before this one; rank 0's result is left as it is.
     exscan, iexscan, Exscan,
-    (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
-        => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
+    (send: *const u8, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, op: impl Into<ReduceOp>)
+        => CollArgs { op: op.into(), ..moved(send, recv, count, datatype, 0) };
 
     /// Brings `count` elements of every rank to the root, where `blocks` says how many come from
     /// whom and where they go. Elsewhere it means nothing.
     gatherv, igatherv, Gatherv,
-    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: Datatype, root: usize)
+    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: impl Into<ElementType>, root: usize)
         => CollArgs { recv_blocks: blocks, ..moved(send, recv, count, datatype, root) };
 
     /// Brings every rank its `count` elements of the root's buffer, where `blocks` says how many go
     /// to whom and where they lie. Elsewhere it means nothing. At the root a null receive buffer
     /// leaves its own where they are.
     scatterv, iscatterv, Scatterv,
-    (send: *const u8, blocks: BlockList<'_>, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
+    (send: *const u8, blocks: BlockList<'_>, recv: *mut u8, count: usize, datatype: impl Into<ElementType>, root: usize)
         => CollArgs { send_blocks: blocks, ..moved(send, recv, count, datatype, root) };
 
     /// Brings `count` elements of every rank to everyone; `blocks` says how many come from whom, the
     /// same at each rank, and where they go, which may differ.
     allgatherv, iallgatherv, Allgatherv,
-    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: Datatype)
+    (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: impl Into<ElementType>)
         => CollArgs { recv_blocks: blocks, ..moved(send, recv, count, datatype, 0) };
 
     /// Brings every rank elements of everyone: from `given` of this rank's send buffer into `taken` of
     /// the others' receive buffers. In place, `send` is null and `given` empty.
     alltoallv, ialltoallv, Alltoallv,
-    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>, datatype: Datatype)
+    (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>, datatype: impl Into<ElementType>)
         => CollArgs {
             send_blocks: given,
             recv_blocks: taken,

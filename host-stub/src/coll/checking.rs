@@ -1,9 +1,7 @@
 //! The checking mode: before each collective the ranks tell each other what they are about to do.
 
-use plugin_api::Datatype;
-
 use super::{CollArgs, Collective};
-use crate::base::{Op, type_name};
+use crate::base::{ElementType, ReduceOp};
 use crate::schedule::{Field, Signature};
 
 /// Stands beside the call of a rank whose arguments cannot be.
@@ -52,10 +50,10 @@ pub(super) fn signature(
         datatype: match collective {
             // Each pair of ranks has its own.
             Collective::Alltoallw => 0,
-            _ => args.datatype as u64 + 1,
+            _ => args.datatype.number(),
         },
         op: if collective.reduces() {
-            args.op as u64 + 1
+            args.op.number()
         } else {
             0
         },
@@ -100,16 +98,10 @@ pub(super) fn describe(signature: &Signature, field: Field) -> String {
         }
         Field::Count if value >> 63 == 1 => format!("counts with the digest {value:#x}"),
         Field::Count => format!("{value} elements"),
-        Field::Datatype => Datatype::ALL
-            .iter()
-            .find(|datatype| **datatype as u64 + 1 == value)
-            .map_or("none".to_owned(), |datatype| {
-                type_name(*datatype).to_owned()
-            }),
-        Field::Op => Op::ALL
-            .iter()
-            .find(|op| **op as u64 + 1 == value)
-            .map_or("none".to_owned(), |op| op.name().to_owned()),
+        Field::Datatype => {
+            ElementType::of_number(value).map_or("none".to_owned(), |element| element.to_string())
+        }
+        Field::Op => ReduceOp::name_of(value).to_owned(),
         Field::Root => match value.checked_sub(1) {
             Some(root) => format!("root {root}"),
             None => "no root".to_owned(),

@@ -15,11 +15,24 @@ unsafe fn start(
     args: &CollArgs<'_>,
     form: Form,
 ) -> CommResult<Ticket> {
+    let number = (Plane::User, comm.scope().next(Plane::User));
+    // SAFETY: passed on.
+    unsafe { start_numbered(collective, comm, args, (form, number)) }
+}
+
+/// # Safety
+/// The buffers are good until the schedule is done.
+unsafe fn start_numbered(
+    collective: Collective,
+    comm: &Comm,
+    args: &CollArgs<'_>,
+    (form, number): (Form, (Plane, u32)),
+) -> CommResult<Ticket> {
     let engine = comm.any_engine(collective.name())?;
     let checked = comm.registry().checked();
     // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
     unsafe {
-        engine.start(collective.name(), comm.scope(), Plane::User, |plan| {
+        engine.start_numbered(collective.name(), comm.scope(), number, |plan| {
             if checked {
                 let mine = signature(collective, args, (form, false));
                 plan.agree(mine, describe);
@@ -41,6 +54,23 @@ pub(super) unsafe fn blocking(
     // SAFETY: the caller vouches for the buffers; the schedule is done when the wait is over.
     let ticket = unsafe { start(collective, comm, args, Form::Blocking) }?;
     comm.any_engine(collective.name())?.wait(comm.job(), ticket)
+}
+
+/// The default of the start of a persistent collective, which has a number of its own: starts may come in another order
+/// at each rank.
+///
+/// # Safety
+/// As for [`super::Nonblocking`].
+pub(super) unsafe fn start_persistent(
+    collective: Collective,
+    comm: &Comm,
+    args: &CollArgs<'_>,
+    start: u32,
+) -> CommResult<CollRequest> {
+    let number = (Plane::Persistent, start);
+    // SAFETY: the caller vouches for the buffers until the request is done.
+    let ticket = unsafe { start_numbered(collective, comm, args, (Form::Nonblocking, number)) }?;
+    Ok(CollRequest::scheduled(comm, ticket))
 }
 
 macro_rules! defaults {

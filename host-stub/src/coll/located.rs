@@ -133,14 +133,17 @@ impl Comm {
         &self,
         collective: Collective,
         args: &CollArgs<'_>,
+        start: Option<u32>,
     ) -> CommResult<CollRequest> {
         // SAFETY: passed on; the request keeps the copies.
         unsafe {
             let placed = match placed(self, collective, args) {
                 Ok(placed) => placed,
-                Err(error) => return self.start_collective_here(collective, args, Err(error)),
+                Err(error) => {
+                    return self.start_collective_here(collective, args, (Err(error), start));
+                }
             };
-            match self.start_collective_here(collective, &placed.args, Ok(())) {
+            match self.start_collective_here(collective, &placed.args, (Ok(()), start)) {
                 Ok(request) => Ok(request.and_then_back(placed.staged)),
                 Err(error) => {
                     lose(placed.staged);

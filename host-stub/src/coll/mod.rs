@@ -6,6 +6,7 @@
 //!   freed; a table knows the one that it overrides.
 //! - The first table is the host's default (`defaults`): published `algorithms` as schedules over
 //!   one-sided operations.
+//! - A [`Persistent`] keeps the arguments of a collective that is started again and again.
 //! - [`node`] is a layer over it: ranks of one node through shared memory.
 
 pub(crate) mod algorithms;
@@ -14,7 +15,11 @@ mod checking;
 mod defaults;
 mod located;
 pub mod node;
+mod persistent;
 mod world;
+
+pub use crate::base::{ElementType, ReduceOp, UserFunction, UserOp};
+pub use persistent::Persistent;
 
 pub use crate::comm::table::{
     BlockList, Blocking, CollArgs, CollRequest, CollTable, Collective, Collectives, LayerData,

@@ -1,7 +1,6 @@
 //! Everything a communicator or a collective can refuse or fail with.
 
-use crate::base::Op;
-use plugin_api::Datatype;
+use crate::base::{ElementType, ReduceOp};
 
 /// Why a communicator's call did not do what was asked. Mistakes of the caller are found before
 /// anything is sent.
@@ -20,14 +19,14 @@ pub enum CommError {
     #[error(transparent)]
     Level(#[from] crate::crt::LevelError),
     /// The operation is not defined on the datatype, or not for reductions.
-    #[error("{call}: operation {op} is not defined on datatype {datatype:?} in a reduction")]
+    #[error("{call}: operation {op} is not defined on elements of type {datatype} in a reduction")]
     InvalidOperation {
         /// The call.
         call: &'static str,
         /// The operation.
-        op: Op,
+        op: ReduceOp,
         /// The element type.
-        datatype: Datatype,
+        datatype: ElementType,
     },
     /// The communicator was freed.
     #[error("{call} on a communicator that was freed")]

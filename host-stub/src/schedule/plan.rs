@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use plugin_api::Datatype;
-
 use super::scope::Scope;
 use super::signature::{Describe, Signature};
-use crate::base::Op;
+use crate::base::{ElementType, ReduceOp};
 
 /// One step. Ranks are the job's.
 pub(crate) enum Step {
@@ -30,8 +28,8 @@ pub(crate) enum Step {
     },
     /// `into[i] = left[i] op right[i]`, at once.
     Combine {
-        op: Op,
-        datatype: Datatype,
+        op: ReduceOp,
+        element: ElementType,
         left: *const u8,
         right: *const u8,
         into: *mut u8,
@@ -149,7 +147,7 @@ impl Plan {
     /// Combines, in turn with the other steps.
     pub(crate) fn combine(
         &mut self,
-        (op, datatype): (Op, Datatype),
+        (op, element): (ReduceOp, ElementType),
         left: *const u8,
         right: *const u8,
         into: *mut u8,
@@ -158,7 +156,7 @@ impl Plan {
         if count > 0 {
             self.steps.push(Step::Combine {
                 op,
-                datatype,
+                element,
                 left,
                 right,
                 into,

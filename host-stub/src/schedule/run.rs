@@ -67,14 +67,14 @@ impl State {
                 }
                 Step::Combine {
                     op,
-                    datatype,
+                    element,
                     left,
                     right,
                     into,
                     count,
                 } => {
                     // SAFETY: the plan's maker vouches for the ranges.
-                    unsafe { combine_into(datatype, op, left, right, into, count) };
+                    unsafe { combine_into(element, op, left, right, into, count) };
                 }
                 Step::Compare {
                     all,

@@ -2,12 +2,11 @@
 
 use std::ffi::c_int;
 
-use host::coll::{BlockList, CollArgs, Collective};
+use host::coll::{BlockList, CollArgs, Collective, ElementType};
 use host::comm::Comm;
-use host::win::Datatype;
 
-use crate::base::codes::{datatype, type_code};
-use crate::base::error::Result;
+use crate::base::codes::{element, element_code};
+use crate::base::error::{Error, Result};
 use crate::coll::table::host_blocks_t;
 
 /// No lists.
@@ -21,7 +20,7 @@ pub(crate) const NO_BLOCKS: host_blocks_t = host_blocks_t {
 struct Listed<'a> {
     counts: &'a [usize],
     displacements: &'a [usize],
-    types: Vec<Datatype>,
+    types: Vec<ElementType>,
 }
 
 /// # Safety
@@ -34,13 +33,24 @@ pub(crate) unsafe fn values<'a, T>(list: *const T, ranks: usize) -> &'a [T] {
     }
 }
 
+/// The type of one block; what all buffers of a call are is said by the call's own type.
+fn block_type(call: &str, code: c_int) -> Result<ElementType> {
+    match element(call, code)? {
+        (element, false) => Ok(element),
+        (_, true) => Err(Error::argument(
+            call,
+            "HOST_ON_DEVICE is added to a block's type; it is added to the call's",
+        )),
+    }
+}
+
 impl<'a> Listed<'a> {
     /// # Safety
     /// Each list is NULL or has a value for each of so many ranks.
     unsafe fn read(call: &str, blocks: &host_blocks_t, ranks: usize) -> Result<Self> {
         // SAFETY: passed on.
         let types = unsafe { values(blocks.types, ranks) };
-        let types = types.iter().map(|code| datatype(call, *code));
+        let types = types.iter().map(|code| block_type(call, *code));
         Ok(Listed {
             // SAFETY: passed on.
             counts: unsafe { values(blocks.counts, ranks) },
@@ -107,7 +117,7 @@ pub(crate) fn to_c(list: &BlockList<'_>, codes: &mut Vec<c_int>) -> host_blocks_
             list => list.as_ptr(),
         }
     }
-    codes.extend(list.types.iter().map(|datatype| type_code(*datatype)));
+    codes.extend(list.types.iter().map(|datatype| element_code(*datatype)));
     host_blocks_t {
         counts: first(list.counts),
         displacements: first(list.displacements),

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_void};
 use host::coll::{CollArgs, Collective};
 use host::comm::Comm;
 
-use crate::base::codes::{marked, op, rank};
+use crate::base::codes::{element, rank, reduce_op};
 use crate::base::error::{Result, guarded};
 use crate::base::handles::place;
 use crate::coll::blocks::{Lists, NO_BLOCKS, values};
@@ -60,7 +60,7 @@ impl Given {
         comm: &Comm,
         run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
     ) -> Result<R> {
-        let (datatype, on_device) = marked(call, self.datatype)?;
+        let (datatype, on_device) = element(call, self.datatype)?;
         let root = rank(call, self.root)?;
         let blocks = (&self.given, &self.taken);
         // SAFETY: passed on.
@@ -72,7 +72,7 @@ impl Given {
             // SAFETY: passed on.
             counts: unsafe { values(self.counts, comm.size()) },
             datatype,
-            op: op(call, self.op)?,
+            op: reduce_op(call, self.op)?,
             root,
             on_device,
             ..CollArgs::default()

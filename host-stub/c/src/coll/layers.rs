@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use host::coll::{Blocking, CollArgs, CollRequest, CollTable, Collective, LayerData, Nonblocking};
 use host::comm::{Comm, CommError, CommResult};
 
-use crate::base::codes::{datatype, op, op_code, rank, type_code};
+use crate::base::codes::{element, element_code, rank, reduce_op, reduce_op_code};
 use crate::base::error::{self, Error, Result, guarded, last_text};
 use crate::base::handles::place;
 use crate::base::tables;
@@ -50,8 +50,8 @@ fn to_c(args: &CollArgs<'_>, codes: &mut [Vec<c_int>; 2]) -> host_coll_args_t {
             [] => std::ptr::null(),
             counts => counts.as_ptr(),
         },
-        datatype: type_code(args.datatype),
-        op: op_code(args.op),
+        datatype: element_code(args.datatype),
+        op: reduce_op_code(args.op),
         root: c_int::try_from(args.root).unwrap_or(c_int::MAX),
         reserved: 0,
         given: blocks::to_c(&args.send_blocks, given),
@@ -59,14 +59,15 @@ fn to_c(args: &CollArgs<'_>, codes: &mut [Vec<c_int>; 2]) -> host_coll_args_t {
     }
 }
 
-/// Calls `run` with the arguments from C.
+/// Calls `run` with the arguments from C, of a collective of a communicator, whose type may have a mark for device memory
+/// where that is allowed.
 ///
 /// # Safety
 /// `args` is NULL or arguments, whose counts and lists are NULL or have a value for each rank.
-unsafe fn with_args<R>(
+pub(crate) unsafe fn with_args<R>(
     call: &str,
     args: *const host_coll_args_t,
-    (collective, comm): (Collective, &Comm),
+    (collective, comm, may_mark): (Collective, &Comm, bool),
     run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
 ) -> Result<R> {
     // SAFETY: the caller guarantees them.
@@ -76,6 +77,11 @@ unsafe fn with_args<R>(
         return Err(Error::argument(call, text));
     }
     let root = rank(call, args.root)?;
+    let (datatype, on_device) = element(call, args.datatype)?;
+    if on_device && !may_mark {
+        let text = "HOST_ON_DEVICE is added to the type; layers see host memory only";
+        return Err(Error::argument(call, text));
+    }
     let lists = (&args.given, &args.taken);
     // SAFETY: the caller guarantees them.
     let lists = unsafe { Lists::read(call, lists, (collective, root), comm) }?;
@@ -85,10 +91,10 @@ unsafe fn with_args<R>(
         count: args.count,
         // SAFETY: the caller guarantees so many.
         counts: unsafe { values(args.counts, comm.size()) },
-        datatype: datatype(call, args.datatype)?,
-        op: op(call, args.op)?,
+        datatype,
+        op: reduce_op(call, args.op)?,
         root,
-        // Layers see host memory only.
+        on_device,
         ..CollArgs::default()
     }))
 }
@@ -227,7 +233,7 @@ pub unsafe extern "C" fn host_coll_previous(
         let (table, comm, collective) = below(call, layer, comm, collective)?;
         // SAFETY: the caller guarantees the arguments and the buffers.
         unsafe {
-            with_args(call, args, (collective, &comm), |args| {
+            with_args(call, args, (collective, &comm, false), |args| {
                 Ok(table.call(collective, &comm, args)?)
             })
         }
@@ -254,7 +260,7 @@ pub unsafe extern "C" fn host_coll_previous_start(
         let (table, comm, collective) = below(call, layer, comm, collective)?;
         // SAFETY: the caller guarantees the arguments and the buffers.
         let started = unsafe {
-            with_args(call, args, (collective, &comm), |args| {
+            with_args(call, args, (collective, &comm, false), |args| {
                 Ok(table.start(collective, &comm, args)?)
             })
         }?;

@@ -4,6 +4,8 @@ mod blocks;
 pub mod calls;
 pub mod layers;
 pub mod listed;
+pub mod ops;
+pub mod persistent;
 pub mod reduce;
 pub mod request;
 pub mod table;

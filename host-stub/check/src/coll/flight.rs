@@ -5,9 +5,10 @@ use plugin_api::Datatype;
 use super::super::case::{Case, Context, Outcome, ensure};
 use super::super::random::Random;
 use super::model::Call;
-use super::run::{Form, Running, operations};
+use super::ops::{TestOp, operations, types};
+use super::run::{Form, Running};
 use super::shapes::Shapes;
-use host_stub::coll::{BlockList, Collective};
+use host_stub::coll::{BlockList, Collective, ElementType, ReduceOp};
 use host_stub::comm::{Comm, CommError};
 use host_stub::win::Op;
 
@@ -26,9 +27,9 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-fn any_call(random: &mut Random, size: usize) -> Call {
+pub(super) fn any_call(random: &mut Random, size: usize) -> Call {
     let collective = random.pick(&Collective::ALL);
-    let datatype = random.pick(Datatype::ALL);
+    let datatype = random.pick(&types());
     Call {
         collective,
         count: random.pick(&[0, 1, 5, 60, 400, 3000, 30_000]),
@@ -56,7 +57,7 @@ fn one_communicator(context: &Context<'_>) -> Outcome {
         for index in 0..TOGETHER {
             let call = comparable(any_call(&mut common, comm.size()));
             let stream = common.fork((round * TOGETHER + index) as u64);
-            let form = common.pick(&[Form::Nonblocking, Form::Nonblocking, Form::Blocking]);
+            let form = common.pick(&[Form::Nonblocking, Form::Persistent, Form::Blocking]);
             running.push(Running::start(&comm, &call, form, &stream)?);
         }
         own.shuffle(&mut running);
@@ -111,8 +112,8 @@ fn far_ahead(context: &Context<'_>) -> Outcome {
                     collective: Collective::Bcast,
                     count: common.pick(&[1, 300, 20_000]),
                     root,
-                    datatype: Datatype::Uint8,
-                    op: Op::Sum,
+                    datatype: Datatype::Uint8.into(),
+                    op: TestOp::Basic(Op::Sum),
                     in_place: false,
                     uneven: false,
                 };
@@ -217,6 +218,8 @@ fn arguments(context: &Context<'_>) -> Outcome {
     let mut bytes = [0u8; 64];
     let at = bytes.as_mut_ptr();
     let null = std::ptr::null_mut();
+    let freed = TestOp::Compose.made();
+    TestOp::done(freed)?;
     // SAFETY: every call is refused before it touches a buffer.
     let outcomes = unsafe {
         [
@@ -226,6 +229,11 @@ fn arguments(context: &Context<'_>) -> Outcome {
             comm.allreduce(at, at, 1, Datatype::Float, Op::Band),
             comm.allreduce(at, at, 1, Datatype::Int8, Op::Replace),
             comm.allreduce(at, null, 1, Datatype::Int8, Op::Sum),
+            comm.allreduce(at, at, 1, ElementType::FloatInt, Op::Sum),
+            comm.allreduce(at, at, 1, ElementType::DoubleComplex, Op::Max),
+            comm.allreduce(at, at, 1, Datatype::Double, ReduceOp::MinLoc),
+            comm.allreduce(at, at, 1, ElementType::Bytes(0), freed),
+            comm.allreduce(at, at, 1, ElementType::Bytes(8), freed),
             comm.reduce_scatter(at, at, &vec![1; size + 1], Datatype::Int8, Op::Sum),
             comm.gather(null, null, 1, Datatype::Int8, (comm.rank() + 1) % size)
                 .and(if size == 1 {
@@ -276,7 +284,7 @@ fn listed_arguments(comm: &Comm, at: *mut u8) -> Outcome {
                     1,
                     at,
                     BlockList {
-                        types: &vec![int8; size],
+                        types: &vec![int8.into(); size],
                         ..good
                     },
                     int8,

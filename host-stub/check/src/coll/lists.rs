@@ -1,9 +1,8 @@
 //! The lists of blocks of v and w forms: how much goes from whom to whom, and where it lies.
 
-use plugin_api::Datatype;
-
 use super::model::Call;
-use host_stub::coll::{BlockList, Collective};
+use super::ops::types;
+use host_stub::coll::{BlockList, Collective, ElementType};
 
 /// Where bytes lie in a buffer: the offset and the length of each part.
 pub(super) type Places = Vec<(usize, usize)>;
@@ -29,7 +28,7 @@ pub(super) fn end(places: &Places) -> usize {
 pub(super) struct Lists {
     counts: Vec<usize>,
     displacements: Vec<usize>,
-    types: Vec<Datatype>,
+    types: Vec<ElementType>,
     /// The same in bytes.
     pub(super) places: Places,
 }
@@ -77,9 +76,12 @@ impl Call {
         }
     }
 
-    fn type_of(&self, from: usize, to: usize) -> Datatype {
+    fn type_of(&self, from: usize, to: usize) -> ElementType {
         match self.collective {
-            Collective::Alltoallw => Datatype::ALL[self.pair(from, to) % Datatype::ALL.len()],
+            Collective::Alltoallw => {
+                let types = types();
+                types[self.pair(from, to) % types.len()]
+            }
             _ => self.datatype,
         }
     }

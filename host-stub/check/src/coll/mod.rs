@@ -1,10 +1,12 @@
-//! The suite of collectives: every collective, blocking and not, for every type, operation, root
+//! The suite of collectives: every collective, blocking, nonblocking and persistent, for every type, operation, root
 //! and many sizes, over communicators of several shapes, against a model that computes each rank's
 //! result from everybody's operands.
 
 mod flight;
 mod lists;
 mod model;
+mod ops;
+mod persistent;
 mod run;
 mod shapes;
 
@@ -15,6 +17,7 @@ use host_stub::coll::Collective;
 use host_stub::win::Op;
 
 use model::Call;
+use ops::TestOp;
 use run::Form;
 use shapes::Shapes;
 
@@ -36,9 +39,12 @@ pub(super) fn cases() -> Vec<Case> {
     for collective in Collective::ALL {
         for form in Form::ALL {
             let name = format!("{}{}", form.prefix(), collective.name());
-            cases.push(Case::new(format!("coll/{name}/sizes"), move |context| {
-                sizes(context, collective, form)
-            }));
+            // The schedules of persistent ones are those of nonblocking ones.
+            if form != Form::Persistent {
+                cases.push(Case::new(format!("coll/{name}/sizes"), move |context| {
+                    sizes(context, collective, form)
+                }));
+            }
             cases.push(Case::new(format!("coll/{name}/types"), move |context| {
                 types(context, collective, form)
             }));
@@ -48,6 +54,7 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     cases.extend(flight::cases());
+    cases.extend(persistent::cases());
     cases
 }
 
@@ -69,8 +76,8 @@ fn sizes(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
                     collective,
                     count,
                     root,
-                    datatype: Datatype::Int64,
-                    op: Op::Sum,
+                    datatype: Datatype::Int64.into(),
+                    op: TestOp::Basic(Op::Sum),
                     in_place: false,
                     uneven: count % 2 == 1,
                 };
@@ -87,13 +94,13 @@ fn types(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
     // The world backwards, and its halves.
     for (index, comm) in shapes.mine().iter().enumerate().skip(1).take(2) {
         let mut random = context.common();
-        for datatype in Datatype::ALL {
-            for op in run::operations(collective, *datatype) {
+        for datatype in ops::types() {
+            for op in ops::operations(collective, datatype) {
                 let call = Call {
                     collective,
                     count: random.pick(&[1, 9, 130, 3000]),
                     root: (random.below(1 << 20) + index) % comm.size(),
-                    datatype: *datatype,
+                    datatype,
                     op,
                     in_place: false,
                     uneven: random.below(2) == 1,
@@ -114,8 +121,8 @@ fn in_place(context: &Context<'_>, collective: Collective, form: Form) -> Outcom
                 collective,
                 count,
                 root: count % comm.size(),
-                datatype: Datatype::Double,
-                op: Op::Max,
+                datatype: Datatype::Double.into(),
+                op: TestOp::Basic(Op::Max),
                 in_place: true,
                 uneven: count == 77,
             };

@@ -1,10 +1,8 @@
 //! What a collective is given and what it must give, as every rank can compute it for every other.
 
-use plugin_api::Datatype;
-
 use super::super::random::Random;
-use host_stub::coll::Collective;
-use host_stub::win::{Op, combine};
+use super::ops::{self, TestOp};
+use host_stub::coll::{Collective, ElementType};
 
 /// One collective.
 #[derive(Clone, Debug)]
@@ -13,8 +11,8 @@ pub(super) struct Call {
     /// Elements of a block or an operand.
     pub(super) count: usize,
     pub(super) root: usize,
-    pub(super) datatype: Datatype,
-    pub(super) op: Op,
+    pub(super) datatype: ElementType,
+    pub(super) op: TestOp,
     pub(super) in_place: bool,
     /// Whether the ranks get different amounts of a reduce_scatter, or where lists say how much.
     pub(super) uneven: bool,
@@ -73,8 +71,7 @@ impl Call {
         }
     }
 
-    /// What a rank gives. Floating-point values are small whole numbers, whose sums and products
-    /// are exact in every order.
+    /// What a rank gives.
     pub(super) fn operand(&self, stream: &Random, rank: usize, size: usize) -> Vec<u8> {
         let mut random = stream.fork(rank as u64);
         let len = self.given(rank, size);
@@ -82,16 +79,7 @@ impl Call {
             // Moved only, and of several types.
             return random.bytes(len);
         }
-        let mut whole = |limit: i64| random.between(-limit, limit);
-        match self.datatype {
-            Datatype::Float => (0..len / 4)
-                .flat_map(|_| (whole(3) as f32).to_ne_bytes())
-                .collect(),
-            Datatype::Double => (0..len / 8)
-                .flat_map(|_| (whole(3) as f64).to_ne_bytes())
-                .collect(),
-            _ => random.bytes(len),
-        }
+        ops::operand(self.datatype, &mut random, len)
     }
 
     /// What a rank must have afterwards; `before` is what its receive buffer held, of which some
@@ -102,7 +90,7 @@ impl Call {
         let reduced = |ranks: std::ops::Range<usize>| {
             let mut sum = operands[ranks.start].clone();
             for other in ranks.skip(1) {
-                combine(self.datatype, self.op, &mut sum, &operands[other]);
+                self.op.apply(self.datatype, &mut sum, &operands[other]);
             }
             sum
         };

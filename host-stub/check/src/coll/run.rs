@@ -2,66 +2,66 @@
 
 use std::sync::Arc;
 
-use plugin_api::Datatype;
-
 use super::super::buffer::DeviceBuffer;
 use super::super::case::{Context, Failure, Outcome, same};
 use super::super::random::Random;
 use super::lists::{Lists, Places, end, lay};
 use super::model::Call;
-use host_stub::coll::{CollArgs, CollRequest, Collective};
+use super::ops::{TestOp, unsign_zeroes};
+use host_stub::coll::{CollArgs, CollRequest, Collective, ElementType, Persistent, ReduceOp};
 use host_stub::comm::Comm;
 use host_stub::device::Devices;
-use host_stub::win::Op;
 
-/// Blocking or not.
+/// Blocking, nonblocking or persistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Blocking,
     Nonblocking,
+    Persistent,
 }
 
 impl Form {
     /// Calls the collective.
     ///
     /// # Safety
-    /// As for [`Comm::collective`] and [`Comm::start_collective`].
-    unsafe fn begin(
-        self,
-        comm: &Comm,
-        call: &Call,
-        args: &CollArgs,
-    ) -> Result<Option<CollRequest>, Failure> {
+    /// As for [`Comm::collective`], [`Comm::start_collective`] and [`Comm::init_collective`].
+    unsafe fn begin(self, comm: &Comm, call: &Call, args: &CollArgs) -> Result<UnderWay, Failure> {
         // SAFETY: the caller vouches for the buffers.
-        Ok(unsafe {
+        unsafe {
             match self {
                 Form::Blocking => {
                     comm.collective(call.collective, args)?;
-                    None
+                    Ok(UnderWay::Done)
                 }
-                Form::Nonblocking => Some(comm.start_collective(call.collective, args)?),
+                Form::Nonblocking => {
+                    let request = comm.start_collective(call.collective, args)?;
+                    Ok(UnderWay::Request(request))
+                }
+                Form::Persistent => {
+                    let mut made = comm.init_collective(call.collective, args)?;
+                    made.start()?;
+                    Ok(UnderWay::Persistent(Box::new(made)))
+                }
             }
-        })
+        }
     }
 
-    pub(super) const ALL: [Form; 2] = [Form::Blocking, Form::Nonblocking];
+    pub(super) const ALL: [Form; 3] = [Form::Blocking, Form::Nonblocking, Form::Persistent];
 
     pub(super) const fn prefix(self) -> &'static str {
         match self {
             Form::Blocking => "",
             Form::Nonblocking => "i",
+            Form::Persistent => "persistent-",
         }
     }
 }
 
-/// The operations that a collective is tried with on a type; one for those that take none.
-pub(super) fn operations(collective: Collective, datatype: Datatype) -> Vec<Op> {
-    if !collective.reduces() {
-        return vec![Op::Sum];
-    }
-    let all = Op::ALL.iter().copied();
-    all.filter(|op| op.is_defined_on(datatype) && !matches!(op, Op::Replace | Op::NoOp))
-        .collect()
+/// What waits for its end.
+enum UnderWay {
+    Done,
+    Request(CollRequest),
+    Persistent(Box<Persistent>),
 }
 
 /// Bytes around a buffer that must stay as they are.
@@ -80,7 +80,10 @@ pub(super) struct Running {
     /// The buffers on a device, where they are there.
     send_there: Option<DeviceBuffer>,
     recv_there: Option<DeviceBuffer>,
-    request: Option<CollRequest>,
+    under_way: UnderWay,
+    /// Freed at the end, if it is a user's.
+    op: Option<ReduceOp>,
+    element: ElementType,
 }
 
 /// The buffer's place on a device, in the way of that turn.
@@ -233,13 +236,14 @@ impl Running {
             let buffer = buffer.as_ref();
             buffer.is_some_and(DeviceBuffer::is_marked)
         };
+        let op = call.op.made();
         let args = CollArgs {
             send: send_at,
             recv: recv_at,
             count: call.own_count(rank),
             counts: &counts,
             datatype: call.datatype,
-            op: call.op,
+            op,
             root: call.root,
             on_device: turn < 3 && is_marked(&send_there) && is_marked(&recv_there),
             send_blocks: send_lists.blocks(),
@@ -247,7 +251,7 @@ impl Running {
         };
         // SAFETY: the buffers hold what the call gives and takes, and stay until the request is
         // done: with it in `Running`, whose drop waits.
-        let request = unsafe { form.begin(comm, call, &args)? };
+        let under_way = unsafe { form.begin(comm, call, &args)? };
         let running = Running {
             what: format!("{call:?} at rank {rank} of {size}"),
             wanted_send: send.clone(),
@@ -257,7 +261,9 @@ impl Running {
             wanted_recv,
             send_there,
             recv_there,
-            request,
+            under_way,
+            op: Some(op),
+            element: call.datatype,
         };
         running.without_rest(call, in_place, rest)
     }
@@ -269,7 +275,10 @@ impl Running {
         in_place: bool,
         result: usize,
     ) -> Result<Running, Failure> {
-        if call.collective == Collective::ReduceScatter && in_place && self.request.is_none() {
+        if call.collective == Collective::ReduceScatter
+            && in_place
+            && matches!(self.under_way, UnderWay::Done)
+        {
             self.fetch()?;
             let start = self.offset + result;
             let end = self.recv.len() - GUARD;
@@ -294,18 +303,26 @@ impl Running {
 
     /// Whether it is done, without waiting.
     pub(super) fn test(&mut self) -> Result<bool, Failure> {
-        match &mut self.request {
-            None => Ok(true),
-            Some(request) => Ok(request.test()?),
+        match &mut self.under_way {
+            UnderWay::Done => Ok(true),
+            UnderWay::Request(request) => Ok(request.test()?),
+            UnderWay::Persistent(made) => Ok(made.test()?),
         }
     }
 
     /// Waits, and compares.
     pub(super) fn finish(mut self) -> Outcome {
-        if let Some(request) = self.request.take() {
-            request.wait()?;
+        match std::mem::replace(&mut self.under_way, UnderWay::Done) {
+            UnderWay::Done => {}
+            UnderWay::Request(request) => request.wait()?,
+            UnderWay::Persistent(mut made) => made.wait()?,
         }
+        self.op.take().map_or(Ok(()), TestOp::done)?;
         self.fetch()?;
+        for buffer in [&mut self.recv, &mut self.wanted_recv] {
+            let end = buffer.len() - GUARD;
+            unsign_zeroes(self.element, &mut buffer[self.offset..end]);
+        }
         same(
             &format!("{}: send buffer", self.what),
             &self.send,
@@ -322,7 +339,9 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // Before the buffers go.
-        self.request = None;
+        self.under_way = UnderWay::Done;
+        // What failed is told by then.
+        let _ = self.op.take().map_or(Ok(()), TestOp::done);
     }
 }
 

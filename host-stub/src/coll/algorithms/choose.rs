@@ -46,7 +46,9 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             };
             // In place is at the root only.
             plan.copy(if in_place { recv } else { send }, held, block);
-            if block >= REDUCE_LONG && args.count >= size {
+            if !args.op.commutes() {
+                reduce::in_order(plan, &what, held, root);
+            } else if block >= REDUCE_LONG && args.count >= size {
                 reduce::rabenseifner(plan, &what, held, root);
             } else {
                 reduce::binomial(plan, &what, held, root);
@@ -56,7 +58,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             if !in_place {
                 plan.copy(send, recv, block);
             }
-            if block >= REDUCE_LONG && args.count >= size {
+            if block >= REDUCE_LONG && args.count >= size && args.op.commutes() {
                 allreduce::rabenseifner(plan, &what, recv);
             } else {
                 allreduce::recursive_doubling(plan, &what, recv);
@@ -150,13 +152,15 @@ fn scattered(plan: &mut Plan, what: &Reduction, args: &CollArgs<'_>) {
     let in_place = args.send.is_null();
     let operand = if in_place { args.recv } else { args.send };
     let bytes = whole.bytes();
-    if bytes >= REDUCE_LONG && !size.is_power_of_two() && !in_place {
+    // The others combine in an order of their own.
+    let short = bytes < REDUCE_LONG || !args.op.commutes();
+    if !short && !size.is_power_of_two() && !in_place {
         reduce_scatter::pairwise(plan, &whole, &blocks, operand, args.recv);
         return;
     }
     let held = plan.scratch(bytes);
     plan.copy(operand, held, bytes);
-    if bytes < REDUCE_LONG {
+    if short {
         reduce_scatter::through_a_root(plan, &whole, &blocks, held, args.recv);
     } else if size.is_power_of_two() {
         reduce_scatter::recursive_halving(plan, &whole, &blocks, held, args.recv);

@@ -18,16 +18,14 @@ mod scatter;
 
 pub(crate) use choose::build;
 
-use plugin_api::Datatype;
-
-use crate::base::Op;
+use crate::base::{ElementType, ReduceOp};
 use crate::schedule::Plan;
 
 /// What a reduction does with how much.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction {
-    pub(crate) op: Op,
-    pub(crate) datatype: Datatype,
+    pub(crate) op: ReduceOp,
+    pub(crate) datatype: ElementType,
     /// Elements of one rank.
     pub(crate) count: usize,
 }

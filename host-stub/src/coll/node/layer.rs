@@ -98,9 +98,13 @@ macro_rules! entries {
     };
 }
 
+/// Bytes of a slot for a reduction, and the least that makes sense: an element.
+fn whole(args: &CollArgs<'_>) -> (usize, usize) {
+    (args.block(), args.datatype.size().max(8))
+}
+
 /// Bytes of a slot of which each rank has an equal part, and the least that makes sense.
 fn parts(block: usize, size: usize) -> (usize, usize) {
-    // A part of a slot holds whole elements of every type.
     let padded = block.next_multiple_of(8) * size;
     let bytes = if padded <= INLINE { INLINE + 1 } else { padded };
     (bytes.min(usize::MAX / 2), 8 * size)
@@ -116,9 +120,9 @@ entries! {
     scatter, Scatter, |args, size| parts(args.block(), size), steps => exchange::scatter(steps, args);
     alltoall, Alltoall, |args, size| parts(args.block(), size),
         steps => exchange::alltoall(steps, args);
-    reduce, Reduce, |args, size| (args.block(), 8),
+    reduce, Reduce, |args, size| whole(args),
         steps => reduce::reduce_shared(steps, Collective::Reduce, args);
-    allreduce, Allreduce, |args, size| (args.block(), 8), steps => {
+    allreduce, Allreduce, |args, size| whole(args), steps => {
         if args.block() <= SHORT {
             reduce::allreduce_short(steps, args)
         } else {
@@ -127,8 +131,9 @@ entries! {
     };
     reduce_scatter, ReduceScatter, |args, size| {
         let longest = (0..size).map(|rank| args.count_of(rank)).max().unwrap_or(0);
-        parts(longest * args.datatype.size(), size)
+        let (bytes, least) = parts(longest * args.datatype.size(), size);
+        (bytes, least.max(args.datatype.size() * size))
     }, steps => reduce::reduce_scatter(steps, args);
-    scan, Scan, |args, size| (args.block(), 8), steps => reduce::scan(steps, args, true);
-    exscan, Exscan, |args, size| (args.block(), 8), steps => reduce::scan(steps, args, false);
+    scan, Scan, |args, size| whole(args), steps => reduce::scan(steps, args, true);
+    exscan, Exscan, |args, size| whole(args), steps => reduce::scan(steps, args, false);
 }

@@ -3,7 +3,7 @@
 use plugin_api::Datatype;
 
 use super::blocks::BlockList;
-use crate::base::Op;
+use crate::base::{ElementType, Op, ReduceOp};
 use crate::schedule::Extents;
 
 /// The collectives.
@@ -146,9 +146,9 @@ pub struct CollArgs<'a> {
     /// Elements that each rank gets of a reduce_scatter; none: `count` each.
     pub counts: &'a [usize],
     /// The element type.
-    pub datatype: Datatype,
+    pub datatype: ElementType,
     /// How elements are combined.
-    pub op: Op,
+    pub op: ReduceOp,
     /// The root's rank.
     pub root: usize,
     /// Says that the buffers are device memory, or mapped on a device; host memory then is refused.
@@ -168,8 +168,8 @@ impl Default for CollArgs<'_> {
             recv: std::ptr::null_mut(),
             count: 0,
             counts: &[],
-            datatype: Datatype::Uint8,
-            op: Op::Sum,
+            datatype: Datatype::Uint8.into(),
+            op: Op::Sum.into(),
             root: 0,
             on_device: false,
             send_blocks: BlockList::default(),

@@ -1,7 +1,6 @@
 //! The lists of blocks that v and w forms of collectives are called with.
 
-use plugin_api::Datatype;
-
+use crate::base::ElementType;
 use crate::schedule::{Extent, Extents};
 
 /// Where the blocks of a buffer lie, one of each rank, as the v and w forms are told. Empty for the
@@ -14,7 +13,7 @@ pub struct BlockList<'a> {
     /// are `types`.
     pub displacements: &'a [usize],
     /// The type of each block in an alltoallw; none: that of the call.
-    pub types: &'a [Datatype],
+    pub types: &'a [ElementType],
 }
 
 impl BlockList<'_> {
@@ -24,7 +23,7 @@ impl BlockList<'_> {
     }
 
     /// Where the blocks lie; of a list that was checked.
-    pub(super) fn extents(&self, datatype: Datatype) -> Extents {
+    pub(super) fn extents(&self, datatype: ElementType) -> Extents {
         let blocks = self.counts.iter().zip(self.displacements).enumerate();
         let blocks = blocks.map(|(rank, (count, displacement))| {
             let (size, unit) = match self.types.get(rank) {
@@ -43,7 +42,7 @@ impl BlockList<'_> {
     pub(super) fn check(
         &self,
         (which, written): (&str, bool),
-        datatype: Datatype,
+        datatype: ElementType,
         (size, typed): (usize, bool),
     ) -> Result<(), String> {
         let lists = [
@@ -103,6 +102,8 @@ fn apart(blocks: &[Extent]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use plugin_api::Datatype;
+
     use super::*;
 
     fn checked(counts: &[usize], displacements: &[usize], written: bool) -> Result<(), String> {
@@ -111,7 +112,7 @@ mod tests {
             displacements,
             types: &[],
         };
-        list.check(("receive", written), Datatype::Int32, (2, false))
+        list.check(("receive", written), Datatype::Int32.into(), (2, false))
     }
 
     #[test]

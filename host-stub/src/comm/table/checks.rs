@@ -2,7 +2,7 @@
 
 use super::args::{CollArgs, Collective};
 use super::blocks::BlockList;
-use crate::base::Op;
+use crate::base::ReduceOp;
 use crate::comm::{CommError, CommResult};
 
 impl CollArgs<'_> {
@@ -13,6 +13,9 @@ impl CollArgs<'_> {
         if collective == Collective::Barrier {
             return Ok(());
         }
+        if self.datatype.size() == 0 {
+            return Err(refuse("an element of its type has no bytes".to_owned()));
+        }
         if collective.is_rooted() && self.root >= size {
             let root = self.root;
             return Err(refuse(format!(
@@ -20,8 +23,12 @@ impl CollArgs<'_> {
             )));
         }
         if collective.reduces() {
-            let reduces = !matches!(self.op, Op::Replace | Op::NoOp);
-            if !reduces || !self.op.is_defined_on(self.datatype) {
+            if let ReduceOp::User(op) = self.op
+                && !op.is_live()
+            {
+                return Err(refuse("its operation was freed".to_owned()));
+            }
+            if !self.op.is_defined_on(self.datatype) {
                 return Err(CommError::InvalidOperation {
                     call,
                     op: self.op,

@@ -1,0 +1,170 @@
+# shellcheck shell=bash
+# `./dev clients`: programs of others that use MPI's windows, over the component and beside Open MPI's own transports, on
+# one host and on two. Sourced by `dev` after openmpi.sh, openmpi_checks.sh and hosts.sh.
+#
+#   clients_command     what `./dev clients` calls
+
+clients_dir=target/clients
+# Lines of the table.
+clients_rows=()
+
+# Debian's OpenCoarrays brings its own tests, compiled.
+clients_coarrays=/usr/lib/x86_64-linux-gnu/open-coarrays/openmpi/bin/OpenCoarrays-*-tests
+
+# More ranks than processors: those that wait give way, on both sides.
+clients_mpi=(--mca mpi_yield_when_idle 1)
+
+# clients_ours PLACE RANKS PROGRAM...: over the component, on the place shm, tcp or hosts.
+clients_ours() {
+    local place=$1 ranks=$2
+    shift 2
+    case $place in
+    shm) OPENMPI_OSC=rdma openmpi_run shm "$ranks" "${clients_mpi[@]}" --mca btl_ofi_verbose 1 "$@" ;;
+    # One host, as if the ranks had one each.
+    tcp) OPENMPI_OSC=rdma OPENMPI_SAME_NODE=off openmpi_run 'tcp;ofi_rxm' "$ranks" "${clients_mpi[@]}" \
+        --mca btl_ofi_verbose 1 "$@" ;;
+    hosts) HOSTS_LIMIT=${OPENMPI_LIMIT:-120} hosts_mpi 'tcp;ofi_rxm' "$ranks" "${clients_mpi[@]}" --mca btl_ofi_verbose 1 "$@" ;;
+    esac
+}
+
+# clients_own PLACE RANKS PROGRAM...: the same over what Open MPI has for windows there.
+clients_own() {
+    local place=$1 ranks=$2 one=(timeout "${OPENMPI_LIMIT:-120}" mpirun --oversubscribe --bind-to none "${clients_mpi[@]}" --mca osc pt2pt)
+    shift 2
+    case $place in
+    shm) "${one[@]}" -n "$ranks" --mca btl self,vader "$@" ;;
+    tcp) "${one[@]}" -n "$ranks" --mca btl self,tcp "$@" ;;
+    hosts) HOSTS_LIMIT=${OPENMPI_LIMIT:-120} hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" \
+        "${clients_mpi[@]}" --mca osc pt2pt --mca btl self,vader,tcp "$@" ;;
+    esac </dev/null
+}
+
+clients_row() { clients_rows+=("| $1 | $2 | $3 | $4 | $5 |"); }
+
+# The time that a program printed.
+clients_time() { sed -n 's/^[a-z_]*: ok, .* in *\([0-9.]*\) us .*/\1/p' "$1"; }
+
+# clients_program NAME PLACE RANKS: a program of tests/clients, both ways. Each must check its own results; ours must have
+# gone through the component.
+clients_program() {
+    local name=$1 place=$2 ranks=$3 ours=$clients_dir/$1_$2_$3_ours own=$clients_dir/$1_$2_$3_own side
+    clients_ours "$place" "$ranks" "$clients_dir/$name" >"$ours" 2>&1 || { cat "$ours"; return 1; }
+    clients_own "$place" "$ranks" "$clients_dir/$name" >"$own" 2>&1 || { cat "$own"; return 1; }
+    for side in "$ours" "$own"; do
+        grep -q "^$name: ok, $ranks " "$side" || { cat "$side"; return 1; }
+    done
+    # A coarray is memory of MPI_Win_allocate, which osc/rdma shares between the ranks of one host.
+    [ "$name $place" = 'coarray shm' ] || [ "$name $place" = 'coarray tcp' ] ||
+        grep -Eq ' [1-9][0-9]* operations posted' "$ours" || { cat "$ours"; return 1; }
+}
+
+clients_check_program() {
+    local name=$1 place=$2 ranks=$3
+    openmpi_check "$name, $ranks ranks, $place" clients_program "$@"
+    clients_row "$name" "$place" "$ranks" "$(clients_time "$clients_dir/${name}_${place}_${ranks}_ours") us" \
+        "$(clients_time "$clients_dir/${name}_${place}_${ranks}_own") us"
+}
+
+# clients_coarrays_own PLACE: OpenCoarrays' own tests over Open MPI's transports. Those that pass in time are listed for the
+# component: others want other numbers of images, or images that fail, or make so many accesses, each under a lock, that
+# they take too long between hosts. increment_my_neighbor reads what a neighbour may be writing, and fails now and then.
+clients_coarrays_own() {
+    local place=$1 test name begin
+    : >"$clients_dir/coarrays_$place"
+    begin=$SECONDS
+    for test in $clients_coarrays/*; do
+        name=$(basename "$test")
+        [[ $name != image_fail* && $name != increment_my_neighbor ]] || continue
+        ! OPENMPI_LIMIT=5 clients_own "$place" 4 "$test" >"$clients_dir/coarrays.log" 2>&1 ||
+            printf '%s\n' "$test" >>"$clients_dir/coarrays_$place"
+    done
+    echo $((SECONDS - begin)) >"$clients_dir/coarrays_own_$place"
+    printf '%d tests pass\n' "$(wc -l <"$clients_dir/coarrays_$place")"
+    [ "$(wc -l <"$clients_dir/coarrays_$place")" -ge 50 ]
+}
+
+# clients_coarrays_ours PLACE: all that are listed must pass over the component.
+clients_coarrays_ours() {
+    local place=$1 test failed=0 begin=$SECONDS
+    while read -r test; do
+        OPENMPI_LIMIT=60 clients_ours "$place" 4 "$test" >"$clients_dir/coarrays.log" 2>&1 </dev/null && continue
+        printf '%s:\n' "$test"
+        tail -20 "$clients_dir/coarrays.log"
+        failed=$((failed + 1))
+    done <"$clients_dir/coarrays_$place"
+    echo $((SECONDS - begin)) >"$clients_dir/coarrays_ours_$place"
+    [ $failed -eq 0 ]
+}
+
+clients_check_coarrays() {
+    local place=$1
+    openmpi_check "OpenCoarrays' tests, 4 images, $place, Open MPI's own" clients_coarrays_own "$place"
+    openmpi_check "OpenCoarrays' tests, 4 images, $place" clients_coarrays_ours "$place"
+    clients_row "OpenCoarrays' tests, $(wc -l <"$clients_dir/coarrays_$place")" "$place" 4 \
+        "$(cat "$clients_dir/coarrays_ours_$place") s" "$(cat "$clients_dir/coarrays_own_$place") s, with those left out"
+}
+
+# The seconds that NWChem says it took.
+clients_nwchem_time() { sed -n 's/.*Total times *cpu:.*wall: *\([0-9.]*\)s.*/\1/p' "$1"; }
+
+clients_check_nwchem() {
+    local provider=$1 place=$2 ranks=$3
+    openmpi_check "NWChem, $ranks ranks, $place" openmpi_nwchem "$provider" "$ranks"
+    clients_row 'NWChem, water' "$place" "$ranks" "$(clients_nwchem_time "$openmpi_dir/nwchem/ours_$ranks.txt") s" \
+        "$(clients_nwchem_time "$openmpi_dir/nwchem/theirs_$ranks.txt") s"
+}
+
+# mpi4py's tests of windows; seconds are those of the whole run. Open MPI's own transports have windows for all of
+# these tests only with osc/rdma over them, which in 4.1 crashes in its vader emulation, so there is no other side.
+clients_check_mpi4py() {
+    local provider=$1 place=$2 ranks=$3 begin=$SECONDS
+    openmpi_check "mpi4py, $ranks ranks, $place" openmpi_mpi4py_run "$provider" "$ranks" test_rma test_rma_nb test_win
+    clients_row 'mpi4py, windows' "$place" "$ranks" "$((SECONDS - begin)) s" ''
+}
+
+clients_compile() {
+    mkdir -p "$clients_dir"
+    mpifort -O2 -Wall -std=f2008 -J "$clients_dir" -o "$clients_dir/windows" tests/clients/windows.f90
+    caf -O2 -o "$clients_dir/coarray" tests/clients/coarray.f90
+    # shellcheck disable=SC2046 # a list of options
+    mpicc -O2 -Wall -Wextra -o "$clients_dir/star_forest" tests/clients/star_forest.c $(pkg-config --cflags --libs PETSc)
+}
+
+clients_command() {
+    local place ranks program providers=([0]=shm [1]='tcp;ofi_rxm') at why
+    [ $# -eq 0 ] || openmpi_die "clients: unknown: $1 (it takes nothing)"
+    mkdir -p "$openmpi_dir" "$clients_dir"
+    openmpi_packages gfortran libcoarrays-openmpi-dev petsc-dev pkg-config libarmci-mpi-dev nwchem-openmpi
+    openmpi_build
+    openmpi_check "building the programs" clients_compile
+    openmpi_check "building mpi4py" openmpi_mpi4py
+    for place in shm tcp; do
+        for program in windows coarray star_forest; do
+            for ranks in 2 4; do clients_check_program "$program" $place $ranks; done
+        done
+        clients_check_coarrays $place
+    done
+    openmpi_compile tests/openmpi/armci.c -larmci-openmpi
+    for at in 0 1; do
+        place=shm
+        [ $at -eq 0 ] || place=tcp
+        openmpi_check "ARMCI-MPI, 4 ranks, $place" openmpi_program "${providers[$at]}" 4 armci -x ARMCI_USE_WIN_ALLOCATE=0
+        clients_check_nwchem "${providers[$at]}" $place 2
+        clients_check_mpi4py "${providers[$at]}" $place 3
+    done
+    why=$(hosts_obstacle)
+    if [ -n "$why" ]; then
+        openmpi_say "skipped, hosts cannot be made here: $why"
+    else
+        unset FI_TCP_IFACE FI_NET_IFACE FI_SOCKETS_IFACE FI_UDP_IFACE
+        hosts_make 2
+        for program in windows coarray star_forest; do
+            for ranks in 2 4; do clients_check_program "$program" hosts $ranks; done
+        done
+        clients_check_coarrays hosts
+        hosts_end
+    fi
+    printf '\n| client | where | ranks | this component | Open MPI'"'"'s own |\n| --- | --- | --: | --: | --: |\n'
+    printf '%s\n' "${clients_rows[@]}"
+    openmpi_end
+}

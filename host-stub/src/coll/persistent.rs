@@ -34,7 +34,7 @@ impl Blocks {
 /// the persistent collectives of a communicator in the same order; it may start them in any order, unless a layer has
 /// overridden their nonblocking form, which then sees the order of the starts. Dropping one that is under way waits.
 ///
-/// One thread at a time uses it. A start costs what a nonblocking call does, less the checks of its arguments.
+/// One thread at a time uses it. A start costs what a nonblocking call does.
 pub struct Persistent {
     comm: Comm,
     collective: Collective,
@@ -73,9 +73,13 @@ impl Comm {
         args: &CollArgs<'_>,
     ) -> CommResult<Persistent> {
         let call = collective.name();
-        args.check(collective, self.rank(), self.size())?;
+        // Before the checks: what only this rank refuses counts at the others.
         let number = self.scope().new_persistent();
         let number = number.map_err(|reason| CommError::BadArgument { call, reason })?;
+        if let Err(error) = args.check(collective, self.rank(), self.size()) {
+            self.scope().end_persistent(number);
+            return Err(error);
+        }
         Ok(Persistent {
             comm: self.clone(),
             collective,

@@ -65,6 +65,11 @@ clients_check_program() {
         "$(clients_time "$clients_dir/${name}_${place}_${ranks}_own") us"
 }
 
+# Between hosts these never end over osc/rdma of 4.1, over the C component neither: a get from the rank's own dynamic window
+# repeats in ompi_osc_rdma_find_dynamic_region. (get_static_array and issue-700 were only seen not to end in a minute.)
+clients_coarrays_endless=(alloc_comp_get_convert_nums alloc_comp_send_convert_nums async_comp_alloc_2 comp_allocated_1
+    comp_allocated_2 get_static_array issue-700-allow-multiple-scalar-dim-array-gets)
+
 # clients_coarrays_own PLACE: OpenCoarrays' own tests over Open MPI's transports. Those that pass in time are listed for the
 # component: others want other numbers of images, or images that fail, or make so many accesses, each under a lock, that
 # they take too long between hosts. increment_my_neighbor reads what a neighbour may be writing, and fails now and then.
@@ -75,6 +80,7 @@ clients_coarrays_own() {
     for test in $clients_coarrays/*; do
         name=$(basename "$test")
         [[ $name != image_fail* && $name != increment_my_neighbor ]] || continue
+        [[ $place != hosts || " ${clients_coarrays_endless[*]} " != *" $name "* ]] || continue
         ! OPENMPI_LIMIT=5 clients_own "$place" 4 "$test" >"$clients_dir/coarrays.log" 2>&1 ||
             printf '%s\n' "$test" >>"$clients_dir/coarrays_$place"
     done

@@ -543,9 +543,10 @@ struct btl_module_vtable {
     btl_status (*finalize)(btl_module *module);
 
     /* Since ABI 1.1; this and the entries below may be NULL. Sets the copy functions of device memory.
-     * If the provider uses them, they apply at once to all its registrations, also earlier ones. Memory
-     * that the plugin accesses by copies uses the functions that are set when it is registered. NULL
-     * restores the plugin's own functions. The functions stay callable until finalize. */
+     * They apply at once to all its registrations, also earlier ones: an operation that begins later
+     * uses them, and so does a request of a peer that is served later. Operations under way keep earlier
+     * functions for their local buffers. NULL restores the plugin's own functions. All functions stay
+     * callable until finalize. */
     btl_status (*set_overrides)(btl_module *module, const btl_override_ops *ops);
 
     /* Registers memory of kind `iface` (BTL_HMEM_*) on device number `device` of that kind; otherwise

@@ -244,10 +244,10 @@ pub struct ModuleVtable {
     pub stats: Option<unsafe extern "C" fn(module: *mut Module, stats: *mut Stats) -> Status>,
     /// Ends the module: flushes, closes everything that it holds and frees it.
     pub finalize: Option<unsafe extern "C" fn(module: *mut Module) -> Status>,
-    /// Since ABI 1.1; this and the entries below may be NULL. Sets the copy functions of device memory. If the provider
-    /// uses them, they apply at once to all its registrations, also earlier ones. Memory that the plugin accesses by
-    /// copies uses the functions that are set when it is registered. NULL restores the plugin's own functions. The
-    /// functions stay callable until `finalize`.
+    /// Since ABI 1.1; this and the entries below may be NULL. Sets the copy functions of device memory. They apply at
+    /// once to all its registrations, also earlier ones: an operation that begins later uses them, and so does a request
+    /// of a peer that is served later. Operations under way keep earlier functions for their local buffers. NULL
+    /// restores the plugin's own functions. All functions stay callable until `finalize`.
     pub set_overrides:
         Option<unsafe extern "C" fn(module: *mut Module, ops: *const OverrideOps) -> Status>,
     /// Registers memory of kind `iface` ([`hmem_iface`](crate::hmem_iface)) on device number `device` of that kind;

@@ -186,18 +186,28 @@ int main(void) {
     /* An older program's table has one function, and what lies behind it is not read. */
     host_overrides_t older = {HOST_OVERRIDES_MAGIC, offsetof(host_overrides_t, copy_to_hmem_iov), copy_from,
                               copy_to};
-    /* One function alone: the other way is the transport's, which does not know this kind. What the
-     * earlier window was registered with stays. */
+    /* One function alone: the other way is the transport's, which does not know this kind. */
     MUST(host_set_overrides(&older));
     EXPECT(host_device_read(&got, buffer, 8) == 0 && got == 5);
     EXPECT(host_device_write(buffer, &host, 8) < 0 && bytes[0] == 5);
     MUST(set_overrides(NULL, copy_to));
     EXPECT(host_device_read(&got, buffer, 8) < 0);
     EXPECT(host_device_write(buffer, &host, 8) == 0 && bytes[0] == host);
-    MUST(host_win_fence(win));
-    MUST(host_put(buffer, 8, next, 1, win));
-    MUST(host_win_fence_end(win));
+    /* So it is with the window, which was created with both: it can be written and not read. */
+    MUST(host_comm_barrier(world));
+    MUST(host_win_lock_all(win));
+    MUST(host_put(&host, 8, next, 1, win));
+    MUST(host_win_flush(next, win));
+    int get = host_get(&got, 8, next, 1, win);
+    over = host_win_flush(next, win);
+    EXPECT(get < 0 || over < 0);
+    MUST(host_comm_barrier(world));
     EXPECT(mine[1] == host);
+    MUST(set_overrides(copy_from, copy_to));
+    MUST(host_comm_barrier(world));
+    MUST(host_get(&got, 8, next, 1, win));
+    MUST(host_win_unlock_all(win));
+    EXPECT(got == host);
     MUST(host_win_free(&win));
     MUST(host_device_forget_memory(memory));
 

@@ -12,12 +12,12 @@ mod common;
 mod lab;
 
 use std::ffi::c_void;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use btl_ofi::Completion;
-use plugin_api::{HmemInfo, IoVec, Module, OverrideOps, ThreadLevel, hmem_iface};
+use btl_ofi::{Completion, Endpoint, Handle, Transport};
+use plugin_api::{Access, HmemInfo, IoVec, Module, OverrideOps, ThreadLevel, hmem_iface};
 
 use common::Calls as _;
 use common::pair::{DeviceWay, Target, serve_as_target};
@@ -232,6 +232,159 @@ fn copies(t: &btl_ofi::Transport, (from, to): (bool, bool)) {
     let written = unsafe { t.copy_to_hmem(runs.as_ptr(), kind, 1, 0, new.as_ptr().cast(), 16) };
     assert_eq!((written == 16, memory == new), (to, to), "{written}");
     assert!((from || read < 0) && (to || written < 0));
+}
+
+/// How often each pair of copy functions was called: from the device, to it.
+static CALLS: [[AtomicU32; 2]; 2] = [const { [const { AtomicU32::new(0) }; 2] }; 2];
+
+unsafe extern "C" fn from_by<const PAIR: usize>(
+    dest: *mut c_void,
+    size: usize,
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+) -> isize {
+    CALLS[PAIR][0].fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the transport passes what the functions of a table may expect.
+    unsafe { device::copy_from(dest, size, iov, iface, count, offset) }
+}
+
+unsafe extern "C" fn to_by<const PAIR: usize>(
+    iov: *const IoVec,
+    iface: *const u32,
+    count: usize,
+    offset: u64,
+    src: *const c_void,
+    size: usize,
+) -> isize {
+    CALLS[PAIR][1].fetch_add(1, Ordering::Relaxed);
+    // SAFETY: the transport passes what the functions of a table may expect.
+    unsafe { device::copy_to(iov, iface, count, offset, src, size) }
+}
+
+fn pair<const PAIR: usize>() -> OverrideOps {
+    OverrideOps::new(Some(from_by::<PAIR>), Some(to_by::<PAIR>))
+}
+
+/// Whether each pair of functions was called since the last question: from the device, to it.
+fn called() -> [[bool; 2]; 2] {
+    CALLS
+        .each_ref()
+        .map(|pair| pair.each_ref().map(|n| n.swap(0, Ordering::Relaxed) > 0))
+}
+
+/// A put to this process's own device memory and a get from there, whose value comes back.
+fn there_and_back(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: u64, value: u64) {
+    let (mut source, mut back) = ([value; 8], [0u64; 8]);
+    let none = ptr::null_mut();
+    let (from, into) = (source.as_mut_ptr().cast(), back.as_mut_ptr().cast());
+    // SAFETY: the buffers live until the flushes.
+    insist(t, || unsafe { t.put(peer, from, at, none, h, 64, None) });
+    assert!(t.flush(None).is_ok());
+    // SAFETY: the buffers live until the flushes.
+    insist(t, || unsafe { t.get(peer, into, at, none, h, 64, None) });
+    assert!(t.flush(None).is_ok());
+    assert_eq!(back, source);
+}
+
+/// Other functions for memory that is registered already: they are used at once, whether the provider reaches the
+/// memory or the transport copies it, and so is each new one of a table that has one alone.
+#[test]
+fn a_change_applies_to_earlier_regions() {
+    if role().is_none() {
+        return child("a_change_applies_to_earlier_regions", "change", LIMIT)
+            .insist("functions that are changed");
+    }
+    for way in [DeviceWay::Direct, DeviceWay::Progress] {
+        shape(&[("HMEM", "1"), ("HMEM_OVERRIDE", "1")]);
+        let t = open("lab", ThreadLevel::Single, &way.parameters());
+        t.set_overrides(Some(&pair::<0>()));
+        let mut memory = [0u64; 8];
+        let base = device::address(memory.as_mut_ptr().cast());
+        // SAFETY: the memory lives until the region is closed.
+        let region = unsafe { t.register_hmem(base, 64, Access::all(), hmem_iface::CUDA, 0) };
+        let region = region.unwrap();
+        let info = t.hmem_info(hmem_iface::CUDA);
+        let ways = match way {
+            DeviceWay::Direct => (1, 0),
+            _ => (0, 1),
+        };
+        assert_eq!((info.direct, info.staged), ways);
+        let peer = t.connect(t.address(), 0).unwrap();
+        let (h, at) = (region.handle(), base as u64);
+        called();
+        there_and_back(&t, peer, &h, at, 1);
+        assert_eq!(called(), [[true; 2], [false; 2]], "{way:?}");
+        t.set_overrides(Some(&pair::<1>()));
+        there_and_back(&t, peer, &h, at, 2);
+        assert_eq!(called(), [[false; 2], [true; 2]], "{way:?}");
+        let mixed = OverrideOps::new(Some(from_by::<0>), Some(to_by::<1>));
+        t.set_overrides(Some(&mixed));
+        there_and_back(&t, peer, &h, at, 3);
+        assert_eq!(called(), [[true, false], [false, true]], "{way:?}");
+        // SAFETY: connected once.
+        unsafe { t.disconnect(peer) };
+        region.close().unwrap();
+        t.close().unwrap();
+    }
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
+}
+
+/// A put from device memory in four fragments, of which two can begin at once: the later ones are copied by the
+/// functions with which the put began.
+#[test]
+fn an_operation_keeps_its_functions() {
+    const BYTES: usize = 1 << 20;
+    if role().is_none() {
+        return child("an_operation_keeps_its_functions", "keeps", LIMIT)
+            .insist("functions of an operation");
+    }
+    shape(&[("FAULTS", "seed=1,delay=60")]);
+    let t = open(
+        "lab",
+        ThreadLevel::Single,
+        &DeviceWay::Progress.parameters(),
+    );
+    t.set_overrides(Some(&pair::<0>()));
+    let mut source = vec![7u64; BYTES / 8];
+    let mut target = vec![0u64; BYTES / 8];
+    let base = device::address(source.as_mut_ptr().cast());
+    // SAFETY: the memory lives until the regions are closed.
+    let (local, remote) = unsafe {
+        let local = t.register_hmem(base, BYTES, Access::LOCAL_WRITE, hmem_iface::CUDA, 0);
+        let to = target.as_mut_ptr().cast();
+        (
+            local.unwrap(),
+            t.register(to, BYTES, Access::all()).unwrap(),
+        )
+    };
+    let peer = t.connect(t.address(), 0).unwrap();
+    let (h, at) = (remote.handle(), target.as_mut_ptr() as u64);
+    let mut with = local.handle();
+    // SAFETY: the buffers and the handles live until the flush.
+    insist(&t, || unsafe {
+        t.put(peer, base, at, (&raw mut with).cast(), &h, BYTES, None)
+    });
+    let begun = CALLS[0][0].load(Ordering::Relaxed);
+    assert!(begun < 4, "{begun} fragments were copied before the change");
+    t.set_overrides(Some(&pair::<1>()));
+    assert!(t.flush(None).is_ok());
+    assert_eq!(called(), [[true, false], [false; 2]]);
+    assert!(target.iter().all(|word| *word == 7));
+    // SAFETY: connected once.
+    unsafe { t.disconnect(peer) };
+    (local.close().unwrap(), remote.close().unwrap());
+    t.close().unwrap();
+    Tally {
+        run: 1,
+        ..Tally::default()
+    }
+    .tell();
 }
 
 fn end(t: &btl_ofi::Transport, target: Target<'_>) {

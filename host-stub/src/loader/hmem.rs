@@ -21,9 +21,8 @@ impl Transport {
         self.hmem().is_some()
     }
 
-    /// Sets how device memory is reached: at once for all memory that the provider reaches with these functions,
-    /// whenever it was registered; for memory that is reached by copies, with its registration. `None` goes back to
-    /// the transport's own way. [`Status::NOT_SUPPORTED`]: the plugin knows of no device memory.
+    /// Sets how device memory is reached, at once for all memory, whenever it was registered. Operations under way
+    /// keep earlier functions for their local buffers. `None` goes back to the transport's own way. [`Status::NOT_SUPPORTED`]: the plugin knows of no device memory.
     ///
     /// # Safety
     /// The functions do what [`CopyFromFn`](plugin_api::CopyFromFn) and

@@ -14,7 +14,6 @@ use crate::base::lock::{Guard, Lock};
 use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
 use crate::fabric::keys::Keys;
-use crate::mem::copy::Copier;
 use crate::mem::device_regions::{Descriptor, DeviceRegion, DeviceRegions};
 use crate::mem::handle::{Handle, NO_KEY, NO_RAILS, RailKeys};
 use crate::mem::regions::{Known, Regions};
@@ -141,7 +140,6 @@ impl Registrar {
         access: Access,
         iface: u32,
         device: u64,
-        copier: Copier,
     ) -> Result<Region, Error> {
         let address = in_memory(base, length)?;
         let generation = self.generation.fetch_add(1, Ordering::Relaxed);
@@ -178,7 +176,6 @@ impl Registrar {
             handle,
             (address, length),
             (iface, access),
-            copier,
             descriptor,
         ));
         self.live.fetch_add(1, Ordering::Relaxed);
@@ -199,7 +196,6 @@ impl Registrar {
         length: usize,
         access: Access,
         iface: u32,
-        copier: Copier,
         mailbox: &Handle,
     ) -> Result<Region, Error> {
         let address = in_memory(base, length)?;
@@ -210,7 +206,6 @@ impl Registrar {
             handle,
             (address, length),
             (iface, access),
-            copier,
             None,
         ));
         self.live.fetch_add(1, Ordering::Relaxed);

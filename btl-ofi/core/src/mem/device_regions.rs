@@ -19,8 +19,6 @@ pub(crate) struct DeviceRegion {
     pub(crate) iface: u32,
     /// The rights of peers.
     pub(crate) access: Access,
-    /// The copy functions that were set when the memory was registered.
-    pub(crate) copier: Copier,
     /// The provider's descriptor for local buffers in the region; `None` for a staged region.
     pub(crate) descriptor: Option<Descriptor>,
 }
@@ -40,7 +38,6 @@ impl DeviceRegion {
         handle: Handle,
         (base, length): (u64, u64),
         (iface, access): (u32, Access),
-        copier: Copier,
         descriptor: Option<Descriptor>,
     ) -> DeviceRegion {
         DeviceRegion {
@@ -49,7 +46,6 @@ impl DeviceRegion {
             length,
             iface,
             access,
-            copier,
             descriptor,
         }
     }
@@ -64,10 +60,12 @@ impl DeviceRegion {
     }
 }
 
-/// All device regions of a transport.
+/// All device regions of a transport, and the functions that copy them.
 #[derive(Default)]
 pub(crate) struct DeviceRegions {
     known: Mutex<HashMap<u32, Arc<DeviceRegion>>>,
+    /// One for all regions: a change applies to each region, whenever it was registered.
+    copier: Mutex<Copier>,
     /// Held while a command of a peer accesses any region.
     working: Mutex<()>,
 }
@@ -75,6 +73,16 @@ pub(crate) struct DeviceRegions {
 impl DeviceRegions {
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, Arc<DeviceRegion>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The copy functions for operations that begin now.
+    pub(crate) fn copier(&self) -> Copier {
+        *self.copier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the copy functions. Operations under way keep the copy of the earlier ones that they took.
+    pub(crate) fn set_copier(&self, copier: Copier) {
+        *self.copier.lock().unwrap_or_else(PoisonError::into_inner) = copier;
     }
 
     /// Permission to access the regions that [`find`](Self::find) returns, on behalf of peers. A call of

@@ -71,12 +71,13 @@ layout!(host_overrides_t: 32 bytes {
     copy_to_hmem_iov at 24,
 } magic HOST_OVERRIDES_MAGIC = b"HOSTOVR1", least 16, by 8);
 
-/// Sets how device memory is reached that windows and buffers use from now on: for all kinds. In the
+/// Sets how device memory is reached, for all kinds: at once, in windows and buffers that exist already
+/// too. Operations under way keep earlier functions for their local buffers. In the
 /// place of a function that is NULL comes the transport's own, which knows CUDA only; NULL instead of a table
 /// is a table of none. The provider is offered both together, and where it takes them it uses them too.
 ///
 /// # Safety
-/// `overrides` is NULL or a table. The functions do what their types say, until host_finalize has returned.
+/// `overrides` is NULL or a table. All functions that were ever set do what their types say, until host_finalize has returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_set_overrides(overrides: *const host_overrides_t) -> c_int {
     guarded(|| {

@@ -2,8 +2,8 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libfabric_sys as ffi;
 
@@ -14,8 +14,7 @@ use crate::base::random::Random;
 use crate::objects::fabric::FabricObject;
 use crate::objects::object::{Object, fid, or_return};
 use crate::objects::{counter, endpoint, overrides, queue, region, vector};
-use crate::reach::device::Overrides;
-use crate::reach::inbox;
+use crate::reach::{device, inbox};
 
 pub(crate) struct Domain {
     fabric: &'static FabricObject,
@@ -26,8 +25,6 @@ pub(crate) struct Domain {
     pub(crate) random: Mutex<Random>,
     pub(crate) next_key: AtomicU64,
     pub(crate) queues: AtomicU64,
-    /// The user's way to device memory, for regions registered from now on.
-    overrides: Mutex<Option<Overrides>>,
     /// Serves peers under automatic progress.
     agent: Mutex<Option<inbox::Agent>>,
 }
@@ -66,14 +63,6 @@ static MR: ffi::fi_ops_mr = ffi::fi_ops_mr {
     regv: Missing::MISSING,
     regattr: Some(region::register),
 };
-
-impl Domain {
-    pub(crate) fn overrides(&self) -> MutexGuard<'_, Option<Overrides>> {
-        self.overrides
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Fails a step of opening when the script says so.
 pub(crate) fn step(domain: &DomainObject, name: &str) -> Result<(), c_int> {
@@ -123,7 +112,6 @@ pub(crate) unsafe extern "C" fn open(
             random: Mutex::new(Random::new(config.faults.seed)),
             next_key: AtomicU64::new(0),
             queues: AtomicU64::new(0),
-            overrides: Mutex::new(None),
             agent: Mutex::new((config.hmem && config.auto_progress).then(inbox::Agent::start)),
         },
     );
@@ -139,6 +127,7 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
     if rc == 0 {
         // Waits for its thread.
         drop(domain.inner.agent.lock().map(|mut agent| agent.take()));
+        device::set_overrides(domain.inner.number, None);
         domain.inner.fabric.release();
     }
     rc

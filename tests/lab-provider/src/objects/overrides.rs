@@ -7,7 +7,7 @@ use libfabric_sys as ffi;
 use crate::base::report::violation;
 use crate::objects::domain::DomainObject;
 use crate::objects::object::{Object, or_return};
-use crate::reach::device::{CopyFrom, CopyTo, Overrides};
+use crate::reach::device::{self, CopyFrom, CopyTo, Overrides};
 
 /// The part of `struct fi_hmem_override_ops` that every release has.
 #[repr(C)]
@@ -49,6 +49,6 @@ pub(crate) unsafe extern "C" fn set_ops(
             return -(ffi::FI_EINVAL as c_int);
         }
     };
-    *domain.inner.overrides() = Some(overrides);
+    device::set_overrides(domain.inner.number, Some(overrides));
     0
 }

@@ -102,10 +102,9 @@ pub(crate) unsafe extern "C" fn register(
     let mut memory = None;
     if exposed.device {
         let owner = &domain.inner;
-        let overrides = *owner.overrides();
         let (config, number) = (owner.config, owner.number);
         memory = Some(or_return!(device::register(
-            config, overrides, number, attr, iov, flags
+            config, number, attr, iov, flags
         )));
     }
     let slot = or_return!(list(&domain.inner, &mut exposed));

@@ -36,12 +36,20 @@ pub(crate) struct Overrides {
     pub(crate) to: CopyTo,
 }
 
-/// How registered device memory is reached.
-#[derive(Clone, Copy)]
-enum Reach {
-    Overrides(Overrides),
-    /// Bytes from the device's address to ours.
-    Shift(i64),
+/// The overrides of each domain that has some.
+static OVERRIDES: Mutex<Vec<(u64, Overrides)>> = Mutex::new(Vec::new());
+
+/// Sets the overrides of a domain: all its memory uses them from now on. `None`: its own way again.
+pub(crate) fn set_overrides(domain: u64, overrides: Option<Overrides>) {
+    let mut all = OVERRIDES.lock().unwrap_or_else(PoisonError::into_inner);
+    all.retain(|(of, _)| *of != domain);
+    all.extend(overrides.map(|overrides| (domain, overrides)));
+}
+
+fn overrides(domain: u64) -> Option<Overrides> {
+    let all = OVERRIDES.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = all.iter().find(|(of, _)| *of == domain);
+    found.map(|(_, overrides)| *overrides)
 }
 
 /// Registered memory of a device.
@@ -53,7 +61,8 @@ pub(crate) struct DeviceMemory {
     length: u64,
     pub(crate) iface: u32,
     device: u64,
-    reach: Reach,
+    /// Bytes from the device's address to ours, for a domain without overrides.
+    shift: Option<i64>,
 }
 
 /// All of this process.
@@ -67,7 +76,6 @@ fn known() -> std::sync::MutexGuard<'static, Vec<DeviceMemory>> {
 /// had.
 pub(crate) fn register(
     config: &Config,
-    overrides: Option<Overrides>,
     domain: u64,
     attr: &ffi::fi_mr_attr,
     iov: &ffi::iovec,
@@ -79,11 +87,9 @@ pub(crate) fn register(
     if flags & u64::from(ffi::FI_HMEM_DEVICE_ONLY) != 0 && !config.hmem_device_only {
         return Err(-(ffi::FI_EINVAL as c_int));
     }
-    let reach = match (overrides, config.hmem_shift) {
-        (Some(overrides), _) => Reach::Overrides(overrides),
-        (None, Some(shift)) => Reach::Shift(shift),
-        (None, None) => return Err(-(ffi::FI_ENOSYS as c_int)),
-    };
+    if overrides(domain).is_none() && config.hmem_shift.is_none() {
+        return Err(-(ffi::FI_ENOSYS as c_int));
+    }
     Ok(DeviceMemory {
         domain,
         key: attr.requested_key,
@@ -92,7 +98,7 @@ pub(crate) fn register(
         iface: attr.iface,
         // SAFETY: every member of the union lies in these 64 bits.
         device: unsafe { attr.device.reserved },
-        reach,
+        shift: config.hmem_shift,
     })
 }
 
@@ -136,13 +142,14 @@ impl DeviceMemory {
 
     /// Copies from the device.
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), i32> {
-        match self.reach {
-            Reach::Shift(shift) => {
+        match (overrides(self.domain), self.shift) {
+            (None, None) => Err(ffi::FI_ENOSYS as i32),
+            (None, Some(shift)) => {
                 let from = address.wrapping_add_signed(shift);
                 let own = u64::from(std::process::id());
                 memory::get(own, from, bytes.as_mut_ptr() as u64, bytes.len())
             }
-            Reach::Overrides(Overrides { from, .. }) => {
+            (Some(Overrides { from, .. }), _) => {
                 let (iov, offset) = self.piece(address);
                 let to = bytes.as_mut_ptr().cast();
                 // SAFETY: the user's function, which takes any device address; the vector has one
@@ -155,13 +162,14 @@ impl DeviceMemory {
 
     /// Copies to the device.
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), i32> {
-        match self.reach {
-            Reach::Shift(shift) => {
+        match (overrides(self.domain), self.shift) {
+            (None, None) => Err(ffi::FI_ENOSYS as i32),
+            (None, Some(shift)) => {
                 let to = address.wrapping_add_signed(shift);
                 let own = u64::from(std::process::id());
                 memory::put(own, to, bytes.as_ptr() as u64, bytes.len())
             }
-            Reach::Overrides(Overrides { to, .. }) => {
+            (Some(Overrides { to, .. }), _) => {
                 let (iov, offset) = self.piece(address);
                 let from = bytes.as_ptr().cast();
                 // SAFETY: as in `read`.

@@ -88,13 +88,11 @@ impl Transport {
         // alignment.
         let handle = unsafe { ptr::read_unaligned(handle.cast::<Handle>()) };
         if handle.is_device() {
-            let region = self
-                .registrar
-                .device_regions()
-                .find(handle.generation())
-                .ok_or(Status::BAD_PARAM)?;
+            let regions = self.registrar.device_regions();
+            let region = regions.find(handle.generation()).ok_or(Status::BAD_PARAM)?;
+            let copier = regions.copier();
             region.covers(at as u64, size)?;
-            return Ok(Side::Device(region, at as u64));
+            return Ok(Side::Device(region, at as u64, copier));
         }
         handle.covers(at as u64, size)?;
         Ok(Side::Host(at.cast()))
@@ -146,7 +144,7 @@ impl Transport {
             // completion; the local side is host memory.
             return unsafe { self.plain(endpoint, op) };
         }
-        if let (false, Side::Device(region, _)) = (remote.is_staged(), &local)
+        if let (false, Side::Device(region, ..)) = (remote.is_staged(), &local)
             && let Some(descriptor) = region.descriptor
             && !matches!(op.action, Action::Atomic { .. })
         {

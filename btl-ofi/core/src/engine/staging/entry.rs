@@ -17,17 +17,14 @@ use crate::mem::cuda;
 use crate::mem::handle::Handle;
 
 impl Transport {
-    /// Sets the copy functions for device memory; `None` restores this crate's own functions. A pair of both
-    /// functions is also offered to the provider. A provider that takes them uses them immediately for every
-    /// region of its domain. Copies by the transport use the functions that were set when their region was
-    /// registered.
+    /// Sets the copy functions for device memory; `None` restores this crate's own functions. They apply to all
+    /// regions alike, whenever these were registered and whoever copies: an operation that begins after this call
+    /// uses them for its local buffers, and a request of a peer that is served after it uses them for the target.
+    /// An operation under way keeps the functions with which it began for its local buffers. A pair of both
+    /// functions is also offered to the provider, whose copies use them immediately if it takes them.
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);
-        *self
-            .hmem
-            .copier
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = copier;
+        self.registrar.device_regions().set_copier(copier);
         let mut offer = self
             .device
             .offer
@@ -74,7 +71,7 @@ impl Transport {
             // SAFETY: the caller guarantees that the memory stays mapped until the region is closed.
             return unsafe { self.register(base, length, access) };
         }
-        let copier = self.hmem.copier();
+        let copier = self.copier();
         let ours = !copier.is_overridden() && iface == hmem_iface::CUDA && length > 0;
         // The device that owns the pointer, whichever device the caller names.
         let device = match ours {
@@ -84,7 +81,7 @@ impl Transport {
         if self.setup.hmem_provider && length > 0 {
             match self
                 .registrar
-                .register_direct(base, length, access, iface, device, copier)
+                .register_direct(base, length, access, iface, device)
             {
                 Ok(region) => return Ok(region),
                 Err(e) => self.fall_back(iface, &e),
@@ -113,7 +110,7 @@ impl Transport {
             Handle::vacant()
         };
         self.registrar
-            .register_staged(base, length, access, iface, copier, &mailbox)
+            .register_staged(base, length, access, iface, &mailbox)
     }
 
     fn mailbox(&self) -> Result<Handle, Error> {
@@ -152,6 +149,11 @@ impl Transport {
         );
     }
 
+    /// The copy functions for operations that begin now.
+    fn copier(&self) -> Copier {
+        self.registrar.device_regions().copier()
+    }
+
     /// Whether the provider uses the user's functions.
     fn is_offered(&self) -> bool {
         let offer = self.device.offer.lock();
@@ -162,7 +164,7 @@ impl Transport {
     pub fn hmem_info(&self, iface: u32) -> HmemInfo {
         let mut info = HmemInfo::new();
         info.provider = u32::from(self.setup.hmem_provider);
-        info.overrides = match (self.hmem.copier().is_overridden(), self.is_offered()) {
+        info.overrides = match (self.copier().is_overridden(), self.is_offered()) {
             (false, _) => HmemInfo::NONE,
             (true, false) => HmemInfo::TRANSPORT,
             (true, true) => HmemInfo::PROVIDER,
@@ -192,8 +194,7 @@ impl Transport {
     ) -> isize {
         // SAFETY: the caller guarantees `count` array elements, a writable `dest` and valid device ranges.
         unsafe {
-            self.hmem
-                .copier()
+            self.copier()
                 .copy_from(dest, size, iov, iface, count, offset)
         }
     }
@@ -212,10 +213,6 @@ impl Transport {
         size: usize,
     ) -> isize {
         // SAFETY: the caller guarantees `count` array elements, a readable `src` and valid device ranges.
-        unsafe {
-            self.hmem
-                .copier()
-                .copy_to(iov, iface, count, offset, src, size)
-        }
+        unsafe { self.copier().copy_to(iov, iface, count, offset, src, size) }
     }
 }

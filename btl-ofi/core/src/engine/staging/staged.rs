@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plugin_api::{AtomicOp, Status};
 
-use crate::mem::copy::CopyError;
+use crate::mem::copy::{Copier, CopyError};
 use crate::mem::device_regions::DeviceRegion;
 use crate::mem::handle::Handle;
 use crate::op::record::Record;
@@ -13,13 +13,13 @@ use crate::op::request::Action;
 use crate::op::responder::{self, Command, GET, PUT};
 use crate::peer::endpoint::Endpoint;
 
-/// Location of a local buffer.
+/// Location of a local buffer. One on a device has the copy functions that were set when the operation began.
 #[derive(Clone)]
 pub(super) enum Side {
     Nowhere,
     Value(u64),
     Host(*mut u8),
-    Device(Arc<DeviceRegion>, u64),
+    Device(Arc<DeviceRegion>, u64, Copier),
 }
 
 impl Side {
@@ -55,11 +55,11 @@ impl Side {
             },
             // SAFETY: the caller guarantees that the buffer and `dest` are valid for `size` bytes.
             Side::Host(base) => unsafe { std::ptr::copy(base.wrapping_add(offset), dest, size) },
-            Side::Device(region, at) => {
+            Side::Device(region, at, copier) => {
                 let at = at.wrapping_add(offset as u64);
                 // SAFETY: the range was checked to lie in the region; the caller guarantees that `dest` is
                 // writable.
-                unsafe { region.copier.read(region.iface, at, dest, size)? }
+                unsafe { copier.read(region.iface, at, dest, size)? }
             }
         }
         Ok(())
@@ -79,11 +79,11 @@ impl Side {
             Side::Nowhere | Side::Value(_) => {}
             // SAFETY: the caller guarantees that the buffer and `src` are valid for `size` bytes.
             Side::Host(base) => unsafe { std::ptr::copy(src, base.wrapping_add(offset), size) },
-            Side::Device(region, at) => {
+            Side::Device(region, at, copier) => {
                 let at = at.wrapping_add(offset as u64);
                 // SAFETY: the range was checked to lie in the region; the caller guarantees that `src` is
                 // readable.
-                unsafe { region.copier.write(region.iface, at, src, size)? }
+                unsafe { copier.write(region.iface, at, src, size)? }
             }
         }
         Ok(())

@@ -17,7 +17,6 @@ use crate::fabric::registration::Region;
 use crate::hmem::bounce::Pool;
 use crate::hmem::mailbox::Holder;
 use crate::hmem::server::MailboxServer;
-use crate::mem::copy::Copier;
 use crate::mem::handle::Handle;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::State;
@@ -33,7 +32,6 @@ pub(crate) struct Hmem {
     /// Operations that the driver did not accept yet.
     incoming: Mutex<VecDeque<Box<Staged>>>,
     driver: Mutex<Driver>,
-    pub(super) copier: Mutex<Copier>,
     /// Set once the fallback after a refused device registration was logged.
     pub(super) said_fall_back: AtomicBool,
     serving: Mutex<Option<Serving>>,
@@ -101,10 +99,6 @@ impl Hmem {
     /// Operations in the outstanding count that are not at the provider.
     pub(crate) fn held(&self) -> u32 {
         self.held.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn copier(&self) -> Copier {
-        *lock(&self.copier)
     }
 
     /// The mailbox for peers' requests on staged regions; created on first use.

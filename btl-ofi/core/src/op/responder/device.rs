@@ -1,17 +1,18 @@
-//! Commands on device memory: the same checks and arithmetic, with the copy functions of the region.
+//! Commands on device memory: the same checks and arithmetic, with the copy functions that are set.
 
 use std::{ptr, slice};
 
 use plugin_api::{Access, Status};
 
 use super::{Command, Responder, Target, execute};
-use crate::mem::copy::CopyError;
+use crate::mem::copy::{Copier, CopyError};
 use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
 use crate::op::element::{self, Elements};
 
 /// A staged region of device memory.
 struct Device<'a> {
     region: &'a DeviceRegion,
+    copier: Copier,
     copies: &'a mut Vec<u64>,
 }
 
@@ -31,6 +32,7 @@ impl Responder {
         let region = regions.find_staged(c.key, c.cookie).ok_or(Status::PERM)?;
         let mut device = Device {
             region: &region,
+            copier: regions.copier(),
             copies: &mut self.copies,
         };
         // SAFETY: the caller guarantees the place; the region stays registered while `_working` is held.
@@ -48,15 +50,13 @@ impl Target for Device<'_> {
     }
 
     unsafe fn put(&self, from: *const u8, address: u64, size: usize) -> Result<(), Status> {
-        let DeviceRegion { iface, copier, .. } = *self.region;
         // SAFETY: the caller guarantees that `from` is readable and that the range lies in the region, which is registered.
-        unsafe { copier.write(iface, address, from, size) }.map_err(failed)
+        unsafe { self.copier.write(self.region.iface, address, from, size) }.map_err(failed)
     }
 
     unsafe fn get(&self, address: u64, to: *mut u8, size: usize) -> Result<(), Status> {
-        let DeviceRegion { iface, copier, .. } = *self.region;
         // SAFETY: the caller guarantees that `to` is writable and that the range lies in the region, which is registered.
-        unsafe { copier.read(iface, address, to, size) }.map_err(failed)
+        unsafe { self.copier.read(self.region.iface, address, to, size) }.map_err(failed)
     }
 
     /// Copies the elements, changes the copies, and copies them back if that changed them.

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use plugin_api::{AtomicKind, AtomicOp, Datatype, hmem_iface};
 
 use super::*;
-use crate::mem::copy::Copier;
 use crate::mem::handle::Handle;
 use crate::op::responder::{GET, PUT, what};
 
@@ -18,7 +17,6 @@ fn staged(memory: &mut [u64], access: Access) -> (Arc<DeviceRegions>, Handle) {
         length: size_of_val(memory) as u64,
         iface: hmem_iface::SYSTEM,
         access,
-        copier: Copier::default(),
         descriptor: None,
     });
     (regions, handle)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The device's side of the ring of commands: a kernel puts, gets, updates and flushes windows of the
- * host, whose proxy does it (host_stub::device::Proxy). The layout is that of host_stub::device::Ring.
+ * host, whose proxy does it (host_stub::win::Proxy). The layout is that of host_stub::device::Ring.
  *
- * The host makes the ring, maps its memory for the device (host_stub::device::CudaRing) and passes the
- * pointer to the kernel. Any number of threads may submit, all of one device: its atomics on host memory
+ * The host makes the ring, maps its memory for the device (host_stub::device::Devices::map_ring) and passes
+ * the address to the kernel. Any number of threads may submit, all of one device: its atomics on host memory
  * are atomic among its own threads only. Buffers are device pointers or locations from encode_location,
  * and stay untouched until a flush of their target is done. What other threads wrote there comes before
  * a command if they synchronised with the thread that submits it. Needs compute capability 7.0.
@@ -59,7 +59,11 @@ HOST_STUB_FN void host_stub_store(unsigned long long *at, unsigned long long val
 typedef struct host_stub_ring {
     unsigned long long tickets; /* the next one */
     unsigned long long slots;   /* a power of two */
-    unsigned long long unused[14];
+    unsigned long long unused[6];
+    unsigned long long closed; /* not 0 once nobody serves it */
+    unsigned long long succeeded;
+    unsigned long long failed;
+    unsigned long long unused_too[5];
 } host_stub_ring;
 
 /* A slot: the device's half, and the host's. */
@@ -90,6 +94,8 @@ HOST_STUB_FN unsigned long long host_stub_submit(host_stub_ring *ring, const hos
     unsigned long long ticket = host_stub_draw(&ring->tickets);
     host_stub_slot *slot = host_stub_slot_of(ring, ticket);
     while (ticket + 1 > ring->slots && host_stub_load(&slot->taken) < ticket + 1 - ring->slots) {
+        if (host_stub_load(&ring->closed))
+            return ticket;
     }
     slot->command[0] = c->kind | (unsigned long long)c->window << 32;
     slot->command[1] = c->target | (unsigned long long)(c->datatype | c->op << 8) << 32;
@@ -102,12 +108,20 @@ HOST_STUB_FN unsigned long long host_stub_submit(host_stub_ring *ring, const hos
     return ticket;
 }
 
+/* What a command is answered that nobody serves any more. */
+#define HOST_STUB_CLOSED (-125)
+
 /* Waits until a command is done, and takes its answer: returns its status and, where it fetched, what
  * was there. Once for each ticket. */
 HOST_STUB_FN int host_stub_wait(host_stub_ring *ring, unsigned long long ticket,
                                 unsigned long long *result) {
     host_stub_slot *slot = host_stub_slot_of(ring, ticket);
-    while (host_stub_load(&slot->done) < ticket + 1) {
+    for (;;) {
+        unsigned long long closed = host_stub_load(&ring->closed);
+        if (host_stub_load(&slot->done) >= ticket + 1)
+            break;
+        if (closed)
+            return HOST_STUB_CLOSED;
     }
     int status = slot->status;
     if (result)

@@ -70,6 +70,17 @@ fn a_provider_that_takes_registrations() {
     }
 }
 
+/// The progress thread serves rings, without a call of the program.
+#[test]
+fn the_progress_thread_serves_rings() {
+    let keeper = ("OMPI_MCA_host_progress_thread", "1");
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        for tests in ["device/started", "device/garbage"] {
+            suite(provider, Some(tests), &[keeper]);
+        }
+    }
+}
+
 /// A buffer for which the device has no memory fails its test, with the reason: a buffer of the host in its
 /// place would pass, and show nothing of the device.
 #[test]

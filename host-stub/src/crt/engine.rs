@@ -131,11 +131,18 @@ impl Engine {
         self.line.keeper().is_some()
     }
 
-    /// Adds something that needs progress, as long as the job lives. It counts itself in `busy`
+    /// Adds something that needs progress, until it is removed or the job ends. It counts itself in `busy`
     /// ([`Self::busy`]) while it has something under way.
     pub fn add_source(&self, source: Arc<dyn Source>) {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         sources.push(source);
+    }
+
+    /// Removes a source, whose progress is not made any more when this returns. Not called by a source that
+    /// makes progress.
+    pub(crate) fn remove_source(&self, source: &Arc<dyn Source>) {
+        let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
+        sources.retain(|other| !Arc::ptr_eq(other, source));
     }
 
     /// Adds somebody who is told of trouble, as long as he lives.

@@ -26,6 +26,7 @@ mod driver {
     use crate::device::location::Location;
     use crate::device::registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
     use crate::device::ring::Ring;
+    use crate::device::table::Ways;
 
     /// What the driver answered, as an error that names the call.
     fn done(call: &str, result: CUresult) -> Result<(), String> {
@@ -266,14 +267,20 @@ mod driver {
                 };
                 // A context costs memory of its device: made when something is wanted there.
                 let primary = std::sync::OnceLock::<Result<Arc<Primary>, String>>::new();
-                let number = self.add_with(
-                    device,
-                    Some(Box::new(move |len| {
-                        let made = primary.get_or_init(|| Primary::retain(ordinal).map(Arc::new));
-                        let memory = CudaMemory::new(made.as_ref().map_err(Clone::clone)?, len)?;
-                        Ok(Box::new(memory) as Box<dyn DeviceBuffer>)
-                    })),
-                )?;
+                let allocate = move |len| {
+                    let made = primary.get_or_init(|| Primary::retain(ordinal).map(Arc::new));
+                    let memory = CudaMemory::new(made.as_ref().map_err(Clone::clone)?, len)?;
+                    Ok(Box::new(memory) as Box<dyn DeviceBuffer>)
+                };
+                let map = move |ring: &Ring| {
+                    let pinned = Pinned::new(ring.memory(), ordinal)?;
+                    Ok((pinned.at, Box::new(pinned) as Box<dyn Send + Sync>))
+                };
+                let ways = Ways {
+                    allocate: Some(Box::new(allocate)),
+                    map: Some(Box::new(map)),
+                };
+                let number = self.add_with(device, ways)?;
                 first.get_or_insert(number);
             }
             if let Some(first) = first {
@@ -283,22 +290,21 @@ mod driver {
         }
     }
 
-    /// A [`Ring`] whose memory the kernels of a CUDA device can write, as long as this lives.
-    pub struct CudaRing<'a> {
-        ring: &'a Ring,
+    /// Memory of the host that the kernels of a device can write, as long as this lives.
+    struct Pinned {
+        base: u64,
         at: u64,
         primary: Primary,
     }
 
-    impl<'a> CudaRing<'a> {
-        /// Pins the ring's memory and maps it for the device with that ordinal of the driver's.
-        pub fn map(ring: &'a Ring, ordinal: i32) -> Result<CudaRing<'a>, String> {
+    impl Pinned {
+        /// Pins memory and maps it for the device with that ordinal of the driver's.
+        fn new((base, len): (*mut u8, usize), ordinal: i32) -> Result<Pinned, String> {
             let primary = Primary::retain(ordinal)?;
-            let (base, len) = ring.memory();
             let mut at = 0;
             primary.within(|| {
                 let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-                // SAFETY: memory of the ring, which outlives this; `at` receives the address.
+                // SAFETY: memory of a ring, which outlives this; `at` receives the address.
                 unsafe {
                     let pinned = sys::cuMemHostRegister_v2(base.cast(), len, flags);
                     done("cuMemHostRegister", pinned)?;
@@ -308,19 +314,15 @@ mod driver {
                     })
                 }
             })?;
-            Ok(CudaRing { ring, at, primary })
-        }
-
-        /// What a kernel takes as its `host_stub_ring *`.
-        pub fn device_pointer(&self) -> u64 {
-            self.at
+            let base = base as u64;
+            Ok(Pinned { base, at, primary })
         }
     }
 
-    impl Drop for CudaRing<'_> {
+    impl Drop for Pinned {
         fn drop(&mut self) {
-            let (base, _) = self.ring.memory();
             let ended = self.primary.within(|| {
+                let base: *mut u8 = std::ptr::with_exposed_provenance_mut(self.base as usize);
                 // SAFETY: pinned when made.
                 done("cuMemHostUnregister", unsafe {
                     sys::cuMemHostUnregister(base.cast())
@@ -345,6 +347,3 @@ mod driver {
         }
     }
 }
-
-#[cfg(feature = "cuda")]
-pub use driver::CudaRing;

@@ -49,6 +49,9 @@ pub enum DeviceError {
     /// The transport refused.
     #[error(transparent)]
     Transport(#[from] TransportErrorText),
+    /// The device cannot start operations.
+    #[error("device {0} ({1}) starts no operations: {2}")]
+    StartsNothing(i32, String, String),
     /// The device has no way to allocate that the host knows of.
     #[error("device {0} ({1}): {2}")]
     NoMemory(i32, String, String),

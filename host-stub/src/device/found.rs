@@ -118,7 +118,7 @@ impl Devices {
         let refused = |why: &str| DeviceError::NoMemory(device, name.clone(), String::from(why));
         let buffer = {
             let table = self.table();
-            let Some(allocate) = &table.devices[device as usize].allocate else {
+            let Some(allocate) = &table.devices[device as usize].ways.allocate else {
                 return Err(refused("give its memory to the window"));
             };
             allocate(len.max(1)).map_err(|why| refused(&why))?

@@ -18,6 +18,7 @@ mod error;
 mod found;
 mod level;
 mod location;
+mod mapped;
 mod openmp;
 mod pretended;
 mod registry;
@@ -25,14 +26,14 @@ mod ring;
 mod table;
 
 pub use cuda::CUDA;
-#[cfg(feature = "cuda")]
-pub use cuda::CudaRing;
 pub use error::{DeviceError, TransportErrorText};
 pub use level::{LEVEL, Level, Support};
 pub use location::{HOST, Location, MAX_DEVICES, decode_location};
+pub use mapped::MappedRing;
 pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretended_bytes};
 pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};
 
 pub(crate) use found::Found;
 pub(crate) use location::{is_looked_for, look_from_now_on};
+pub(crate) use ring::Next;

@@ -13,6 +13,7 @@ use plugin_api::{IoVec, OverrideOps, hmem_iface};
 
 use super::error::DeviceError;
 use super::registry::{Device, DeviceBuffer, Devices};
+use super::table::Ways;
 use crate::base::params::Params;
 
 /// How many devices a job pretends to have.
@@ -326,7 +327,10 @@ impl Devices {
                 starts: true,
                 why: String::new(),
             },
-            Some(Box::new(move |len| room.give(len))),
+            Ways {
+                allocate: Some(Box::new(move |len| room.give(len))),
+                ..Ways::default()
+            },
         )
     }
 }

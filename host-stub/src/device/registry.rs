@@ -7,7 +7,7 @@ use plugin_api::{IoVec, OverrideOps, Status};
 use super::error::DeviceError;
 use super::location::{HOST, Location, MAX_DEVICES, decode_location, encode, look_from_now_on};
 use super::openmp::OpenMp;
-use super::table::{Allocate, Entry, Known, Mapping, Table};
+use super::table::{Entry, Known, Mapping, Table, Ways};
 use crate::loader::Transport;
 
 /// A device, as its owner describes it to the host.
@@ -110,21 +110,17 @@ impl Devices {
 
     /// Tells the host of a device; returns its number.
     pub fn add(&self, device: Device) -> Result<i32, DeviceError> {
-        self.add_with(device, None)
+        self.add_with(device, Ways::default())
     }
 
-    /// As [`add`](Self::add), for a device of which windows may ask memory.
-    pub(super) fn add_with(
-        &self,
-        device: Device,
-        allocate: Option<Allocate>,
-    ) -> Result<i32, DeviceError> {
+    /// As [`add`](Self::add), for a device of which memory can be had.
+    pub(super) fn add_with(&self, device: Device, ways: Ways) -> Result<i32, DeviceError> {
         let mut table = self.table();
         let number = i32::try_from(table.devices.len()).map_err(|_| DeviceError::TooMany)?;
         if number >= MAX_DEVICES {
             return Err(DeviceError::TooMany);
         }
-        table.devices.push(Entry { device, allocate });
+        table.devices.push(Entry { device, ways });
         look_from_now_on();
         Ok(number)
     }

@@ -3,9 +3,13 @@
 //! the same layout; here is the same for a thread of the host.
 //!
 //! A producer draws a ticket, waits until the answer to the slot's last command was taken, writes its
-//! command, and publishes it by storing the ticket plus one. The proxy does commands in the order of
-//! their tickets, and answers by storing the ticket plus one beside the status. Whoever waits for the
-//! ticket takes the answer, which frees the slot: an answer is never overwritten before it was read.
+//! command, and publishes it by storing the ticket plus one. The proxy begins commands in the order of
+//! their tickets, and answers each when it is complete, by storing the ticket plus one beside the status.
+//! Whoever waits for the ticket takes the answer, which frees the slot: an answer is never overwritten
+//! before it was read. The proxy itself takes the answer of an untracked command.
+//!
+//! The host trusts nothing that a device may write: it keeps the number of slots and the next ticket
+//! itself, and closes a ring whose slots hold what no producer writes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -15,17 +19,17 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CommandKind {
-    /// Write `count` elements at `local` to the target. Done when handed over.
+    /// Write `count` elements at `local` to the target.
     Put = 1,
-    /// Read `count` elements of the target to `local`. Done when handed over.
+    /// Read `count` elements of the target to `local`.
     Get = 2,
-    /// Update `count` elements with those at `local`. Done when handed over.
+    /// Update `count` elements with those at `local`.
     Accumulate = 3,
     /// Update one element with `operand`, and fetch what was there into the answer.
     FetchOp = 4,
     /// Replace one element by `operand` if it equals `compare`, and fetch what was there.
     CompareSwap = 5,
-    /// Complete everything to the target.
+    /// Wait for all earlier commands of the ring to the target. Fails if an untracked one did.
     Flush = 6,
 }
 
@@ -47,9 +51,11 @@ impl CommandKind {
 /// A command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Command {
-    /// A [`CommandKind`].
+    /// A [`CommandKind`], below 2^31.
     pub kind: u32,
-    /// The window, by its index among those of the proxy.
+    /// Whether nobody waits for the answer; a later flush of the target tells of a failure.
+    pub untracked: bool,
+    /// The window, by its number at the proxy.
     pub window: u32,
     /// The target's rank.
     pub target: u32,
@@ -79,7 +85,7 @@ pub(super) struct Slot {
     done: AtomicU64,
     /// What was fetched.
     result: AtomicU64,
-    /// Its status: 0, or a negative one.
+    /// Its status: 0, or a negative errno.
     status: AtomicI32,
     /// The ticket of the last command whose answer was taken, plus one.
     taken: AtomicU64,
@@ -88,22 +94,52 @@ pub(super) struct Slot {
 const _: () = assert!(std::mem::offset_of!(Slot, done) == 64 && size_of::<Slot>() == 128);
 const _: () = assert!(std::mem::offset_of!(Slot, taken) == 88);
 
-/// What every ring begins with.
+/// What every ring begins with: the device's half, and the host's.
 #[repr(C, align(128))]
 struct Header {
     /// The next ticket.
     tickets: AtomicU64,
-    /// Slots; a power of two.
+    /// Slots; a power of two. For the device: the host does not read it.
     slots: u64,
+    unused: [u64; 6],
+    /// Not 0 once nobody serves the ring any more.
+    closed: AtomicU64,
+    /// Commands that succeeded.
+    succeeded: AtomicU64,
+    /// Commands that failed.
+    failed: AtomicU64,
 }
+
+const _: () = assert!(std::mem::offset_of!(Header, closed) == 64 && size_of::<Header>() == 128);
+
+/// The bit beside the kind of a command that nobody waits for.
+const UNTRACKED: u32 = 1 << 31;
 
 /// The answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// 0, or a negative [`Status`](plugin_api::Status).
+    /// 0, or a negative errno, as libfabric's.
     pub status: i32,
     /// What was fetched.
     pub result: u64,
+}
+
+impl Completion {
+    /// What is answered where nobody serves the ring.
+    const CANCELED: Completion = Completion {
+        status: -libc::ECANCELED,
+        result: 0,
+    };
+}
+
+/// What the next slot holds.
+pub(crate) enum Next {
+    /// No command yet.
+    Nothing,
+    /// A command.
+    Command(Command),
+    /// What no producer writes.
+    Garbage(u64),
 }
 
 /// A ring. Any number of producers, one proxy.
@@ -158,15 +194,18 @@ impl Ring {
     }
 
     /// Publishes a command; waits for a slot if none is free. Returns its ticket, for which somebody
-    /// has to [`wait`](Self::wait): a thread may have as many tickets open as there are slots.
+    /// has to [`wait`](Self::wait) unless the command is untracked: a thread may have as many tickets open
+    /// as there are slots.
     pub fn submit(&self, command: &Command) -> u64 {
         let ticket = self.header().tickets.fetch_add(1, Ordering::Relaxed);
         let slot = self.slot(ticket);
-        if let Some(before) = (ticket + 1).checked_sub(self.slots as u64) {
-            // Acquire pairs with the Release in `wait`: the slot's last answer was read.
-            while before > 0 && slot.taken.load(Ordering::Acquire) < before {
-                std::thread::yield_now();
+        let before = self.before(ticket);
+        // Acquire pairs with the Release in `test` and `answer`: the slot's last answer was read.
+        while before > 0 && slot.taken.load(Ordering::Acquire) < before {
+            if self.is_closed() {
+                return ticket;
             }
+            std::thread::yield_now();
         }
         for (to, word) in slot.command.iter().zip(words(command)) {
             to.store(word, Ordering::Relaxed);
@@ -176,12 +215,25 @@ impl Ring {
         ticket
     }
 
-    /// Waits until a command is done, and takes its answer; once for each ticket.
+    /// Waits until a command is done, and takes its answer; once for each ticket. -ECANCELED: the ring was
+    /// closed before.
     pub fn wait(&self, ticket: u64) -> Completion {
-        let slot = self.slot(ticket);
-        // Acquire pairs with the Release in `answer`.
-        while slot.done.load(Ordering::Acquire) < ticket + 1 {
+        loop {
+            if let Some(completion) = self.test(ticket) {
+                return completion;
+            }
             std::thread::yield_now();
+        }
+    }
+
+    /// As [`wait`](Self::wait), without waiting: none while the command is under way.
+    pub fn test(&self, ticket: u64) -> Option<Completion> {
+        let slot = self.slot(ticket);
+        // Before the look at the slot: a ring is closed after its last answer.
+        let closed = self.is_closed();
+        // Acquire pairs with the Release in `answer`.
+        if slot.done.load(Ordering::Acquire) < ticket + 1 {
+            return closed.then_some(Completion::CANCELED);
         }
         let completion = Completion {
             status: slot.status.load(Ordering::Relaxed),
@@ -189,29 +241,66 @@ impl Ring {
         };
         // Release pairs with the Acquire in `submit`: the next command of the slot comes after this.
         slot.taken.store(ticket + 1, Ordering::Release);
-        completion
+        Some(completion)
+    }
+
+    /// Whether nobody serves the ring any more: what is not answered yet will not be.
+    pub fn is_closed(&self) -> bool {
+        // Acquire pairs with the Release in `close`.
+        self.header().closed.load(Ordering::Acquire) != 0
+    }
+
+    /// How many commands succeeded, and how many failed.
+    pub fn counts(&self) -> (u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Acquire);
+        let header = self.header();
+        (count(&header.succeeded), count(&header.failed))
+    }
+
+    /// What the slot of a ticket held published before: the ticket of its last command plus one.
+    fn before(&self, ticket: u64) -> u64 {
+        (ticket + 1).saturating_sub(self.slots as u64)
     }
 
     /// The command of a ticket, once it is published.
-    pub(crate) fn next(&self, ticket: u64) -> Option<Command> {
+    pub(crate) fn next(&self, ticket: u64) -> Next {
         let slot = self.slot(ticket);
         // Acquire pairs with the Release in `submit`.
-        if slot.published.load(Ordering::Acquire) != ticket + 1 {
-            return None;
+        match slot.published.load(Ordering::Acquire) {
+            found if found == ticket + 1 => {}
+            found if found == self.before(ticket) => return Next::Nothing,
+            found => return Next::Garbage(found),
         }
         let mut found = [0; 7];
         for (word, from) in found.iter_mut().zip(&slot.command) {
             *word = from.load(Ordering::Relaxed);
         }
-        Some(command(found))
+        Next::Command(command(found))
     }
 
-    pub(crate) fn answer(&self, ticket: u64, completion: Completion) {
+    /// Answers a command; the answer of an untracked one is taken with that.
+    pub(crate) fn answer(&self, ticket: u64, completion: Completion, untracked: bool) {
+        let header = self.header();
+        let counter = match completion.status {
+            0 => &header.succeeded,
+            _ => &header.failed,
+        };
+        // Release: whoever sees the count sees what the command brought. Only the proxy counts.
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
         let slot = self.slot(ticket);
         slot.status.store(completion.status, Ordering::Relaxed);
         slot.result.store(completion.result, Ordering::Relaxed);
-        // Release pairs with the Acquire in `wait`.
+        // Release pairs with the Acquire in `test`.
         slot.done.store(ticket + 1, Ordering::Release);
+        if untracked {
+            slot.taken.store(ticket + 1, Ordering::Release);
+        }
+    }
+
+    /// Says that nobody serves the ring any more.
+    pub(crate) fn close(&self) {
+        // Release pairs with the Acquire in `is_closed`: answers come before.
+        self.header().closed.store(1, Ordering::Release);
     }
 }
 
@@ -226,7 +315,7 @@ impl Drop for Ring {
 fn words(c: &Command) -> [u64; 7] {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     [
-        pair(c.kind, c.window),
+        pair(c.kind | if c.untracked { UNTRACKED } else { 0 }, c.window),
         pair(c.target, c.datatype | c.op << 8),
         c.displacement,
         c.local,
@@ -240,7 +329,8 @@ fn command(words: [u64; 7]) -> Command {
     let [first, second, displacement, local, count, operand, compare] = words;
     let high = (second >> 32) as u32;
     Command {
-        kind: first as u32,
+        kind: first as u32 & !UNTRACKED,
+        untracked: first as u32 & UNTRACKED != 0,
         window: (first >> 32) as u32,
         target: second as u32,
         datatype: high & 0xff,
@@ -254,58 +344,5 @@ fn command(words: [u64; 7]) -> Command {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_come_out_in_order_and_whole() {
-        let ring = Ring::new(4);
-        std::thread::scope(|scope| {
-            for producer in 0..3u64 {
-                let ring = &ring;
-                scope.spawn(move || {
-                    for i in 0..200u64 {
-                        let command = Command {
-                            kind: CommandKind::Put as u32,
-                            window: 3,
-                            target: producer as u32,
-                            datatype: 7,
-                            op: 2,
-                            displacement: i,
-                            local: 1 << 63,
-                            count: i + 1,
-                            operand: i * producer,
-                            compare: 9,
-                        };
-                        let ticket = ring.submit(&command);
-                        assert_eq!(ring.wait(ticket).result, i + 100 * producer);
-                    }
-                });
-            }
-            let mut next = [0u64; 3];
-            for ticket in 0..600 {
-                let command = loop {
-                    match ring.next(ticket) {
-                        Some(command) => break command,
-                        None => std::thread::yield_now(),
-                    }
-                };
-                let producer = u64::from(command.target);
-                let i = &mut next[producer as usize];
-                assert_eq!((command.displacement, command.count), (*i, *i + 1));
-                assert_eq!(
-                    (command.operand, command.op, command.datatype),
-                    (*i * producer, 2, 7)
-                );
-                ring.answer(
-                    ticket,
-                    Completion {
-                        status: 0,
-                        result: *i + 100 * producer,
-                    },
-                );
-                *i += 1;
-            }
-        });
-    }
-}
+#[path = "ring_tests.rs"]
+mod tests;

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use super::error::DeviceError;
 use super::location::{HOST, Location, decode_location};
 use super::registry::{Allocation, Device, DeviceBuffer, Lookup};
+use super::ring::Ring;
 use crate::loader::Registration;
 
 /// Memory that the host was told of.
@@ -41,10 +42,23 @@ pub(super) struct Mapped {
 pub(super) type Allocate =
     Box<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> + Send + Sync>;
 
+/// Maps the memory of a ring for a device: the address that it has there, and what keeps it mapped.
+pub(super) type Map =
+    Box<dyn Fn(&Ring) -> Result<(u64, Box<dyn Send + Sync>), String> + Send + Sync>;
+
+/// How memory is had of a device.
+#[derive(Default)]
+pub(super) struct Ways {
+    /// Allocates some.
+    pub(super) allocate: Option<Allocate>,
+    /// Maps a ring for it; where the device's address is the host's, nothing need be done.
+    pub(super) map: Option<Map>,
+}
+
 /// A device, and how memory is had of it.
 pub(super) struct Entry {
     pub(super) device: Device,
-    pub(super) allocate: Option<Allocate>,
+    pub(super) ways: Ways,
 }
 
 /// All of it.

@@ -18,7 +18,7 @@ fn table() -> Table {
                 starts: false,
                 why: String::new(),
             },
-            allocate: None,
+            ways: Ways::default(),
         });
     }
     let known = Known {

@@ -1,169 +1,252 @@
-//! The host's side of a device's ring ([`Ring`]): does what devices ask, with the windows it was given.
+//! The host's side of a device's ring ([`Ring`]): does what devices ask, with the windows it was given, as a
+//! part of the job's progress.
+//!
+//! Each command becomes a request, so nothing waits for another but a flush. Compare-and-swap has no
+//! request form: it is waited for, as are buffers that have to be packed.
 
-use plugin_api::{Datatype, Status};
+mod command;
 
-use super::{Layout, Target, WinError, WinResult, Window};
-use crate::base::Op;
-use crate::device::{Command, CommandKind, Completion, Devices, HOST, Level, Ring};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Serves one ring. Whoever drives it has opened the epochs that the commands need.
-pub struct Proxy<'a> {
-    ring: &'a Ring,
-    devices: &'a Devices,
-    windows: &'a [&'a Window],
-    level: Level,
-    next: u64,
+use self::command::UnderWay;
+use super::{WinError, WinResult, Window};
+use crate::crt::{Source, watched};
+use crate::device::{Command, Completion, Level, Next, Ring};
+use crate::job::Job;
+
+/// A window for as long as the proxy may use it.
+type Held = dyn Deref<Target = Window> + Send + Sync;
+
+/// Failed commands of a ring that are logged; a device may send any number.
+const LOGGED: u64 = 3;
+
+/// Serves one ring until it is dropped: all progress of the job does, that of waiting calls and of the progress
+/// thread included. What is not answered then never is, and the ring is closed.
+///
+/// It is not dropped by what progress calls, such as the end of a detached request.
+pub struct Proxy {
+    served: Arc<Served>,
+    source: Arc<dyn Source>,
 }
 
-impl<'a> Proxy<'a> {
-    /// Serves `ring` with `windows`, which commands name by their index. [`WinError::BadArgument`]:
-    /// the level is below 3, at which devices start nothing.
-    pub fn new(
-        ring: &'a Ring,
-        devices: &'a Devices,
-        windows: &'a [&'a Window],
-        level: Level,
-    ) -> WinResult<Proxy<'a>> {
+/// Commands begun at one visit, so that a device that never stops asking leaves room for the rest of the job.
+const BATCH: u32 = 64;
+
+/// A ring and what serves it.
+struct Served {
+    job: Arc<Job>,
+    ring: Arc<Ring>,
+    level: Level,
+    /// Whether it counts itself in the engine's count of busy sources.
+    open: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The next command's ticket.
+    next: u64,
+    /// Commands that are not answered, in the order of their tickets. Before the windows, which their requests borrow.
+    under_way: Vec<UnderWay>,
+    /// Failures of untracked commands that no flush told of: window, rank, status. The first of each target.
+    lost: Vec<(u32, u32, i32)>,
+    /// Only added to.
+    windows: Vec<Arc<Held>>,
+}
+
+impl Proxy {
+    /// Serves a ring, at no more than `level` of device support. [`WinError::BadArgument`]: the level is below
+    /// 3, at which devices start nothing.
+    pub fn new(job: &Arc<Job>, ring: &Arc<Ring>, level: Level) -> WinResult<Proxy> {
+        let level = level.min(job.device_support().level);
         if level < Level::DeviceOnDevice {
             return Err(WinError::BadArgument {
                 call: "proxy",
                 reason: format!("devices start operations from level 3 on; this is level {level}"),
             });
         }
-        Ok(Proxy {
-            ring,
-            devices,
-            windows,
+        let served = Arc::new(Served {
+            job: Arc::clone(job),
+            ring: Arc::clone(ring),
             level,
-            next: 0,
-        })
+            open: AtomicBool::new(true),
+            state: Mutex::default(),
+        });
+        let source: Arc<dyn Source> = served.clone();
+        let engine = job.runtime().engine();
+        engine.add_source(Arc::clone(&source));
+        engine.busy().set(true);
+        engine.awaited();
+        Ok(Proxy { served, source })
     }
 
-    /// Goes on after `count` commands that another proxy has done.
-    pub fn skip(&mut self, count: u64) {
-        self.next += count;
+    /// Lets commands use a window, of which lock or lock_all epochs are open when they come. Returns the
+    /// number that they name it by.
+    pub fn add_window(
+        &self,
+        window: impl Deref<Target = Window> + Send + Sync + 'static,
+    ) -> WinResult<u32> {
+        let mut state = self.served.lock();
+        let number = u32::try_from(state.windows.len()).map_err(|_| WinError::BadArgument {
+            call: "proxy",
+            reason: String::from("a ring has no room for another window"),
+        })?;
+        state.windows.push(Arc::new(window));
+        Ok(number)
     }
 
-    /// Does every command that is published, and answers it. Returns how many there were.
-    pub fn serve(&mut self) -> usize {
-        let mut served = 0;
-        while let Some(command) = self.ring.next(self.next) {
-            let completion = match self.execute(&command) {
-                Ok(result) => Completion { status: 0, result },
-                Err(error) => {
-                    tracing::warn!("a command of a device failed: {error}");
-                    let status = match error {
-                        WinError::Transport { status, .. } => status,
-                        _ => Status::BAD_PARAM,
-                    };
-                    Completion {
-                        status: status.0,
-                        result: 0,
-                    }
-                }
-            };
-            self.ring.answer(self.next, completion);
-            self.next += 1;
-            served += 1;
-        }
-        served
-    }
-
-    fn execute(&self, command: &Command) -> WinResult<u64> {
-        let call = "a device's command";
-        let bad = |reason: String| WinError::BadArgument { call, reason };
-        let kind = CommandKind::of(command.kind)
-            .ok_or_else(|| bad(format!("there is no command {}", command.kind)))?;
-        let window = self
-            .windows
-            .get(command.window as usize)
-            .ok_or_else(|| bad(format!("there is no window {}", command.window)))?;
-        let rank = command.target as usize;
-        if kind == CommandKind::Flush {
-            window.flush(rank)?;
-            return Ok(0);
-        }
-        if self.level < Level::DeviceOnBoth && !window.is_on_device(rank) {
-            return Err(bad(format!(
-                "rank {rank} of window {} is not known to be of a device; devices may use host memory \
-                 from level 4 on",
-                command.window
-            )));
-        }
-        let datatype = Datatype::try_from(command.datatype).map_err(|e| bad(e.to_string()))?;
-        let op = || {
-            let op = Op::ALL.get(command.op as usize).copied();
-            op.ok_or_else(|| bad(format!("there is no operation {}", command.op)))
-        };
-        let count = usize::try_from(command.count).unwrap_or(usize::MAX);
-        let layout = Layout::contiguous(datatype, count);
-        let target = Target {
-            rank,
-            displacement: command.displacement,
-            layout: &layout,
-        };
-        let local = || self.local(command.local, layout.bytes());
-        let displacement = command.displacement;
-        // SAFETY: the device vouches for its buffer until the flush that completes the command; `fetch` vouches for the words.
-        unsafe {
-            match kind {
-                CommandKind::Put => window.put(local()?, &layout, target)?,
-                CommandKind::Get => window.get(local()?, &layout, target)?,
-                CommandKind::Accumulate => window.accumulate(local()?, &layout, target, op()?)?,
-                CommandKind::FetchOp => {
-                    let op = op()?;
-                    return fetch(window, command, |[operand, _, result]| {
-                        window.fetch_and_op(operand, result, datatype, rank, displacement, op)
-                    });
-                }
-                CommandKind::CompareSwap => {
-                    return fetch(window, command, |[operand, compare, result]| {
-                        window.compare_and_swap(
-                            operand,
-                            compare,
-                            result,
-                            datatype,
-                            rank,
-                            displacement,
-                        )
-                    });
-                }
-                CommandKind::Flush => {}
-            }
-        }
-        Ok(0)
-    }
-
-    /// The buffer of a command, which at level 3 must be of a device.
-    fn local(&self, value: u64, len: usize) -> WinResult<*mut u8> {
-        let bad = |reason: String| WinError::BadArgument {
-            call: "a device's command",
-            reason,
-        };
-        let located = self.devices.locate(value, len);
-        let location = located.map_err(|e| bad(e.to_string()))?;
-        if location.device == HOST && self.level < Level::DeviceOnBoth {
-            return Err(bad(String::from(
-                "its buffer is host memory, which devices may use from level 4 on",
-            )));
-        }
-        Ok(std::ptr::with_exposed_provenance_mut(value as usize))
+    /// Stops serving: waits for what is under way, answers it, and closes the ring. What comes later is
+    /// answered by the ring itself.
+    pub fn close(&self) {
+        let engine = self.served.job.runtime().engine();
+        engine.remove_source(&self.source);
+        let mut state = self.served.lock();
+        watched(|| state.finish(&self.served.ring));
+        self.served.close();
     }
 }
 
-/// Issues an operation on words of its own (operand, compared value, result), and completes it. An operation that cannot be
-/// completed may still write its result, so its words are never freed.
-fn fetch(
-    window: &Window,
-    command: &Command,
-    issue: impl FnOnce([*mut u8; 3]) -> WinResult<()>,
-) -> WinResult<u64> {
-    let mut words = Box::new([command.operand, command.compare, 0]);
-    let at = words.as_mut_ptr();
-    issue([0, 1, 2].map(|index| at.wrapping_add(index).cast()))?;
-    if let Err(error) = window.flush(command.target as usize) {
-        std::mem::forget(words);
-        return Err(error);
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.close();
     }
-    Ok(words[2])
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (succeeded, failed) = self.served.ring.counts();
+        write!(f, "Proxy({succeeded} commands succeeded, {failed} failed)")
+    }
+}
+
+impl Served {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.ring.close();
+        if self.open.swap(false, Ordering::Relaxed) {
+            self.job.runtime().engine().busy().set(false);
+        }
+    }
+}
+
+impl Source for Served {
+    fn progress(&self) -> bool {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread is at it, or a command that this thread waits for.
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        // The thread may hold the baton, and must not wait for others.
+        watched(|| {
+            let ended = state.end_complete(&self.ring);
+            state.begin_next(self) | ended
+        })
+    }
+}
+
+impl State {
+    /// Begins commands that are published.
+    fn begin_next(&mut self, served: &Served) -> bool {
+        if !served.open.load(Ordering::Relaxed) {
+            return false;
+        }
+        let first = self.next;
+        for _ in 0..BATCH {
+            let command = match served.ring.next(self.next) {
+                Next::Nothing => break,
+                Next::Command(command) => command,
+                Next::Garbage(found) => {
+                    tracing::error!(
+                        "a device wrote {found:#x} where its command {} should be; its ring is closed",
+                        self.next
+                    );
+                    self.finish(&served.ring);
+                    served.close();
+                    break;
+                }
+            };
+            let ticket = self.next;
+            self.next += 1;
+            match self.begin(served, &command, ticket) {
+                Ok(Some(under_way)) => self.under_way.push(under_way),
+                Ok(None) => {}
+                Err(error) => self.fail(&served.ring, &command, ticket, &error),
+            }
+        }
+        // Those to memory at hand are complete already.
+        let moved = self.next != first;
+        if moved {
+            self.end_complete(&served.ring);
+        }
+        moved
+    }
+
+    /// Answers what is complete.
+    fn end_complete(&mut self, ring: &Ring) -> bool {
+        let mut moved = false;
+        let mut waited = Vec::new();
+        for mut under_way in std::mem::take(&mut self.under_way) {
+            let target = under_way.target();
+            if !under_way.is_over(&waited) {
+                waited.push(target);
+                self.under_way.push(under_way);
+                continue;
+            }
+            moved = true;
+            let completion = under_way.end(|| self.take_lost(target));
+            self.answer(ring, &under_way, completion);
+        }
+        moved
+    }
+
+    /// Waits for everything that is under way, and answers it.
+    fn finish(&mut self, ring: &Ring) {
+        for mut under_way in std::mem::take(&mut self.under_way) {
+            let target = under_way.target();
+            let completion = under_way.finish(|| self.take_lost(target));
+            self.answer(ring, &under_way, completion);
+        }
+    }
+
+    fn answer(&mut self, ring: &Ring, under_way: &UnderWay, completion: Completion) {
+        if under_way.untracked && completion.status < 0 {
+            self.lose(under_way.target(), completion.status);
+        }
+        ring.answer(under_way.ticket, completion, under_way.untracked);
+    }
+
+    /// Answers a command that could not begin.
+    fn fail(&mut self, ring: &Ring, command: &Command, ticket: u64, error: &WinError) {
+        let (_, failed) = ring.counts();
+        if failed < LOGGED {
+            tracing::warn!("command {ticket} of a device failed: {error}");
+        }
+        let status = command::errno(error);
+        if command.untracked {
+            self.lose((command.window, command.target), status);
+        }
+        let completion = Completion { status, result: 0 };
+        ring.answer(ticket, completion, command.untracked);
+    }
+
+    /// Keeps the failure of an untracked command for the next flush of its target, if that is one.
+    fn lose(&mut self, (window, rank): (u32, u32), status: i32) {
+        let known = self.windows.get(window as usize);
+        let is_target = known.is_some_and(|window| (rank as usize) < window.size());
+        let told = |lost: &(u32, u32, i32)| (lost.0, lost.1) == (window, rank);
+        if is_target && !self.lost.iter().any(told) {
+            self.lost.push((window, rank, status));
+        }
+    }
+
+    fn take_lost(&mut self, target: (u32, u32)) -> i32 {
+        let found = self.lost.iter().position(|lost| (lost.0, lost.1) == target);
+        found.map_or(0, |index| self.lost.swap_remove(index).2)
+    }
 }

@@ -1,14 +1,13 @@
-//! What is particular to devices: where memory is, the ways to it, large transfers, mixed runs, and who
-//! serves peers. `mistakes` has what must fail, `started` what a device starts.
+//! What is particular to devices, apart from what must fail (`mistakes`) and what a device starts (`started`).
 
 use std::time::{Duration, Instant};
 
 use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
-use super::{collectives, mistakes, started};
+use super::{collectives, garbage, mistakes, started};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Case, Context, Outcome, ensure, same};
-use host_stub::device::{HOST, Level, decode_location};
+use host_stub::device::{HOST, decode_location};
 use host_stub::win::{Assertion, Info, Layout, Target, Window};
 
 pub(super) type Test = fn(&Context<'_>) -> Outcome;
@@ -16,7 +15,7 @@ pub(super) type Test = fn(&Context<'_>) -> Outcome;
 pub(super) fn cases() -> Vec<Case> {
     let all: &[(&str, Test)] = &[
         ("device/locations", locations),
-        ("device/level", level),
+        ("device/level", started::level),
         ("device/paths", paths),
         ("device/mixed-iovecs", mixed),
         ("device/large", large),
@@ -31,6 +30,10 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/collectives-under-way", collectives::under_way),
         ("device/collectives-refused", collectives::mistakes),
         ("device/started-by-the-device", started::started),
+        ("device/started-at-level-3", started::at_level_3),
+        ("device/started-in-several-rings", started::several_rings),
+        ("device/garbage-commands", garbage::commands),
+        ("device/garbage-rings", garbage::rings),
         #[cfg(feature = "cuda")]
         ("device/started-by-a-kernel", super::kernel::by_a_kernel),
     ];
@@ -105,13 +108,6 @@ fn locations(context: &Context<'_>) -> Outcome {
     devices.forget_memory(memory.base());
     ensure(devices.encode_location(inside, DEVICE).is_err(), || {
         String::from("a mapping outlived its end")
-    })
-}
-
-fn level(context: &Context<'_>) -> Outcome {
-    let support = context.job.device_support();
-    ensure(support.level == Level::DeviceOnBoth, || {
-        format!("level {}: {}", support.level, support.why)
     })
 }
 

@@ -1,15 +1,17 @@
 //! The kernel of `cuda/started.cu` on the suite's device: what it asks for through a ring, the host does.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUresult};
 use plugin_api::hmem_iface;
 
 use super::cases::say;
+use super::started::{free, zeroed};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Context, Failure, Outcome, ensure, same};
-use host_stub::device::{CudaRing, Ring};
-use host_stub::win::{Assertion, Proxy};
+use host_stub::device::{Level, Ring};
+use host_stub::win::Proxy;
 
 /// Compiled from `cuda/started.cu`, which says how.
 const PTX: &str = concat!(
@@ -139,32 +141,27 @@ pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
         say(context, "this machine has no CUDA device");
         return Ok(());
     }
-    let window = context.allocate(256, 8)?;
-    // SAFETY: the window is new, and no operation is under way on it.
-    unsafe { window.write_local(0, &[0; 256]) }?;
+    let window = zeroed(context)?;
     let buffer = DeviceBuffer::new(devices, 64, 0)?;
     let words = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_ne_bytes()).collect() };
     buffer.write(0, &words(&[10, 11, 12, 13]))?;
     let next = (context.rank + 1) % context.size;
-    let ring = Ring::new(8);
-    let ordinal = device.number as i32;
-    let mapped = CudaRing::map(&ring, ordinal).map_err(Failure::new)?;
+    let ring = Arc::new(Ring::new(8));
+    let mapped = devices.map_ring(DEVICE, &ring)?;
     let mut answers = [u64::MAX; ANSWERS];
-    context.meet()?;
-    window.lock_all(Assertion::empty())?;
-    let windows = [&window];
-    let level = context.job.device_support().level;
-    let mut proxy = Proxy::new(&ring, devices, &windows, level)?;
+    let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;
+    proxy.add_window(Arc::clone(&window))?;
     let local = buffer.pointer(0)? as u64;
-    let arguments = (mapped.device_pointer(), next as u32, local, &mut answers);
-    let launched = Launched::new(ordinal, arguments)?;
+    let arguments = (mapped.address(), next as u32, local, &mut answers);
+    let launched = Launched::new(device.number as i32, arguments)?;
+    let engine = context.job.runtime().engine();
     while !launched.is_over()? {
-        if proxy.serve() == 0 {
-            context.job.transport().progress();
+        if engine.progress() == 0 {
             std::thread::yield_now();
         }
     }
     launched.finish(&mut answers)?;
+    drop(proxy);
     window.unlock_all()?;
     ensure(answers == [0, 0, 0, 0, 0, 10], || {
         format!("the kernel was answered {answers:?}")
@@ -176,6 +173,5 @@ pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
     buffer.read(32, &mut found)?;
     same("what was got", &found, &words(&[17, 11, 12, 13]))?;
     context.meet()?;
-    drop(mapped);
-    Ok(window.free()?)
+    free(window)
 }

@@ -1,22 +1,34 @@
-//! Operations that a device starts: commands in a ring, which the host does.
+//! Operations that a device starts: commands in rings, which the progress of the host does.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::{Scope, ScopedJoinHandle};
 
 use plugin_api::Datatype;
 
 use crate::buffer::DeviceBuffer;
-use crate::case::{Context, Outcome, ensure, same};
-use host_stub::device::{Command, CommandKind, Level, Ring};
+use crate::case::{Context, Failure, Outcome, ensure, same};
+use host_stub::device::{Command, CommandKind, Completion, Level, Ring};
 use host_stub::win::{Assertion, Proxy, Window};
 
-/// The rank that commands go to.
-struct To(u32);
+/// Whom commands go to: a rank, in a window.
+#[derive(Clone, Copy)]
+pub(super) struct To {
+    pub(super) window: u32,
+    pub(super) rank: usize,
+}
 
 impl To {
-    fn command(&self, kind: CommandKind, displacement: u64, local: u64, count: u64) -> Command {
+    pub(super) fn command(
+        self,
+        kind: CommandKind,
+        displacement: u64,
+        local: u64,
+        count: u64,
+    ) -> Command {
         Command {
             kind: kind as u32,
-            target: self.0,
+            window: self.window,
+            target: self.rank as u32,
             datatype: Datatype::Uint64 as u32,
             displacement,
             local,
@@ -26,41 +38,105 @@ impl To {
     }
 }
 
-/// A thread in the place of a device writes commands, which the host does.
-pub(super) fn started(context: &Context<'_>) -> Outcome {
-    let devices = context.job.devices();
+/// Waits for the threads in the place of a device. The progress thread serves them if there is one, and else
+/// this thread's progress.
+pub(super) fn served<T>(
+    context: &Context<'_>,
+    devices: Vec<ScopedJoinHandle<'_, T>>,
+) -> Result<Vec<T>, Failure> {
+    let engine = context.job.runtime().engine();
+    while !engine.has_keeper() && !devices.iter().all(ScopedJoinHandle::is_finished) {
+        if engine.progress() == 0 {
+            std::thread::yield_now();
+        }
+    }
+    let joined = devices.into_iter().map(ScopedJoinHandle::join);
+    let all: Result<Vec<T>, _> = joined.collect();
+    all.map_err(|_| Failure::new("a device's thread panicked"))
+}
+
+/// Runs one command after the other, as a device does.
+pub(super) fn one_by_one(ring: &Ring, commands: &[Command]) -> Vec<Completion> {
+    let run = |command: &Command| ring.wait(ring.submit(command));
+    commands.iter().map(run).collect()
+}
+
+/// Lets one thread in the place of a device run commands.
+pub(super) fn run(
+    context: &Context<'_>,
+    ring: &Ring,
+    commands: &[Command],
+) -> Result<Vec<(i32, u64)>, Failure> {
+    let answers = std::thread::scope(|scope| {
+        let device = scope.spawn(|| one_by_one(ring, commands));
+        served(context, vec![device])
+    })?;
+    Ok(answers
+        .iter()
+        .flatten()
+        .map(|a| (a.status, a.result))
+        .collect())
+}
+
+/// Frees a window that no proxy uses any more.
+pub(super) fn free(window: Arc<Window>) -> Outcome {
+    match Arc::into_inner(window) {
+        Some(window) => Ok(window.free()?),
+        None => Err(Failure::new("a proxy that is gone keeps its window")),
+    }
+}
+
+/// A zeroed window of 256 bytes in which the epoch of the commands is open.
+pub(super) fn zeroed(context: &Context<'_>) -> Result<Arc<Window>, Failure> {
     let window = context.allocate(256, 8)?;
     // SAFETY: the window is new, and no operation is under way on it.
     unsafe { window.write_local(0, &[0; 256]) }?;
+    context.meet()?;
+    window.lock_all(Assertion::empty())?;
+    Ok(Arc::new(window))
+}
+
+/// The first words of this rank's memory.
+pub(super) fn words(window: &Window, count: usize) -> Result<Vec<u64>, Failure> {
+    let mut found = vec![0; count * 8];
+    window.read_local(0, &mut found)?;
+    let words = found.as_chunks::<8>().0.iter();
+    Ok(words.map(|b| u64::from_ne_bytes(*b)).collect())
+}
+
+/// The suite's device may start operations on everything.
+pub(super) fn level(context: &Context<'_>) -> Outcome {
+    let support = context.job.device_support();
+    ensure(support.level == Level::DeviceOnBoth, || {
+        format!("level {}: {}", support.level, support.why)
+    })
+}
+
+/// A thread in the place of a device writes commands, which the host does.
+pub(super) fn started(context: &Context<'_>) -> Outcome {
+    let devices = context.job.devices();
+    let window = zeroed(context)?;
     let buffer = DeviceBuffer::new(devices, 64, 0)?;
-    let next = (context.rank + 1) % context.size;
     buffer.write(
         0,
         &(10..18u64).flat_map(u64::to_ne_bytes).collect::<Vec<u8>>(),
     )?;
-    let words = [5u64; 4];
-    let host_words = words.as_ptr() as u64;
+    let of_the_host = [5u64; 4];
+    let host_words = of_the_host.as_ptr() as u64;
     let device_words = buffer.pointer(0)? as u64;
-    let ring = Ring::new(8);
-    let level = context.job.device_support().level;
-    context.meet()?;
-    window.lock_all(Assertion::empty())?;
-    let windows = [&window];
-    let mut proxy = Proxy::new(&ring, devices, &windows, level)?;
-    let to = To(next as u32);
-    commands(context, &ring, &mut proxy, &to, (device_words, host_words))?;
+    let ring = Arc::new(Ring::new(8));
+    let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;
+    let to = To {
+        window: proxy.add_window(Arc::clone(&window))?,
+        rank: (context.rank + 1) % context.size,
+    };
+    commands(context, &ring, to, (device_words, host_words))?;
+    drop(proxy);
     window.unlock_all()?;
     context.meet()?;
-    let mut found = [0; 96];
-    window.read_local(0, &mut found)?;
-    let words: Vec<u64> = found
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|b| u64::from_ne_bytes(*b))
-        .collect();
-    ensure(words == [99, 11, 22, 13, 0, 0, 0, 0, 5, 5, 5, 5], || {
-        format!("the window holds {words:?}")
+    let found = words(&window, 12)?;
+    ensure(found == [99, 11, 22, 13, 0, 0, 0, 0, 5, 5, 5, 5], || {
+        format!("the window holds {found:?}")
     })?;
     let mut got = [0; 16];
     buffer.read(32, &mut got)?;
@@ -69,11 +145,10 @@ pub(super) fn started(context: &Context<'_>) -> Outcome {
         &got,
         &[99u64.to_ne_bytes(), 11u64.to_ne_bytes()].concat(),
     )?;
-    at_level_3(context, &ring, &window, &to, (device_words, host_words))?;
-    let low = Proxy::new(&ring, devices, &windows, Level::HostOnBoth);
+    let low = Proxy::new(context.job, &ring, Level::HostOnBoth);
     ensure(low.is_err(), || String::from("a device started at level 2"))?;
     context.meet()?;
-    Ok(window.free()?)
+    free(window)
 }
 
 /// What the thread in the place of the device commands, and how that is answered. `device_words` and `host_words` are eight
@@ -81,101 +156,130 @@ pub(super) fn started(context: &Context<'_>) -> Outcome {
 fn commands(
     context: &Context<'_>,
     ring: &Ring,
-    proxy: &mut Proxy<'_>,
-    to: &To,
+    to: To,
     (device_words, host_words): (u64, u64),
 ) -> Outcome {
-    let over = AtomicBool::new(false);
+    let fetch = Command {
+        operand: 7,
+        op: 0,
+        ..to.command(CommandKind::FetchOp, 0, 0, 1)
+    };
+    let swap = Command {
+        operand: 99,
+        compare: 17,
+        ..to.command(CommandKind::CompareSwap, 0, 0, 1)
+    };
+    let untracked = Command {
+        untracked: true,
+        ..to.command(CommandKind::Put, 8, host_words, 4)
+    };
+    let all = [
+        to.command(CommandKind::Put, 0, device_words, 4),
+        fetch,
+        swap,
+        to.command(CommandKind::Accumulate, 2, device_words, 1),
+        to.command(CommandKind::Get, 0, device_words + 32, 2),
+        to.command(CommandKind::Flush, 0, 0, 0),
+    ];
     let answers = std::thread::scope(|scope| {
         let device = scope.spawn(|| {
-            let run = |command: &Command| ring.wait(ring.submit(command));
-            let fetch = Command {
-                operand: 7,
-                op: 0,
-                ..to.command(CommandKind::FetchOp, 0, 0, 1)
-            };
-            let swap = Command {
-                operand: 99,
-                compare: 17,
-                ..to.command(CommandKind::CompareSwap, 0, 0, 1)
-            };
-            let answers = [
-                run(&to.command(CommandKind::Put, 0, device_words, 4)),
-                run(&to.command(CommandKind::Put, 8, host_words, 4)),
-                run(&to.command(CommandKind::Flush, 0, 0, 0)),
-                run(&fetch),
-                run(&swap),
-                run(&to.command(CommandKind::Accumulate, 2, device_words, 1)),
-                run(&to.command(CommandKind::Get, 0, device_words + 32, 2)),
-                run(&to.command(CommandKind::Flush, 0, 0, 0)),
-                run(&Command {
-                    window: 3,
-                    ..to.command(CommandKind::Flush, 0, 0, 0)
-                }),
-            ];
-            over.store(true, Ordering::Release);
-            answers
-        });
-        while !over.load(Ordering::Acquire) {
-            if proxy.serve() == 0 {
-                context.job.transport().progress();
-                std::thread::yield_now();
+            // More than there are slots, and nobody takes their answers.
+            for _ in 0..20 {
+                ring.submit(&untracked);
             }
-        }
-        device.join()
-    });
-    let answers = answers.map_err(|_| crate::case::Failure::new("the device's thread panicked"))?;
-    let seen: Vec<(i32, u64)> = answers.iter().map(|a| (a.status, a.result)).collect();
-    let fetched = [0, 0, 0, 10, 17, 0, 0, 0].map(|result| (0, result));
-    ensure(seen[..8] == fetched, || format!("answers {seen:?}"))?;
-    ensure(seen[8].0 < 0, || {
-        String::from("a window that is none was flushed")
-    })
+            one_by_one(ring, &all)
+        });
+        served(context, vec![device])
+    })?;
+    let seen: Vec<(i32, u64)> = answers
+        .iter()
+        .flatten()
+        .map(|a| (a.status, a.result))
+        .collect();
+    let wanted = [0, 10, 17, 0, 0, 0].map(|result| (0, result));
+    ensure(seen == wanted, || format!("answers {seen:?}"))?;
+    let counts = ring.counts();
+    ensure(counts == (26, 0), || format!("counted {counts:?}"))
 }
 
-/// Level 3 keeps devices from host memory, as origin and as target. Nine commands went through the ring before.
-fn at_level_3(
-    context: &Context<'_>,
-    ring: &Ring,
-    window: &Window,
-    to: &To,
-    (device_words, host_words): (u64, u64),
-) -> Outcome {
-    let devices = context.job.devices();
-    let alone = [window];
-    let mut proxy = Proxy::new(ring, devices, &alone, Level::DeviceOnDevice)?;
-    proxy.skip(9);
-    let ticket = ring.submit(&to.command(CommandKind::Put, 0, host_words, 1));
-    proxy.serve();
-    ensure(ring.wait(ticket).status < 0, || {
-        String::from("host memory was used at level 3")
-    })?;
-    // The targets too: this window is on the device, another on the host.
-    let host = Window::allocate(context.job, 256, 8)?;
+/// Level 3 keeps devices from host memory, as origin and as target.
+pub(super) fn at_level_3(context: &Context<'_>) -> Outcome {
+    let window = zeroed(context)?;
+    let host = Arc::new(Window::allocate(context.job, 256, 8)?);
     host.lock_all(Assertion::empty())?;
-    let both = [window, &host];
-    window.lock_all(Assertion::empty())?;
-    let mut proxy = Proxy::new(ring, devices, &both, Level::DeviceOnDevice)?;
-    proxy.skip(10);
+    let buffer = DeviceBuffer::new(context.job.devices(), 64, 0)?;
+    let of_the_host = [5u64; 4];
+    let device_words = buffer.pointer(0)? as u64;
+    let ring = Arc::new(Ring::new(8));
+    let proxy = Proxy::new(context.job, &ring, Level::DeviceOnDevice)?;
+    let rank = (context.rank + 1) % context.size;
+    let [on_device, on_host] = [&window, &host].map(|window| {
+        let number = proxy.add_window(Arc::clone(window));
+        number.map(|window| To { window, rank })
+    });
+    let (on_device, on_host) = (on_device?, on_host?);
+    let mut all = vec![(
+        on_device.command(CommandKind::Put, 0, of_the_host.as_ptr() as u64, 1),
+        false,
+    )];
     for kind in [
         CommandKind::Put,
         CommandKind::FetchOp,
         CommandKind::CompareSwap,
     ] {
-        for (index, taken) in [(0, true), (1, false)] {
-            let ticket = ring.submit(&Command {
-                window: index,
-                ..to.command(kind, 4, device_words, 1)
-            });
-            proxy.serve();
-            let status = ring.wait(ticket).status;
-            ensure((status == 0) == taken, || {
-                format!("{kind:?} on window {index} answered {status} at level 3")
-            })?;
-        }
+        all.push((on_device.command(kind, 4, device_words, 1), true));
+        all.push((on_host.command(kind, 4, device_words, 1), false));
     }
+    let asked: Vec<Command> = all.iter().map(|(command, _)| *command).collect();
+    let answers = run(context, &ring, &asked)?;
+    for ((command, taken), (status, _)) in all.iter().zip(answers) {
+        let refused = if *taken { 0 } else { -libc::EINVAL };
+        ensure(status == refused, || {
+            format!("{command:?} answered {status} at level 3")
+        })?;
+    }
+    drop(proxy);
     window.unlock_all()?;
     host.unlock_all()?;
     context.meet()?;
-    Ok(host.free()?)
+    free(host)?;
+    free(window)
+}
+
+/// Several rings, two threads of each, all of which add to the same word.
+pub(super) fn several_rings(context: &Context<'_>) -> Outcome {
+    const RINGS: usize = 3;
+    const ADDS: u64 = 20;
+    let window = zeroed(context)?;
+    let mut rings = Vec::new();
+    for _ in 0..RINGS {
+        let ring = Arc::new(Ring::new(2));
+        let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;
+        let number = proxy.add_window(Arc::clone(&window))?;
+        rings.push((ring, proxy, number));
+    }
+    let add = |window| Command {
+        operand: 1,
+        ..To { window, rank: 0 }.command(CommandKind::FetchOp, 0, 0, 1)
+    };
+    let answers = std::thread::scope(|scope: &Scope<'_, '_>| {
+        let mut devices = Vec::new();
+        for (ring, _, number) in rings.iter().chain(&rings) {
+            let all = vec![add(*number); ADDS as usize];
+            devices.push(scope.spawn(move || one_by_one(ring, &all)));
+        }
+        served(context, devices)
+    })?;
+    let failed = answers.iter().flatten().find(|answer| answer.status != 0);
+    ensure(failed.is_none(), || format!("answered {failed:?}"))?;
+    drop(rings);
+    window.unlock_all()?;
+    context.meet()?;
+    let wanted = 2 * RINGS as u64 * ADDS * context.size as u64;
+    let sum = words(&window, 1)?[0];
+    ensure(context.rank != 0 || sum == wanted, || {
+        format!("the sum is {sum}, not {wanted}")
+    })?;
+    context.meet()?;
+    free(window)
 }

@@ -45,6 +45,13 @@ fn main() {
     program(&out.join("host"), &[]);
     program(&out.join("host-future"), &["FUTURE"]);
     compile("c/device.c", &out.join("device"), &[], &[], &["-ldl"]);
+    compile(
+        "c/one_override.c",
+        &out.join("one_override"),
+        &[],
+        &[],
+        &["-ldl"],
+    );
     println!("cargo::rerun-if-changed=../host-stub/cuda");
     println!("cargo::rerun-if-changed=../host-stub/include");
     let library = ["-shared", "-fPIC", "-I", "../host-stub/include"];

@@ -51,7 +51,7 @@ extern "C" {
 /* Tables of another major are refused. */
 #define BTL_ABI_MAJOR 1
 /* Raised when a table grows at its end. */
-#define BTL_ABI_MINOR 3
+#define BTL_ABI_MINOR 4
 
 /* The one symbol that a plugin exports, for dlsym. */
 #define BTL_ENTRY_SYMBOL "btl_plugin_entry_v1"
@@ -413,6 +413,8 @@ typedef struct btl_override_ops {
 #define BTL_OVERRIDES_NONE 0      /* none are set */
 #define BTL_OVERRIDES_TRANSPORT 1 /* the plugin */
 #define BTL_OVERRIDES_PROVIDER 2  /* the plugin and the provider */
+/* The answer while none are set: -FI_ENODATA. */
+#define BTL_OVERRIDES_NONE_SET (-61)
 
 /* A module's support of one kind of memory. */
 typedef struct btl_hmem_info {
@@ -420,7 +422,9 @@ typedef struct btl_hmem_info {
     uint32_t provider;       /* 1 if the provider can register this kind (FI_HMEM) */
     uint32_t overrides;      /* one of BTL_OVERRIDES_* */
     uint32_t devices;        /* devices of this kind that are accessible without overrides */
-    uint32_t reserved;       /* written as zero */
+    int32_t answer;          /* the provider's answer to the overrides, as a libfabric errno: 0 if it uses
+                              * them, -FI_ENOSYS (-38) or another error if only the plugin does,
+                              * BTL_OVERRIDES_NONE_SET if none are set. Plugins before ABI 1.4 write 0. */
     uint64_t direct;         /* live registrations that the provider accesses itself, of all kinds */
     uint64_t staged;         /* live registrations that the plugin accesses by copies, of all kinds */
 } btl_hmem_info;

@@ -107,8 +107,9 @@ pub struct HmemInfo {
     pub overrides: u32,
     /// Devices of this kind that are accessible without overrides.
     pub devices: u32,
-    /// Written as zero.
-    pub reserved: u32,
+    /// The provider's answer to the overrides, as a libfabric errno: 0 if it uses them, -FI_ENOSYS (-38) or another
+    /// error if only the plugin does, [`HmemInfo::NONE_SET`] if none are set. Plugins before ABI 1.4 write 0.
+    pub answer: i32,
     /// Live registrations that the provider accesses itself, of all kinds of device.
     pub direct: u64,
     /// Live registrations that the plugin accesses by copies, of all kinds of device.
@@ -123,6 +124,20 @@ impl HmemInfo {
     /// The plugin and the provider use the overrides.
     pub const PROVIDER: u32 = 2;
 
+    /// The answer while no overrides are set: -FI_ENODATA.
+    pub const NONE_SET: i32 = -61;
+
+    /// [`answer`](Self::answer), also for a plugin that did not write it.
+    pub fn provider_answer(&self) -> i32 {
+        match (self.overrides, self.answer) {
+            (HmemInfo::PROVIDER, _) => 0,
+            (HmemInfo::TRANSPORT, refused) if refused < 0 => refused,
+            // -FI_ENOSYS
+            (HmemInfo::TRANSPORT, _) => -38,
+            _ => HmemInfo::NONE_SET,
+        }
+    }
+
     /// A zeroed record with its header.
     pub const fn new() -> Self {
         HmemInfo {
@@ -130,7 +145,7 @@ impl HmemInfo {
             provider: 0,
             overrides: 0,
             devices: 0,
-            reserved: 0,
+            answer: 0,
             direct: 0,
             staged: 0,
         }

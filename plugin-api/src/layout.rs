@@ -141,7 +141,7 @@ layout!(HmemInfo: 48 bytes {
     provider at 16,
     overrides at 20,
     devices at 24,
-    reserved at 28,
+    answer at 28,
     direct at 32,
     staged at 40,
 });

@@ -66,8 +66,8 @@ static ssize_t copy_to(const struct iovec *iov, const uint32_t *iface, size_t co
 
 int main(int argc, char **argv)
 {
-    const btl_override_ops ops = {BTL_TABLE_HEADER(btl_override_ops, BTL_MAGIC_OVERRIDES),
-                                  copy_from, copy_to};
+    const btl_override_ops ops = {.header = BTL_TABLE_HEADER(btl_override_ops, BTL_MAGIC_OVERRIDES),
+                                  .copy_from_hmem_iov = copy_from, .copy_to_hmem_iov = copy_to};
     const uint32_t access = BTL_ACCESS_LOCAL_WRITE | BTL_ACCESS_REMOTE_READ |
                             BTL_ACCESS_REMOTE_WRITE | BTL_ACCESS_REMOTE_ATOMIC;
     const btl_component_vtable *component;

@@ -425,6 +425,23 @@ static CUresult judge(CUdeviceptr at, size_t size, int *on_device)
                                                            : CUDA_SUCCESS;
 }
 
+/* For the test's own program: where it can touch memory of a device, and the copies until now. */
+char *fake_cuda_reached(CUdeviceptr at)
+{
+    pthread_mutex_lock(&lock);
+    struct allocation *a = find(at);
+    pthread_mutex_unlock(&lock);
+    return a ? a->reached + (at - (CUdeviceptr)a->seen) : NULL;
+}
+
+unsigned long long fake_cuda_copies(void)
+{
+    pthread_mutex_lock(&lock);
+    unsigned long long copies = counts[1];
+    pthread_mutex_unlock(&lock);
+    return copies;
+}
+
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
 {
     int to_device, from_device;

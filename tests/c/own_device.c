@@ -71,7 +71,8 @@ static ptrdiff_t copy_to(const struct iovec *iov, const uint32_t *iface, size_t 
 
 /* Sets both functions, or one of them. */
 static int set_overrides(host_copy_from_hmem_fn from, host_copy_to_hmem_fn to) {
-    host_overrides_t overrides = {HOST_OVERRIDES_MAGIC, sizeof overrides, from, to};
+    host_overrides_t overrides = {.magic = HOST_OVERRIDES_MAGIC, .size = sizeof overrides,
+                                  .copy_from_hmem_iov = from, .copy_to_hmem_iov = to};
     return host_set_overrides(&overrides);
 }
 
@@ -112,11 +113,13 @@ static void mistakes(int device) {
     EXPECT(host_device_forget_memory(NULL) < 0);
     void *none = NULL;
     EXPECT(host_device_alloc(device, 64, &none) < 0 && none == NULL);
-    host_overrides_t overrides = {HOST_COLL_TABLE_MAGIC, sizeof overrides, NULL, NULL};
+    host_overrides_t overrides = {.magic = HOST_COLL_TABLE_MAGIC, .size = sizeof overrides};
     EXPECT(host_set_overrides(&overrides) == HOST_ERR_ARG && strstr(host_error_text(), "host_overrides_t"));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    /* Whether the provider is one that takes overrides. */
+    int honoured = argc > 1 && strcmp(argv[1], "honoured") == 0;
     MUST(host_init());
     int rank = host_rank(), size = host_size(), device = -1, found = -1;
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
@@ -124,8 +127,12 @@ int main(void) {
     MUST(host_comm_world(&world));
     map_device();
 
-    int known = host_device_count();
+    int known = host_device_count(), answer = 1;
+    MUST(host_query_overrides(&answer));
+    EXPECT(answer == -ENODATA && host_query_overrides(NULL) < 0);
     MUST(set_overrides(copy_from, copy_to));
+    MUST(host_query_overrides(&answer));
+    EXPECT(answer == (honoured ? 0 : -ENOSYS));
     MUST(host_device_add("own", KIND, 0, &device));
     EXPECT(device == known && host_device_count() == known + 1 && host_device_level() == 2);
     mistakes(device);
@@ -184,8 +191,9 @@ int main(void) {
     MUST(host_comm_barrier(world));
 
     /* An older program's table has one function, and what lies behind it is not read. */
-    host_overrides_t older = {HOST_OVERRIDES_MAGIC, offsetof(host_overrides_t, copy_to_hmem_iov), copy_from,
-                              copy_to};
+    host_overrides_t older = {.magic = HOST_OVERRIDES_MAGIC,
+                              .size = offsetof(host_overrides_t, copy_to_hmem_iov),
+                              .copy_from_hmem_iov = copy_from, .copy_to_hmem_iov = copy_to};
     /* One function alone: the other way is the transport's, which does not know this kind. */
     MUST(host_set_overrides(&older));
     EXPECT(host_device_read(&got, buffer, 8) == 0 && got == 5);

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use integration_tests::fixtures::{
-    PROVIDERS, c_plugin, host_library, host_stub, ofi_plugin, valgrind,
+    PROVIDERS, c_plugin, host_library, host_stub, lab_provider, ofi_plugin, valgrind,
 };
 use integration_tests::process::run;
 
@@ -316,6 +316,30 @@ fn windows_and_buffers_on_a_device() {
         .concat();
         passes("device", 2, &arguments, &program);
     }
+}
+
+/// A provider that takes the copy functions of the program's device: the same, without copies by the transport.
+#[test]
+fn a_device_whose_functions_the_provider_takes() {
+    let program = compile("own_device", "c");
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-device-lab");
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::copy(lab_provider(), place.join("liblab-fi.so")).unwrap();
+    let outcome = run(
+        Command::new(host_stub())
+            .args(["launch", "-n", "2", "--provider", "lab", "--plugin"])
+            .arg(ofi_plugin())
+            .arg("--")
+            .arg(&program)
+            .arg("honoured")
+            .env("FI_PROVIDER_PATH", &place)
+            .envs([("LAB_HMEM", "1"), ("LAB_HMEM_OVERRIDE", "1")])
+            .envs([("LAB_HMEM_IFACES", "ROCR"), ("OMPI_MCA_btl_ofi_hmem", "on")]),
+        LIMIT,
+    );
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
 }
 
 /// Over every provider, and a device of the program's own, by copy functions in C.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::fixtures::{c_program, host_stub, ofi_plugin};
+use integration_tests::fixtures::{c_program, host_stub, lab_provider, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 
 const LIMIT: Duration = Duration::from_secs(110);
@@ -129,6 +129,27 @@ fn without_a_device_there_is_level_1() {
         assert!(outcome.stdout.contains("level 1"), "{said}");
         assert!(outcome.stdout.contains("no device is known"), "{said}");
     }
+}
+
+/// A provider that reaches the memory itself and takes copy functions: one of the user's alone, with the driver's
+/// copies in place of the other, and none after both.
+#[test]
+fn one_copy_function_over_a_provider() {
+    let place = place();
+    std::fs::copy(lab_provider(), place.join("liblab-fi.so")).unwrap();
+    let outcome = run(
+        Command::new(c_program("one_override"))
+            .arg(ofi_plugin())
+            .args(["btl_ofi_provider_include=lab", "btl_ofi_hmem=on"])
+            .env("LD_LIBRARY_PATH", &place)
+            .env("FI_PROVIDER_PATH", &place)
+            .envs([("LAB_HMEM", "1"), ("LAB_HMEM_OVERRIDE", "1")])
+            .env("LAB_HMEM_IFACES", "CUDA,ROCR"),
+        LIMIT,
+    );
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert!(outcome.stdout.contains("all as it should be"), "{said}");
 }
 
 /// The device's header compiles for a device, and the kernel that is shipped is made of it.

@@ -2205,12 +2205,24 @@ int host_encode_location(const void *pointer_,
  * Sets how device memory is reached, for all kinds: at once, in windows and buffers that exist already
  * too. Operations under way keep earlier functions for their local buffers. In the
  * place of a function that is NULL comes the transport's own, which knows CUDA only; NULL instead of a table
- * is a table of none. The provider is offered both together, and where it takes them it uses them too.
+ * is a table of none. The provider is offered the functions too: host_query_overrides has its answer. A single
+ * function is offered only where CUDA is the only kind of memory that the provider reaches.
  *
  * # Safety
  * `overrides` is NULL or a table. All functions that were ever set do what their types say, until host_finalize has returned.
  */
 int host_set_overrides(const struct host_overrides_t *overrides);
+
+/**
+ * Asks whether the provider uses the functions of host_set_overrides. `answer` becomes a libfabric errno: 0 if
+ * it does; -FI_ENOSYS (-38) if it does not support this, or was offered none; another negative one with
+ * which it refused them; -FI_ENODATA (-61) if none are set. Where it is not 0, the transport's own copies use the
+ * functions, and memory that the provider reaches by itself does not.
+ *
+ * # Safety
+ * `answer` is writable.
+ */
+int host_query_overrides(int *answer);
 
 /**
  * Tells the host of a device of a kind, and of its number among those of its kind. `device` becomes its

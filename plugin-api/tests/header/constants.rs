@@ -62,6 +62,7 @@ pub(crate) fn all() -> Vec<(String, i128)> {
             HmemInfo::TRANSPORT as i128,
         ),
         ("BTL_OVERRIDES_PROVIDER".into(), HmemInfo::PROVIDER as i128),
+        ("BTL_OVERRIDES_NONE_SET".into(), HmemInfo::NONE_SET as i128),
         (
             "BTL_HOST_VTABLE_MIN_SIZE".into(),
             HostVtable::MIN_SIZE as i128,

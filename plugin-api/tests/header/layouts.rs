@@ -74,7 +74,7 @@ pub(crate) fn assertions() -> String {
         header, copy_from_hmem_iov, copy_to_hmem_iov,
     });
     structure!(out, HmemInfo as "btl_hmem_info" {
-        header, provider, overrides, devices, reserved, direct, staged,
+        header, provider, overrides, devices, answer, direct, staged,
     });
     structure!(out, ModuleVtable as "btl_module_vtable" {
         header, add_procs, del_procs, register_mem, deregister_mem, put, get, atomic_op,

@@ -104,11 +104,23 @@ static OPS: [ProviderOps; PAIRS] = [ops::<0>(), ops::<1>(), ops::<2>(), ops::<3>
 pub(crate) struct Offer {
     pair: Option<usize>,
     taken: bool,
+    /// The last answer of fi_set_ops; 0 before the first.
+    answer: c_int,
 }
 
 impl Offer {
     pub(crate) fn is_taken(&self) -> bool {
         self.taken
+    }
+
+    /// Whether the provider uses the functions that are set: 0, or the error with which it refused them. -FI_ENOSYS
+    /// for functions that it was not offered.
+    pub(crate) fn answer(&self) -> c_int {
+        match (self.taken, self.answer) {
+            (true, _) => 0,
+            (false, 0) => -(ffi::FI_ENOSYS as c_int),
+            (false, refused) => refused,
+        }
     }
 
     /// Makes the provider use `copier` from now on. Returns the result of fi_set_ops.
@@ -137,7 +149,7 @@ impl Offer {
                 std::ptr::null_mut(),
             )
         };
-        self.taken = rc == 0;
+        (self.taken, self.answer) = (rc == 0, rc);
         if !self.taken {
             self.release();
         }
@@ -170,7 +182,11 @@ mod tests {
                 .map(|_| scope.spawn(|| take(Copier::default())))
                 .collect();
             let pairs = all.into_iter().map(|thread| thread.join().unwrap());
-            pairs.map(|pair| Offer { pair, taken: false }).collect()
+            let offer = |pair| Offer {
+                pair,
+                ..Offer::default()
+            };
+            pairs.map(offer).collect()
         });
         let mut pairs: Vec<usize> = taken.iter().map(|offer| offer.pair.unwrap()).collect();
         pairs.sort_unstable();
@@ -181,7 +197,7 @@ mod tests {
         assert!(again.is_some());
         drop(Offer {
             pair: again,
-            taken: false,
+            ..Offer::default()
         });
     }
 }

@@ -183,7 +183,7 @@ impl Copier {
 }
 
 /// Whether our own functions reach memory of this kind on this machine.
-fn reaches(iface: u32) -> bool {
+pub(crate) fn reaches(iface: u32) -> bool {
     iface == hmem_iface::CUDA && cuda::devices() > 0
 }
 

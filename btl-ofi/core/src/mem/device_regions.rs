@@ -116,6 +116,13 @@ impl DeviceRegions {
         named.then_some(region)
     }
 
+    /// Whether `is` holds for the kind of each region that the provider reaches.
+    pub(crate) fn all_direct(&self, is: impl Fn(u32) -> bool) -> bool {
+        let regions = self.lock();
+        let mut direct = regions.values().filter(|r| r.descriptor.is_some());
+        direct.all(|region| is(region.iface))
+    }
+
     /// The number of regions that the provider reaches, and of staged regions.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let regions = self.lock();

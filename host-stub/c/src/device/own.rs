@@ -74,7 +74,8 @@ layout!(host_overrides_t: 32 bytes {
 /// Sets how device memory is reached, for all kinds: at once, in windows and buffers that exist already
 /// too. Operations under way keep earlier functions for their local buffers. In the
 /// place of a function that is NULL comes the transport's own, which knows CUDA only; NULL instead of a table
-/// is a table of none. The provider is offered both together, and where it takes them it uses them too.
+/// is a table of none. The provider is offered the functions too: host_query_overrides has its answer. A single
+/// function is offered only where CUDA is the only kind of memory that the provider reaches.
 ///
 /// # Safety
 /// `overrides` is NULL or a table. All functions that were ever set do what their types say, until host_finalize has returned.
@@ -101,6 +102,31 @@ pub unsafe extern "C" fn host_set_overrides(overrides: *const host_overrides_t) 
                 format!("{call}: the transport takes no copy functions: {status}"),
             )),
         }
+    })
+}
+
+/// Asks whether the provider uses the functions of host_set_overrides. `answer` becomes a libfabric errno: 0 if
+/// it does; -FI_ENOSYS (-38) if it does not support this, or was offered none; another negative one with
+/// which it refused them; -FI_ENODATA (-61) if none are set. Where it is not 0, the transport's own copies use the
+/// functions, and memory that the provider reaches by itself does not.
+///
+/// # Safety
+/// `answer` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn host_query_overrides(answer: *mut c_int) -> c_int {
+    guarded(|| {
+        let call = "host_query_overrides";
+        if answer.is_null() {
+            return Err(Error::argument(call, "answer is NULL"));
+        }
+        let info = job(call)?.transport().query_hmem(HOST_HMEM_SYSTEM);
+        let info = info.ok_or_else(|| {
+            let reason = format!("{call}: the transport knows of no device memory");
+            Error::new(HOST_ERR_TRANSPORT, reason)
+        })?;
+        // SAFETY: not NULL; the caller guarantees it.
+        unsafe { *answer = info.provider_answer() };
+        Ok(())
     })
 }
 

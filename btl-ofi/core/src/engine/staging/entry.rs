@@ -1,7 +1,7 @@
 //! The transport's public functions for device memory: overrides, registration, copies.
 
 use std::ffi::c_void;
-use std::sync::PoisonError;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use libfabric_sys as ffi;
@@ -9,10 +9,11 @@ use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, hmem_iface};
 
 use crate::base::error::{CallError, Error};
 use crate::engine::transport::Transport;
+use crate::fabric::offer::Offer;
 use crate::fabric::registration::Region;
 use crate::hmem::mailbox::LANES;
 use crate::hmem::server::MailboxServer;
-use crate::mem::copy::Copier;
+use crate::mem::copy::{self, Copier};
 use crate::mem::cuda;
 use crate::mem::handle::Handle;
 
@@ -20,21 +21,27 @@ impl Transport {
     /// Sets the copy functions for device memory; `None` restores this crate's own functions. They apply to all
     /// regions alike, whenever these were registered and whoever copies: an operation that begins after this call
     /// uses them for its local buffers, and a request of a peer that is served after it uses them for the target.
-    /// An operation under way keeps the functions with which it began for its local buffers. A pair of both
-    /// functions is also offered to the provider, whose copies use them immediately if it takes them.
+    /// An operation under way keeps the functions with which it began for its local buffers.
+    ///
+    /// The functions are also offered to the provider, whose copies use them immediately if it takes them. In place
+    /// of a function that is not set, the provider then calls this crate's own, because it cannot be told to use its
+    /// own again (man fi_domain). So a single function is offered only if this crate's own reach every kind of device
+    /// memory that the provider reaches.
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);
-        self.registrar.device_regions().set_copier(copier);
-        let mut offer = self
-            .device
-            .offer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        // The provider requires both functions (man fi_domain). If only one is set, offering it with one of
-        // this crate's own would replace the provider's own functions, which know its devices better. Once the
-        // provider took a pair, it can only be replaced.
-        if !copier.is_complete() && !offer.is_taken() {
+        let regions = self.registrar.device_regions();
+        regions.set_copier(copier);
+        let mut offer = self.offer();
+        let stands_in = cuda::devices() > 0 && regions.all_direct(copy::reaches);
+        let fits = copier.is_complete() || (copier.is_overridden() && stands_in);
+        if !fits && !offer.is_taken() {
             return;
+        }
+        if !copier.is_complete() && !regions.all_direct(copy::reaches) {
+            tracing::warn!(
+                "the provider keeps calling copy functions, and for a kind of memory that is registered \
+                 with it neither the user nor the transport has both: its transfers will fail"
+            );
         }
         // SAFETY: the transport keeps the device, and thereby its domain, live.
         let rc = unsafe { offer.make(self.device.domain(), copier) };
@@ -78,7 +85,7 @@ impl Transport {
             true => cuda::device_of(base as u64).unwrap_or(device),
             false => device,
         };
-        if self.setup.hmem_provider && length > 0 {
+        if self.setup.hmem_provider && length > 0 && self.has_copies(copier, iface) {
             match self
                 .registrar
                 .register_direct(base, length, access, iface, device)
@@ -154,20 +161,25 @@ impl Transport {
         self.registrar.device_regions().copier()
     }
 
-    /// Whether the provider uses the user's functions.
-    fn is_offered(&self) -> bool {
+    fn offer(&self) -> MutexGuard<'_, Offer> {
         let offer = self.device.offer.lock();
-        offer.unwrap_or_else(PoisonError::into_inner).is_taken()
+        offer.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the provider has functions for both ways to memory of this kind: its own, or those that it took.
+    fn has_copies(&self, copier: Copier, iface: u32) -> bool {
+        copier.is_complete() || copy::reaches(iface) || !self.offer().is_taken()
     }
 
     /// How the transport handles memory of interface `iface`.
     pub fn hmem_info(&self, iface: u32) -> HmemInfo {
         let mut info = HmemInfo::new();
         info.provider = u32::from(self.setup.hmem_provider);
-        info.overrides = match (self.copier().is_overridden(), self.is_offered()) {
-            (false, _) => HmemInfo::NONE,
-            (true, false) => HmemInfo::TRANSPORT,
-            (true, true) => HmemInfo::PROVIDER,
+        let answer = self.offer().answer();
+        (info.overrides, info.answer) = match (self.copier().is_overridden(), answer) {
+            (false, _) => (HmemInfo::NONE, HmemInfo::NONE_SET),
+            (true, 0) => (HmemInfo::PROVIDER, 0),
+            (true, refused) => (HmemInfo::TRANSPORT, refused),
         };
         info.devices = match iface {
             hmem_iface::SYSTEM => 1,

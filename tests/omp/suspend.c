@@ -11,9 +11,9 @@
 #include <stdint.h>
 #include <ucontext.h>
 
-#include "common.h"
+#include "waiting.h"
 
-enum { TASKS = 64, STACK = 256 << 10, ROUNDS = 4 };
+enum { STACK = 256 << 10 };
 
 typedef struct task {
     ucontext_t context;
@@ -31,9 +31,6 @@ static task_t *first, **last = &first;
 static ucontext_t scheduler;
 static __thread task_t *current;
 static int suspended_now, suspended_most;
-
-static host_win_t *win;
-static int rank, size, next, slow;
 
 /* Under the lock. */
 static void enqueue(task_t *task) {
@@ -89,27 +86,7 @@ static void yield(void) {
 
 static void body(int number) {
     task_t *task = current;
-    (void)number;
-    for (int round = 0; round < ROUNDS; round++) {
-        int64_t out = rank * 100000 + task->number * 100 + round, back = -1;
-        uint64_t at = ((uint64_t)rank * TASKS + (uint64_t)task->number) * sizeof out;
-        host_request_t *request;
-        MUST(host_rput(&out, sizeof out, next, at, win, &request));
-        MUST(host_wait(&request));
-        MUST(host_rget(&back, sizeof back, next, at, win, &request));
-        crt_cond_t cond = CRT_COND_INIT;
-        MUST(host_request_attach(request, &cond));
-        MUST(crt_wait(&cond));
-        MUST(host_wait(&request));
-        CHECK(back == out, "task %d read %ld", task->number, (long)back);
-        if (!slow || task->number == 0) {
-            MUST(host_win_flush(next, win));
-        }
-    }
-    if (task->number < 2) {
-        /* Two tasks of one thread, each waiting for the other ranks. */
-        MUST(host_barrier());
-    }
+    communicate(number);
     pthread_mutex_lock(&lock);
     task->over = 1;
     pthread_mutex_unlock(&lock);
@@ -162,39 +139,32 @@ static void run(task_t *tasks) {
 }
 
 int main(int argc, char **argv) {
-    slow = is_asked(argc, argv, "slow");
     static task_t tasks[TASKS];
-    int provided;
     crt_hooks_t hooks = {CRT_HOOKS_MAGIC, sizeof hooks, CRT_CAN_SUSPEND, 0, running, suspend, resume, NULL};
     crt_hooks_t yields = {CRT_HOOKS_MAGIC, sizeof hooks, CRT_CAN_YIELD, 0, running, NULL, NULL, yield};
     int refused = is_asked(argc, argv, "refused"), swapped = is_asked(argc, argv, "swapped");
     MUST(crt_set_hooks(swapped ? &yields : &hooks));
-    MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
-    CHECK(provided == (refused ? HOST_THREAD_MULTIPLE : HOST_TASK_MULTIPLE), "level %d", provided);
     if (refused || swapped) {
+        int provided;
+        MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
+        CHECK(provided == (refused ? HOST_THREAD_MULTIPLE : HOST_TASK_MULTIPLE), "level %d", provided);
         const char *reason = refused ? "before init" : "host_progress_thread";
         CHECK(crt_set_hooks(&hooks) == HOST_ERR_HOOKS, "hooks that only suspend were taken");
         CHECK(strstr(host_error_text(), reason) != NULL, "%s", host_error_text());
         MUST(crt_set_hooks(NULL));
         return done("suspend");
     }
-    rank = host_rank();
-    size = host_size();
-    next = (rank + 1) % size;
-    MUST(host_win_allocate((size_t)size * TASKS * sizeof(int64_t), 1, &win));
-    MUST(host_win_lock_all(win));
+    begin(argc, argv);
     double begun = seconds();
     run(tasks);
     double took = seconds() - begun;
     MUST(crt_set_hooks(NULL));
-    MUST(host_win_unlock_all(win));
-    MUST(host_barrier());
-    MUST(host_win_free(&win));
+    CHECK(moved == 0, "%d waits returned on another thread than the only one", moved);
     if (rank == 0) {
         printf("%d tasks were suspended at once on one thread\n", suspended_most);
         printf("%d tasks with %d waits each: %.2f ms\n", TASKS, 2 * ROUNDS, 1e3 * took);
     }
     CHECK(!slow || suspended_most > TASKS / 2, "%d of %d tasks were suspended at once", suspended_most,
           TASKS);
-    return done("suspend");
+    return end("suspend");
 }

@@ -8,6 +8,8 @@
 
 #[path = "openmp/level.rs"]
 mod level;
+#[path = "openmp/runtimes.rs"]
+mod runtimes;
 #[path = "openmp/target.rs"]
 mod target;
 #[path = "openmp/waits.rs"]
@@ -228,7 +230,7 @@ fn tasks_that_are_suspended() {
         );
     }
     // Where each operation takes a millisecond they have to be, and all at once.
-    let outcome = slowly(2, &program);
+    let outcome = slowly(2, &program, &[]);
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
 }
@@ -269,9 +271,9 @@ fn tasks_that_are_suspended_under_mpirun() {
     );
 }
 
-/// Runs a program with the argument `slow`, in task mode, over a transport whose operations take a
+/// Runs a program with the argument `slow` and others, in task mode, over a transport whose operations take a
 /// millisecond each.
-fn slowly(count: u32, program: &Path) -> Outcome {
+fn slowly(count: u32, program: &Path, arguments: &[&str]) -> Outcome {
     run(
         Command::new(host_stub())
             .args(["launch", "-n", &count.to_string()])
@@ -280,6 +282,7 @@ fn slowly(count: u32, program: &Path) -> Outcome {
             .arg("--")
             .arg(program)
             .arg("slow")
+            .args(arguments)
             .env("CMA_DELAY_US", "1000")
             .env("OMP_EXTERNAL", "task")
             .env("OMP_NUM_THREADS", "2")
@@ -329,7 +332,7 @@ fn tasks_that_yield() {
         if !is_there(compiler) {
             continue;
         }
-        let outcome = slowly(2, &program(compiler, "tasks"));
+        let outcome = slowly(2, &program(compiler, "tasks"), &[]);
         let said = outcome.transcript();
         assert!(outcome.status.success(), "{said}");
         let ran = outcome

@@ -12,8 +12,11 @@ use super::line::Sleeper;
 use super::waits::{LOOK, is_watched};
 
 impl Engine {
-    /// Lets other tasks of this thread have their turn: what this one tries again may depend on them.
+    /// Lets other tasks of this thread have their turn: what this one tries again may depend on them. Not inlined:
+    /// the task may return on another thread, so the loop around this must not keep the address of a thread-local
+    /// variable.
     #[cold]
+    #[inline(never)]
     pub(super) fn let_tasks_run(&self) {
         if is_watched() {
             // This task may hold the line, which those that run meanwhile may want.

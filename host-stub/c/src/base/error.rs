@@ -129,8 +129,10 @@ thread_local! {
     static TEXT: RefCell<CString> = RefCell::default();
 }
 
-/// Keeps an error's text, and gives its code.
+/// Keeps an error's text, and gives its code. Not inlined: a caller may have waited as a task, which returns on another
+/// thread, and the address of a thread-local variable that the compiler kept would be the former thread's.
 #[cold]
+#[inline(never)]
 pub(crate) fn keep(error: &Error) -> c_int {
     // No text holds a zero byte but one that quotes it from outside.
     let text = CString::new(error.text.replace('\0', " ")).unwrap_or_default();

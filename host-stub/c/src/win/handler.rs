@@ -33,8 +33,10 @@ pub(crate) fn guarded_on(win: *mut host_win_t, run: impl FnOnce() -> Result) -> 
     guarded(|| run().map_err(|error| told(win, error)))
 }
 
-/// Tells a window's handler of an error, if it is a window and has one.
+/// Tells a window's handler of an error, if it is a window and has one. Not inlined, for the reason that
+/// [`keep`] gives.
 #[cold]
+#[inline(never)]
 pub(crate) fn told(win: *mut host_win_t, error: Error) -> Error {
     // SAFETY: as for every call on a window, which this is part of: no other thread frees it meanwhile.
     let handler = unsafe { window("error handler", win) }

@@ -55,7 +55,7 @@ lay_out_host() {
     put_object "$release/host-stub" "$prefix/bin/host-stub"
     put_object "$release/libhost_stub.so" "$libdir/libhost_stub.so"
     put_object "$release/libbtl_ofi.so" "$libdir/libbtl_ofi.so"
-    for page in host-stub/c/include/* host-stub/include/* plugin-api/include/*.h; do
+    for page in host-stub/c/include/* plugin-api/include/*.h; do
         put 644 "$page" "$prefix/include/${page##*/}"
     done
     for page in "$stage"/pages/man1/*; do

@@ -53,8 +53,8 @@ fn main() {
         &["-ldl"],
     );
     println!("cargo::rerun-if-changed=../host-stub/cuda");
-    println!("cargo::rerun-if-changed=../host-stub/include");
-    let library = ["-shared", "-fPIC", "-I", "../host-stub/include"];
+    println!("cargo::rerun-if-changed=../host-stub/c/include");
+    let library = ["-shared", "-fPIC", "-I", "../host-stub/c/include"];
     compile(
         "c/fake_cuda.c",
         &out.join("libcuda-fake.so"),

@@ -70,6 +70,14 @@ int main(int argc, char **argv) {
     EXPECT(host_comm_get_attr(world, HOST_ATTR_DEVICE_LEVEL, NULL, &found) == HOST_ERR_ARG);
     MUST(host_comm_free(&other));
 
+    host_device_ring_t *ring = NULL;
+    EXPECT((host_device_ring_create(0, 1, &ring) == HOST_SUCCESS) == (level > 2));
+    EXPECT((ring != NULL) == (level > 2));
+    if (ring)
+        MUST(host_device_ring_free(&ring));
+    EXPECT(host_device_ring_create(0, 0, &ring) == HOST_ERR_ARG);
+    EXPECT(host_device_ring_create(1, 1, &ring) == (level > 2 ? HOST_ERR_ARG : HOST_ERR_WIN));
+
     EXPECT(host_device_count() == 1);
     MUST(host_device_alloc(0, BYTES, &memory));
     int next = (host_rank() + 1) % host_size();

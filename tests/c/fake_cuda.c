@@ -49,8 +49,9 @@ struct CUstream_st {
     /* The kernel, if one was launched, and whether it is over. */
     int launched, over;
     pthread_t thread;
-    host_stub_ring *ring;
-    unsigned target;
+    host_xpu_ep_t ep;
+    host_xpu_win_t win;
+    int target;
     unsigned long long local, *answers;
 };
 
@@ -350,7 +351,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 static void *kernel(void *argument)
 {
     struct CUstream_st *s = argument;
-    host_stub_started(s->ring, s->target, s->local, s->answers);
+    host_stub_started(s->ep, s->win, s->target, s->local, s->answers);
     __atomic_store_n(&s->over, 1, __ATOMIC_RELEASE);
     return NULL;
 }
@@ -391,10 +392,11 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
         return CUDA_ERROR_INVALID_CONTEXT;
     if (function != (CUfunction)&only_module || threads != 1 || shared || extra || stream->launched)
         return CUDA_ERROR_INVALID_VALUE;
-    stream->ring = *(host_stub_ring **)parameters[0];
-    stream->target = *(unsigned *)parameters[1];
-    stream->local = *(unsigned long long *)parameters[2];
-    stream->answers = *(unsigned long long **)parameters[3];
+    stream->ep = *(host_xpu_ep_t *)parameters[0];
+    stream->win = *(host_xpu_win_t *)parameters[1];
+    stream->target = *(int *)parameters[2];
+    stream->local = *(unsigned long long *)parameters[3];
+    stream->answers = *(unsigned long long **)parameters[4];
     stream->launched = pthread_create(&stream->thread, NULL, kernel, stream) == 0;
     return stream->launched ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }

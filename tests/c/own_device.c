@@ -17,6 +17,27 @@
 /* ROCm's number, of which the transport knows nothing by itself. */
 #define KIND HOST_HMEM_ROCR
 
+/* A ring of a device whose kernels the host does not know: the program says that they can use one, and maps its
+ * memory for them. */
+static void ring_of(int device) {
+    host_device_ring_t *ring = NULL;
+    host_xpu_ep_t ep;
+    void *base = NULL;
+    size_t size = 0;
+    EXPECT(host_device_ring_create(device, 4, &ring) < 0 && ring == NULL);
+    EXPECT(host_device_starts(device + 1) == HOST_ERR_ARG);
+    MUST(host_device_starts(device));
+    EXPECT(host_device_level() == 4);
+    MUST(host_device_ring_create(device, 4, &ring));
+    MUST(host_device_ring_memory(ring, &base, &size));
+    MUST(host_device_ring_export(ring, &ep));
+    EXPECT(ep.prov_id == HOST_XPU_PROXY && ep.prov_ctx == (uintptr_t)base && size % 4096 == 0);
+    EXPECT(host_device_ring_memory(ring, NULL, &size) == HOST_ERR_ARG);
+    EXPECT(host_device_ring_export(NULL, &ep) == HOST_ERR_ARG);
+    EXPECT(host_device_ring_add_window(ring, NULL, NULL) == HOST_ERR_ARG);
+    MUST(host_device_ring_free(&ring));
+}
+
 /* The same pages: as the device has them, and as the copy functions do. */
 static char *memory, *shadow;
 static atomic_int copies_from, copies_to, failing;
@@ -136,6 +157,7 @@ int main(int argc, char **argv) {
     MUST(host_device_add("own", KIND, 0, &device));
     EXPECT(device == known && host_device_count() == known + 1 && host_device_level() == 2);
     mistakes(device);
+    ring_of(device);
     MUST(host_device_add_memory(device, memory, 2 * BYTES));
     EXPECT(host_device_add_memory(device, memory + BYTES, 2 * BYTES) < 0);
     void *address = NULL;

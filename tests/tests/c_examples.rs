@@ -289,7 +289,7 @@ fn tables_of_a_newer_program() {
 fn levels_of_device_support() {
     let program = compile("device_level", "c");
     let plugin = ofi_plugin().to_str().unwrap();
-    for (limit, level) in [("1", "1"), ("2", "2"), ("4", "2")] {
+    for limit in ["1", "2", "3", "4"] {
         let parameters = [
             ["--mca", "host_pretended_devices", "1"],
             ["--mca", "host_device_level", limit],
@@ -298,7 +298,7 @@ fn levels_of_device_support() {
             &["--plugin", plugin, "--provider", "shm"][..],
             parameters.as_flattened(),
         ];
-        passes_with("device_level", 2, &arguments.concat(), &program, &[level]);
+        passes_with("device_level", 2, &arguments.concat(), &program, &[limit]);
     }
 }
 
@@ -340,6 +340,28 @@ fn a_device_whose_functions_the_provider_takes() {
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
+}
+
+/// A thread in the place of a kernel, served by the main thread's progress and by a progress thread.
+#[test]
+fn operations_that_a_device_starts() {
+    let program = compile_with(
+        "device_ring",
+        "../host-stub/c/examples",
+        "",
+        &["-pthread".into()],
+    );
+    for provider in PROVIDERS {
+        for keeper in ["0", "1"] {
+            let arguments = [
+                &["--plugin", ofi_plugin().to_str().unwrap()][..],
+                &["--provider", provider],
+                &["--mca", "host_pretended_devices", "1"],
+                &["--mca", "host_progress_thread", keeper],
+            ];
+            passes("device_ring", 2, &arguments.concat(), &program);
+        }
+    }
 }
 
 /// Over every provider, and a device of the program's own, by copy functions in C.

@@ -10,7 +10,7 @@
 int main(void) {
     MUST(host_init());
     int rank = host_rank(), size = host_size(), device = -2;
-    EXPECT(host_device_count() >= 1 && host_device_level() == 2);
+    EXPECT(host_device_count() >= 1 && host_device_level() >= 2);
 
     /* A window on device 0, and one on the host, which need not be the same on all ranks. */
     host_comm_t *world = NULL;

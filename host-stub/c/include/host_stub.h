@@ -427,6 +427,11 @@
 #define HOST_OVERRIDES_MAGIC 3553997954665893704
 
 /**
+ * Whose functions serve an endpoint: the host's. Libfabric's providers have the numbers from 1 on.
+ */
+#define HOST_XPU_PROXY 1752134516
+
+/**
  * One thread.
  */
 #define HOST_THREAD_SINGLE 0
@@ -708,6 +713,12 @@ typedef struct host_coll_request_t host_coll_request_t;
  * A communicator: ranks of the job with a context of their own. Never read through.
  */
 typedef struct host_comm_t host_comm_t;
+
+/**
+ * A ring of commands of one device, which all progress of the host serves: waiting calls, host_progress, and the
+ * progress thread. A number, never read through.
+ */
+typedef struct host_device_ring_t host_device_ring_t;
 
 /**
  * Hints for windows. Never read through.
@@ -1001,6 +1012,35 @@ typedef struct host_overrides_t {
      */
     host_copy_to_hmem_fn copy_to_hmem_iov;
 } host_overrides_t;
+
+/**
+ * What kernels start operations through, by the functions of host_xpu_device.h: the layout of libfabric's struct
+ * fid_xpu_ep. Passed to kernels by value.
+ */
+typedef struct host_xpu_ep_t {
+    /**
+     * libfabric's FI_CLASS_EP.
+     */
+    uint32_t fclass;
+    /**
+     * HOST_XPU_PROXY.
+     */
+    uint32_t prov_id;
+    /**
+     * The ring, as the device reaches it.
+     */
+    uint64_t prov_ctx;
+} host_xpu_ep_t;
+
+/**
+ * A window as kernels name it. Passed by value.
+ */
+typedef struct host_xpu_win_t {
+    /**
+     * Which of the ring's windows it is.
+     */
+    uint32_t number;
+} host_xpu_win_t;
 
 /**
  * What host_win_set_error_handler registers. `code` is what the call is about to return, and
@@ -2110,9 +2150,9 @@ int omp_get_external(void);
 int host_device_count(void);
 
 /**
- * What a C program can do about devices: 1 it starts operations on host memory, 2 also on device memory;
- * or a negative HOST_ERR_* code. Levels 3 and 4, at which devices start operations too, need the ring and
- * its proxy, which only programs in Rust can make.
+ * What the program can do about devices: 1 it starts operations on host memory, 2 also on device memory, 3
+ * devices start operations on device memory too (host_device_ring_create), 4 and on host memory; or a negative
+ * HOST_ERR_* code.
  */
 int host_device_level(void);
 
@@ -2227,6 +2267,7 @@ int host_query_overrides(int *answer);
 /**
  * Tells the host of a device of a kind, and of its number among those of its kind. `device` becomes its
  * number in calls and in "device_num". The host gives out no memory of it: see host_device_add_memory.
+ * It starts no operations unless host_device_starts says so.
  * Devices stay until host_finalize.
  *
  * # Safety
@@ -2236,6 +2277,12 @@ int host_device_add(const char *name,
                     uint32_t iface,
                     uint64_t number,
                     int *device);
+
+/**
+ * Says that kernels of a device that the program added read and write host memory, with atomics, and so start
+ * operations through rings (host_device_ring_create).
+ */
+int host_device_starts(int device);
 
 /**
  * Tells the host of `size` bytes of memory on a device, which buffers and windows may lie in until
@@ -2251,6 +2298,73 @@ int host_device_add_memory(int device, const void *memory, size_t size);
  * no window uses it any more.
  */
 int host_device_forget_memory(const void *memory);
+
+/**
+ * Makes a ring of at least `slots` commands (1 to 65536) for a device: pinned and mapped for a CUDA device, at the
+ * host's own address for others. HOST_ERR_WIN: the level of device support is below 3; HOST_ERR_ARG: the
+ * device cannot start operations.
+ *
+ * # Safety
+ * `made` is writable.
+ */
+int host_device_ring_create(int device,
+                            size_t slots,
+                            struct host_device_ring_t **made);
+
+/**
+ * The memory of a ring at the host, for a program that maps it for a device of its own: the device's address
+ * then takes the place of `prov_ctx`. It stays until host_device_ring_free.
+ *
+ * # Safety
+ * `base` and `size` are writable.
+ */
+int host_device_ring_memory(struct host_device_ring_t *handle,
+                            void **base,
+                            size_t *size);
+
+/**
+ * What kernels of the ring's device start operations through.
+ *
+ * # Safety
+ * `ep` is writable.
+ */
+int host_device_ring_export(struct host_device_ring_t *handle, struct host_xpu_ep_t *ep);
+
+/**
+ * Lets commands of a ring use a window, of which a lock or lock_all epoch is open when they come; `known` is what
+ * kernels name it by. The window is freed after the ring.
+ *
+ * # Safety
+ * `win` is a window that no other thread frees; `known` is writable.
+ */
+int host_device_ring_add_window(struct host_device_ring_t *handle,
+                                struct host_win_t *win,
+                                struct host_xpu_win_t *known);
+
+/**
+ * How many operations of a ring succeeded, and how many failed. HOST_ERR_STATE: the ring is closed, by the program
+ * or because the device wrote what no kernel of host_xpu_device.h writes; the numbers are there all the same.
+ *
+ * # Safety
+ * `succeeded` and `failed` are writable.
+ */
+int host_device_ring_status(struct host_device_ring_t *handle,
+                            uint64_t *succeeded,
+                            uint64_t *failed);
+
+/**
+ * Ends the service of a ring: waits for what is under way. Kernels that still wait, or post, are told -ECANCELED.
+ * Not called from a function that progress calls.
+ */
+int host_device_ring_close(struct host_device_ring_t *handle);
+
+/**
+ * Closes a ring, gives its memory back, and sets the handle to NULL.
+ *
+ * # Safety
+ * `handle` points to NULL or a ring. The kernels that use it have ended, and no other thread uses it.
+ */
+int host_device_ring_free(struct host_device_ring_t **handle);
 
 /**
  * Leaves the job in good order; collective. Before it, the program frees its windows and all
@@ -3042,7 +3156,7 @@ int host_win_create(void *base, size_t size, uint32_t unit, struct host_win_t **
 void *host_win_base(struct host_win_t *win);
 
 /**
- * Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open.
+ * Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open, or a ring uses it.
  * HOST_ERR_WIN: an epoch is open; the window and its handle are as they were. After any other error the
  * window is gone.
  *

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use crate::base::error::guarded;
 use crate::coll::persistent;
 use crate::comm::communicator as comm;
+use crate::device::ring;
 use crate::job;
 use crate::win::hooks as win_hooks;
 
@@ -13,6 +14,7 @@ use crate::win::hooks as win_hooks;
 #[unsafe(no_mangle)]
 pub extern "C" fn host_finalize() -> c_int {
     guarded(|| {
+        ring::close_all();
         job::leave("host_finalize", || {
             persistent::forget_all();
             comm::forget_all();

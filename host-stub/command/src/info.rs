@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{CommandError, Common, Exit, print_json};
 use host_stub::bootstrap::{Bootstrap, Singleton};
-use host_stub::device::{Level, Support};
+use host_stub::device::Support;
 use host_stub::job::{self, JobError};
 use host_stub::loader::{Attributes, Component, LoadError, ProviderReport, Transport};
 use host_stub::params::Params;
@@ -44,8 +44,6 @@ struct Report {
 #[derive(Serialize)]
 struct DeviceReport {
     support: Support,
-    /// The level of C programs: the functions of levels 3 and 4 are for programs in Rust.
-    level_in_c: Level,
     devices: Vec<String>,
     /// How memory of each kind of device is reached.
     paths: Vec<String>,
@@ -72,7 +70,6 @@ fn device_report(transport: &Transport, params: &Params) -> Result<DeviceReport,
     };
     let support = job::device_support(transport, &devices, params);
     Ok(DeviceReport {
-        level_in_c: support.level_in_c(),
         support,
         devices: devices.all().into_iter().map(|d| d.name).collect(),
         paths: KINDS.iter().map(path).collect(),
@@ -185,9 +182,6 @@ impl Report {
         if let Some(report) = &self.devices {
             let Support { level, why } = &report.support;
             writeln!(out, "devices    level {level}")?;
-            if report.level_in_c < *level {
-                writeln!(out, "  in C programs   {}", report.level_in_c)?;
-            }
             if !why.is_empty() {
                 writeln!(out, "  no higher       {why}")?;
             }

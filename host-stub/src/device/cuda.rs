@@ -236,7 +236,7 @@ mod driver {
             device,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
         )?;
-        // For the loads and stores of host_stub_device.cuh.
+        // For the loads and stores of host_xpu_device.h.
         if major < 7 {
             return Err(format!(
                 "its compute capability is {major}.{minor}, and starting operations needs 7.0"

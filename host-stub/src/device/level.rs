@@ -71,11 +71,6 @@ pub struct Support {
 }
 
 impl Support {
-    /// The level of C programs, which have no functions for operations that devices start.
-    pub fn level_in_c(&self) -> Level {
-        self.level.min(Level::HostOnBoth)
-    }
-
     /// The level that a transport, devices and a limit come to.
     pub fn of(knows_devices: bool, devices: &[Device], limit: Level) -> Support {
         let (level, why) = if !knows_devices {

@@ -6,6 +6,23 @@ use super::error::DeviceError;
 use super::registry::Devices;
 use super::ring::Ring;
 
+/// What kernels start operations through, as libfabric's `struct fid_xpu` (rdma/fi_xpu.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct XpuEndpoint {
+    /// The class of an endpoint, FI_CLASS_EP.
+    pub fclass: u32,
+    /// Whose functions serve it: [`PROXY`].
+    pub prov_id: u32,
+    /// The ring, as the device reaches it.
+    pub prov_ctx: u64,
+}
+
+/// The number of the host's proxy among libfabric's numbers of providers, which begin at 1 and leave no gap.
+pub const PROXY: u32 = 0x686f_7374;
+/// libfabric's FI_CLASS_EP.
+const CLASS_EP: u32 = 3;
+
 /// A [`Ring`] whose memory a device reads and writes, as long as this lives.
 pub struct MappedRing {
     address: u64,
@@ -17,9 +34,13 @@ pub struct MappedRing {
 }
 
 impl MappedRing {
-    /// Where the ring is for the device's kernels.
-    pub fn address(&self) -> u64 {
-        self.address
+    /// What kernels of the device start operations through.
+    pub fn endpoint(&self) -> XpuEndpoint {
+        XpuEndpoint {
+            fclass: CLASS_EP,
+            prov_id: PROXY,
+            prov_ctx: self.address,
+        }
     }
 }
 

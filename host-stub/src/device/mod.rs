@@ -29,7 +29,7 @@ pub use cuda::CUDA;
 pub use error::{DeviceError, TransportErrorText};
 pub use level::{LEVEL, Level, Support};
 pub use location::{HOST, Location, MAX_DEVICES, decode_location};
-pub use mapped::MappedRing;
+pub use mapped::{MappedRing, PROXY, XpuEndpoint};
 pub use pretended::{PRETENDED, PRETENDED_BYTES, PretendedMemory, pretended_bytes};
 pub use registry::{Allocation, Device, DeviceBuffer, Devices, Lookup};
 pub use ring::{Command, CommandKind, Completion, Ring};

@@ -125,6 +125,15 @@ impl Devices {
         Ok(number)
     }
 
+    /// Says that a device can start operations, of which it was not known.
+    pub fn starts(&self, device: i32) -> Result<(), DeviceError> {
+        self.device(device)?;
+        let found = &mut self.table().devices[device as usize].device;
+        found.starts = true;
+        found.why.clear();
+        Ok(())
+    }
+
     /// Has the host ask for pointers that it was not told of.
     pub fn add_lookup(&self, lookup: Box<dyn Lookup>) {
         self.table().lookups.push(lookup);

@@ -1,5 +1,5 @@
 //! The ring of commands through which a device starts operations: host memory that the device can
-//! write, read by a [`Proxy`](crate::win::Proxy) on the host. `host_stub_device.cuh` is the device's side of
+//! write, read by a [`Proxy`](crate::win::Proxy) on the host. `host_xpu_device.h` is the device's side of
 //! the same layout; here is the same for a thread of the host.
 //!
 //! A producer draws a ticket, waits until the answer to the slot's last command was taken, writes its
@@ -59,9 +59,9 @@ pub struct Command {
     pub window: u32,
     /// The target's rank.
     pub target: u32,
-    /// The element type, with libfabric's code.
+    /// The element type, with libfabric's code, which is C's HOST_UINT64 and the others.
     pub datatype: u32,
-    /// The operation, by its index in [`Op::ALL`](crate::win::Op::ALL).
+    /// The operation, by its index in [`Op::ALL`](crate::win::Op::ALL), which is C's HOST_SUM and the others.
     pub op: u32,
     /// Displacement at the target.
     pub displacement: u64,

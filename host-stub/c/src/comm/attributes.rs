@@ -38,7 +38,7 @@ pub unsafe extern "C" fn host_comm_get_attr(
         let is_world = asked.is_same(&Comm::world(&job)?);
         *found = c_int::from(is_world);
         if is_world {
-            *value = c_int::from(job.device_support().level_in_c().number());
+            *value = c_int::from(job.device_support().level.number());
         }
         Ok(())
     })

@@ -47,15 +47,15 @@ pub extern "C" fn host_device_count() -> c_int {
     if code < 0 { code } else { count }
 }
 
-/// What a C program can do about devices: 1 it starts operations on host memory, 2 also on device memory;
-/// or a negative HOST_ERR_* code. Levels 3 and 4, at which devices start operations too, need the ring and
-/// its proxy, which only programs in Rust can make.
+/// What the program can do about devices: 1 it starts operations on host memory, 2 also on device memory, 3
+/// devices start operations on device memory too (host_device_ring_create), 4 and on host memory; or a negative
+/// HOST_ERR_* code.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_level() -> c_int {
     let mut level = 0;
     let code = guarded(|| {
         let support = job("host_device_level")?.device_support();
-        level = c_int::from(support.level_in_c().number());
+        level = c_int::from(support.level.number());
         Ok(())
     });
     if code < 0 { code } else { level }

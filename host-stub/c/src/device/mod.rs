@@ -1,4 +1,6 @@
-//! Device memory: of the devices that the host knows, and of the program's own.
+//! Devices: memory of those that the host knows and of the program's own, and the rings through which they start
+//! operations.
 
 pub mod memory;
 pub mod own;
+pub mod ring;

@@ -132,6 +132,7 @@ pub unsafe extern "C" fn host_query_overrides(answer: *mut c_int) -> c_int {
 
 /// Tells the host of a device of a kind, and of its number among those of its kind. `device` becomes its
 /// number in calls and in "device_num". The host gives out no memory of it: see host_device_add_memory.
+/// It starts no operations unless host_device_starts says so.
 /// Devices stay until host_finalize.
 ///
 /// # Safety
@@ -164,6 +165,13 @@ pub unsafe extern "C" fn host_device_add(
         unsafe { *device = added };
         Ok(())
     })
+}
+
+/// Says that kernels of a device that the program added read and write host memory, with atomics, and so start
+/// operations through rings (host_device_ring_create).
+#[unsafe(no_mangle)]
+pub extern "C" fn host_device_starts(device: c_int) -> c_int {
+    guarded(|| Ok(job("host_device_starts")?.devices().starts(device)?))
 }
 
 fn base_of(call: &str, memory: *const c_void) -> Result<u64> {

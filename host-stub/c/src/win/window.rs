@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -16,9 +17,35 @@ use crate::win::handler::Handler;
 /// A window: memory of every rank, open to one-sided access.
 pub struct host_win_t {
     pub(crate) window: Window,
-    /// Requests that were neither waited for nor detached, or are detached and not complete.
+    /// Requests that were neither waited for nor detached, or are detached and not complete; and rings that use it.
     pub(crate) requests: AtomicUsize,
     pub(crate) handler: Mutex<Option<Handler>>,
+}
+
+/// A window that a ring of a device uses, which is not freed meanwhile.
+pub(crate) struct Used(&'static host_win_t);
+
+impl Used {
+    pub(crate) fn new(win: &'static host_win_t) -> Used {
+        // Relaxed: whoever frees the window was told by this thread that it may.
+        win.requests.fetch_add(1, Ordering::Relaxed);
+        Used(win)
+    }
+}
+
+impl Deref for Used {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        &self.0.window
+    }
+}
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        // Release: the last use comes before the window is freed.
+        self.0.requests.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// Addresses of the windows that there are.
@@ -141,7 +168,7 @@ pub unsafe extern "C" fn host_win_base(win: *mut host_win_t) -> *mut c_void {
     base.cast()
 }
 
-/// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open.
+/// Frees a window and sets the handle to NULL; collective. HOST_ERR_STATE: a request of it is open, or a ring uses it.
 /// HOST_ERR_WIN: an epoch is open; the window and its handle are as they were. After any other error the
 /// window is gone.
 ///
@@ -163,7 +190,9 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
         if open > 0 {
             return Err(Error::new(
                 HOST_ERR_STATE,
-                format!("{call}: {open} requests of the window are open; wait for them first"),
+                format!(
+                    "{call}: {open} requests of the window, or rings that use it, are open; end them first"
+                ),
             ));
         }
         let live = || LIVE.lock().unwrap_or_else(PoisonError::into_inner);

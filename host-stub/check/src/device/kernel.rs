@@ -10,7 +10,7 @@ use super::cases::say;
 use super::started::{free, zeroed};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Context, Failure, Outcome, ensure, same};
-use host_stub::device::{Level, Ring};
+use host_stub::device::{Level, Ring, XpuEndpoint};
 use host_stub::win::Proxy;
 
 /// Compiled from `cuda/started.cu`, which says how.
@@ -38,7 +38,8 @@ impl Launched {
     /// Launches it with the arguments of `host_stub_started`.
     fn new(
         device: i32,
-        (mut ring, mut target, mut local, answers): (u64, u32, u64, &mut [u64; ANSWERS]),
+        (mut ep, mut window): (XpuEndpoint, u32),
+        (mut target, mut local, answers): (i32, u64, &mut [u64; ANSWERS]),
     ) -> Result<Launched, Failure> {
         let mut context = std::ptr::null_mut();
         let mut launched = Launched {
@@ -81,8 +82,9 @@ impl Launched {
                 "cuStreamCreate",
                 sys::cuStreamCreate(&mut launched.stream, flags),
             )?;
-            let mut parameters: [*mut c_void; 4] = [
-                (&raw mut ring).cast(),
+            let mut parameters: [*mut c_void; 5] = [
+                (&raw mut ep).cast(),
+                (&raw mut window).cast(),
                 (&raw mut target).cast(),
                 (&raw mut local).cast(),
                 (&raw mut at).cast(),
@@ -150,10 +152,11 @@ pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
     let mapped = devices.map_ring(DEVICE, &ring)?;
     let mut answers = [u64::MAX; ANSWERS];
     let proxy = Proxy::new(context.job, &ring, Level::DeviceOnBoth)?;
-    proxy.add_window(Arc::clone(&window))?;
+    let number = proxy.add_window(Arc::clone(&window))?;
     let local = buffer.pointer(0)? as u64;
-    let arguments = (mapped.address(), next as u32, local, &mut answers);
-    let launched = Launched::new(device.number as i32, arguments)?;
+    let arguments = (next as i32, local, &mut answers);
+    let known = (mapped.endpoint(), number);
+    let launched = Launched::new(device.number as i32, known, arguments)?;
     let engine = context.job.runtime().engine();
     while !launched.is_over()? {
         if engine.progress() == 0 {
@@ -163,7 +166,7 @@ pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
     launched.finish(&mut answers)?;
     drop(proxy);
     window.unlock_all()?;
-    ensure(answers == [0, 0, 0, 0, 0, 10], || {
+    ensure(answers == [1, 1, 1, 10, 3, 0], || {
         format!("the kernel was answered {answers:?}")
     })?;
     context.meet()?;

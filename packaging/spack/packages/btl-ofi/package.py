@@ -41,7 +41,7 @@ class BtlOfi(Package):
         install(join_path(release, "host-stub"), prefix.bin)
         install(join_path(release, "libhost_stub.so"), prefix.lib)
         install(join_path(release, "libbtl_ofi.so"), prefix.lib)
-        for folder in ("host-stub/c/include", "host-stub/include", "plugin-api/include"):
+        for folder in ("host-stub/c/include", "plugin-api/include"):
             install_tree(folder, prefix.include)
         mkdirp(prefix.lib.pkgconfig)
         for name in ("host-stub", "btl-plugin"):

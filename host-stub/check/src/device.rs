@@ -9,6 +9,7 @@ mod garbage;
 mod kernel;
 mod mistakes;
 mod started;
+mod under_way;
 
 use host_stub::device::pretended_bytes;
 use host_stub::job::Job;

@@ -15,6 +15,7 @@ use super::info::Resolved;
 use super::intent::Intent;
 use super::link::Link;
 use super::near;
+use super::packed::PackedBytes;
 use super::peer::{Offer, Peer, Reach, WindowKind};
 use super::request::RequestPool;
 use super::shm::Shared;
@@ -103,6 +104,7 @@ pub(super) fn assemble(
             devices,
             slots: Slots::new(),
             requests: RequestPool::new(link.engine()),
+            packed: PackedBytes::default(),
             sync: SyncState::default(),
         })),
         whole: true,

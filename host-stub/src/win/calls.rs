@@ -7,7 +7,7 @@ use super::checked::KeyRoom;
 use super::error::WinResult;
 use super::layout::Layout;
 use super::op::{RmaOp, Target};
-use super::request::Request;
+use super::request::{LastStep, Request};
 use super::table::{Communicate, RequestRef, Requested};
 use super::window::Window;
 use crate::base::Op;
@@ -261,16 +261,17 @@ impl Window {
             return unsafe { self.request_located(op(), entry) };
         }
         // SAFETY: the caller guarantees the buffers.
-        unsafe { self.request_here(op(), entry) }
+        unsafe { self.request_here(op(), None, entry) }
     }
 
-    /// [`request`](Self::request) with buffers that are where their pointers say.
+    /// [`request`](Self::request) with buffers that are where their pointers say, and the operation's last step.
     ///
     /// # Safety
     /// As for [`communicate`](Self::communicate).
     pub(super) unsafe fn request_here(
         &self,
         op: RmaOp<'_>,
+        last: Option<LastStep>,
         entry: Requested,
     ) -> WinResult<Request<'_>> {
         let RmaOp { call, target, .. } = op;
@@ -281,7 +282,7 @@ impl Window {
         if target.layout.bytes() == 0 {
             return Ok(Request::done(self, call, target.rank));
         }
-        Request::issue(self, call, target.rank, |state| {
+        Request::issue(self, (call, target.rank), last, |state| {
             // SAFETY: `resolve` checked the call; the caller guarantees the buffers.
             unsafe { entry(self, &transfer, RequestRef(state)) }
         })

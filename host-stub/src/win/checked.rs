@@ -251,6 +251,7 @@ impl Window {
             compare: op.compare,
             result: op.result,
             result_layout: op.result_layout,
+            record: op.record,
         })
     }
 }

@@ -2,142 +2,25 @@
 //! the window's table as it is goes through host memory.
 //!
 //! A put or get without gaps over the transport takes the device buffer itself. Everything else is
-//! packed into host memory by the copy functions, many runs at a time, done from there, and complete
-//! when the call returns.
+//! packed into host memory by the copy functions, many runs at a time, and done from there ([`super::packed`]).
 
-use plugin_api::{Datatype, IoVec};
-
-use super::bounce::Bounce;
+use super::device_copy::Place;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::op::{Kind, RmaOp};
+use super::packed::{PackedBuffers, Rows};
 use super::peer::{Reach, WindowKind};
-use super::pieces::Cursor;
-use super::request::Request;
+use super::request::{LastStep, Request, issue_unasked};
 use super::table::{Communicate, Requested};
 use super::window::Window;
 use crate::device::{Found, HOST};
-
-/// Runs handed to a copy function at once.
-const RUNS: usize = 256;
-
-/// Which way bytes are copied: out of a buffer, or into it.
-pub(super) enum Way<'a> {
-    From(&'a mut [u8]),
-    To(&'a [u8]),
-}
 
 /// A call whose buffers have been looked up.
 enum Located<'a> {
     /// The table can use the buffers.
     AsIs(RmaOp<'a>),
     /// At least one buffer has to be replaced by host memory.
-    Packed(Box<PackedOp<'a>>),
-}
-
-/// A call of which some buffers are packed in host memory.
-struct PackedOp<'a> {
-    op: RmaOp<'a>,
-    origin: Option<Packed<'a>>,
-    compare: Option<Packed<'a>>,
-    result: Option<Packed<'a>>,
-}
-
-/// The elements of a device buffer in host memory, one after the other.
-struct Packed<'a> {
-    bounce: Bounce,
-    packed: Layout,
-    found: Found,
-    layout: &'a Layout,
-}
-
-impl<'a> Packed<'a> {
-    /// Host memory with room for a buffer's elements; with the elements, if the call reads them.
-    ///
-    /// # Safety
-    /// The buffer is valid for its layout.
-    unsafe fn new(
-        window: &Window,
-        call: &'static str,
-        (found, layout): (Found, &'a Layout),
-        filled: bool,
-    ) -> WinResult<Packed<'a>> {
-        let mut bounce = Bounce::new(window, call, layout.bytes())?;
-        if filled {
-            let bytes = &mut bounce.bytes_mut()[..layout.bytes()];
-            // SAFETY: the caller guarantees the buffer.
-            unsafe { window.copy(call, &found, layout, Way::From(bytes)) }?;
-        }
-        Ok(Packed {
-            bounce,
-            packed: Layout::contiguous(layout.datatype(), layout.count()),
-            found,
-            layout,
-        })
-    }
-
-    /// Puts the elements where they belong, once the operation is complete.
-    ///
-    /// # Safety
-    /// The buffer is valid for its layout.
-    unsafe fn unpack(mut self, window: &Window, call: &'static str) -> WinResult<()> {
-        let bytes = &self.bounce.bytes_mut()[..self.layout.bytes()];
-        // SAFETY: the caller guarantees the buffer.
-        unsafe { window.copy(call, &self.found, self.layout, Way::To(bytes)) }
-    }
-}
-
-impl PackedOp<'_> {
-    /// The call with host memory in place of device memory.
-    fn op(&mut self) -> RmaOp<'_> {
-        let mut op = self.op;
-        if let Some(origin) = &mut self.origin {
-            (op.origin, op.layout) = (origin.bounce.as_mut_ptr(), &origin.packed);
-        }
-        if let Some(compare) = &mut self.compare {
-            op.compare = compare.bounce.as_mut_ptr();
-        }
-        if let Some(result) = &mut self.result {
-            (op.result, op.result_layout) = (result.bounce.as_mut_ptr(), Some(&result.packed));
-        }
-        op
-    }
-
-    /// Waits for everything to the target, after which the packed memory is free, and unpacks what the call
-    /// fetched. A call that failed may have posted a part of its operations before, so the wait does not
-    /// depend on `issued`, which is reported first.
-    ///
-    /// # Safety
-    /// The buffers are valid for their layouts.
-    unsafe fn settle(mut self, window: &Window, issued: WinResult<()>) -> WinResult<()> {
-        let (call, rank) = (self.op.call, self.op.target.rank);
-        let peer = match window.peer(call, rank) {
-            Ok(peer) => peer,
-            Err(error) => return issued.and(Err(error)),
-        };
-        self.set_in_use(true);
-        let transfers = window.flush_pending(call, rank, &peer.transfers);
-        let accumulates = window.flush_pending(call, rank, &peer.accumulates);
-        let idle = peer.transfers.is_idle() && peer.accumulates.is_idle();
-        self.set_in_use(!idle);
-        issued.and(transfers).and(accumulates)?;
-        let fetched = match self.op.kind {
-            Kind::Get => self.origin,
-            _ => self.result,
-        };
-        match fetched {
-            // SAFETY: the caller guarantees the buffers.
-            Some(packed) => unsafe { packed.unpack(window, call) },
-            None => Ok(()),
-        }
-    }
-
-    fn set_in_use(&mut self, used: bool) {
-        let buffers = [&mut self.origin, &mut self.compare, &mut self.result];
-        for packed in buffers.into_iter().flatten() {
-            packed.bounce.set_in_use(used);
-        }
-    }
+    Packed(RmaOp<'a>, PackedBuffers),
 }
 
 impl Window {
@@ -210,17 +93,21 @@ impl Window {
             }
             _ => {}
         }
-        let pack = |found: Option<Found>, layout, filled| {
-            // SAFETY: the caller guarantees the buffers.
-            let pack = |found| unsafe { Packed::new(self, call, (found, layout), filled) };
-            found.map(pack).transpose()
+        let elements = |found: Option<Found>, layout| {
+            let place = |found: Found| Place {
+                iface: found.iface,
+                address: found.address,
+            };
+            found.map(|found| (place(found), layout))
         };
-        Ok(Located::Packed(Box::new(PackedOp {
-            op,
-            origin: pack(origin, op.layout, op.kind != Kind::Get)?,
-            compare: pack(compare, op.layout, true)?,
-            result: pack(result, results, false)?,
-        })))
+        let buffers = [
+            elements(origin, op.layout),
+            elements(compare, op.layout),
+            elements(result, results),
+        ];
+        // SAFETY: the caller guarantees the buffers.
+        let packed = unsafe { PackedBuffers::new(self, &op, buffers) }?;
+        Ok(Located::Packed(op, packed))
     }
 
     /// As [`communicate`](Self::communicate), where buffers may be on a device.
@@ -234,15 +121,20 @@ impl Window {
         op: RmaOp<'_>,
         entry: Communicate,
     ) -> WinResult<()> {
-        // SAFETY: the caller guarantees the buffers; packed ones stay until the operation is complete.
+        // SAFETY: the caller guarantees the buffers until the operation is complete; packed ones stay until its last step.
         unsafe {
-            match self.locate(op)? {
-                Located::AsIs(op) => self.communicate_here(op, entry),
-                Located::Packed(mut packed) => {
-                    let issued = self.communicate_here(packed.op(), entry);
-                    packed.settle(self, issued)
-                }
-            }
+            let (op, mut packed) = match self.locate(op)? {
+                Located::AsIs(op) => return self.communicate_here(op, entry),
+                Located::Packed(op, packed) => (op, packed),
+            };
+            let peer = self.peer(op.call, op.target.rank)?;
+            let rows = Rows::of(&op);
+            let op = packed.stand_in(op, &rows);
+            let last = Box::new(move |status| packed.end(status));
+            issue_unasked(self, peer, last, |state| {
+                let record = Some(state);
+                self.communicate_here(RmaOp { record, ..op }, entry)
+            })
         }
     }
 
@@ -257,92 +149,16 @@ impl Window {
         op: RmaOp<'_>,
         entry: Requested,
     ) -> WinResult<Request<'_>> {
-        // SAFETY: the caller guarantees the buffers; packed ones stay until the operation is complete.
+        // SAFETY: the caller guarantees the buffers until the operation is complete; packed ones stay until its last step.
         unsafe {
-            match self.locate(op)? {
-                Located::AsIs(op) => self.request_here(op, entry),
-                Located::Packed(mut packed) => {
-                    let issued = self.request_here(packed.op(), entry);
-                    packed.settle(self, issued.and_then(Request::wait))?;
-                    Ok(Request::done(self, op.call, op.target.rank))
-                }
-            }
-        }
-    }
-
-    /// Copies between host memory and this rank's own, on whatever device that is.
-    pub(super) fn copy_own(
-        &self,
-        call: &'static str,
-        offset: usize,
-        way: Way<'_>,
-    ) -> WinResult<()> {
-        let exposed = &self.parts.exposed;
-        let found = Found {
-            iface: exposed.iface,
-            address: (exposed.base as u64).wrapping_add(offset as u64),
-            handle: std::ptr::null_mut(),
-        };
-        let len = match &way {
-            Way::From(into) => into.len(),
-            Way::To(from) => from.len(),
-        };
-        let layout = Layout::contiguous(Datatype::Uint8, len);
-        // SAFETY: the range was checked to lie in this rank's memory, which is of that kind.
-        unsafe { self.copy(call, &found, &layout, way) }
-    }
-
-    /// Copies between packed bytes and the elements of a buffer on a device.
-    ///
-    /// # Safety
-    /// The buffer is valid for its layout.
-    unsafe fn copy(
-        &self,
-        call: &'static str,
-        found: &Found,
-        layout: &Layout,
-        mut way: Way<'_>,
-    ) -> WinResult<()> {
-        let devices = self.link.job.devices();
-        let mut cursor = Cursor::new(layout);
-        let mut done = 0;
-        loop {
-            let (mut runs, mut bytes) = (Vec::new(), 0);
-            while runs.len() < RUNS {
-                let Some(segment) = cursor.take(usize::MAX) else {
-                    break;
-                };
-                let at = found.address.wrapping_add(segment.offset as u64);
-                runs.push(IoVec {
-                    base: std::ptr::with_exposed_provenance_mut(at as usize),
-                    len: segment.len,
-                });
-                bytes += segment.len;
-            }
-            if runs.is_empty() {
-                return Ok(());
-            }
-            let kinds = vec![found.iface; runs.len()];
-            // SAFETY: the caller guarantees the buffer, in which the runs lie.
-            let (function, copied) = unsafe {
-                match &mut way {
-                    Way::From(into) => (
-                        "copy_from_hmem_iov",
-                        devices.read(&runs, &kinds, &mut into[done..done + bytes]),
-                    ),
-                    Way::To(from) => (
-                        "copy_to_hmem_iov",
-                        devices.write(&runs, &kinds, &from[done..done + bytes]),
-                    ),
-                }
+            let (op, mut packed) = match self.locate(op)? {
+                Located::AsIs(op) => return self.request_here(op, None, entry),
+                Located::Packed(op, packed) => (op, packed),
             };
-            copied.map_err(|answer| WinError::DeviceCopy {
-                call,
-                function,
-                size: bytes,
-                answer,
-            })?;
-            done += bytes;
+            let rows = Rows::of(&op);
+            let op = packed.stand_in(op, &rows);
+            let last: LastStep = Box::new(move |status| packed.end(status));
+            self.request_here(op, Some(last), entry)
         }
     }
 }

@@ -16,6 +16,7 @@ mod checked;
 mod control;
 mod copy;
 mod create;
+mod device_copy;
 mod dynamic;
 mod epoch;
 mod error;
@@ -33,6 +34,7 @@ mod notice;
 mod notify;
 mod op;
 mod own_part;
+mod packed;
 mod peer;
 #[cfg(test)]
 mod peer_hostile;

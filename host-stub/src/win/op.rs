@@ -6,6 +6,7 @@
 use plugin_api::Handle;
 
 use super::layout::Layout;
+use super::request::RequestState;
 use crate::base::Op;
 
 /// The target side of a call: rank, displacement in the target's units, and layout.
@@ -52,6 +53,8 @@ pub(super) struct RmaOp<'a> {
     pub(super) result: *mut u8,
     pub(super) result_layout: Option<&'a Layout>,
     pub(super) target: Target<'a>,
+    /// See [`Transfer`](super::table::Transfer).
+    pub(super) record: Option<&'a RequestState>,
 }
 
 impl<'a> RmaOp<'a> {
@@ -74,6 +77,7 @@ impl<'a> RmaOp<'a> {
             result: std::ptr::null_mut(),
             result_layout: None,
             target,
+            record: None,
         }
     }
 

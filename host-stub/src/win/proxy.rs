@@ -2,7 +2,7 @@
 //! part of the job's progress.
 //!
 //! Each command becomes a request, so nothing waits for another but a flush. Compare-and-swap has no
-//! request form: it is waited for, as are buffers that have to be packed.
+//! request form: it is waited for.
 
 mod command;
 

@@ -4,15 +4,29 @@
 //! costs no allocation once as many were under way before.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plugin_api::Status;
 
 use super::error::{WinError, WinResult};
 use super::link::Link;
+use super::peer::Peer;
+use super::pending::Pending;
 use super::window::Window;
 use crate::crt::{Completion, Engine, Told};
+
+/// The last step of an operation: gets its first failure, or 0, and says what came of all of it.
+pub(super) type LastStep = Box<dyn FnOnce(i32) -> i32 + Send>;
+
+/// What remains to be done when all pieces of an operation have ended, before it is complete.
+struct Rest {
+    step: LastStep,
+    /// Whether the call was refused, so that the step sees a failure and its caller knows already.
+    refused: AtomicBool,
+    /// Of an operation without a request: whose state it is, and which flush tells of its failure.
+    unasked: Option<(NonNull<RequestPool>, NonNull<Pending>)>,
+}
 
 /// What the callbacks of one request count. Its address is their `data`.
 #[derive(Default)]
@@ -21,6 +35,8 @@ pub(super) struct RequestState {
     pending: AtomicUsize,
     failed: AtomicI32,
     end: Completion,
+    /// Null where nothing remains to be done. Owned by the state while the operation is under way.
+    rest: AtomicPtr<Rest>,
 }
 
 impl RequestState {
@@ -40,11 +56,54 @@ impl RequestState {
         }
         // Release: what each piece did comes before the end, which the last one makes.
         match self.pending.fetch_sub(1, Ordering::AcqRel) {
-            1 => {
+            1 if self.rest.load(Ordering::Relaxed).is_null() => {
                 self.end.complete();
             }
+            1 => self.take_last_step(),
             0 => self.finished_twice(),
             _ => {}
+        }
+    }
+
+    /// Does what remains, once all pieces have ended.
+    #[cold]
+    #[inline(never)]
+    fn take_last_step(&self) {
+        let rest = self.rest.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: made by `Rest::put_into` and taken once, since one piece is the last; the AcqRel count made
+        // it visible here.
+        let rest = unsafe { Box::from_raw(rest) };
+        let failed = self.failed.load(Ordering::Relaxed);
+        let refused = rest.refused.load(Ordering::Relaxed);
+        let before = match failed {
+            0 if refused => Status::ERROR.0,
+            failed => failed,
+        };
+        let after = (rest.step)(before);
+        let outcome = if refused { failed } else { after };
+        match rest.unasked {
+            None => {
+                self.failed.store(outcome, Ordering::Relaxed);
+                self.end.complete();
+            }
+            Some((pool, pending)) => {
+                // SAFETY: both belong to the window, which lives: the piece that ended last is still counted for
+                // its target, or else the issuing call is not over.
+                let (pool, pending) = unsafe { (pool.as_ref(), pending.as_ref()) };
+                if outcome < 0 {
+                    pending.fail(Status(outcome));
+                }
+                pool.give_back(NonNull::from(self));
+            }
+        }
+    }
+
+    /// Notes that the call is refused: what remains is then told of a failure, which nobody else hears of.
+    #[cold]
+    fn refuse(&self) {
+        // SAFETY: the issuer still counts, so what remains was not taken.
+        if let Some(rest) = unsafe { self.rest.load(Ordering::Relaxed).as_ref() } {
+            rest.refused.store(true, Ordering::Relaxed);
         }
     }
 
@@ -59,10 +118,44 @@ impl RequestState {
         }
     }
 
+    /// Gives a fresh state something to do when all pieces have ended.
+    fn leave(&self, step: LastStep, unasked: Option<(NonNull<RequestPool>, NonNull<Pending>)>) {
+        let rest = Box::new(Rest {
+            step,
+            refused: AtomicBool::new(false),
+            unasked,
+        });
+        self.rest.store(Box::into_raw(rest), Ordering::Relaxed);
+    }
+
     #[inline]
     fn is_done(&self) -> bool {
         self.end.is_complete()
     }
+}
+
+/// Issues an operation that needs a last step before it is complete, and of which nobody waits for the end alone:
+/// a failure goes to the target's next flush. Returns while the operation is under way.
+pub(super) fn issue_unasked(
+    window: &Window,
+    peer: &Peer,
+    last: LastStep,
+    issue: impl FnOnce(&RequestState) -> WinResult<()>,
+) -> WinResult<()> {
+    let pool = &window.parts.requests;
+    let state = pool.take();
+    // SAFETY: the pool keeps the state as long as the window.
+    let fields = unsafe { state.as_ref() };
+    let unasked = (NonNull::from(pool), NonNull::from(&peer.transfers));
+    fields.leave(last, Some(unasked));
+    let issued = issue(fields);
+    if issued.is_err() {
+        fields.refuse();
+    }
+    // The state may be another operation's after this.
+    fields.finish(0);
+    window.link.engine().issued();
+    issued
 }
 
 const CHUNK: usize = 64;
@@ -180,11 +273,12 @@ unsafe impl Send for Request<'_> {}
 unsafe impl Sync for Request<'_> {}
 
 impl<'w> Request<'w> {
-    /// Runs `issue` with a fresh state and makes a request of it.
+    /// Runs `issue` with a fresh state and makes a request of it, which takes the last step, if there is one, before it
+    /// is complete.
     pub(super) fn issue(
         window: &'w Window,
-        call: &'static str,
-        rank: usize,
+        (call, rank): (&'static str, usize),
+        last: Option<LastStep>,
         issue: impl FnOnce(&RequestState) -> WinResult<()>,
     ) -> WinResult<Request<'w>> {
         let state = window.parts.requests.take();
@@ -197,7 +291,13 @@ impl<'w> Request<'w> {
         };
         // SAFETY: the pool keeps the state as long as the window.
         let fields = unsafe { state.as_ref() };
+        if let Some(step) = last {
+            fields.leave(step, None);
+        }
         let issued = issue(fields);
+        if issued.is_err() {
+            fields.refuse();
+        }
         fields.finish(0);
         issued?;
         if !fields.is_done() {

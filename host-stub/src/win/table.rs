@@ -44,6 +44,9 @@ pub struct Transfer<'a> {
     pub result: *mut u8,
     /// Where elements lie in the result buffer; none for calls that fetch nothing.
     pub result_layout: Option<&'a Layout>,
+    /// Counts the pieces of a call without a request of which the buffers here stand for others: the host completes it
+    /// when they have ended.
+    pub(super) record: Option<&'a RequestState>,
 }
 
 /// What a request form counts with; made by the public call.

@@ -8,6 +8,7 @@ use plugin_api::hmem_iface;
 
 use super::control::Control;
 use super::create::{Source, Wanted, create};
+use super::device_copy::Way;
 use super::dynamic::Attached;
 use super::epoch::Epochs;
 use super::error::{WinError, WinResult};
@@ -15,7 +16,7 @@ use super::hints::Rules;
 use super::hooks::Layers;
 use super::info::{Info, Resolved};
 use super::link::Link;
-use super::located::Way;
+use super::packed::PackedBytes;
 use super::peer::{Peer, WindowKind};
 use super::pending::Pending;
 use super::remains::Dropped;
@@ -96,6 +97,7 @@ pub(super) struct Parts {
     pub(super) devices: Box<[i32]>,
     pub(super) slots: Slots,
     pub(super) requests: RequestPool,
+    pub(super) packed: PackedBytes,
     pub(super) sync: SyncState,
 }
 

@@ -60,7 +60,7 @@ fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()>
 
 pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { update(window, transfer, None) }
+    unsafe { update(window, transfer, transfer.record) }
 }
 
 pub(super) unsafe fn raccumulate(
@@ -363,25 +363,32 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         && is_aligned(swap.compare as u64, datatype)
         && size <= attributes.get_local_registration_threshold
     {
-        return window.tracked(call, peer.rank, &peer.accumulates, None, |context, data| {
-            // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the target
-            // element was checked; `done` takes this context and data.
-            unsafe {
-                window.link.transport.atomic_cswapv(
-                    peer.endpoint,
-                    swap.origin,
-                    swap.compare,
-                    swap.result,
-                    swap.address,
-                    std::ptr::null_mut(),
-                    swap.handle,
-                    datatype,
-                    Some(done),
-                    context,
-                    data,
-                )
-            }
-        });
+        let record = swap.record;
+        return window.tracked(
+            call,
+            peer.rank,
+            &peer.accumulates,
+            record,
+            |context, data| {
+                // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the target
+                // element was checked; `done` takes this context and data.
+                unsafe {
+                    window.link.transport.atomic_cswapv(
+                        peer.endpoint,
+                        swap.origin,
+                        swap.compare,
+                        swap.result,
+                        swap.address,
+                        std::ptr::null_mut(),
+                        swap.handle,
+                        datatype,
+                        Some(done),
+                        context,
+                        data,
+                    )
+                }
+            },
+        );
     }
     let (mut compare, mut value) = ([0u8; 8], [0u8; 8]);
     // SAFETY: the caller vouches for one element in each buffer, at most 8 bytes.

@@ -16,7 +16,7 @@ const MOST_LEASES: usize = 64;
 
 pub(in crate::win) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { transfer_pieces::<true>(window, transfer, None) }
+    unsafe { transfer_pieces::<true>(window, transfer, transfer.record) }
 }
 
 pub(in crate::win) unsafe fn rput(
@@ -30,7 +30,7 @@ pub(in crate::win) unsafe fn rput(
 
 pub(in crate::win) unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
-    unsafe { transfer_pieces::<false>(window, transfer, None) }
+    unsafe { transfer_pieces::<false>(window, transfer, transfer.record) }
 }
 
 pub(in crate::win) unsafe fn rget(

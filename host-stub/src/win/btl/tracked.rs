@@ -102,7 +102,11 @@ impl Window {
 
     /// Waits until what `pending` counts now has ended.
     #[inline]
-    pub(super) fn wait_pending(&self, call: &'static str, pending: &Pending) -> WinResult<()> {
+    pub(in crate::win) fn wait_pending(
+        &self,
+        call: &'static str,
+        pending: &Pending,
+    ) -> WinResult<()> {
         if pending.is_idle() {
             return Ok(());
         }

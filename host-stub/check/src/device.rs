@@ -8,6 +8,7 @@ mod garbage;
 #[cfg(feature = "cuda")]
 mod kernel;
 mod mistakes;
+mod one_rank;
 mod started;
 mod under_way;
 

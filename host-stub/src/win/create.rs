@@ -91,7 +91,7 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
         .map(|(rank, bytes)| Intent::decode(rank, mine.as_ref(), bytes))
         .collect::<WinResult<Vec<Intent>>>()?;
     // A rank with a reason of its own found it among the answers.
-    let mut info = wanted
+    let info = wanted
         .info
         .resolve(link.job.params())
         .map_err(|reason| refused(link.rank, reason))?;
@@ -99,13 +99,13 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     if let Some((rank, reason)) = info.rules.refusal(sizes) {
         return Err(refused(rank, reason));
     }
-    // Memory of a device is reached by the transport alone, from every rank.
-    if let Some(rank) = intents.iter().position(|intent| intent.device != HOST) {
-        if wanted.kind == WindowKind::AllocateShared {
-            let reason = "memory of a device cannot be shared between processes";
-            return Err(refused(rank, reason));
-        }
-        info.table = TableChoice::Btl;
+    // Memory of a device is reached by the transport alone, from every rank; other ranks of the window keep their ways.
+    let on_device = intents.iter().position(|intent| intent.device != HOST);
+    if let Some(rank) = on_device
+        && (wanted.kind == WindowKind::AllocateShared || info.table == TableChoice::Shm)
+    {
+        let reason = "memory of a device cannot be shared between processes";
+        return Err(refused(rank, reason));
     }
     let nodes: Vec<u32> = (0..link.size)
         .map(|rank| node(&link, &info, rank))
@@ -120,7 +120,7 @@ pub(super) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult<Window>
     }
     let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
     let mut window = match joint {
-        Joint::Segment(shared) if one && in_segment => {
+        Joint::Segment(shared) if one && in_segment && on_device.is_none() => {
             let control = unreached.ok_or_else(|| refused(link.rank, "it has no control block"))?;
             whole(link, wanted, &info, &intents, (shared, control))?
         }
@@ -294,7 +294,8 @@ fn partly(
     {
         let offer = decode(rank, wanted.kind, handle_size, blob)?;
         let mut peer = peer(&link, rank, &offer)?;
-        if info.table != TableChoice::Btl && classes[rank] == classes[link.rank] {
+        let beside = intents[rank].device == HOST && classes[rank] == classes[link.rank];
+        if info.table != TableChoice::Btl && beside {
             let at = own_class.iter().position(|member| *member == rank);
             let here = mapped.as_ref().zip(at).and_then(|(here, at)| here.get(at));
             let is_mapped = info.table != TableChoice::Cma;
@@ -334,7 +335,7 @@ fn own_part(
     usable(link)?;
     let (base, len, memory) = match info.device {
         HOST => memory(wanted, shared, own_class, (link.job.devices(), link.rank))?,
-        device => device_memory(link, wanted, device)?,
+        device => device_memory(link, wanted, shared, device)?,
     };
     let exposed = expose(link, (base, len, info.device), memory)?;
     let control = Control::new(&link.transport, plan).map_err(|error| error.to_string())?;

@@ -15,13 +15,8 @@ use super::table::{Communicate, Requested};
 use super::window::Window;
 use crate::device::{Found, HOST};
 
-/// A call whose buffers have been looked up.
-enum Located<'a> {
-    /// The table can use the buffers.
-    AsIs(RmaOp<'a>),
-    /// At least one buffer has to be replaced by host memory.
-    Packed(RmaOp<'a>, PackedBuffers),
-}
+/// A call whose buffers have been looked up, and those of them that have to be replaced by host memory.
+type Located<'a> = (RmaOp<'a>, Option<Box<PackedBuffers>>);
 
 impl Window {
     /// Whether a rank's memory is known to be of a device; what a rank attached to a dynamic window is
@@ -85,11 +80,11 @@ impl Window {
         let results = op.result_layout.unwrap_or(op.layout);
         let result = self.on_device(call, &mut op.result, results)?;
         match &origin {
-            None if compare.is_none() && result.is_none() => return Ok(Located::AsIs(op)),
+            None if compare.is_none() && result.is_none() => return Ok((op, None)),
             Some(found) if self.takes(&op, found) => {
                 op.origin = std::ptr::with_exposed_provenance_mut(found.address as usize);
                 op.local_handle = found.handle;
-                return Ok(Located::AsIs(op));
+                return Ok((op, None));
             }
             _ => {}
         }
@@ -107,7 +102,7 @@ impl Window {
         ];
         // SAFETY: the caller guarantees the buffers.
         let packed = unsafe { PackedBuffers::new(self, &op, buffers) }?;
-        Ok(Located::Packed(op, packed))
+        Ok((op, Some(Box::new(packed))))
     }
 
     /// As [`communicate`](Self::communicate), where buffers may be on a device.
@@ -124,8 +119,8 @@ impl Window {
         // SAFETY: the caller guarantees the buffers until the operation is complete; packed ones stay until its last step.
         unsafe {
             let (op, mut packed) = match self.locate(op)? {
-                Located::AsIs(op) => return self.communicate_here(op, entry),
-                Located::Packed(op, packed) => (op, packed),
+                (op, None) => return self.communicate_here(op, entry),
+                (op, Some(packed)) => (op, packed),
             };
             let peer = self.peer(op.call, op.target.rank)?;
             let rows = Rows::of(&op);
@@ -152,8 +147,8 @@ impl Window {
         // SAFETY: the caller guarantees the buffers until the operation is complete; packed ones stay until its last step.
         unsafe {
             let (op, mut packed) = match self.locate(op)? {
-                Located::AsIs(op) => return self.request_here(op, None, entry),
-                Located::Packed(op, packed) => (op, packed),
+                (op, None) => return self.request_here(op, None, entry),
+                (op, Some(packed)) => (op, packed),
             };
             let rows = Rows::of(&op);
             let op = packed.stand_in(op, &rows);

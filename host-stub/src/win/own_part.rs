@@ -87,10 +87,12 @@ fn exposed(devices: &Devices, base: *mut u8, len: usize, device: i32) -> Result<
     }
 }
 
-/// This rank's memory on a device: the device's, or the caller's.
+/// This rank's memory on a device: the device's, or the caller's. The segment, where this rank has no part, stays
+/// mapped for the other ranks' memory.
 pub(super) fn device_memory(
     link: &Link,
     wanted: &Wanted<'_>,
+    shared: Option<Shared>,
     device: i32,
 ) -> Result<(*mut u8, usize, Memory), String> {
     let devices = link.job.devices();
@@ -101,7 +103,8 @@ pub(super) fn device_memory(
             let memory = devices.allocate(device, len);
             let memory = memory.map_err(|error| format!("device_num is {device}: {error}"))?;
             let base = std::ptr::with_exposed_provenance_mut(memory.base() as usize);
-            Ok((base, len, Memory::Device(memory)))
+            let beside = shared.map(|shared| shared.segment);
+            Ok((base, len, Memory::Device { memory, beside }))
         }
         Source::Caller(base, len) => {
             let base = exposed(devices, base, len, device)?;

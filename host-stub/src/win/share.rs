@@ -8,6 +8,7 @@ use super::link::Link;
 use super::peer::WindowKind;
 use super::shm::{Plan, Shared};
 use crate::base::{Card, NoSegment, Segment};
+use crate::device::HOST;
 
 /// What the ranks of this rank's node came to.
 pub(super) enum Joint {
@@ -47,17 +48,20 @@ pub(super) fn share(
         .iter()
         .enumerate()
         .any(|(rank, class)| *class != rank);
-    if !owns || !(some_share || link.size == 1) {
+    let some_host = intents.iter().any(|intent| intent.device == HOST);
+    if !owns || !some_host || !(some_share || link.size == 1) {
         return Ok(Joint::Nothing);
     }
     let leader = classes[link.rank];
     let members: Vec<usize> = (0..link.size)
         .filter(|rank| classes[*rank] == leader)
         .collect();
-    let lengths: Vec<usize> = members
-        .iter()
-        .map(|rank| usize::try_from(intents[*rank].len).unwrap_or(usize::MAX))
-        .collect();
+    // A rank whose memory is on a device has no part, and maps those of the others.
+    let length = |intent: &Intent| match intent.device {
+        HOST => usize::try_from(intent.len).unwrap_or(usize::MAX),
+        _ => 0,
+    };
+    let lengths: Vec<usize> = members.iter().map(|rank| length(&intents[*rank])).collect();
     let contiguous = kind == WindowKind::AllocateShared && !info.noncontiguous;
 
     let made = if leader == link.rank {

@@ -51,8 +51,12 @@ pub(super) enum Memory {
     /// The segment of this node's ranks.
     Segment(Segment),
     /// A device.
-    #[expect(dead_code, reason = "held so that it is dropped with the rest")]
-    Device(Box<dyn DeviceBuffer>),
+    #[expect(dead_code, reason = "held so that both are dropped with the rest")]
+    Device {
+        memory: Box<dyn DeviceBuffer>,
+        /// The segment of this node's other ranks, which are reached there.
+        beside: Option<Segment>,
+    },
 }
 
 impl Exposed {
@@ -226,7 +230,8 @@ impl Window {
     }
 
     /// Which functions the window got when it was made: `shm` (all ranks in one segment), `mixed`
-    /// (some ranks by memory), `cma` (some by the kernel's copies), `btl` (the transport alone).
+    /// (some ranks by memory), `cma` (some by the kernel's copies), `btl` (the transport alone). It may differ between
+    /// ranks.
     /// What layers replaced since does not show.
     pub fn table_name(&self) -> &'static str {
         self.table_name

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
-use super::{collectives, garbage, mistakes, started, under_way};
+use super::{collectives, garbage, mistakes, one_rank, started, under_way};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Case, Context, Outcome, ensure, same};
 use host_stub::device::{HOST, decode_location};
@@ -26,6 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/numbers-that-do-not-match", mistakes::mismatched),
         ("device/straddling-buffers", mistakes::straddling),
         ("device/copies-that-fail", mistakes::failing),
+        ("device/one-rank-on-a-device", one_rank::one_rank),
         ("device/calls-that-return", under_way::returns),
         ("device/copies-that-fail-later", under_way::fails_later),
         ("device/memory-freed-under-a-window", mistakes::freed),

@@ -86,7 +86,7 @@ pub(super) fn returns(context: &Context<'_>) -> Outcome {
     );
     from.write(0, &data)?;
     for buffer in [&got, &fetched] {
-        buffer.write(0, &vec![0xee; SPAN])?;
+        buffer.write(0, &[0xee; SPAN])?;
     }
     let (there, plain) = (gaps(false)?, gaps(true)?);
     let part = |index: usize| target(1, (index * SPAN) as u64, &there);
@@ -117,7 +117,7 @@ pub(super) fn returns(context: &Context<'_>) -> Outcome {
                 })?;
             }
             // What was read is the operation's: the program may not write there, but nothing is read again.
-            from.write(0, &vec![0; SPAN])?;
+            from.write(0, &[0; SPAN])?;
         }
         Ok(())
     });

@@ -27,7 +27,7 @@ _Static_assert(sizeof(host_new_win_t) == 48, "");
 
 /* No version moves any of these. */
 _Static_assert(sizeof(host_coll_entry_t) == 32 && offsetof(host_coll_entry_t, blocking) == 0, "");
-_Static_assert(offsetof(host_coll_entry_t, nonblocking) == 8 && offsetof(host_coll_entry_t, reserved) == 16, "");
+_Static_assert(offsetof(host_coll_entry_t, nonblocking) == 8 && offsetof(host_coll_entry_t, flags) == 16, "");
 #define BEGINS(type) \
     _Static_assert(offsetof(type, magic) == 0 && offsetof(type, size) == 8 && _Alignof(type) == 8, #type)
 BEGINS(host_coll_table_t);
@@ -123,15 +123,18 @@ static int comm_made(host_comm_t *comm, void *param) {
     for (size_t i = 0; i < HOST_COLL_ROOM; i++) {
         EXPECT((entries[i].nonblocking == host_coll_previous_start) == (i < COLLECTIVES));
         EXPECT(i < COLLECTIVES || entries[i].blocking == NULL);
-        EXPECT(entries[i].reserved[0] == 0 && entries[i].reserved[1] == 0);
+        EXPECT(entries[i].flags == 0 && entries[i].reserved[0] == 0);
     }
     no_headers(comm, own.table);
     entries[HOST_COLL_ALLREDUCE].blocking = count;
     entries[HOST_COLL_ALLREDUCE].nonblocking = NULL;
     REFUSED(HOST_ERR_ARG, "no nonblocking allreduce", host_comm_override(comm, &own.table));
     entries[HOST_COLL_ALLREDUCE].nonblocking = count_start;
-    entries[HOST_COLL_BCAST].reserved[1] = 1;
+    entries[HOST_COLL_BCAST].reserved[0] = 1;
     REFUSED(HOST_ERR_ARG, "room of bcast", host_comm_override(comm, &own.table));
+    entries[HOST_COLL_BCAST].reserved[0] = 0;
+    entries[HOST_COLL_BCAST].flags = 2;
+    REFUSED(HOST_ERR_ARG, "flags of bcast", host_comm_override(comm, &own.table));
     /* An entry without anything is as one that was not touched. */
     memset(&entries[HOST_COLL_BCAST], 0, sizeof *entries);
 #ifndef OLDER

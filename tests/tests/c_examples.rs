@@ -302,6 +302,24 @@ fn levels_of_device_support() {
     }
 }
 
+/// A layer's allreduce sees buffers on a device where it says so, and otherwise host memory.
+#[test]
+fn a_collective_of_the_programs_own_on_a_device() {
+    let program = compile("device_coll", "../host-stub/c/examples");
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        let plugin = ofi_plugin().to_str().unwrap();
+        let pretended = ["--mca", "host_pretended_devices", "1"];
+        let arguments = [
+            &["--plugin", plugin, "--provider", provider][..],
+            &pretended,
+        ]
+        .concat();
+        for ranks in [1, 2, 3] {
+            passes("device_coll", ranks, &arguments, &program);
+        }
+    }
+}
+
 /// Over every provider, and a device that is pretended.
 #[test]
 fn windows_and_buffers_on_a_device() {

@@ -345,6 +345,13 @@
 #define HOST_COLL_ROOM 64
 
 /**
+ * In the flags of an entry: those of its functions that are not host_coll_previous and host_coll_previous_start take
+ * buffers on devices. If a buffer is on a device, they are called with HOST_ON_DEVICE in the type and with the buffers as the
+ * program named them; host_target_location says where each lies. Other functions get copies in host memory.
+ */
+#define HOST_COLL_TAKES_DEVICES 1
+
+/**
  * What a host_coll_args_t begins with.
  */
 #define HOST_COLL_ARGS_MAGIC 3550897271746023240
@@ -799,7 +806,8 @@ typedef struct host_coll_args_t {
      */
     const size_t *counts;
     /**
-     * The element type.
+     * The element type; with HOST_ON_DEVICE where a buffer is on a device, which only an entry with
+     * HOST_COLL_TAKES_DEVICES is called with.
      */
     int datatype;
     /**
@@ -859,9 +867,13 @@ typedef struct host_coll_entry_t {
      */
     host_coll_start_fn nonblocking;
     /**
-     * Zero: room for other forms of the collective.
+     * HOST_COLL_TAKES_DEVICES, or 0.
      */
-    size_t reserved[2];
+    size_t flags;
+    /**
+     * Zero: room for another form of the collective.
+     */
+    size_t reserved[1];
 } host_coll_entry_t;
 
 /**

@@ -9,15 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use host::coll::{Blocking, CollArgs, CollRequest, CollTable, Collective, LayerData, Nonblocking};
 use host::comm::{Comm, CommError, CommResult};
 
-use crate::base::codes::{element, element_code, rank, reduce_op, reduce_op_code};
+use crate::base::codes::{HOST_ON_DEVICE, element, element_code, rank, reduce_op, reduce_op_code};
 use crate::base::error::{self, Error, Result, guarded, last_text};
 use crate::base::handles::place;
 use crate::base::tables;
 use crate::coll::blocks::{self, Lists, values};
 use crate::coll::request::{give, host_coll_request_t, take};
 use crate::coll::table::{
-    HOST_COLL_ARGS_MAGIC, HOST_COLL_ENTRIES, HOST_COLL_ROOM, HOST_COLL_TABLE_MAGIC, NO_ENTRY,
-    host_coll_args_t, host_coll_entry_t, host_coll_layer_t, host_coll_table_t,
+    HOST_COLL_ARGS_MAGIC, HOST_COLL_ENTRIES, HOST_COLL_ROOM, HOST_COLL_TABLE_MAGIC,
+    HOST_COLL_TAKES_DEVICES, NO_ENTRY, host_coll_args_t, host_coll_entry_t, host_coll_layer_t,
+    host_coll_table_t,
 };
 use crate::comm::communicator::{comm, handle, host_comm_t};
 use crate::job::job;
@@ -50,7 +51,10 @@ fn to_c(args: &CollArgs<'_>, codes: &mut [Vec<c_int>; 2]) -> host_coll_args_t {
             [] => std::ptr::null(),
             counts => counts.as_ptr(),
         },
-        datatype: element_code(args.datatype),
+        datatype: match args.on_device {
+            true => element_code(args.datatype) | HOST_ON_DEVICE,
+            false => element_code(args.datatype),
+        },
         op: reduce_op_code(args.op),
         root: c_int::try_from(args.root).unwrap_or(c_int::MAX),
         reserved: 0,
@@ -59,15 +63,14 @@ fn to_c(args: &CollArgs<'_>, codes: &mut [Vec<c_int>; 2]) -> host_coll_args_t {
     }
 }
 
-/// Calls `run` with the arguments from C, of a collective of a communicator, whose type may have a mark for device memory
-/// where that is allowed.
+/// Calls `run` with the arguments from C, of a collective of a communicator.
 ///
 /// # Safety
 /// `args` is NULL or arguments, whose counts and lists are NULL or have a value for each rank.
 pub(crate) unsafe fn with_args<R>(
     call: &str,
     args: *const host_coll_args_t,
-    (collective, comm, may_mark): (Collective, &Comm, bool),
+    (collective, comm): (Collective, &Comm),
     run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
 ) -> Result<R> {
     // SAFETY: the caller guarantees them.
@@ -78,10 +81,6 @@ pub(crate) unsafe fn with_args<R>(
     }
     let root = rank(call, args.root)?;
     let (datatype, on_device) = element(call, args.datatype)?;
-    if on_device && !may_mark {
-        let text = "HOST_ON_DEVICE is added to the type; layers see host memory only";
-        return Err(Error::argument(call, text));
-    }
     let lists = (&args.given, &args.taken);
     // SAFETY: the caller guarantees them.
     let lists = unsafe { Lists::read(call, lists, (collective, root), comm) }?;
@@ -233,7 +232,7 @@ pub unsafe extern "C" fn host_coll_previous(
         let (table, comm, collective) = below(call, layer, comm, collective)?;
         // SAFETY: the caller guarantees the arguments and the buffers.
         unsafe {
-            with_args(call, args, (collective, &comm, false), |args| {
+            with_args(call, args, (collective, &comm), |args| {
                 Ok(table.call(collective, &comm, args)?)
             })
         }
@@ -260,7 +259,7 @@ pub unsafe extern "C" fn host_coll_previous_start(
         let (table, comm, collective) = below(call, layer, comm, collective)?;
         // SAFETY: the caller guarantees the arguments and the buffers.
         let started = unsafe {
-            with_args(call, args, (collective, &comm, false), |args| {
+            with_args(call, args, (collective, &comm), |args| {
                 Ok(table.start(collective, &comm, args)?)
             })
         }?;
@@ -342,6 +341,9 @@ pub unsafe extern "C" fn host_comm_override(
                 .is_some_and(|entry| entry as usize != inherited_start)
             {
                 functions.set_nonblocking(collective, STARTING[at]);
+            }
+            if entry.flags & HOST_COLL_TAKES_DEVICES != 0 {
+                functions.take_devices(collective);
             }
         }
         comm.override_collectives(functions, Some(kept(&table)))?;

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn host_coll_init(
         })?;
         // SAFETY: the caller guarantees arguments and buffers.
         let made = unsafe {
-            with_args(call, args, (collective, &comm, true), |args| {
+            with_args(call, args, (collective, &comm), |args| {
                 Ok(comm.init_collective(collective, args)?)
             })
         }?;

@@ -48,6 +48,11 @@ pub const HOST_COLL_ROOM: usize = 64;
 
 const _: () = assert!(Collective::ALL.len() == HOST_COLL_ENTRIES);
 
+/// In the flags of an entry: those of its functions that are not host_coll_previous and host_coll_previous_start take
+/// buffers on devices. If a buffer is on a device, they are called with HOST_ON_DEVICE in the type and with the buffers as the
+/// program named them; host_target_location says where each lies. Other functions get copies in host memory.
+pub const HOST_COLL_TAKES_DEVICES: usize = 1;
+
 /// What a host_coll_args_t begins with.
 pub const HOST_COLL_ARGS_MAGIC: u64 = 0x3147524154534f48;
 /// What a host_coll_table_t begins with.
@@ -91,7 +96,8 @@ pub struct host_coll_args_t {
     pub count: usize,
     /// Elements that each rank gets of a reduce_scatter; NULL: `count` each.
     pub counts: *const usize,
-    /// The element type.
+    /// The element type; with HOST_ON_DEVICE where a buffer is on a device, which only an entry with
+    /// HOST_COLL_TAKES_DEVICES is called with.
     pub datatype: c_int,
     /// How elements are combined.
     pub op: c_int,
@@ -160,14 +166,17 @@ pub struct host_coll_entry_t {
     pub blocking: host_coll_fn,
     /// Not NULL where `blocking` is not.
     pub nonblocking: host_coll_start_fn,
-    /// Zero: room for other forms of the collective.
-    pub reserved: [usize; 2],
+    /// HOST_COLL_TAKES_DEVICES, or 0.
+    pub flags: usize,
+    /// Zero: room for another form of the collective.
+    pub reserved: [usize; 1],
 }
 
 layout!(host_coll_entry_t: 32 bytes {
     blocking at 0,
     nonblocking at 8,
-    reserved at 16,
+    flags at 16,
+    reserved at 24,
 });
 
 /// The collectives of a communicator, as host_comm_get_table copies them and host_comm_override takes
@@ -198,7 +207,8 @@ layout!(host_coll_table_t: 2072 bytes {
 pub(crate) const NO_ENTRY: host_coll_entry_t = host_coll_entry_t {
     blocking: None,
     nonblocking: None,
-    reserved: [0; 2],
+    flags: 0,
+    reserved: [0; 1],
 };
 
 // SAFETY: the program that gave the table says that any thread may call its functions with its data.
@@ -221,22 +231,34 @@ impl host_coll_entry_t {
 
 impl host_coll_table_t {
     pub(crate) fn is_same(&self, other: &host_coll_table_t) -> bool {
-        let mut pairs = self.entries.iter().zip(&other.entries);
-        self.data == other.data && pairs.all(|(mine, other)| mine.addresses() == other.addresses())
+        let same = |(mine, other): (&host_coll_entry_t, &host_coll_entry_t)| {
+            mine.addresses() == other.addresses() && mine.flags == other.flags
+        };
+        self.data == other.data && self.entries.iter().zip(&other.entries).all(same)
     }
 
     /// Refuses a table with entries that cannot be used.
     pub(crate) fn whole(&self, call: &str) -> Result {
         for (at, entry) in self.entries.iter().enumerate() {
             let text = match Collective::ALL.get(at) {
-                None if !entry.is_absent() || entry.reserved != [0; 2] => format!(
-                    "entry {at} is set, and this host knows {HOST_COLL_ENTRIES} collectives; the program was \
+                None if !entry.is_absent() || entry.flags != 0 || entry.reserved != [0; 1] => {
+                    format!(
+                        "entry {at} is set, and this host knows {HOST_COLL_ENTRIES} collectives; the program was \
                      compiled for a newer one"
-                ),
-                Some(name) if entry.reserved != [0; 2] => format!(
+                    )
+                }
+                Some(name) if entry.reserved != [0; 1] => format!(
                     "the reserved room of {name} is not zero; the program was compiled for a newer host, or \
                      did not clear the table"
                 ),
+                Some(name) if entry.flags > HOST_COLL_TAKES_DEVICES => format!(
+                    "the flags of {name} are {:#x}, and this host knows HOST_COLL_TAKES_DEVICES; the program was \
+                     compiled for a newer one, or did not clear the table",
+                    entry.flags
+                ),
+                Some(name) if entry.is_absent() && entry.flags != 0 => {
+                    format!("the flags of {name} are set, and it has no function")
+                }
                 Some(name) if entry.nonblocking.is_none() && entry.blocking.is_some() => {
                     format!("the table has no nonblocking {name}; copy the previous table's")
                 }

@@ -151,7 +151,8 @@ pub struct CollArgs<'a> {
     pub op: ReduceOp,
     /// The root's rank.
     pub root: usize,
-    /// Says that the buffers are device memory, or mapped on a device; host memory then is refused.
+    /// Says that the buffers are device memory, or mapped on a device; host memory then is refused. For an entry that
+    /// takes buffers on devices it says that at least one is; where each lies, [`crate::device::Devices`] tells.
     pub on_device: bool,
     /// Where the blocks of the send buffer lie: of a scatterv at the root, of an alltoallv or
     /// alltoallw.

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::args::{CollArgs, Collective};
+use super::placed::{staged_call, staged_start};
 use super::request::CollRequest;
 use crate::comm::{Comm, CommResult};
 
@@ -47,6 +48,13 @@ pub struct Collectives {
     /// Entries that were set here and not copied, one bit each.
     set_blocking: u64,
     set_nonblocking: u64,
+    /// Entries that take buffers on devices, set here or copied.
+    taking_blocking: u64,
+    taking_nonblocking: u64,
+}
+
+const fn bit(collective: Collective) -> u64 {
+    1 << collective as u64
 }
 
 impl Collectives {
@@ -61,6 +69,8 @@ impl Collectives {
             absent,
             set_blocking: u64::MAX,
             set_nonblocking: u64::MAX,
+            taking_blocking: 0,
+            taking_nonblocking: 0,
         }
     }
 
@@ -79,19 +89,34 @@ impl Collectives {
     /// Sets a blocking entry, or makes it the host's default.
     pub fn set_blocking(&mut self, collective: Collective, entry: Option<Blocking>) {
         self.blocking[collective as usize] = entry;
-        self.set_blocking |= 1 << collective as u64;
+        self.set_blocking |= bit(collective);
+        self.taking_blocking &= !bit(collective);
     }
 
     /// Sets a nonblocking entry.
     pub fn set_nonblocking(&mut self, collective: Collective, entry: Nonblocking) {
         self.nonblocking[collective as usize] = entry;
-        self.set_nonblocking |= 1 << collective as u64;
+        self.set_nonblocking |= bit(collective);
+        self.taking_nonblocking &= !bit(collective);
+    }
+
+    /// Says that the entries of a collective that were set here, and not copied, take buffers on devices. They are called with
+    /// [`CollArgs::on_device`] if a buffer is on a device, and with the buffers as the program named them. Other entries get
+    /// copies in host memory.
+    pub fn take_devices(&mut self, collective: Collective) {
+        if self.blocking(collective).is_some() {
+            self.taking_blocking |= self.set_blocking & bit(collective);
+        }
+        self.taking_nonblocking |= self.set_nonblocking & bit(collective);
     }
 
     /// Whether both have the same functions everywhere, set by the same layer. Two addresses of one
     /// function may differ; then tables are not shared that could be.
     pub(super) fn is_same(&self, other: &Collectives) -> bool {
-        let set = |functions: &Collectives| (functions.set_blocking, functions.set_nonblocking);
+        let set = |functions: &Collectives| {
+            let taking = (functions.taking_blocking, functions.taking_nonblocking);
+            (functions.set_blocking, functions.set_nonblocking, taking)
+        };
         set(self) == set(other)
             && Collective::ALL.into_iter().all(|collective| {
                 let address = |entry: Option<Blocking>| entry.map(|entry| entry as usize);
@@ -190,7 +215,8 @@ impl CollTable {
     }
 
     /// Calls the blocking entry of a collective, or the host's default where there is none. This is
-    /// how a layer calls what it has overridden: on [`previous`](Self::previous).
+    /// how a layer calls what it has overridden: on [`previous`](Self::previous). Buffers on a device go through host
+    /// memory if the entry does not take them.
     ///
     /// # Safety
     /// As for [`Blocking`].
@@ -203,17 +229,35 @@ impl CollTable {
     ) -> CommResult<()> {
         // SAFETY: the caller vouches for the arguments.
         unsafe {
+            if args.on_device && self.functions.taking_blocking & bit(collective) == 0 {
+                return staged_call(comm, collective, args, |args| {
+                    self.call_entry(collective, comm, args)
+                });
+            }
+            self.call_entry(collective, comm, args)
+        }
+    }
+
+    #[inline]
+    unsafe fn call_entry(
+        &self,
+        collective: Collective,
+        comm: &Comm,
+        args: &CollArgs<'_>,
+    ) -> CommResult<()> {
+        // SAFETY: the caller vouches for the arguments.
+        unsafe {
             match self.functions.blocking(collective) {
                 Some(entry) => {
-                    let bit = 1 << collective as u64;
-                    entry(self.setter(|f| f.set_blocking & bit != 0), comm, args)
+                    let is_set = |f: &Collectives| f.set_blocking & bit(collective) != 0;
+                    entry(self.setter(is_set), comm, args)
                 }
                 None => (self.functions.absent)(collective, comm, args),
             }
         }
     }
 
-    /// Calls the nonblocking entry of a collective.
+    /// Calls the nonblocking entry of a collective, as [`call`](Self::call) calls the blocking one.
     ///
     /// # Safety
     /// As for [`Nonblocking`].
@@ -224,10 +268,15 @@ impl CollTable {
         comm: &Comm,
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
-        let bit = 1 << collective as u64;
-        let setter = self.setter(|f| f.set_nonblocking & bit != 0);
+        let setter = self.setter(|f| f.set_nonblocking & bit(collective) != 0);
+        let entry = self.functions.nonblocking(collective);
         // SAFETY: the caller vouches for the arguments.
-        unsafe { self.functions.nonblocking(collective)(setter, comm, args) }
+        unsafe {
+            if args.on_device && self.functions.taking_nonblocking & bit(collective) == 0 {
+                return staged_start(comm, collective, args, |args| entry(setter, comm, args));
+            }
+            entry(setter, comm, args)
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The table that the collectives of a communicator go through ([`CollTable`]): what its functions are called
 //! with (`args`), what the nonblocking ones return (`request`, with what layers run themselves, `layered`, and
-//! buffers of devices, `staged`), which tables a process has (`tables`), and how layers change the one of a
+//! buffers of devices, `placed` and `staged`), which tables a process has (`tables`), and how layers change the one of a
 //! communicator (`overriding`).
 //!
 //! What the host's own functions do is above, in [`crate::coll`], which gives the first table.
@@ -11,6 +11,7 @@ mod checks;
 mod functions;
 mod layered;
 mod overriding;
+mod placed;
 mod request;
 mod staged;
 mod tables;
@@ -21,6 +22,6 @@ pub use functions::{Blocking, CollTable, Collectives, LayerData, Nonblocking};
 pub(crate) use layered::Layered;
 pub use layered::Pending;
 pub(crate) use overriding::Visit;
+pub(crate) use placed::{Place, find, staged_start};
 pub use request::CollRequest;
-pub(crate) use staged::{Staged, give_back, lose};
 pub(crate) use tables::{Stack, Tables};

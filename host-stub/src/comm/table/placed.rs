@@ -1,0 +1,145 @@
+//! Buffers of collectives that may be on a device: where they are, and host memory in their place for entries that do not
+//! take them.
+
+use super::args::{CollArgs, Collective};
+use super::request::CollRequest;
+use super::staged::{Staged, give_back, lose};
+use crate::comm::{Comm, CommError, CommResult};
+use crate::device::{Devices, HOST, Location};
+use crate::schedule::Extents;
+
+/// Where one buffer of a collective is.
+pub(crate) enum Place {
+    Host(*mut u8),
+    Device { iface: u32, address: u64 },
+}
+
+/// Finds a buffer of `len` bytes; of one that nothing is done with, the pointer is left as it is.
+pub(crate) fn find(
+    call: &'static str,
+    devices: &Devices,
+    pointer: *mut u8,
+    len: usize,
+) -> CommResult<Place> {
+    if pointer.is_null() || len == 0 {
+        return Ok(Place::Host(pointer));
+    }
+    let bad = |reason: String| CommError::BadArgument { call, reason };
+    let located = devices.locate(pointer as u64, len);
+    let Location { device, address } = located.map_err(|e| bad(e.to_string()))?;
+    devices.allow(device).map_err(|e| bad(e.to_string()))?;
+    if device == HOST {
+        let here = std::ptr::with_exposed_provenance_mut(address as usize);
+        return Ok(Place::Host(here));
+    }
+    let device = devices.device(device).map_err(|e| bad(e.to_string()))?;
+    Ok(Place::Device {
+        iface: device.iface,
+        address,
+    })
+}
+
+/// The arguments with which the host can work, and what stands between them and a device.
+struct Placed<'a> {
+    args: CollArgs<'a>,
+    staged: Vec<Staged>,
+}
+
+fn room(call: &'static str, len: usize, iface: u32, address: u64) -> CommResult<Staged> {
+    Staged::new(call, len, iface, address).ok_or_else(|| CommError::BadArgument {
+        call,
+        reason: format!("there is no host memory for {len} B of a device"),
+    })
+}
+
+/// # Safety
+/// The buffers are good for the collective, wherever they are.
+unsafe fn placed<'a>(
+    comm: &Comm,
+    collective: Collective,
+    args: &CollArgs<'a>,
+) -> CommResult<Placed<'a>> {
+    let (rank, size) = (comm.rank(), comm.size());
+    args.check(collective, rank, size)?;
+    let (call, devices) = (collective.name(), comm.job().devices());
+    let span = args.span(collective, rank, size);
+    let mut placed = Placed {
+        args: CollArgs {
+            on_device: false,
+            ..*args
+        },
+        staged: Vec::new(),
+    };
+    match find(call, devices, args.send.cast_mut(), span.send)? {
+        Place::Host(at) => placed.args.send = at,
+        Place::Device { iface, address } => {
+            let mut staged = room(call, span.send, iface, address)?;
+            placed.args.send = staged.base();
+            // SAFETY: the caller vouches for the buffer.
+            unsafe { staged.fill(devices) }?;
+            placed.staged.push(staged);
+        }
+    }
+    match find(call, devices, args.recv, span.recv)? {
+        Place::Host(at) => placed.args.recv = at,
+        Place::Device { iface, address } => {
+            let mut staged = room(call, span.recv, iface, address)?;
+            placed.args.recv = staged.base();
+            if span.writes {
+                match args.taken_blocks(collective, rank) {
+                    blocks @ Extents::Listed(_) => staged.set_written(blocks, size),
+                    Extents::Even(_) => staged.set_written(Extents::Even(span.recv), 1),
+                }
+            }
+            if span.reads {
+                // SAFETY: as above.
+                unsafe { staged.fill(devices) }?;
+            }
+            placed.staged.push(staged);
+        }
+    }
+    Ok(placed)
+}
+
+/// Calls a blocking entry that does not take buffers on devices.
+///
+/// # Safety
+/// As for [`Blocking`](super::Blocking).
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn staged_call(
+    comm: &Comm,
+    collective: Collective,
+    args: &CollArgs<'_>,
+    call: impl FnOnce(&CollArgs<'_>) -> CommResult<()>,
+) -> CommResult<()> {
+    // SAFETY: passed on; the copies live until the call returns.
+    unsafe {
+        let placed = placed(comm, collective, args)?;
+        let done = call(&placed.args);
+        give_back(placed.staged, comm.job().devices(), done)
+    }
+}
+
+/// Calls a nonblocking entry that does not take buffers on devices.
+///
+/// # Safety
+/// As for [`Nonblocking`](super::Nonblocking).
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn staged_start(
+    comm: &Comm,
+    collective: Collective,
+    args: &CollArgs<'_>,
+    start: impl FnOnce(&CollArgs<'_>) -> CommResult<CollRequest>,
+) -> CommResult<CollRequest> {
+    // SAFETY: passed on; the request keeps the copies.
+    let placed = unsafe { placed(comm, collective, args) }?;
+    match start(&placed.args) {
+        Ok(request) => Ok(request.and_then_back(placed.staged)),
+        Err(error) => {
+            lose(placed.staged);
+            Err(error)
+        }
+    }
+}

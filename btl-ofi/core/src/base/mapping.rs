@@ -8,13 +8,23 @@ use std::ptr::NonNull;
 use crate::base::sys;
 
 /// A mapping of shared memory; dropping it unmaps.
-pub(crate) struct Mapped<T>(NonNull<T>);
+pub(crate) struct Mapped<T> {
+    at: NonNull<T>,
+    /// Bytes of the mapping before `at`. A mapping begins at a page of this machine, which may be larger than the one
+    /// that layouts of files count in (64 KiB on some).
+    before: usize,
+}
 
 impl<T> Mapped<T> {
-    /// Maps a `T` at `offset` bytes into a file. `T` consists of atomics and cells, for which any bytes are valid.
+    /// Maps a `T` at `offset` bytes into a file, a multiple of its alignment. `T` consists of atomics and cells, for
+    /// which any bytes are valid.
     pub(crate) fn new(file: impl AsFd, offset: usize) -> io::Result<Mapped<T>> {
-        let at = sys::map_shared(file, offset as u64, size_of::<T>())?;
-        Ok(Mapped(at.cast()))
+        let before = offset % sys::page_size()?;
+        let from = (offset - before) as u64;
+        let start = sys::map_shared(file, from, before + size_of::<T>())?;
+        // SAFETY: the mapping has `before` bytes and a `T` behind them.
+        let at = unsafe { start.byte_add(before) }.cast();
+        Ok(Mapped { at, before })
     }
 }
 
@@ -25,14 +35,18 @@ impl<T> Deref for Mapped<T> {
     fn deref(&self) -> &T {
         // SAFETY: `self` keeps the memory mapped. The mapped types consist of atomics and cells: any bytes are valid,
         // and other processes may write at any time.
-        unsafe { self.0.as_ref() }
+        unsafe { self.at.as_ref() }
     }
 }
 
 impl<T> Drop for Mapped<T> {
     fn drop(&mut self) {
-        // SAFETY: `new` mapped the memory with this size, and only this drop unmaps it.
-        if let Err(e) = unsafe { sys::unmap(self.0.cast(), size_of::<T>()) } {
+        // SAFETY: `new` mapped the memory with this start and size, and only this drop unmaps it.
+        let unmapped = unsafe {
+            let start = self.at.cast().byte_sub(self.before);
+            sys::unmap(start, self.before + size_of::<T>())
+        };
+        if let Err(e) = unmapped {
             tracing::warn!("{} bytes of shared memory stay mapped: {e}", size_of::<T>());
         }
     }

@@ -60,7 +60,7 @@ pub(crate) use network::{
     stream_socket,
 };
 pub(crate) use process::{
-    effective_user, file_size_limit, find_process, permit_tracing, processors, threads,
+    effective_user, file_size_limit, find_process, page_size, permit_tracing, processors, threads,
 };
 pub(crate) use signals::{action, keep_mapped, object_of, program_headers, set_action};
 

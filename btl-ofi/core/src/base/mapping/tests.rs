@@ -35,3 +35,26 @@ fn a_mapping_that_stays_is_logged() {
         ["32 bytes of shared memory stay mapped: munmap returned -22 (Invalid argument)"]
     );
 }
+
+/// With pages of 64 KiB a mapping cannot begin at a multiple of 4096.
+#[test]
+fn a_mapping_may_begin_within_a_page() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let file = sys::memory_file(c"within-a-page").unwrap();
+    allocate(&file, 0, 1 << 17).unwrap();
+    let offset = (1 << 16) + 4096;
+    let small = Mapped::<AtomicU64>::new(&file, offset).unwrap();
+    let script = Script::new().answers("sysconf", 1usize << 16);
+    let large = Mapped::<AtomicU64>::new(&file, offset).unwrap();
+    assert_eq!((small.before, large.before), (0, 4096));
+    drop(script);
+    large.store(7, Ordering::Relaxed);
+    assert_eq!(small.load(Ordering::Relaxed), 7);
+    let mappings = || {
+        let all = std::fs::read_to_string("/proc/self/maps").unwrap();
+        all.matches("within-a-page").count()
+    };
+    assert_eq!(mappings(), 2);
+    drop((small, large));
+    assert_eq!(mappings(), 0);
+}

@@ -48,6 +48,14 @@ pub(crate) fn processors() -> Result<u64, CallError> {
     u64::try_from(count).map_err(|_| failed("sysconf"))
 }
 
+/// Bytes of a page of memory: what offsets of mappings are multiples of.
+pub(crate) fn page_size() -> Result<usize, CallError> {
+    scripted!("sysconf");
+    // SAFETY: sysconf takes an integer only.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).map_err(|_| failed("sysconf"))
+}
+
 /// Largest size in bytes to which this process may extend a file (RLIMIT_FSIZE).
 pub(crate) fn file_size_limit() -> Result<u64, CallError> {
     scripted!("getrlimit");

@@ -2,7 +2,9 @@
 //! through the call, between two breakpoints. Not the other way round: a copy of this process would make the call
 //! on this one's connections, in memory that it shares with peers.
 
+#[cfg(target_arch = "x86_64")]
 use std::io::{Read, Write};
+#[cfg(target_arch = "x86_64")]
 use std::os::fd::FromRawFd;
 
 /// Instructions of one call, and how many of them jump or call through a register or memory.

@@ -323,8 +323,17 @@ extern "C" fn caught(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_vo
         if (*WATCHED.load(Ordering::Relaxed)).failure().is_some() {
             CALLS.fetch_add(1, Ordering::Relaxed);
         }
+        // What the refused call returns, in its register.
         let context = context.cast::<libc::ucontext_t>();
-        (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = -i64::from(libc::ESRCH);
+        let result = -i64::from(libc::ESRCH);
+        #[cfg(target_arch = "x86_64")]
+        {
+            (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = result;
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            (*context).uc_mcontext.regs[0] = result as u64;
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Process {
     /// Process id, in its own namespace.
     pub pid: u32,
-    /// Field 22 of `/proc/<pid>/stat`, clock ticks since boot; 0 where it cannot be read.
+    /// Field 22 of `stat` in `/proc`, clock ticks since boot; 0 where it cannot be read.
     pub started: u64,
     /// The same for processes that share a kernel and a process-id namespace, different for all
     /// others; 0 where it cannot be known. Containers on one machine differ in it.
@@ -25,7 +25,10 @@ impl Process {
             Some(process) if process.pid == pid => process,
             _ => *own.insert(Process {
                 pid,
-                started: stat("self").map_or(0, |(_, started)| started),
+                // Where `/proc` shows other ids, this process has no thread of that id.
+                started: stat(&format!("/proc/self/task/{pid}"))
+                    .or_else(|| stat("/proc/self"))
+                    .map_or(0, |(_, started)| started),
                 space: space(),
             }),
         }
@@ -45,7 +48,7 @@ impl Process {
             && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
         missing
             || shows_own_ids()
-                && stat(&self.pid.to_string()).is_some_and(|(state, started)| {
+                && main_thread(self.pid).is_some_and(|(state, started)| {
                     matches!(state, b'Z' | b'X') || (self.started != 0 && started != self.started)
                 })
     }
@@ -72,9 +75,14 @@ fn shows_own_ids() -> bool {
     ids.is_none_or(|ids| ids.split_ascii_whitespace().count() == 1)
 }
 
-/// State and start of a process, or of `self`.
-fn stat(pid: &str) -> Option<(u8, u64)> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+/// State and start of a process. Not `/proc/<pid>/stat`: QEMU, which runs programs of other processors, invents that file
+/// for the program's own process, with another start.
+fn main_thread(pid: u32) -> Option<(u8, u64)> {
+    stat(&format!("/proc/{pid}/task/{pid}"))
+}
+
+fn stat(folder: &str) -> Option<(u8, u64)> {
+    let text = std::fs::read(format!("{folder}/stat")).ok()?;
     // The command's name in parentheses may hold anything; fields go on after the last one.
     let after = text.iter().rposition(|&byte| byte == b')')? + 1;
     let mut fields = std::str::from_utf8(text.get(after..)?)
@@ -112,7 +120,7 @@ mod tests {
             .unwrap();
         let process = Process {
             pid: child.id(),
-            started: stat(&child.id().to_string()).unwrap().1,
+            started: main_thread(child.id()).unwrap().1,
             space: 1,
         };
         assert!(!process.is_gone());

@@ -9,16 +9,19 @@ use crate::base::sys;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessId {
     pub(crate) pid: u32,
-    /// Low 32 bits of field 22 of `/proc/<pid>/stat`, clock ticks since boot.
+    /// Low 32 bits of field 22 of `stat` in `/proc`, clock ticks since boot.
     pub(crate) started: u32,
 }
 
 impl ProcessId {
     /// This process. `started` is 0 where `/proc` cannot be read.
     pub(crate) fn own() -> ProcessId {
+        let pid = std::process::id();
+        // Where `/proc` shows other ids, this process has no thread of that id.
+        let own = stat(&format!("/proc/self/task/{pid}")).or_else(|| stat("/proc/self"));
         ProcessId {
-            pid: std::process::id(),
-            started: stat("self").map_or(0, |s| s.started),
+            pid,
+            started: own.map_or(0, |s| s.started),
         }
     }
 
@@ -31,7 +34,7 @@ impl ProcessId {
         if !shows_own_ids() {
             return State::Runs;
         }
-        match stat(&self.pid.to_string()) {
+        match thread(self.pid) {
             Some(s) if self.started != 0 && s.started != self.started => State::Gone,
             // The main thread has ended. The process lives while another thread runs.
             Some(Stat {
@@ -60,8 +63,8 @@ impl ProcessId {
 }
 
 /// The state of a thread; `None` if it has ended.
-fn living(thread: u32) -> Option<u8> {
-    let state = stat(&thread.to_string())?.state;
+fn living(id: u32) -> Option<u8> {
+    let state = thread(id)?.state;
     (!matches!(state, b'Z' | b'X')).then_some(state)
 }
 
@@ -117,9 +120,14 @@ fn shows_own_ids() -> bool {
     ids.is_none_or(|ids| ids.split_ascii_whitespace().count() == 1)
 }
 
-/// The state of a process, of a thread, or of `self`.
-fn stat(process: &str) -> Option<Stat> {
-    let text = sys::read(&format!("/proc/{process}/stat")).ok()?;
+/// The state of a process's main thread, or of another thread. Not `/proc/<pid>/stat`: QEMU, which runs programs of other
+/// processors, invents that file for the program's own process, with another start.
+fn thread(id: u32) -> Option<Stat> {
+    stat(&format!("/proc/{id}/task/{id}"))
+}
+
+fn stat(folder: &str) -> Option<Stat> {
+    let text = sys::read(&format!("{folder}/stat")).ok()?;
     // The command name in parentheses may contain any byte; the fields continue after the last parenthesis.
     let rest = &text[text.iter().rposition(|&b| b == b')')? + 1..];
     let rest = std::str::from_utf8(rest).ok()?;

@@ -29,7 +29,7 @@ fn a_dead_child_is_gone() {
     let pid = child.id();
     let id = ProcessId {
         pid,
-        started: stat(&pid.to_string()).unwrap().started,
+        started: thread(pid).unwrap().started,
     };
     let eventually = |state| {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -71,7 +71,7 @@ const NOBODY: ProcessId = ProcessId {
 };
 
 fn path(pid: u32) -> String {
-    format!("/proc/{pid}/stat")
+    format!("/proc/{pid}/task/{pid}/stat")
 }
 
 #[test]
@@ -92,7 +92,9 @@ fn a_process_that_is_hidden_counts_as_running() {
     assert_eq!(NOBODY.state(), State::Runs);
     drop(_script);
     let own = std::process::id();
-    let _script = Script::new().fails("/proc/self/stat", libc::EACCES);
+    let _script = Script::new()
+        .fails(&format!("/proc/self/task/{own}/stat"), libc::EACCES)
+        .fails("/proc/self/stat", libc::EACCES);
     assert_eq!(
         ProcessId::own(),
         ProcessId {

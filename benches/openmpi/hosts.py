@@ -55,7 +55,7 @@ def latency(command, limit):
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=True)
         rows = json.loads(ended.stdout)["rows"]
-        return next(row["latency_us"] for row in rows if row["size"] == 8)
+        return next(row["latency_us"]["median"] for row in rows if row["size"] == 8)
     except (OSError, ValueError, KeyError, StopIteration, subprocess.SubprocessError) as error:
         print(f"hosts: {' '.join(command)}: {error} {getattr(error, 'stderr', '') or ''}", file=sys.stderr)
         return None

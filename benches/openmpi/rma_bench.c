@@ -6,7 +6,10 @@
  *
  * A message's latency is half of a round trip; its rate or bandwidth is that of 64 messages and one reply.
  *
- * Usage: rma_bench [all | quick | threads N] */
+ * With curve, latency and bandwidth of one operation (put, get, acc, fop or cas) over sizes up to a largest one, each measured
+ * for some seconds.
+ *
+ * Usage: rma_bench [all | quick | threads N | curve OPERATION LARGEST SECONDS] */
 #define _GNU_SOURCE /* sched_setaffinity */
 #include <mpi.h>
 #include <pthread.h>
@@ -20,7 +23,7 @@
 
 enum { LARGEST = 4 << 20, BURST = 64, BATCHES = 400, MAX_THREADS = 16 };
 
-static const double BUDGET = 0.4; /* seconds per measurement */
+static double budget = 0.4; /* seconds per measurement */
 
 static int rank;
 static MPI_Win win;
@@ -94,7 +97,7 @@ static double measure(void (*operation)(size_t), size_t size, int burst)
         MPI_Win_flush(1, win);
     }
     double begin = now();
-    while (n < BATCHES && now() - begin < BUDGET) {
+    while (n < BATCHES && now() - begin < budget) {
         double t = now();
         for (int i = 0; i < rounds; ++i) {
             for (int k = 0; k < burst; ++k) {
@@ -166,6 +169,33 @@ static void operations(int quick)
     report("flush_without_operations", 0, 1, (now() - t) * 1e3, "us");
 }
 
+/* One operation over sizes. Returns whether it is known. */
+static int curve(const char *name, size_t largest)
+{
+    static const struct {
+        const char *name;
+        void (*operation)(size_t);
+        size_t smallest, largest;
+    } known[] = {
+        {"put", put, 1, LARGEST},     {"get", get, 1, LARGEST},        {"acc", accumulate, 8, LARGEST},
+        {"fop", fetch_op, 8, 8},      {"cas", compare_swap, 8, 8},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); ++i) {
+        if (strcmp(name, known[i].name)) {
+            continue;
+        }
+        char latency_name[32], bandwidth_name[32];
+        snprintf(latency_name, sizeof(latency_name), "%s_latency", name);
+        snprintf(bandwidth_name, sizeof(bandwidth_name), "%s_bandwidth", name);
+        for (size_t size = known[i].smallest; size <= largest && size <= known[i].largest; size *= 2) {
+            latency(latency_name, known[i].operation, size);
+            bandwidth(bandwidth_name, known[i].operation, size);
+        }
+        return 1;
+    }
+    return 0;
+}
+
 /* Collective, so that both ranks run it. */
 static void windows(void)
 {
@@ -226,7 +256,7 @@ static void seen(void)
         return;
     }
     double begin = now();
-    while (n < BATCHES && now() - begin < BUDGET) {
+    while (n < BATCHES && now() - begin < budget) {
         double t = now();
         for (int i = 0; i < ROUNDS; ++i) {
             put_word(++word);
@@ -255,7 +285,7 @@ static void *sender(void *arg)
     long done = 0;
     pthread_barrier_wait(&together);
     double begin = now();
-    while (done < OPERATIONS && now() - begin < 5 * BUDGET) {
+    while (done < OPERATIONS && now() - begin < 5 * budget) {
         for (int k = 0; k < BURST; ++k, ++done) {
             MPI_Put(mine, 8, MPI_BYTE, 1, 0, 8, MPI_BYTE, win);
         }
@@ -294,7 +324,7 @@ static void messages(const char *name, size_t size, int burst, const char *unit)
     while (!last) {
         double t = now();
         if (0 == rank) {
-            last = n == BATCHES - 1 || t - begin > BUDGET;
+            last = n == BATCHES - 1 || t - begin > budget;
         }
         for (int i = 0; i < rounds; ++i) {
             MPI_Status status;
@@ -338,6 +368,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "all";
     int threads = !strcmp(what, "threads") && argc > 2 ? atoi(argv[2]) : 0, given, size;
+    int is_curve = !strcmp(what, "curve") && argc > 4, everything = !threads && !is_curve;
     if (threads > MAX_THREADS) {
         threads = MAX_THREADS;
     }
@@ -357,19 +388,25 @@ int main(int argc, char **argv)
     }
     memset(memory, 0, LARGEST);
     memset(buffer, 0, LARGEST);
-    if (!threads) {
+    if (everything) {
         windows();
     }
     MPI_Win_create(memory, LARGEST, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_lock_all(0, win);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (!threads) {
+    if (everything) {
         seen();
         all_messages(!strcmp(what, "quick"));
     }
     if (0 == rank) {
         if (threads) {
             threaded(threads);
+        } else if (is_curve) {
+            budget = atof(argv[4]);
+            if (!curve(argv[2], (size_t) atoll(argv[3]))) {
+                fprintf(stderr, "rma_bench: unknown operation: %s\n", argv[2]);
+                MPI_Abort(MPI_COMM_WORLD, 2);
+            }
         } else {
             operations(!strcmp(what, "quick"));
         }
@@ -379,7 +416,7 @@ int main(int argc, char **argv)
     MPI_Win_free(&win);
     double t = now();
     MPI_Finalize();
-    if (0 == rank && !threads) {
+    if (0 == rank && everything) {
         report("finalize", 0, 1, now() - t, "s");
     }
     free(memory);

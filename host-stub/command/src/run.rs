@@ -1,29 +1,33 @@
 //! Runs a program of another's for a bounded time and returns what it said.
 
+use std::ffi::OsStr;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a program may take. `ompi_info` opens every component, and needs less than a second where all is well.
-const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a program wrote.
-pub(super) struct Said {
-    pub(super) out: String,
-    pub(super) err: String,
+pub(crate) struct Said {
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// Runs a program. The error says why nothing is known.
-pub(super) fn run(program: &str, arguments: &[&str]) -> Result<Said, String> {
-    let mut child = Command::new(program)
+pub(crate) fn run(
+    program: impl AsRef<OsStr>,
+    arguments: &[impl AsRef<OsStr>],
+    limit: Duration,
+) -> Result<Said, String> {
+    let name = program.as_ref().display();
+    let mut child = Command::new(program.as_ref())
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("{program} cannot be run: {error}"))?;
+        .map_err(|error| format!("{name} cannot be run: {error}"))?;
     // Both are read while the program runs: a full pipe would stop it.
     let reader = |from: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
@@ -37,7 +41,7 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> Result<Said, String> {
     };
     let out = reader(child.stdout.take().map(|from| Box::new(from) as _));
     let err = reader(child.stderr.take().map(|from| Box::new(from) as _));
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + limit;
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
@@ -46,10 +50,7 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> Result<Said, String> {
                 // The program may have ended just now.
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!(
-                    "{program} did not end within {} s",
-                    LIMIT.as_secs()
-                ));
+                return Err(format!("{name} did not end within {} s", limit.as_secs()));
             }
         }
     };
@@ -59,7 +60,7 @@ pub(super) fn run(program: &str, arguments: &[&str]) -> Result<Said, String> {
     };
     if !status.success() {
         let last = said.err.lines().last().unwrap_or_default();
-        return Err(format!("{program} ended with {status}: {last}"));
+        return Err(format!("{name} ended with {status}: {last}"));
     }
     Ok(said)
 }

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use plugin_api::Datatype;
-use serde::Serialize;
 
 use super::Operation;
+use super::report::{Figure, Row};
 use host_stub::win::{Layout, Op, Target, WinResult, Window};
 
 /// Calls between two flushes when the rate is measured.
@@ -14,22 +14,8 @@ const BATCH: usize = 64;
 /// least.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// What was measured at one size.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Row {
-    /// Bytes of one call.
-    pub(super) size: usize,
-    /// Calls whose latency was measured.
-    pub(super) iterations: usize,
-    /// Median of a call and its flush, microseconds.
-    pub(super) latency_us: f64,
-    /// The 99th of 100, microseconds.
-    pub(super) latency_p99_us: f64,
-    /// Calls per second, many before a flush.
-    pub(super) calls_per_s: f64,
-    /// Their bytes, MB/s.
-    pub(super) mb_per_s: f64,
-}
+/// Rounds in which one size is measured. How far they lie apart is the spread of a figure.
+const ROUNDS: usize = 5;
 
 /// One operation between this rank and a target.
 pub(super) struct Measure<'w> {
@@ -75,40 +61,60 @@ impl<'w> Measure<'w> {
             }
         }
         self.samples.clear();
+        let (mut latencies, mut rates) = (Vec::with_capacity(ROUNDS), Vec::with_capacity(ROUNDS));
+        let part = budget * 4 / 10 / ROUNDS as u32;
+        for _ in 0..ROUNDS {
+            latencies.push(self.latency(size, part)?);
+            rates.push(self.rate(size, batch, part)?);
+        }
+        self.samples.sort_unstable();
+        let rate = Figure::of(rates);
+        Ok(Row {
+            size,
+            iterations: self.samples.len(),
+            latency_us: Figure {
+                median: percentile(&self.samples, 50),
+                ..Figure::of(latencies)
+            },
+            latency_p99_us: percentile(&self.samples, 99),
+            calls_per_s: rate,
+            mb_per_s: rate.median * size as f64 / 1e6,
+        })
+    }
+
+    /// Median time of calls and their flushes, for a part of the time. Microseconds.
+    fn latency(&mut self, size: usize, part: Duration) -> WinResult<f64> {
+        let first = self.samples.len();
         let started = Instant::now();
-        while self.samples.len() < SAMPLES && started.elapsed() < budget * 4 / 10 {
+        loop {
             let call = Instant::now();
             self.call(size)?;
             self.window.flush(self.target)?;
             self.samples.push(call.elapsed().as_nanos() as u64);
+            if self.samples.len() - first == SAMPLES / ROUNDS || started.elapsed() > part {
+                break;
+            }
         }
+        let round = &mut self.samples[first..];
+        round.sort_unstable();
+        Ok(percentile(round, 50))
+    }
+
+    /// Calls per second with a flush after each batch, for a part of the time.
+    fn rate(&mut self, size: usize, batch: usize, part: Duration) -> WinResult<f64> {
         let mut calls = 0usize;
         let started = Instant::now();
-        let elapsed = loop {
+        loop {
             for _ in 0..batch {
                 self.call(size)?;
             }
             self.window.flush(self.target)?;
             calls += batch;
             let elapsed = started.elapsed();
-            if elapsed > budget * 4 / 10 {
-                break elapsed;
+            if elapsed > part {
+                return Ok(calls as f64 / elapsed.as_secs_f64());
             }
-        };
-        self.samples.sort_unstable();
-        let percentile = |per_cent: usize| {
-            let index = (self.samples.len() * per_cent / 100).min(self.samples.len() - 1);
-            self.samples[index] as f64 / 1e3
-        };
-        let calls_per_s = calls as f64 / elapsed.as_secs_f64();
-        Ok(Row {
-            size,
-            iterations: self.samples.len(),
-            latency_us: percentile(50),
-            latency_p99_us: percentile(99),
-            calls_per_s,
-            mb_per_s: calls_per_s * size as f64 / 1e6,
-        })
+        }
     }
 
     #[inline]
@@ -151,4 +157,10 @@ impl<'w> Measure<'w> {
             }
         }
     }
+}
+
+/// Of sorted nanoseconds, microseconds.
+fn percentile(sorted: &[u64], per_cent: usize) -> f64 {
+    let index = (sorted.len() * per_cent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(index).map_or(f64::NAN, |ns| *ns as f64 / 1e3)
 }

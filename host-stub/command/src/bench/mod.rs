@@ -1,23 +1,32 @@
 //! `host-stub bench`: latency and rate of single calls between two ranks.
 //!
 //! Rank 0 calls, rank 1 only progresses; further ranks wait. Latency is a call and its flush, one
-//! after the other; rate is many calls and then one flush.
+//! after the other; rate is many calls and then one flush. The figures can be drawn, kept, compared with earlier ones, and
+//! shown beside other implementations.
 
+mod compare;
 mod measure;
+mod peers;
+mod report;
 mod table;
 mod tables;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use plugin_api::ThreadLevel;
 
-use super::{CommandError, Common, Exit, Place, place};
+use super::{CommandError, Common, Exit, Place, place, print_json};
+use crate::curves;
+use host_stub::bootstrap::pmix;
 use host_stub::job::Job;
 use host_stub::win::{Assertion, Info, TableChoice, WinError, Window};
 
 use measure::Measure;
+use peers::Peer;
+use report::Report;
 use table::Table;
 
 /// What to measure.
@@ -87,6 +96,23 @@ pub struct Bench {
     /// Seconds that the whole run may take, about.
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
+
+    /// Draws latency and bandwidth over size as SVG. On a terminal they are drawn there too.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Keeps the figures in a file (JSON), for `--compare`.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+
+    /// Compares with the figures of an earlier run, from `--save` or `--json`. Exit code 1 says that a latency became
+    /// longer, or a rate lower, by more than 5 % and outside of the spread of both runs.
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+
+    /// Measures the same under other implementations that are installed, after this one.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAMES")]
+    against: Vec<Peer>,
 }
 
 fn table_choice(word: &str) -> Result<TableChoice, String> {
@@ -102,6 +128,21 @@ impl Bench {
                 format!("--seconds {}: wanted 0.1 to 3600", self.seconds),
             ));
         }
+        let figures = self.svg.is_some() || self.save.is_some() || self.compare.is_some();
+        if self.operation == Operation::Tables && (figures || !self.against.is_empty()) {
+            return Err(CommandError::new(
+                Exit::Usage,
+                "bench tables: --svg, --save, --compare and --against are for single operations",
+            ));
+        }
+        if !self.against.is_empty() && pmix::launched() {
+            return Err(CommandError::new(
+                Exit::Usage,
+                "--against starts mpirun, which cannot be done in a job of mpirun's: run host-stub bench by itself",
+            ));
+        }
+        // Before anything is measured, so that a file that cannot be used costs no time.
+        let earlier = self.compare.as_deref().map(Report::read).transpose()?;
         // SAFETY: this command calls from its one thread; a progress bar's thread, if there is
         // one, knows nothing of the job.
         let options = unsafe {
@@ -116,11 +157,11 @@ impl Bench {
                 Duration::from_secs_f64(self.seconds),
                 self.common.json,
             ),
-            Place::Rank(job) => self.run_rank(&job),
+            Place::Rank(job) => self.run_rank(&job, earlier.as_ref()),
         }
     }
 
-    fn run_rank(&self, job: &Arc<Job>) -> Result<u8, CommandError> {
+    fn run_rank(&self, job: &Arc<Job>, earlier: Option<&Report>) -> Result<u8, CommandError> {
         let sizes = self.operation.sizes(self.max_size);
         let largest = sizes.iter().copied().max().unwrap_or(8);
         let target = 1 % job.size() as usize;
@@ -135,16 +176,19 @@ impl Bench {
             window.lock_all(Assertion::empty()).map_err(failed)?;
             let measured = self.measure(job, &window, target, &sizes);
             window.unlock_all().map_err(failed)?;
-            measured
+            measured.map(Some)
         } else {
-            Ok(())
+            Ok(None)
         };
         // The other ranks have been here all along, progressing.
         job.barrier()?;
         window.free().map_err(|error| failed(error.into()))?;
         job.finalize()?;
-        measured?;
-        Ok(Exit::Ok as u8)
+        let exit = match measured? {
+            Some(report) => self.show(&report, earlier)?,
+            None => Exit::Ok,
+        };
+        Ok(exit as u8)
     }
 
     fn measure(
@@ -153,16 +197,72 @@ impl Bench {
         window: &Window,
         target: usize,
         sizes: &[usize],
-    ) -> Result<(), CommandError> {
-        let budget = Duration::from_secs_f64(self.seconds / sizes.len().max(1) as f64);
+    ) -> Result<Report, CommandError> {
+        let budget = self.seconds_of_a_size(sizes.len());
         let largest = sizes.iter().copied().max().unwrap_or(8);
         let mut measure = Measure::new(window, self.operation, target, largest);
-        let mut table = Table::start(job, self.operation.name(), sizes.len(), self.common.json)?;
+        let attributes = job.transport().attributes();
+        let report = Report::new(
+            self.operation.name(),
+            window.table_name(),
+            &attributes.provider,
+            &attributes.completion,
+            job.size(),
+        );
+        let mut table = Table::start(report, sizes.len(), self.common.json)?;
         for size in sizes {
             let row = measure.run(*size, budget).map_err(failed)?;
             table.add(row)?;
         }
-        table.finish()
+        Ok(table.finish())
+    }
+
+    fn seconds_of_a_size(&self, sizes: usize) -> Duration {
+        Duration::from_secs_f64(self.seconds / sizes.max(1) as f64)
+    }
+
+    /// Draws, keeps and compares what was measured.
+    fn show(&self, report: &Report, earlier: Option<&Report>) -> Result<Exit, CommandError> {
+        // First, because nothing that comes later may lose it.
+        if let Some(path) = &self.save {
+            report.save(path)?;
+        }
+        if self.common.json {
+            print_json(report)?;
+        }
+        let mut panels = table::panels(report, "host-stub");
+        for peer in &self.against {
+            let seconds = self.seconds_of_a_size(report.rows.len()).as_secs_f64();
+            match peers::measure(*peer, self.operation, self.max_size, seconds) {
+                Ok(beside) => {
+                    panels[0].curves.push(beside.latency);
+                    panels[1].curves.push(beside.bandwidth);
+                }
+                Err(reason) => eprintln!("host-stub bench: {peer}: {reason}"),
+            }
+        }
+        if !self.common.json {
+            if !self.against.is_empty() {
+                table::print_beside(&panels)?;
+            }
+            table::draw(&panels)?;
+        }
+        if let Some(path) = &self.svg {
+            curves::write_svg(path, &panels)
+                .map_err(|reason| CommandError::new(Exit::Failed, reason))?;
+        }
+        let Some(earlier) = earlier else {
+            return Ok(Exit::Ok);
+        };
+        let worse = compare::print(earlier, report, self.common.json)?;
+        for regression in &worse {
+            eprintln!("host-stub bench: worse than before: {regression}");
+        }
+        Ok(if worse.is_empty() {
+            Exit::Ok
+        } else {
+            Exit::ChecksFailed
+        })
     }
 }
 

@@ -1,43 +1,33 @@
-//! What the command prints: a table as it grows, or one JSON object at the end.
+//! What the command prints: a table as it grows, and its curves where stdout is a terminal.
 
 use std::io::{IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
-use super::super::{CommandError, print_json};
-use super::measure::Row;
-use host_stub::job::Job;
+use super::super::CommandError;
+use super::report::{Report, Row};
+use crate::curves::{self, Curve, Panel};
 
-/// The rows of a run.
-#[derive(Serialize)]
+/// Lines and columns of a panel.
+const HEIGHT: u16 = 14;
+const WIDTHS: (u16, u16) = (40, 100);
+
+/// The table of a run.
 pub(super) struct Table {
-    provider: String,
-    completion: String,
-    ranks: u32,
-    operation: &'static str,
-    rows: Vec<Row>,
-    #[serde(skip)]
-    json: bool,
-    #[serde(skip)]
+    report: Report,
+    quiet: bool,
     bar: Option<ProgressBar>,
 }
 
 impl Table {
-    /// Prints the head. A progress bar is shown where stderr is a terminal.
-    pub(super) fn start(
-        job: &Job,
-        operation: &'static str,
-        count: usize,
-        json: bool,
-    ) -> Result<Table, CommandError> {
-        let attributes = job.transport().attributes();
-        if !json {
+    /// Prints the head, unless it is `quiet`. A progress bar is shown where stderr is a terminal.
+    pub(super) fn start(report: Report, count: usize, quiet: bool) -> Result<Table, CommandError> {
+        if !quiet {
             let mut out = std::io::stdout().lock();
             writeln!(
                 out,
-                "{operation}, provider {} ({})",
-                attributes.provider, attributes.completion
+                "{}, provider {} ({})",
+                report.operation, report.provider, report.completion
             )?;
             writeln!(
                 out,
@@ -50,29 +40,25 @@ impl Table {
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             ProgressBar::new(count as u64).with_style(style)
         });
-        Ok(Table {
-            provider: attributes.provider.clone(),
-            completion: attributes.completion.clone(),
-            ranks: job.size(),
-            operation,
-            rows: Vec::with_capacity(count),
-            json,
-            bar,
-        })
+        Ok(Table { report, quiet, bar })
     }
 
     /// Adds and prints a row.
     pub(super) fn add(&mut self, row: Row) -> Result<(), CommandError> {
-        self.rows.push(row);
+        self.report.rows.push(row);
         let print = || -> std::io::Result<()> {
-            if self.json {
+            if self.quiet {
                 return Ok(());
             }
             let mut out = std::io::stdout().lock();
             writeln!(
                 out,
                 "{:>9} {:>12.2} {:>12.2} {:>12.0} {:>12.1}",
-                row.size, row.latency_us, row.latency_p99_us, row.calls_per_s, row.mb_per_s
+                row.size,
+                row.latency_us.median,
+                row.latency_p99_us,
+                row.calls_per_s.median,
+                row.mb_per_s
             )
         };
         match &self.bar {
@@ -85,14 +71,75 @@ impl Table {
         Ok(())
     }
 
-    /// Prints the end.
-    pub(super) fn finish(self) -> Result<(), CommandError> {
+    /// The whole.
+    pub(super) fn finish(self) -> Report {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        if self.json {
-            print_json(&self)?;
-        }
-        Ok(())
+        self.report
     }
+}
+
+/// Latency and bandwidth of the run.
+pub(super) fn panels(report: &Report, name: &str) -> [Panel; 2] {
+    let curve = |value: fn(&Row) -> f64| Curve {
+        name: name.to_owned(),
+        points: report
+            .rows
+            .iter()
+            .map(|row| (row.size as u64, value(row)))
+            .collect(),
+    };
+    let panel = |measure: &str, curve| Panel {
+        title: format!(
+            "{} over {}: {measure} over size (bytes)",
+            report.operation, report.provider
+        ),
+        curves: vec![curve],
+    };
+    [
+        panel("latency (us)", curve(|row| row.latency_us.median)),
+        panel("bandwidth (MB/s)", curve(|row| row.mb_per_s)),
+    ]
+}
+
+/// Prints the values of all curves by size.
+pub(super) fn print_beside(panels: &[Panel; 2]) -> Result<(), CommandError> {
+    let mut out = std::io::stdout().lock();
+    for panel in panels {
+        writeln!(out, "\n{}", panel.title)?;
+        let names = panel
+            .curves
+            .iter()
+            .map(|curve| format!(" {:>18}", curve.name));
+        writeln!(out, "{:>9}{}", "bytes", names.collect::<String>())?;
+        for (size, _) in panel.curves.first().map_or(&[][..], |curve| &curve.points) {
+            let values = panel.curves.iter().map(|curve| {
+                let found = curve.points.iter().find(|(bytes, _)| bytes == size);
+                found.map_or_else(
+                    || format!(" {:>18}", "-"),
+                    |(_, value)| format!(" {value:>18.2}"),
+                )
+            });
+            writeln!(out, "{size:>9}{}", values.collect::<String>())?;
+        }
+    }
+    Ok(())
+}
+
+/// Draws on the terminal; nothing where stdout is none.
+pub(super) fn draw(panels: &[Panel]) -> Result<(), CommandError> {
+    let mut out = std::io::stdout().lock();
+    if !out.is_terminal() {
+        return Ok(());
+    }
+    // A terminal that does not tell its size gets the least.
+    let width = ratatui::crossterm::terminal::size().map_or(WIDTHS.0, |(columns, _)| columns);
+    for panel in panels {
+        writeln!(out)?;
+        for line in curves::lines(panel, width.clamp(WIDTHS.0, WIDTHS.1), HEIGHT) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    Ok(())
 }

@@ -6,7 +6,6 @@ mod fabric;
 mod machine;
 mod network;
 mod openmpi;
-mod run;
 
 use std::io::Write;
 

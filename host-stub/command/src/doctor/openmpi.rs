@@ -1,12 +1,16 @@
 //! Open MPI: its version, which component it would load, and whether its settings admit it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Finding;
-use super::run::{Said, run};
+use crate::run::{Said, run};
 
 const SUBJECT: &str = "Open MPI";
 const COMPONENT: &str = "component";
+
+/// `ompi_info` opens every component, and needs less than a second where all is well.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// The names that this project's component may have, its own first.
 const NAMES: [&str; 2] = ["ofi_rs", "ofi"];
@@ -15,7 +19,7 @@ const NAMES: [&str; 2] = ["ofi_rs", "ofi"];
 const TUNE: &str = "share/btl-ofi-rs/ofi_rs.conf";
 
 pub(super) fn look() -> Vec<Finding> {
-    let said = match run("ompi_info", &["--version"]) {
+    let said = match run("ompi_info", &["--version"], LIMIT) {
         Ok(said) => said,
         Err(reason) => {
             return vec![
@@ -94,6 +98,7 @@ fn parameters(framework: &str, component: &str) -> Result<Said, String> {
             "--level",
             "9",
         ],
+        LIMIT,
     )
 }
 

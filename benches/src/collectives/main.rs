@@ -40,6 +40,9 @@ struct Row {
     openmpi: f64,
     node: f64,
     default: f64,
+    /// Over two pretended nodes of two ranks, in stages and flat.
+    stages: Option<f64>,
+    flat: Option<f64>,
 }
 
 /// Cases that are to be no slower than Open MPI: ranks and bytes.
@@ -103,85 +106,148 @@ fn mpi_program(place: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
     Ok(program)
 }
 
+/// Ranks of Open MPI.
+fn openmpi(program: &Path, ranks: usize, numbers: &[String]) -> Command {
+    let mut mpirun = Command::new("mpirun");
+    mpirun
+        .args(["-n", &ranks.to_string(), "--oversubscribe"])
+        .args(["--mca", "pml", "ob1", "--mca", "btl", "self,vader"])
+        .args(["--mca", "coll", "^hcoll"])
+        .arg(program)
+        .args(numbers)
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    mpirun
+}
+
+/// Ranks of ours, with these parameters.
+fn ours(
+    own: &Path,
+    provider: &str,
+    parameters: &[(&str, &str)],
+    ranks: usize,
+    numbers: &[String],
+) -> Command {
+    let mut launch = Command::new(own.with_file_name("host-stub"));
+    launch.args(["launch", "-n", &ranks.to_string(), "--provider", provider]);
+    for (name, value) in parameters {
+        launch.args(["--mca", name, value]);
+    }
+    launch.arg("--").arg(own).arg("--measure").args(numbers);
+    launch
+}
+
+/// Two nodes of two ranks, pretended: ranks of one node share memory, and others reach each other over TCP.
+const NODES: [(&str, &str); 2] = [("host_ranks_per_node", "2"), ("btl_ofi_same_node", "off")];
+
+/// The collectives in stages and the flat ones over [`NODES`].
+fn over_nodes(own: &Path, numbers: &[String]) -> Result<[f64; 2], Box<dyn std::error::Error>> {
+    let [per_node, far] = NODES;
+    let mut times = [0.0; 2];
+    for (time, stages) in times.iter_mut().zip(["1", "0"]) {
+        let parameters = [per_node, far, ("host_coll_hierarchy", stages)];
+        *time = run(&mut ours(own, "tcp;ofi_rxm", &parameters, 4, numbers))?;
+    }
+    Ok(times)
+}
+
+/// Times of one case, of each side, by turn.
+#[derive(Default)]
+struct Times {
+    openmpi: Vec<f64>,
+    node: Vec<f64>,
+    default: Vec<f64>,
+    stages: Vec<f64>,
+    flat: Vec<f64>,
+}
+
+fn measure_case(
+    arguments: &Arguments,
+    (own, mpi): (&Path, &Path),
+    (ranks, bytes, rounds, calls): (usize, usize, usize, usize),
+) -> Result<Times, Box<dyn std::error::Error>> {
+    let numbers = [bytes, rounds, calls].map(|number| number.to_string());
+    let provider = &arguments.provider;
+    let mut times = Times::default();
+    for turn in 0..arguments.turns {
+        eprintln!(
+            "allreduce of {bytes} B over {ranks} ranks: turn {} of {}",
+            turn + 1,
+            arguments.turns
+        );
+        times.openmpi.push(run(&mut openmpi(mpi, ranks, &numbers))?);
+        for (side, node) in [(&mut times.node, "1"), (&mut times.default, "0")] {
+            let parameters = [("host_coll_node", node)];
+            side.push(run(&mut ours(own, provider, &parameters, ranks, &numbers))?);
+        }
+        if ranks == 4 {
+            let [stages, flat] = over_nodes(own, &numbers)?;
+            times.stages.push(stages);
+            times.flat.push(flat);
+        }
+    }
+    Ok(times)
+}
+
+/// The target that a ratio of two sides, turn by turn, is held against.
+fn target(name: String, ours: &[f64], theirs: &[f64]) -> Target {
+    let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs);
+    let ratio = Figure::of(ratios.collect());
+    let spread = Some(ratio.spread());
+    Target::new(name, Some(ratio.median), Bound::Most, 1.0, "times", spread)
+}
+
 fn compare(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let own = std::env::current_exe()?;
     let place = own.parent().ok_or("this program lies nowhere")?;
     let mpi = mpi_program(place)?;
     println!(
-        "{:>5}{:>9}{:>14}{:>14}{:>14}{:>9}{:>9}",
-        "ranks", "bytes", "Open MPI us", "node us", "default us", "node", "default"
+        "{:>5}{:>9}{:>14}{:>14}{:>14}{:>9}{:>9}{:>14}{:>14}",
+        "ranks",
+        "bytes",
+        "Open MPI us",
+        "node us",
+        "default us",
+        "node",
+        "default",
+        "2 nodes us",
+        "flat us"
     );
     let (mut rows, mut targets) = (Vec::new(), Vec::new());
-    for (ranks, bytes, rounds, calls) in CASES {
-        let numbers = [bytes, rounds, calls].map(|number| number.to_string());
-        let mut times: [Vec<f64>; 3] = Default::default();
-        for turn in 0..arguments.turns {
-            eprintln!(
-                "allreduce of {bytes} B over {ranks} ranks: turn {} of {}",
-                turn + 1,
-                arguments.turns
-            );
-            let mut mpirun = Command::new("mpirun");
-            mpirun
-                .args([
-                    "-n",
-                    &ranks.to_string(),
-                    "--oversubscribe",
-                    "--mca",
-                    "pml",
-                    "ob1",
-                ])
-                .args(["--mca", "btl", "self,vader", "--mca", "coll", "^hcoll"])
-                .arg(&mpi)
-                .args(&numbers)
-                .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-                .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-            times[0].push(run(&mut mpirun)?);
-            for (side, node) in [(1, "1"), (2, "0")] {
-                let mut launch = Command::new(place.join("host-stub"));
-                launch
-                    .args([
-                        "launch",
-                        "-n",
-                        &ranks.to_string(),
-                        "--provider",
-                        &arguments.provider,
-                    ])
-                    .args(["--mca", "host_coll_node", node, "--"])
-                    .arg(&own)
-                    .arg("--measure")
-                    .args(&numbers);
-                times[side].push(run(&mut launch)?);
-            }
-        }
+    for case in CASES {
+        let (ranks, bytes, ..) = case;
+        let times = measure_case(arguments, (&own, &mpi), case)?;
         if JUDGED.contains(&(ranks, bytes)) {
-            let ratios = times[1]
-                .iter()
-                .zip(&times[0])
-                .map(|(node, theirs)| node / theirs);
-            let ratio = Figure::of(ratios.collect());
-            targets.push(Target::new(
-                format!("allreduce of {bytes} B over {ranks} ranks, ours over Open MPI's"),
-                Some(ratio.median),
-                Bound::Most,
-                1.0,
-                "times",
-                Some(ratio.spread()),
-            ));
+            let name = format!("allreduce of {bytes} B over {ranks} ranks, ours over Open MPI's");
+            targets.push(target(name, &times.node, &times.openmpi));
         }
-        let [theirs, node, default] = times.map(median);
-        rows.push(Row {
+        if ranks == 4 {
+            let name =
+                format!("allreduce of {bytes} B over 2 nodes of 2 ranks, in stages over flat");
+            targets.push(target(name, &times.stages, &times.flat));
+        }
+        let over = |times: Vec<f64>| (!times.is_empty()).then(|| median(times));
+        let row = Row {
             ranks,
             bytes,
-            openmpi: theirs,
-            node,
-            default,
-        });
+            openmpi: median(times.openmpi),
+            node: median(times.node),
+            default: median(times.default),
+            stages: over(times.stages),
+            flat: over(times.flat),
+        };
+        let shown = |time: Option<f64>| time.map_or("-".to_owned(), |time| format!("{time:.2}"));
         println!(
-            "{ranks:>5}{bytes:>9}{theirs:>14.2}{node:>14.2}{default:>14.2}{:>9.2}{:>9.2}",
-            node / theirs,
-            default / theirs
+            "{ranks:>5}{bytes:>9}{:>14.2}{:>14.2}{:>14.2}{:>9.2}{:>9.2}{:>14}{:>14}",
+            row.openmpi,
+            row.node,
+            row.default,
+            row.node / row.openmpi,
+            row.default / row.openmpi,
+            shown(row.stages),
+            shown(row.flat)
         );
+        rows.push(row);
     }
     if let Some(path) = &arguments.output {
         part::write(path, &targets, &rows)?;

@@ -7,12 +7,14 @@
 //! - The first table is the host's default (`defaults`): published `algorithms` as schedules over
 //!   one-sided operations.
 //! - A [`Persistent`] keeps the arguments of a collective that is started again and again.
-//! - [`node`] is a layer over it: ranks of one node through shared memory.
+//! - [`node`] is a layer over it: ranks of one node through shared memory. [`hierarchy`] is another: ranks of several
+//!   nodes in stages, within the nodes and between them.
 
 pub(crate) mod algorithms;
 mod calls;
 mod checking;
 mod defaults;
+pub mod hierarchy;
 mod located;
 pub mod node;
 mod persistent;

@@ -1,8 +1,9 @@
-//! The first communicator, and what the host gives it: its own collectives, and its layer for nodes.
+//! The first communicator, and what the host gives it: its own collectives, and its layers for nodes.
 
 use std::sync::Arc;
 
 use super::defaults::FUNCTIONS;
+use super::hierarchy::{self, HIERARCHY};
 use super::node::{self, NODE_COLLECTIVES};
 use crate::comm::{Comm, CommResult, Defaults, Group, Register, is_set};
 use crate::job::Job;
@@ -14,7 +15,15 @@ const DEFAULTS: Defaults = Defaults {
 
 fn layers(job: &Job) -> CommResult<Register> {
     let with_node = is_set(job, &NODE_COLLECTIVES)?;
-    Ok(if with_node { node::register } else { |_| {} })
+    Ok(match (with_node, is_set(job, &HIERARCHY)?) {
+        (true, true) => |hooks| {
+            node::register(hooks);
+            hierarchy::register(hooks);
+        },
+        (true, false) => node::register,
+        (false, true) => hierarchy::register,
+        (false, false) => |_| {},
+    })
 }
 
 impl Comm {

@@ -7,7 +7,7 @@ use host_stub::comm::{Comm, Group};
 pub(super) struct Shapes(Vec<Comm>);
 
 impl Shapes {
-    /// A copy of the world, the world backwards, its odd and even ranks, all but the last, and this
+    /// A copy of the world, the world backwards, its odd and even ranks, these one after the other, all but the last, and this
     /// process alone. Collective.
     pub(super) fn make(context: &Context<'_>) -> Result<Shapes, Failure> {
         let world = Comm::world(context.job)?;
@@ -15,6 +15,8 @@ impl Shapes {
         let mut comms = vec![world.dup()?];
         comms.extend(world.split(Some(0), -i64::from(rank))?);
         comms.extend(world.split(Some(rank % 2), 0)?);
+        // Neighbours apart: ranks of one node do not follow each other.
+        comms.extend(world.split(Some(0), i64::from(rank % 2))?);
         if context.size > 2 {
             let but_last = Group::new((0..context.size as u32 - 1).collect())?;
             comms.extend(world.create(&but_last)?);

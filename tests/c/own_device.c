@@ -41,6 +41,8 @@ static void ring_of(int device) {
 /* The same pages: as the device has them, and as the copy functions do. */
 static char *memory, *shadow;
 static atomic_int copies_from, copies_to, failing;
+/* Calls of the copy functions with runs of several kinds. */
+static atomic_int mixed;
 
 /* Where `size` bytes at an address can be reached; NULL for nothing of ours. */
 static char *reach(uint32_t kind, char *at, size_t size) {
@@ -57,6 +59,12 @@ static ptrdiff_t walk(const struct iovec *iov, const uint32_t *iface, size_t cou
     size_t done = 0;
     if (atomic_load(&failing))
         return -EIO;
+    for (size_t i = 1; i < count; i++) {
+        if (iface[i] != iface[0]) {
+            atomic_fetch_add(&mixed, 1);
+            break;
+        }
+    }
     for (size_t i = 0; i < count && done < size; i++) {
         if (offset >= iov[i].iov_len) {
             offset -= iov[i].iov_len;
@@ -138,6 +146,33 @@ static void mistakes(int device) {
     EXPECT(host_set_overrides(&overrides) == HOST_ERR_ARG && strstr(host_error_text(), "host_overrides_t"));
 }
 
+/* A buffer of which the runs lie on the host and on the device: one call of a copy function each way. */
+static void mixed_runs(uint64_t *buffer, uint64_t *bytes, int next, host_win_t *win) {
+    uint64_t first[2] = {11, 12}, last[1] = {16};
+    const host_run_t runs[] = {{first, 2}, {buffer, 1}, {buffer + 4, 2}, {last, 1}};
+    host_layout_t gives = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof gives, .count = 4, .datatype = HOST_UINT64,
+                           .runs = runs};
+    host_layout_t row = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof row, .count = 1, .length = 6,
+                         .datatype = HOST_UINT64};
+    bytes[0] = 13, bytes[1] = 99, bytes[4] = 14, bytes[5] = 15;
+    int before = atomic_load(&mixed);
+    MUST(host_win_lock_all(win));
+    MUST(host_put_layout(NULL, &gives, next, 0, &row, win));
+    EXPECT(atomic_load(&mixed) == before + 1);
+    MUST(host_win_flush(next, win));
+    first[0] = first[1] = last[0] = bytes[0] = bytes[4] = bytes[5] = 0;
+    MUST(host_get_layout(NULL, &gives, next, 0, &row, win));
+    MUST(host_win_flush(next, win));
+    EXPECT(atomic_load(&mixed) == before + 2);
+    EXPECT(first[0] == 11 && first[1] == 12 && bytes[0] == 13 && bytes[4] == 14 && bytes[5] == 15 && last[0] == 16);
+    EXPECT(bytes[1] == 99);
+    EXPECT(host_put_layout(buffer, &gives, next, 0, &row, win) < 0);
+    EXPECT(host_put_layout(buffer, &row, next, 0, &gives, win) < 0);
+    gives.stride = 1;
+    EXPECT(host_put_layout(NULL, &gives, next, 0, &row, win) == HOST_ERR_ARG);
+    MUST(host_win_unlock_all(win));
+}
+
 int main(int argc, char **argv) {
     /* Whether the provider is one that takes overrides. */
     int honoured = argc > 1 && strcmp(argv[1], "honoured") == 0;
@@ -198,6 +233,10 @@ int main(int argc, char **argv) {
     MUST(host_allreduce(buffer, buffer + 1, 1, type, HOST_SUM, world));
     EXPECT(bytes[1] == (uint64_t)(5 * size));
     MUST(host_win_fence_end(win));
+
+    MUST(host_comm_barrier(world));
+    mixed_runs(buffer, bytes, next, win);
+    bytes[0] = 5;
 
     /* Copies of this process that fail: its put does, and the next one does not. */
     MUST(host_comm_barrier(world));

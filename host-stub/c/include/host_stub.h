@@ -1249,10 +1249,25 @@ typedef struct host_block_t {
 } host_block_t;
 
 /**
+ * A run of elements that says itself where it is.
+ */
+typedef struct host_run_t {
+    /**
+     * Its first element, named as any buffer: on the host or on a device.
+     */
+    void *address;
+    /**
+     * Elements in the run.
+     */
+    size_t length;
+} host_run_t;
+
+/**
  * Where the elements of one side of a transfer lie, relative to the start of its buffer. Strided: `blocks` is
  * NULL, and there are `count` runs of `length` elements whose starts are `stride` elements apart; runs must
- * not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. A call copies
- * what it needs before it returns. The table grows at its end only.
+ * not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. Absolute: `runs` points to
+ * `count` runs, each in the memory that it names, and everything else is zero; the buffer of the call is NULL. Only origins
+ * have such layouts. A call copies what it needs before it returns. The table grows at its end only.
  */
 typedef struct host_layout_t {
     /**
@@ -1288,6 +1303,10 @@ typedef struct host_layout_t {
      * Zero.
      */
     int reserved;
+    /**
+     * The runs of an absolute layout; NULL for others.
+     */
+    const struct host_run_t *runs;
 } host_layout_t;
 
 /**

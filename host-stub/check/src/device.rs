@@ -9,6 +9,7 @@ mod garbage;
 mod kernel;
 mod mistakes;
 mod one_rank;
+mod scattered;
 mod started;
 mod under_way;
 

@@ -17,42 +17,83 @@ pub(super) enum Way<'a> {
     To(&'a [u8]),
 }
 
-/// A buffer's memory: its kind, one of [`plugin_api::hmem_iface`], and its first byte there.
+/// Contiguous memory somewhere: its kind, one of [`plugin_api::hmem_iface`], and its first byte there.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) iface: u32,
     pub(super) address: u64,
 }
 
-/// Copies between packed bytes and the elements of a buffer on a device.
+/// The elements of a buffer, wherever they are.
+#[derive(Clone)]
+pub(super) enum Elements {
+    /// In one memory, which begins here.
+    Of(Place, Layout),
+    /// Of an absolute layout: so many bytes in each place.
+    Runs(Vec<(Place, usize)>, Layout),
+}
+
+impl Elements {
+    pub(super) fn layout(&self) -> &Layout {
+        let (Elements::Of(_, layout) | Elements::Runs(_, layout)) = self;
+        layout
+    }
+
+    fn walk(&self) -> Walk<'_> {
+        match self {
+            Elements::Of(place, layout) => Walk::Of(*place, Cursor::new(layout)),
+            Elements::Runs(runs, _) => Walk::Runs(runs.iter()),
+        }
+    }
+}
+
+/// The walk over the runs of a buffer.
+enum Walk<'a> {
+    Of(Place, Cursor<'a>),
+    Runs(std::slice::Iter<'a, (Place, usize)>),
+}
+
+impl Iterator for Walk<'_> {
+    type Item = (Place, usize);
+
+    fn next(&mut self) -> Option<(Place, usize)> {
+        match self {
+            Walk::Of(place, cursor) => {
+                let segment = cursor.take(usize::MAX)?;
+                let address = place.address.wrapping_add(segment.offset as u64);
+                Some((Place { address, ..*place }, segment.len))
+            }
+            Walk::Runs(runs) => runs.next().copied(),
+        }
+    }
+}
+
+/// Copies between packed bytes and the elements of a buffer. The runs of one call of a copy function may lie in memory of
+/// several kinds.
 ///
 /// # Safety
 /// The buffer is valid for its layout.
 pub(super) unsafe fn copy(
     devices: &Devices,
     call: &'static str,
-    (place, layout): (Place, &Layout),
+    elements: &Elements,
     mut way: Way<'_>,
 ) -> WinResult<()> {
-    let mut cursor = Cursor::new(layout);
+    let mut walk = elements.walk();
     let mut done = 0;
     loop {
-        let (mut runs, mut bytes) = (Vec::new(), 0);
-        while runs.len() < RUNS {
-            let Some(segment) = cursor.take(usize::MAX) else {
-                break;
-            };
-            let at = place.address.wrapping_add(segment.offset as u64);
+        let (mut runs, mut kinds, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for (place, len) in walk.by_ref().take(RUNS) {
             runs.push(IoVec {
-                base: std::ptr::with_exposed_provenance_mut(at as usize),
-                len: segment.len,
+                base: std::ptr::with_exposed_provenance_mut(place.address as usize),
+                len,
             });
-            bytes += segment.len;
+            kinds.push(place.iface);
+            bytes += len;
         }
         if runs.is_empty() {
             return Ok(());
         }
-        let kinds = vec![place.iface; runs.len()];
         // SAFETY: the caller guarantees the buffer, in which the runs lie.
         let (function, copied) = unsafe {
             match &mut way {
@@ -96,6 +137,6 @@ impl Window {
         let layout = Layout::contiguous(Datatype::Uint8, len);
         let devices = self.link.job.devices();
         // SAFETY: the range was checked to lie in this rank's memory, which is of that kind.
-        unsafe { copy(devices, call, (place, &layout), way) }
+        unsafe { copy(devices, call, &Elements::Of(place, layout), way) }
     }
 }

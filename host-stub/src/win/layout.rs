@@ -17,6 +17,16 @@ pub struct Block {
     pub length: usize,
 }
 
+/// A run of elements that says itself where it is: by a pointer, or a location that
+/// [`encode_location`](crate::device::Devices::encode_location) made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its first element, as a call's buffer is named.
+    pub pointer: *mut u8,
+    /// Elements in the run.
+    pub length: usize,
+}
+
 /// A datatype description: an element type and the places of its elements, relative to a buffer's
 /// start. Cheap to clone; making a contiguous or strided one allocates nothing.
 #[derive(Clone, Debug)]
@@ -28,6 +38,8 @@ pub struct Layout {
     extent: usize,
     shape: Shape,
     on_device: bool,
+    /// Whether each run has a location of its own.
+    absolute: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -65,6 +77,7 @@ impl Layout {
             extent: bytes,
             shape: Shape::Contiguous,
             on_device: false,
+            absolute: false,
         }
     }
 
@@ -101,6 +114,7 @@ impl Layout {
             extent,
             shape: Shape::Strided { run, stride },
             on_device: false,
+            absolute: false,
         })
     }
 
@@ -132,7 +146,40 @@ impl Layout {
             extent,
             shape,
             on_device: false,
+            absolute: false,
         })
+    }
+
+    /// Runs that each lie somewhere, on the host or on a device, in their order: what MPI describes by absolute addresses and
+    /// MPI_BOTTOM. For the buffers of a call at its origin, whose pointer then is null. The runs are packed into host memory,
+    /// and from there back, by one call of the copy functions for up to 256 of them.
+    pub fn absolute(datatype: Datatype, runs: &[Run]) -> WinResult<Layout> {
+        crate::device::look_from_now_on();
+        let mut segments: Vec<Segment> = Vec::with_capacity(runs.len());
+        let mut bytes = 0usize;
+        for run in runs.iter().filter(|run| run.length > 0) {
+            let offset = run.pointer.expose_provenance();
+            let len = run.length.checked_mul(datatype.size()).ok_or(TOO_LARGE)?;
+            bytes = bytes.checked_add(len).ok_or(TOO_LARGE)?;
+            segments.push(Segment { offset, len });
+        }
+        if segments.is_empty() {
+            return Ok(Layout::contiguous(datatype, 0));
+        }
+        Ok(Layout {
+            datatype,
+            bytes,
+            extent: usize::MAX,
+            shape: Shape::Indexed(segments.into()),
+            on_device: false,
+            absolute: true,
+        })
+    }
+
+    /// Whether each run has a location of its own.
+    #[inline]
+    pub const fn is_absolute(&self) -> bool {
+        self.absolute
     }
 
     /// The same places, for buffers on a device (the bit in a datatype of the note "MPI-OpenMP
@@ -167,7 +214,8 @@ impl Layout {
         self.bytes
     }
 
-    /// Bytes from the buffer's start to the end of the last element: what the buffer must hold.
+    /// Bytes from the buffer's start to the end of the last element: what the buffer must hold. The address space
+    /// for an [`absolute`](Self::absolute) layout.
     #[inline]
     pub const fn extent(&self) -> usize {
         self.extent

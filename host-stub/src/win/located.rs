@@ -4,19 +4,51 @@
 //! A put or get without gaps over the transport takes the device buffer itself. Everything else is
 //! packed into host memory by the copy functions, many runs at a time, and done from there ([`super::packed`]).
 
-use super::device_copy::Place;
+use plugin_api::hmem_iface;
+
+use super::device_copy::{Elements, Place};
 use super::error::{WinError, WinResult};
-use super::layout::Layout;
+use super::layout::{Layout, Segment};
 use super::op::{Kind, RmaOp};
 use super::packed::{PackedBuffers, Rows};
 use super::peer::{Reach, WindowKind};
+use super::pieces::Cursor;
 use super::request::{LastStep, Request, issue_unasked};
 use super::table::{Communicate, Requested};
 use super::window::Window;
+use crate::base::Op;
 use crate::device::{Found, HOST};
 
 /// A call whose buffers have been looked up, and those of them that have to be replaced by host memory.
 type Located<'a> = (RmaOp<'a>, Option<Box<PackedBuffers>>);
+
+/// Where a buffer of a call is.
+enum Buffer {
+    /// In host memory, or nowhere.
+    Host,
+    /// On a device.
+    Device(Found),
+    /// Each run somewhere.
+    Scattered(Elements),
+}
+
+fn place(found: &Found) -> Place {
+    Place {
+        iface: found.iface,
+        address: found.address,
+    }
+}
+
+impl Buffer {
+    /// What has to be packed of it.
+    fn elements(self, layout: &Layout) -> Option<Elements> {
+        match self {
+            Buffer::Host => None,
+            Buffer::Device(found) => Some(Elements::Of(place(&found), layout.clone())),
+            Buffer::Scattered(elements) => Some(elements),
+        }
+    }
+}
 
 impl Window {
     /// Whether a rank's memory is known to be of a device; what a rank attached to a dynamic window is
@@ -26,29 +58,61 @@ impl Window {
         device.is_some_and(|device| *device != HOST) && self.kind() != WindowKind::Dynamic
     }
 
-    /// The device that a buffer is on. `None`: it is host memory, and `pointer` is now its host address.
-    fn on_device(
+    /// Where a buffer is. [`Buffer::Host`]: in host memory, and `pointer` is now its host address.
+    fn locate_buffer(
         &self,
         call: &'static str,
         pointer: &mut *mut u8,
         layout: &Layout,
-    ) -> WinResult<Option<Found>> {
+    ) -> WinResult<Buffer> {
         let bad = |reason: String| WinError::BadArgument { call, reason };
+        if layout.is_absolute() {
+            if !pointer.is_null() {
+                let reason = "its layout is absolute, so its pointer has to be null";
+                return Err(bad(reason.to_owned()));
+            }
+            return self.locate_runs(call, layout).map(Buffer::Scattered);
+        }
         if pointer.is_null() {
-            return Ok(None);
+            return Ok(Buffer::Host);
         }
         let devices = self.link.job.devices();
         let found = devices.find(*pointer as u64, layout.extent());
         match found.map_err(|error| bad(error.to_string()))? {
-            Ok(found) => Ok(Some(found)),
+            Ok(found) => Ok(Buffer::Device(found)),
             Err(_) if layout.is_on_device() => Err(bad(format!(
                 "its layout says device memory, and {pointer:p} is host memory"
             ))),
             Err(host) => {
                 *pointer = std::ptr::with_exposed_provenance_mut(host as usize);
-                Ok(None)
+                Ok(Buffer::Host)
             }
         }
+    }
+
+    /// Where the runs of an absolute layout are.
+    fn locate_runs(&self, call: &'static str, layout: &Layout) -> WinResult<Elements> {
+        let bad = |reason: String| WinError::BadArgument { call, reason };
+        let devices = self.link.job.devices();
+        let (mut runs, mut cursor) = (Vec::new(), Cursor::new(layout));
+        while let Some(Segment { offset, len }) = cursor.take(usize::MAX) {
+            let found = devices.find(offset as u64, len);
+            let place = match found.map_err(|error| bad(error.to_string()))? {
+                Ok(found) => place(&found),
+                Err(0) => return Err(bad("a run of its layout is at the null address".to_owned())),
+                Err(_) if layout.is_on_device() => {
+                    return Err(bad(format!(
+                        "its layout says device memory, and its run at {offset:#x} is host memory"
+                    )));
+                }
+                Err(address) => Place {
+                    iface: hmem_iface::SYSTEM,
+                    address,
+                },
+            };
+            runs.push((place, len));
+        }
+        Ok(Elements::Runs(runs, layout.clone()))
     }
 
     /// Whether the transport takes a device buffer as it is.
@@ -73,32 +137,45 @@ impl Window {
     /// The buffers are valid for their layouts.
     unsafe fn locate<'a>(&self, mut op: RmaOp<'a>) -> WinResult<Located<'a>> {
         let call = op.call;
-        let origin = self.on_device(call, &mut op.origin, op.layout)?;
-        let mut with = op.compare.cast_mut();
-        let compare = self.on_device(call, &mut with, op.layout)?;
-        op.compare = with;
+        if op.target.layout.is_absolute() {
+            return Err(WinError::BadArgument {
+                call,
+                reason: "the target's layout is absolute; its elements lie in the window"
+                    .to_owned(),
+            });
+        }
+        let origin = match op.kind {
+            // Reads nothing there.
+            Kind::Fetch if op.op == Op::NoOp => Buffer::Host,
+            _ => self.locate_buffer(call, &mut op.origin, op.layout)?,
+        };
+        let compare = match op.kind {
+            Kind::Swap => {
+                let mut with = op.compare.cast_mut();
+                let compare = self.locate_buffer(call, &mut with, op.layout)?;
+                op.compare = with;
+                compare
+            }
+            _ => Buffer::Host,
+        };
         let results = op.result_layout.unwrap_or(op.layout);
-        let result = self.on_device(call, &mut op.result, results)?;
-        match &origin {
-            None if compare.is_none() && result.is_none() => return Ok((op, None)),
-            Some(found) if self.takes(&op, found) => {
+        let result = match op.result_layout {
+            Some(layout) => self.locate_buffer(call, &mut op.result, layout)?,
+            None => Buffer::Host,
+        };
+        match (&origin, &compare, &result) {
+            (Buffer::Host, Buffer::Host, Buffer::Host) => return Ok((op, None)),
+            (Buffer::Device(found), ..) if self.takes(&op, found) => {
                 op.origin = std::ptr::with_exposed_provenance_mut(found.address as usize);
                 op.local_handle = found.handle;
                 return Ok((op, None));
             }
             _ => {}
         }
-        let elements = |found: Option<Found>, layout| {
-            let place = |found: Found| Place {
-                iface: found.iface,
-                address: found.address,
-            };
-            found.map(|found| (place(found), layout))
-        };
         let buffers = [
-            elements(origin, op.layout),
-            elements(compare, op.layout),
-            elements(result, results),
+            origin.elements(op.layout),
+            compare.elements(op.layout),
+            result.elements(results),
         ];
         // SAFETY: the caller guarantees the buffers.
         let packed = unsafe { PackedBuffers::new(self, &op, buffers) }?;

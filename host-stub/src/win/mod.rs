@@ -68,7 +68,7 @@ pub use epoch::{Assertion, FencePlan, LockKind};
 pub use error::{WinError, WinResult};
 pub use hooks::{HookId, NewWindow, WindowHook, WindowHooks};
 pub use info::{HUGE_PAGES, Info, TABLE, TableChoice};
-pub use layout::{Block, Layout};
+pub use layout::{Block, Layout, Run};
 pub use memory::{alloc_mem, free_mem};
 pub use notice::Completed;
 pub use op::Target;

@@ -1,4 +1,4 @@
-//! The buffers of a call that lie on a device, packed in host memory. The packed memory belongs to the operation: the call
+//! The buffers of a call that lie on a device, or in several places, packed in host memory. The packed memory belongs to the operation: the call
 //! returns while the operation is under way, and what it fetched is unpacked when all its pieces have ended.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use plugin_api::Status;
 
 use super::bounce::Bounce;
-use super::device_copy::{Place, Way, copy};
+use super::device_copy::{Elements, Way, copy};
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::op::{Kind, RmaOp};
@@ -38,14 +38,10 @@ impl Drop for Counted {
     }
 }
 
-/// A buffer that a call found on a device.
-pub(super) type Elements<'a> = (Place, &'a Layout);
-
 /// The elements of a device buffer in host memory, one after the other.
 struct Packed {
     bounce: Bounce,
-    place: Place,
-    layout: Layout,
+    elements: Elements,
     _counted: Counted,
 }
 
@@ -57,21 +53,21 @@ impl Packed {
     unsafe fn new(
         window: &Window,
         call: &'static str,
-        (place, layout): Elements<'_>,
+        elements: Elements,
         filled: bool,
     ) -> WinResult<Packed> {
+        let layout = elements.layout();
         let counted = window.parts.packed.count(layout.bytes());
         let mut bounce = Bounce::new(window, call, layout.bytes())?;
         if filled {
             let bytes = &mut bounce.bytes_mut()[..layout.bytes()];
             let devices = window.link.job.devices();
             // SAFETY: the caller guarantees the buffer.
-            unsafe { copy(devices, call, (place, layout), Way::From(bytes)) }?;
+            unsafe { copy(devices, call, &elements, Way::From(bytes)) }?;
         }
         Ok(Packed {
             bounce,
-            place,
-            layout: layout.clone(),
+            elements,
             _counted: counted,
         })
     }
@@ -111,10 +107,10 @@ impl PackedBuffers {
     pub(super) unsafe fn new(
         window: &Window,
         op: &RmaOp<'_>,
-        [origin, compare, result]: [Option<Elements<'_>>; 3],
+        [origin, compare, result]: [Option<Elements>; 3],
     ) -> WinResult<PackedBuffers> {
         window.bound_packed(op.call)?;
-        let pack = |elements: Option<Elements<'_>>, filled| {
+        let pack = |elements: Option<Elements>, filled| {
             // SAFETY: the caller guarantees the buffers.
             let pack = |elements| unsafe { Packed::new(window, op.call, elements, filled) };
             elements.map(pack).transpose()
@@ -141,6 +137,10 @@ impl PackedBuffers {
             op.result = result.bounce.as_mut_ptr();
             op.result_layout = rows.result.as_ref();
         }
+        if op.layout.is_absolute() {
+            // Of a call that reads nothing from its origin.
+            op.layout = &rows.origin;
+        }
         op
     }
 
@@ -157,8 +157,8 @@ impl PackedBuffers {
         let Some(mut packed) = fetched.filter(|_| status >= 0) else {
             return status;
         };
-        let bytes = &packed.bounce.bytes_mut()[..packed.layout.bytes()];
-        let elements = (packed.place, &packed.layout);
+        let elements = &packed.elements;
+        let bytes = &packed.bounce.bytes_mut()[..elements.layout().bytes()];
         // SAFETY: the caller guarantees the buffer.
         match unsafe { copy(self.job.devices(), self.call, elements, Way::To(bytes)) } {
             Ok(()) => status,

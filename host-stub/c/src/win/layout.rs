@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use host::win::{Block, Layout, Target, WinResult, Window};
+use host::win::{Block, Layout, Run, Target, WinResult, Window};
 
 use crate::base::codes::{marked, op, rank};
 use crate::base::error::{Error, Result};
@@ -28,10 +28,26 @@ layout!(host_block_t: 16 bytes {
     length at 8,
 });
 
+/// A run of elements that says itself where it is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct host_run_t {
+    /// Its first element, named as any buffer: on the host or on a device.
+    pub address: *mut c_void,
+    /// Elements in the run.
+    pub length: usize,
+}
+
+layout!(host_run_t: 16 bytes {
+    address at 0,
+    length at 8,
+});
+
 /// Where the elements of one side of a transfer lie, relative to the start of its buffer. Strided: `blocks` is
 /// NULL, and there are `count` runs of `length` elements whose starts are `stride` elements apart; runs must
-/// not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. A call copies
-/// what it needs before it returns. The table grows at its end only.
+/// not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. Absolute: `runs` points to
+/// `count` runs, each in the memory that it names, and everything else is zero; the buffer of the call is NULL. Only origins
+/// have such layouts. A call copies what it needs before it returns. The table grows at its end only.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_layout_t {
@@ -52,9 +68,11 @@ pub struct host_layout_t {
     pub datatype: c_int,
     /// Zero.
     pub reserved: c_int,
+    /// The runs of an absolute layout; NULL for others.
+    pub runs: *const host_run_t,
 }
 
-layout!(host_layout_t: 56 bytes {
+layout!(host_layout_t: 64 bytes {
     magic at 0,
     size at 8,
     blocks at 16,
@@ -63,12 +81,13 @@ layout!(host_layout_t: 56 bytes {
     stride at 40,
     datatype at 48,
     reserved at 52,
+    runs at 56,
 } magic HOST_LAYOUT_MAGIC = b"HOSTLAY1", least 56, by 8);
 
 /// The layout that a program describes.
 ///
 /// # Safety
-/// `given` is NULL or a table, whose blocks are NULL or `count` blocks.
+/// `given` is NULL or a table, whose blocks are NULL or `count` blocks, and whose runs likewise.
 unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
     // SAFETY: the caller guarantees a table.
     let given = unsafe { tables::read(call, given) }?;
@@ -81,6 +100,28 @@ unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
         true => layout.on_device(),
         false => layout,
     };
+    let most = isize::MAX as usize / size_of::<host_block_t>();
+    if given.count > most && !(given.blocks.is_null() && given.runs.is_null()) {
+        let text = format!(
+            "the host_layout_t has {} blocks, more than memory holds",
+            given.count
+        );
+        return Err(Error::argument(call, &text));
+    }
+    if !given.runs.is_null() {
+        if !given.blocks.is_null() || given.length != 0 || given.stride != 0 {
+            let text = "the host_layout_t has runs, and also blocks, a length or a stride: set one of them";
+            return Err(Error::argument(call, text));
+        }
+        // SAFETY: the caller guarantees `count` runs, which the check above found to fit the address space.
+        let runs = unsafe { std::slice::from_raw_parts(given.runs, given.count) };
+        let runs = runs.iter().map(|run| Run {
+            pointer: run.address.cast(),
+            length: run.length,
+        });
+        let runs: Vec<Run> = runs.collect();
+        return Ok(place(Layout::absolute(datatype, &runs)?));
+    }
     if given.blocks.is_null() {
         let strided = Layout::strided(datatype, given.count, given.length, given.stride);
         return Ok(place(strided?));
@@ -89,13 +130,6 @@ unsafe fn read(call: &str, given: *const host_layout_t) -> Result<Layout> {
         let text =
             "the host_layout_t has blocks, and also a length or a stride: set one or the other";
         return Err(Error::argument(call, text));
-    }
-    if given.count > isize::MAX as usize / size_of::<host_block_t>() {
-        let text = format!(
-            "the host_layout_t has {} blocks, more than memory holds",
-            given.count
-        );
-        return Err(Error::argument(call, &text));
     }
     // SAFETY: the caller guarantees `count` blocks, which the check above found to fit the address space.
     let blocks = unsafe { std::slice::from_raw_parts(given.blocks, given.count) };
@@ -146,9 +180,9 @@ impl Call {
     }
 }
 
-/// Refuses a NULL buffer for elements.
+/// Refuses a NULL buffer for elements that lie in it.
 fn filled(call: &str, buffer: *const c_void, layout: &Layout) -> Result {
-    if buffer.is_null() && layout.bytes() > 0 {
+    if buffer.is_null() && layout.bytes() > 0 && !layout.is_absolute() {
         return Err(Error::argument(call, "a buffer is NULL"));
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
-use super::{collectives, garbage, mistakes, one_rank, started, under_way};
+use super::{collectives, garbage, mistakes, one_rank, scattered, started, under_way};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{Case, Context, Outcome, ensure, same};
 use host_stub::device::{HOST, decode_location};
@@ -18,6 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
         ("device/level", started::level),
         ("device/paths", paths),
         ("device/mixed-iovecs", mixed),
+        ("device/mixed-layouts", scattered::transfers),
         ("device/large", large),
         ("device/overlapping-windows", overlapping),
         ("device/every-device", every_device),

@@ -19,6 +19,7 @@ mod found;
 mod level;
 mod location;
 mod mapped;
+mod numbering;
 mod openmp;
 mod pretended;
 mod registry;

@@ -15,8 +15,8 @@ type MappedPointer = unsafe extern "C" fn(*const c_void, c_int) -> *mut c_void;
 
 struct Runtime {
     devices: NumDevices,
-    is_present: IsPresent,
-    mapped: MappedPointer,
+    /// None where the runtime does not say where it has mapped what.
+    mapping: Option<(IsPresent, MappedPointer)>,
 }
 
 fn symbol(name: &CStr) -> Option<*mut c_void> {
@@ -26,38 +26,56 @@ fn symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 impl Runtime {
-    /// `None` without a runtime, or with one that lacks a function.
+    /// `None` without a runtime.
     fn find() -> Option<Runtime> {
         let devices = symbol(c"omp_get_num_devices")?;
-        let is_present = symbol(c"omp_target_is_present")?;
-        let mapped = symbol(c"omp_get_mapped_ptr")?;
+        let mapping = symbol(c"omp_target_is_present").zip(symbol(c"omp_get_mapped_ptr"));
         // SAFETY: OpenMP gives these functions these shapes (OpenMP 5.1, 3.7 and 3.8).
         unsafe {
             Some(Runtime {
                 devices: std::mem::transmute::<*mut c_void, NumDevices>(devices),
-                is_present: std::mem::transmute::<*mut c_void, IsPresent>(is_present),
-                mapped: std::mem::transmute::<*mut c_void, MappedPointer>(mapped),
+                mapping: mapping.map(|(is_present, mapped)| {
+                    (
+                        std::mem::transmute::<*mut c_void, IsPresent>(is_present),
+                        std::mem::transmute::<*mut c_void, MappedPointer>(mapped),
+                    )
+                }),
             })
         }
     }
 
+    fn devices(&self) -> c_int {
+        // SAFETY: the runtime's function takes nothing.
+        unsafe { (self.devices)() }
+    }
+
     /// Where `device` has storage for a host pointer.
     fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
+        let (is_present, mapped) = self.mapping?;
         let pointer = std::ptr::with_exposed_provenance::<c_void>(pointer as usize);
+        if device >= self.devices() {
+            return None;
+        }
         // SAFETY: the runtime's functions take any pointer, and the numbers of its devices.
         let mapped = unsafe {
-            if device >= (self.devices)() || (self.is_present)(pointer, device) == 0 {
+            if is_present(pointer, device) == 0 {
                 return None;
             }
-            (self.mapped)(pointer, device)
+            mapped(pointer, device)
         };
         (!mapped.is_null()).then_some(mapped as u64)
     }
 }
 
-/// Asks the program's own OpenMP runtime. A device has the same number there as at the host.
+/// Asks the program's own OpenMP runtime.
 #[derive(Default)]
 pub(super) struct OpenMp(OnceLock<Option<Runtime>>);
+
+impl OpenMp {
+    fn runtime(&self) -> Option<&Runtime> {
+        self.0.get_or_init(Runtime::find).as_ref()
+    }
+}
 
 impl Lookup for OpenMp {
     fn location(&self, _: u64) -> Option<Location> {
@@ -65,8 +83,11 @@ impl Lookup for OpenMp {
         None
     }
 
+    fn devices(&self) -> Option<usize> {
+        usize::try_from(self.runtime()?.devices()).ok()
+    }
+
     fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
-        let runtime = self.0.get_or_init(Runtime::find);
-        runtime.as_ref()?.mapped(device, pointer)
+        self.runtime()?.mapped(device, pointer)
     }
 }

@@ -30,7 +30,12 @@ pub trait Lookup: Send + Sync {
     /// Where a pointer's memory is; `None` for memory of no device that this knows.
     fn location(&self, pointer: u64) -> Option<Location>;
 
-    /// Where a byte of host memory is mapped on one device; `None` if it is not, or nobody told this.
+    /// How many devices it numbers, where it has a list of its own.
+    fn devices(&self) -> Option<usize> {
+        None
+    }
+
+    /// Where a byte of host memory is mapped on one device, by its own number; `None` if it is not, or nobody told this.
     fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
         let _ = (device, pointer);
         None

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use super::error::DeviceError;
 use super::location::{HOST, Location, decode_location};
+use super::numbering::Numbering;
 use super::registry::{Allocation, Device, DeviceBuffer, Lookup};
 use super::ring::Ring;
 use crate::loader::Registration;
@@ -72,6 +73,8 @@ pub(super) struct Table {
     /// By their first bytes.
     pub(super) seen: BTreeMap<u64, Seen>,
     pub(super) lookups: Vec<Box<dyn Lookup>>,
+    /// How the numbers of lookups fit those of the host.
+    pub(super) numbering: Numbering,
 }
 
 impl Table {
@@ -120,8 +123,28 @@ impl Table {
     }
 
     fn looked_up(&self, device: i32, pointer: u64) -> Option<u64> {
+        let theirs = || self.lookups.iter().find_map(|lookup| lookup.devices());
+        self.numbering.compare(theirs, self.devices.len());
         let mut lookups = self.lookups.iter();
-        lookups.find_map(|lookup| lookup.mapped(device, pointer))
+        lookups.find_map(|lookup| self.looked_up_by(lookup.as_ref(), device, pointer))
+    }
+
+    /// Where a lookup has mapped a byte on one device: the one with that number, unless the memory there is known
+    /// to be another's.
+    fn looked_up_by(&self, lookup: &dyn Lookup, device: i32, pointer: u64) -> Option<u64> {
+        let on = |number: i32| {
+            let address = lookup.mapped(number, pointer)?;
+            let owner = match self.itself(address).device {
+                HOST => number,
+                owner => owner,
+            };
+            self.numbering.see(number, owner);
+            (owner == device).then_some(address)
+        };
+        on(device).or_else(|| {
+            let numbers = lookup.devices().filter(|_| self.numbering.differs())?;
+            (0..numbers as i32).find_map(on)
+        })
     }
 
     /// What `len` bytes at a host pointer are mapped to, on the first device where its first byte is.

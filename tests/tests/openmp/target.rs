@@ -94,3 +94,49 @@ fn variables_that_openmp_mapped_are_found() {
         }
     }
 }
+
+/// Where the lists of devices differ, in number or in order, the host says so in one line, and finds variables by
+/// the memory that they are mapped to. Two devices of the host.
+#[test]
+fn lists_of_devices_are_compared() {
+    const SAID: &str = "OpenMP has ";
+    const RENUMBERED: &str = "OpenMP's device 0 is device 1 of the host";
+    for compiler in COMPILERS {
+        if !is_there(compiler) {
+            continue;
+        }
+        let program = program(compiler, "numbers");
+        for (theirs, own, wanted) in [
+            ("2", "0", None),
+            (
+                "1",
+                "0",
+                Some("OpenMP does not know the host's from number 1 on"),
+            ),
+            (
+                "3",
+                "0",
+                Some("the host does not know OpenMP's from number 2 on"),
+            ),
+            ("2", "1", Some(RENUMBERED)),
+        ] {
+            let outcome = run(
+                Command::new(host_stub())
+                    .args(["launch", "-n", "1", "--provider", "shm"])
+                    .args(["--mca", "host_pretended_devices", "2", "--plugin"])
+                    .arg(ofi_plugin())
+                    .arg("--")
+                    .arg(&program)
+                    .args([theirs, own]),
+                LIMIT,
+            );
+            let said = outcome.transcript();
+            assert!(outcome.status.success(), "{theirs}, {own}: {said}");
+            assert!(outcome.stdout.contains("numbers: right"), "{said}");
+            let lines = |text: &str| outcome.stderr.matches(text).count();
+            let all = lines(SAID) + lines(RENUMBERED);
+            assert_eq!(all, usize::from(wanted.is_some()), "{said}");
+            assert_eq!(wanted.map_or(0, lines), all, "{said}");
+        }
+    }
+}

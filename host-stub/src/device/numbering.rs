@@ -1,0 +1,49 @@
+//! The host's list of devices beside that of another runtime, which is OpenMP's: the host takes equal numbers as
+//! the same device until it sees that they are not, and says once what differs.
+
+use std::cell::Cell;
+
+/// What is known of another runtime's numbers.
+#[derive(Default)]
+pub(super) struct Numbering {
+    /// The host's devices when the lists were compared last.
+    compared: Cell<usize>,
+    /// Whether a number was seen that means another device at the host.
+    differs: Cell<bool>,
+}
+
+impl Numbering {
+    /// Compares how many devices both have, again after the host's became more. `theirs` is asked only then.
+    pub(super) fn compare(&self, theirs: impl FnOnce() -> Option<usize>, ours: usize) {
+        if self.compared.replace(ours) == ours {
+            return;
+        }
+        // A program may use OpenMP for its threads alone.
+        let Some(theirs) = theirs().filter(|theirs| *theirs != 0 && *theirs != ours) else {
+            return;
+        };
+        let (first, who) = match theirs > ours {
+            true => (ours, "the host does not know OpenMP's"),
+            false => (theirs, "OpenMP does not know the host's"),
+        };
+        tracing::warn!(
+            "OpenMP has {theirs} device(s) and the host {ours}: {who} from number {first} on; a program adds its \
+             devices in OpenMP's order"
+        );
+    }
+
+    /// A number of the other runtime's was seen to be another at the host.
+    pub(super) fn see(&self, theirs: i32, ours: i32) {
+        if theirs != ours && !self.differs.replace(true) {
+            tracing::warn!(
+                "OpenMP's device {theirs} is device {ours} of the host, by the memory that it maps variables to; \
+                 the host goes by the memory"
+            );
+        }
+    }
+
+    /// Whether a device may have another number.
+    pub(super) fn differs(&self) -> bool {
+        self.differs.get()
+    }
+}

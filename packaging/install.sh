@@ -6,6 +6,7 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 version=$(cat "$here/VERSION")
+series=$(cat "$here/SERIES")
 
 die() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
 note() { printf 'install.sh: note: %s\n' "$*" >&2; }
@@ -43,20 +44,24 @@ mkdir -p "$prefix/share/btl-ofi-rs"
 cp "$here/VERSION" "$old"
 
 tune=$prefix/share/btl-ofi-rs/ofi_rs.conf
+folders=
 if ! command -v ompi_info >/dev/null 2>&1; then
-    note "no Open MPI is on the PATH (ompi_info), so that only host-stub is set up; load Open MPI 4.1 and run this again"
+    note "no Open MPI is on the PATH (ompi_info), so that only host-stub is set up; load Open MPI $series and run this again"
 else
     found=$(ompi_info --version 2>/dev/null | sed -n 's/^Open MPI v//p')
     case $found in
-        4.1.*)
+        "$series".*)
             system=$(ompi_info --parsable --path pkglibdir | sed 's/^path:pkglibdir://')
-            printf '\n# The folder of the component, before Open MPI'"'"'s own.\nmca_base_component_path = %s:%s\n' \
-                "$prefix/lib/openmpi-4.1" "$system" >>"$tune"
+            printf '\n# The folder of the component, before Open MPI'"'"'s own.\n--mca mca_base_component_path %s:%s\n' \
+                "$prefix/lib/openmpi-$series" "$system" >>"$tune"
+            # The launcher of 5.0 and later passes on what the environment names; Debian 13's replaces what a file names.
+            case $series in 4.*) ;; *) folders=$prefix/lib/openmpi-$series:$system ;; esac
             ;;
-        *) note "Open MPI $found is on the PATH, and the component is for 4.1: host-stub is installed, the component is not used; build it from source for this release: ./dev openmpi" ;;
+        *) note "Open MPI $found is on the PATH, and the component is for $series: host-stub is installed, the component is not used; build it from source for this release: ./dev openmpi" ;;
     esac
 fi
 printf 'btl-ofi %s is in %s. For a shell:\n\n' "$version" "$prefix"
 printf '  export PATH=%s/bin:$PATH MANPATH=%s/share/man: PKG_CONFIG_PATH=%s/lib/pkgconfig\n' "$prefix" "$prefix" "$prefix"
+if [ -n "$folders" ]; then printf '  export OMPI_MCA_mca_base_component_path=%s\n' "$folders"; fi
 printf '  mpirun --tune %s ./your_program\n' "$tune"
 printf '  host-stub doctor\n'

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# `./dev bare --packages`: what `./dev package` made, installed and used in a minimal Debian 12 as README's first lines say,
-# and what can go wrong there. The root has no toolchain for Rust: only the packages are copied into it. `--keep` leaves the
-# root for the next run; else it is removed at the end. Needs root.
+# `./dev bare --packages [RELEASE...]`: packages, installed and used in minimal Debians as README's first lines say, and what
+# can go wrong there. The releases are bookworm (12), trixie (13) and testing; without a name, all three. The one whose Open
+# MPI this machine has gets what `./dev package` made; for another, this script makes the packages in the same way, from the
+# headers that the release has. A root has no toolchain for Rust: only the packages are copied into it. `--keep` leaves the
+# roots for the next run; else they are removed at the end. Needs root.
 #
 # The cases that must fail politely are in bare_packages_trouble.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-suite=bookworm
-root=$(pwd)/target/bare/packages
+releases='bookworm trixie testing'
+suite='' root='' series='' packages=''
 keep=no
 failures=0
 logs=$(pwd)/target/bare/logs
@@ -26,8 +28,13 @@ archive=btl-ofi-$version-$(uname -m)-linux
 leave() {
     local status=$?
     trap '' INT TERM
-    if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
+    end_release
     exit $status
+}
+
+end_release() {
+    [ -n "$root" ] || return 0
+    if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
 }
 
 # as_user COMMAND: runs a shell command in there as a user without rights, at the place of the project.
@@ -40,6 +47,7 @@ as_user() {
 check() {
     local name=$1 log status=0
     shift
+    name="$suite: $name"
     log=$logs/$(printf %s "$name" | tr -c 'a-zA-Z0-9\n' _).log
     "$@" >"$log" 2>&1 || status=$?
     if [ $status -eq 0 ]; then
@@ -72,19 +80,53 @@ readme_line() {
     printf '%s\n' "$line"
 }
 
+# unpack_headers NAME...: unpacks packages of the release in /opt/headers there, without installing them.
+unpack_headers() {
+    debian_inside sh -euc 'mkdir -p /opt/headers && cd /opt/headers && chmod 777 . && apt-get -qq download "$@" &&
+        for file in *.deb; do dpkg-deb -x "$file" .; done' - "$@"
+}
+
+# Sets `packages` to the folder with packages for the release, and `series` to its Open MPI.
+find_packages() {
+    series=$(debian_inside apt-cache show libopenmpi-dev | sed -n 's/^Version: \([0-9]*\.[0-9]*\).*/\1/p' | head -1)
+    packages=target/packages
+    if [ "$series" != "$(ompi_info --version 2>/dev/null | sed -n 's/^Open MPI v\([0-9]*\.[0-9]*\)\..*/\1/p')" ]; then
+        unpack_headers libopenmpi-dev libpmix-dev libhwloc-dev libevent-dev \
+            "$(debian_inside apt-cache depends libopenmpi-dev | sed -n 's/.*Depends: \(libopenmpi[0-9]*\)$/\1/p')" >"$logs/$suite.headers" 2>&1 ||
+            { tail -3 "$logs/$suite.headers" >&2; debian_die "the headers of $suite were not unpacked"; }
+        scripts/package.sh --openmpi "$(dirname "$(find "$root/opt/headers/usr/lib" -maxdepth 2 -name libopen-pal.so)")/openmpi" >"$logs/$suite.package" 2>&1 ||
+            { tail -5 "$logs/$suite.package" >&2; debian_die "packages for $suite were not made ($logs/$suite.package)"; }
+        rm -rf "$root/opt/headers"
+        packages=target/packages/openmpi-$series
+    fi
+    [ -n "$(ls "$packages"/*.deb 2>/dev/null)" ] || debian_die "no packages in $packages; make them first: ./dev package"
+}
+
 prepare() {
-    [ -n "$(ls target/packages/*.deb 2>/dev/null)" ] || debian_die "no packages in target/packages; make them first: ./dev package"
     mkdir -p "$(dirname "$root")" "$logs"
-    rm -f "$logs"/*
     debian_make
-    debian_inside sh -c 'id user >/dev/null 2>&1 || useradd --create-home --uid 1000 user; apt-get -qq update' >"$logs/update" 2>&1 ||
-        { tail -3 "$logs/update" >&2; debian_die "apt-get update failed in there"; }
+    # The lists of testing are valid for a week, and a mirror may be older.
+    debian_inside sh -c 'id user >/dev/null 2>&1 || useradd --create-home --uid 1000 user
+        apt-get -o Acquire::Check-Valid-Until=false -qq update' >"$logs/$suite.update" 2>&1 ||
+        { tail -3 "$logs/$suite.update" >&2; debian_die "apt-get update failed in there"; }
+    find_packages
     rm -rf "$root/opt/project" "$root"/home/user/btl-ofi "$root"/home/user/.openmpi
-    mkdir -p "$root/opt/project/target"
-    cp -r target/packages "$root/opt/project/target/"
+    mkdir -p "$root/opt/project/target/packages"
+    cp "$packages"/*.deb "$packages"/*.tar.gz "$root/opt/project/target/packages/"
     cp tests/openmpi/hello_window.c tests/openmpi/check.h tests/openmpi/other_series.c host-stub/c/examples/halo.c \
         host-stub/c/examples/example.h "$root/opt/project/"
     chown -R 1000:1000 "$root/opt/project"
+}
+
+# Does what the doctor says where the launcher hides Open MPI's folder of components, as Debian 13's does.
+heed_doctor() {
+    local setting
+    # The doctor fails where it finds a problem, as here.
+    setting=$({ as_user 'host-stub doctor' || true; } | sed -n 's/^ *export \(OMPI_MCA_mca_base_component_path=.*\)/\1/p')
+    if [ -n "$setting" ]; then
+        printf '      %s: export %s\n' "$suite" "$setting"
+        debian_environment+=("$setting")
+    fi
 }
 
 # The README's line, as root and without questions.
@@ -106,7 +148,7 @@ compiles() {
 is_found() {
     local out
     out=$(as_user 'ompi_info --param btl all --level 9') || return 1
-    said "$out" 'MCA btl: ofi \(' "MCA btl: ofi_rs .*Component v$version" 'btl_ofi_rs_implementation.*built for Open MPI 4\.1'
+    said "$out" 'MCA btl: ofi \(' "MCA btl: ofi_rs .*Component v$version" "btl_ofi_rs_implementation.*built for Open MPI $series"
 }
 
 # runs_line BEGINNING: a line of README's that starts a program, told to say what it did.
@@ -142,7 +184,7 @@ doctor() {
     local line out
     line=$(readme_line 'host-stub doctor') || return 1
     out=$(as_user "$line") || { printf '%s\n' "$out"; return 1; }
-    said "$out" 'ok +Open MPI +4\.1' 'ok +component +ofi_rs: mca-btl-ofi' 'ofi_rs is considered' 'ok +libfabric +1\.17' '^To set:' \
+    said "$out" "ok +Open MPI +$series" 'ok +component +ofi_rs: mca-btl-ofi' 'ofi_rs is considered' 'ok +libfabric +[12]\.' '^To set:' \
         'mpirun --tune /usr/share/btl-ofi-rs/ofi_rs.conf' 'ok +port'
 }
 
@@ -170,12 +212,13 @@ has_pages() {
 
 # The tarball, by a user without rights, after the packages are gone.
 tarball() {
-    local out run
+    local out run setting
     debian_inside apt-get -qq remove -y host-stub openmpi-btl-ofi-rs >/dev/null || return 1
     out=$(as_user "tar xzf target/packages/$archive.tar.gz && ./$archive/install.sh --prefix ~/btl-ofi") || { printf '%s\n' "$out"; return 1; }
     run=$(sed -n 's/^  \(mpirun .*\)/\1/p' <<<"$out")
     said "$out" 'mpirun --tune /home/user/btl-ofi/share' 'export PATH=/home/user/btl-ofi/bin' || return 1
-    out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 ${run/mpirun/mpirun -n 2}") || { printf '%s\n' "$out"; return 1; }
+    setting=$(sed -n 's/^  \(export OMPI_MCA_.*\)/\1/p' <<<"$out")
+    out=$(as_user "${setting:-:} && OMPI_MCA_btl_ofi_verbose=1 ${run/mpirun/mpirun -n 2}") || { printf '%s\n' "$out"; return 1; }
     said "$out" "$went_well" "$moved" || return 1
     out=$(as_user 'export PATH=~/btl-ofi/bin:$PATH PKG_CONFIG_PATH=~/btl-ofi/lib/pkgconfig && rm -f halo &&
         cc halo.c $(pkg-config --cflags --libs host-stub) -Wl,-rpath,$HOME/btl-ofi/lib -o halo &&
@@ -184,19 +227,15 @@ tarball() {
     said "$out" 'shm .*accepted, chosen'
 }
 
-main() {
-    case "${1:-}" in
-        --keep) keep=yes ;;
-        --clean) debian_remove; return ;;
-        '') ;;
-        *) debian_die "unknown: $1 (nothing, --keep or --clean)" ;;
-    esac
-    trap leave EXIT
-    trap 'exit 130' INT TERM
+# try_release: the checks in one release, `suite`.
+try_release() {
+    local plain_environment=("${debian_environment[@]}")
+    root=$(pwd)/target/bare/packages-$suite
     prepare
     check 'README: install' installs
     check 'a program is compiled' compiles
     check 'Open MPI finds the component by itself' is_found
+    heed_doctor
     check 'README: one flag' runs_line 'mpirun -n 2 --mca btl'
     check 'README: the tuning file' runs_line 'mpirun -n 2 --tune'
     check 'the tuning file as parameter file, and no option' runs_without_options
@@ -206,8 +245,28 @@ main() {
     check 'a C program by pkg-config' c_program
     check 'manual pages and completions' has_pages
     trouble_of_packages
+    debian_environment=("${plain_environment[@]}")
     check 'the tarball, without root' tarball
     trouble_of_tarball
+    end_release
+    root=
+}
+
+main() {
+    while [ $# -gt 0 ]; do
+        case "$1" in
+            --keep) keep=yes ;;
+            --clean) for suite in $releases; do root=$(pwd)/target/bare/packages-$suite; debian_remove; done; return ;;
+            bookworm | trixie | testing) suite="$suite $1" ;;
+            *) debian_die "unknown: $1 (--keep, --clean, or of $releases)" ;;
+        esac
+        shift
+    done
+    releases=${suite:-$releases}
+    rm -rf "$logs"
+    trap leave EXIT
+    trap 'exit 130' INT TERM
+    for suite in $releases; do try_release; done
     if [ -e "$skips" ]; then cat "$skips"; fi
     if [ $failures -eq 0 ]; then
         printf '== bare --packages: passed in %d s\n' $SECONDS

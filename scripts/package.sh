@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # `./dev package`: Debian packages and a tarball, of what is built here, in target/packages.
 #
-#   openmpi-btl-ofi-rs_<version>_<arch>.deb   the component, in Open MPI 4.1's own folder under the name `ofi_rs`
+#   openmpi-btl-ofi-rs_<version>_<arch>.deb   the component, in Open MPI's own folder under the name `ofi_rs`
 #   host-stub_<version>_<arch>.deb            program, libraries, headers, pkg-config files, manual pages, completions
 #   btl-ofi-<version>-<machine>-linux.tar.gz  both, with install.sh, for users without root
+#
+# The component is for the Open MPI of this machine. `--openmpi PREFIX` names that of another Debian release instead, by the
+# folder `usr/lib/<triplet>/openmpi` in a root of that release; its packages go to target/packages/openmpi-<series>.
 #
 # The packages are made by dpkg-deb from trees that are laid out here; docs/packaging.md says why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=$(pwd)/target/packages
-stage=$out/stage
 release=${CARGO_TARGET_DIR:-target}/release
 # What dpkg-deb and tar write as time: the last commit's, so that the same sources give the same files.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
@@ -22,13 +24,26 @@ say() { printf '== %s\n' "$*"; }
 version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 machine=$(uname -m)
 
+# Sets `series` (4.1), and `system`, the folder that Open MPI loads components from.
+find_openmpi() {
+    local library
+    if [ -z "$prefix" ]; then
+        series=$(ompi_info --version | sed -n 's/^Open MPI v\([0-9]*\.[0-9]*\)\..*/\1/p')
+        system=$(ompi_info --parsable --path pkglibdir | sed 's/^path:pkglibdir://')
+        return
+    fi
+    series=$(find "$prefix/include" -name opal_config.h -exec sed -n 's/^#define OPAL_M[AI][JN]OR_VERSION //p' {} + | paste -sd .)
+    # A library for debuggers lies beside where components go, in every package of Open MPI's libraries.
+    library=$(find "$prefix/lib" -name libompi_dbg_msgq.so | head -1)
+    [ -n "$series" ] && [ -n "$library" ] || die "$prefix does not hold Open MPI's headers and libraries"
+    system=$(dirname "/usr/${library#*/usr/}")
+    out=$out/openmpi-$series
+}
+
 build() {
-    local series
-    series=$(ompi_info --version | sed -n 's/^Open MPI v\([0-9]*\.[0-9]*\)\..*/\1/p')
-    [ "$series" = 4.1 ] ||
-        die "packages are made for Open MPI 4.1, and this machine has $series; \`./dev openmpi\` builds the component for that"
     # Apart from the others: the variables must not make cargo build these again.
     cargo build --release -p host-stub-command -p btl-ofi-plugin -p host-stub-c
+    if [ -n "$prefix" ]; then export MCA_BTL_OFI_OMPI_PREFIX=$prefix; fi
     MCA_BTL_OFI_SERIES=$series MCA_BTL_OFI_NAME=ofi_rs cargo build --release -p mca-btl-ofi
 }
 
@@ -105,18 +120,20 @@ oldest_libc() {
 }
 
 make_debs() {
-    local triplet system libc tree
+    local triplet libc tree library next
     triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || printf '%s-linux-gnu' "$machine")
-    system=$(ompi_info --parsable --path pkglibdir | sed 's/^path:pkglibdir://')
+    # Debian names the library's package and the folder of components by one number.
+    library=lib$(basename "$system")
+    next=${series%.*}.$((${series#*.} + 1))
     libc=$(oldest_libc "$release"/lib{host_stub,btl_ofi,mca_btl_ofi}.so "$release/host-stub")
     tree=$stage/openmpi-btl-ofi-rs
     put_object "$release/libmca_btl_ofi.so" "$tree$system/mca_btl_ofi_rs.so"
     put 644 packaging/ofi_rs.conf "$tree/usr/share/btl-ofi-rs/ofi_rs.conf"
-    deb openmpi-btl-ofi-rs "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14), libopenmpi3 (>= 4.1), libopenmpi3 (<< 4.2)" \
-        openmpi-bin 'one-sided communication over libfabric for Open MPI 4.1
+    deb openmpi-btl-ofi-rs "libc6 (>= $libc), libgcc-s1, libfabric1 (>= 1.14), $library (>= $series~), $library (<< $next~)" \
+        openmpi-bin "one-sided communication over libfabric for Open MPI $series
  The component btl/ofi_rs makes puts, gets and atomics of MPI windows over any
  libfabric provider that can carry them, and by memory between processes of a
- node. It is installed beside the component btl/ofi of Open MPI.'
+ node. It is installed beside the component btl/ofi of Open MPI."
     tree=$stage/host-stub
     lay_out_host "$tree/usr" "$tree/usr/lib/$triplet"
     pkg_config "$tree/usr/lib/$triplet" /usr "\${prefix}/lib/$triplet"
@@ -132,20 +149,28 @@ make_tarball() {
     lay_out_host "$tree" "$tree/lib"
     # pkg-config replaces pcfiledir by the folder of the file: the tree may be moved.
     pkg_config "$tree/lib" '${pcfiledir}/../..' '${prefix}/lib'
-    put_object "$release/libmca_btl_ofi.so" "$tree/lib/openmpi-4.1/mca_btl_ofi_rs.so"
+    put_object "$release/libmca_btl_ofi.so" "$tree/lib/openmpi-$series/mca_btl_ofi_rs.so"
     put 644 packaging/ofi_rs.conf "$tree/share/btl-ofi-rs/ofi_rs.conf"
     put 755 packaging/install.sh "$tree/install.sh"
     put 644 LICENSE "$tree/share/doc/btl-ofi/LICENSE"
     printf '%s\n' "$version" >"$tree/VERSION"
+    printf '%s\n' "$series" >"$tree/SERIES"
     tar --directory "$stage" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
         -czf "$out/$name.tar.gz" "$name"
 }
 
-[ $# -eq 0 ] || die "unknown: $1 (no arguments)"
+prefix=
+case "${1:-}" in
+    '') ;;
+    --openmpi) [ $# -eq 2 ] || die "--openmpi needs a folder"; prefix=$(realpath "$2") ;;
+    *) die "unknown: $1 (only --openmpi PREFIX)" ;;
+esac
 command -v dpkg-deb >/dev/null || die "dpkg-deb is missing: packages are made on Debian or Ubuntu"
+find_openmpi
+stage=$out/stage
 rm -rf "$out"
 mkdir -p "$stage"
-say 'building'
+say "building, the component for Open MPI $series"
 build
 check_dependencies "$release/libmca_btl_ofi.so" "$release/libbtl_ofi.so"
 say 'manual pages and completions'
@@ -154,4 +179,4 @@ say 'packages'
 make_debs
 make_tarball
 rm -rf "$stage"
-(cd "$out" && ls -l -- *.deb *.tar.gz | awk '{ printf "  %9d  target/packages/%s\n", $5, $9 }')
+(cd "$out" && ls -l -- *.deb *.tar.gz | awk '{ printf "  %9d  '"${out#"$(pwd)/"}"'/%s\n", $5, $9 }')

@@ -35,7 +35,11 @@ fn ompi_info(place: &Path, version: &str, folders: &str, btl: &str, out: &str, e
          *) exit 1 ;;\n\
          esac\n"
     );
-    let file = place.join("ompi_info");
+    program(place, "ompi_info", &script);
+}
+
+fn program(place: &Path, name: &str, script: &str) {
+    let file = place.join(name);
     fs::write(&file, script).expect("write");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("permissions");
 }
@@ -94,7 +98,7 @@ fn a_release_without_a_component_is_named() {
     let (verdict, found, _) = finding(&mut doctor(&place.0, &[]), "Open MPI");
     assert_eq!(verdict, "problem");
     assert!(
-        found.contains("4.0.7") && found.contains("4.1 and 5.0"),
+        found.contains("4.0.7") && found.contains("4.1, 5.0 and 6.0"),
         "{found}"
     );
 }
@@ -171,6 +175,27 @@ fn of_two_installed_versions_the_first_is_named_and_the_second_can_be_had() {
     assert!(twice.1.contains(&format!("takes {one}")), "{}", twice.1);
     let path = format!("OMPI_MCA_mca_base_component_path={two}:{one}:/system ");
     assert!(twice.2.contains(&path), "{}", twice.2);
+}
+
+#[test]
+fn a_launcher_that_hides_the_components_is_shown_with_what_to_set() {
+    let place = Place::new("doctor-launcher");
+    let folder = components(&place.0, "ours");
+    ompi_info(&place.0, "5.0.7", &folder, "", OURS, "");
+    for (passed, hides) in [("/usr/lib/pmix", true), (folder.as_str(), false)] {
+        let env = format!("echo OMPI_MCA_mca_base_component_path={passed}");
+        program(&place.0, "mpirun", &format!("#!/bin/sh\n{env}\n"));
+        let found = findings(&mut doctor(&place.0, &[]), "launcher");
+        assert_eq!(found.len(), usize::from(hides), "{found:?}");
+        for (verdict, said, set) in found {
+            assert_eq!(verdict, "problem");
+            assert!(said.contains(passed), "{said}");
+            assert!(
+                set.contains(&format!("_mca_base_component_path={folder}")),
+                "{set}"
+            );
+        }
+    }
 }
 
 #[test]

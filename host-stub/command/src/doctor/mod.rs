@@ -3,6 +3,7 @@
 //! Each module here looks at one subject and returns findings; nothing is changed.
 
 mod fabric;
+mod launcher;
 mod machine;
 mod network;
 mod openmpi;

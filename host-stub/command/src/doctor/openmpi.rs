@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Finding;
+use super::{Finding, launcher};
 use crate::run::{Said, run};
 
 const SUBJECT: &str = "Open MPI";
@@ -27,7 +27,7 @@ pub(super) fn look() -> Vec<Finding> {
                     SUBJECT,
                     format!("not found ({reason}); host-stub works without it"),
                 )
-                .set("sudo apt-get install openmpi-bin   # or load the module of Open MPI 4.1"),
+                .set("sudo apt-get install openmpi-bin   # or load the module of Open MPI"),
             ];
         }
     };
@@ -37,18 +37,21 @@ pub(super) fn look() -> Vec<Finding> {
             "ompi_info on the PATH is not Open MPI's: it names no version. Put Open MPI's bin folder first in PATH",
         )];
     };
-    if !["4.1.", "5.0."].iter().any(|s| version.starts_with(s)) {
+    if !["4.1.", "5.0.", "6.0."]
+        .iter()
+        .any(|s| version.starts_with(s))
+    {
         return vec![Finding::problem(
             SUBJECT,
             format!(
-                "{version}, and the component exists for 4.1 and 5.0: it would step aside, and Open MPI would go on with its \
+                "{version}, and the component exists for 4.1, 5.0 and 6.0: it would step aside, and Open MPI would go on with its \
                  own transports. Load one of these releases"
             ),
         )];
     }
     let mut findings = vec![Finding::ok(SUBJECT, version)];
     match settings() {
-        Ok(settings) => findings.extend(components(&settings)),
+        Ok(settings) => findings.extend(components(version, &settings)),
         Err(reason) => findings.push(Finding::problem(COMPONENT, reason)),
     }
     findings
@@ -109,7 +112,7 @@ fn field(text: &str, key: &str) -> Option<String> {
         .map(|value| value.trim().trim_matches('"').to_owned())
 }
 
-fn components(settings: &Settings) -> Vec<Finding> {
+fn components(version: &str, settings: &Settings) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut ours = None;
     for name in NAMES {
@@ -129,7 +132,13 @@ fn components(settings: &Settings) -> Vec<Finding> {
         }
     }
     match ours {
-        Some(name) => findings.push(admitted(name, settings)),
+        Some(name) => {
+            findings.push(admitted(name, settings));
+            // 4.1 has a launcher of its own, which passes on what the user set and nothing else.
+            if !version.starts_with("4.1.") {
+                findings.extend(launcher::look(name, &settings.folders));
+            }
+        }
         None if findings.iter().any(|f| f.verdict == super::Verdict::Problem) => {}
         None => findings.push(
             Finding::note(

@@ -1,0 +1,47 @@
+//! Whether the launcher tells the ranks where Open MPI's components are.
+//!
+//! The launcher of Open MPI 5.0 and later passes parameters to the ranks. Debian 13's (PRRTE 3.0.8) passes the folder of
+//! PMIx's components as Open MPI's, so ranks load no component from a file. A value from the
+//! environment is passed as it is.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Finding;
+use crate::run::run;
+
+/// How long mpirun may take to start one process.
+const LIMIT: Duration = Duration::from_secs(30);
+
+const NAME: &str = "OMPI_MCA_mca_base_component_path";
+
+/// A finding if ranks would look for `component` in other folders than `ompi_info` does, which are `folders`. A launcher that
+/// does not run, or that passes nothing, is no finding.
+pub(super) fn look(component: &str, folders: &[PathBuf]) -> Option<Finding> {
+    let said = run("mpirun", &["--allow-run-as-root", "-n", "1", "env"], LIMIT).ok()?;
+    let passed = said
+        .out
+        .lines()
+        .find_map(|line| line.strip_prefix(NAME)?.strip_prefix('='))?;
+    let file = format!("mca_btl_{component}.so");
+    if passed
+        .split(':')
+        .any(|folder| PathBuf::from(folder).join(&file).is_file())
+    {
+        return None;
+    }
+    let wanted: Vec<_> = folders
+        .iter()
+        .map(|folder| folder.display().to_string())
+        .collect();
+    Some(
+        Finding::problem(
+            "launcher",
+            format!(
+                "mpirun gives its ranks {passed} as the folder of Open MPI's components, so that they do not find {component}. Set \
+                 the folder before mpirun"
+            ),
+        )
+        .set(format!("export {NAME}={}", wanted.join(":"))),
+    )
+}

@@ -161,6 +161,7 @@ fn examples_under_valgrind() {
         ("windows", "c"),
         ("collectives", "c"),
         ("reductions", "c"),
+        ("topologies", "c"),
         ("trace", examples),
     ];
     for (name, folder) in programs {
@@ -191,6 +192,12 @@ fn every_entry_of_a_window() {
 #[test]
 fn every_entry_of_a_communicator() {
     program("every_coll_entry", &[1, 3]);
+}
+
+/// Grids and graphs, and collectives among neighbours.
+#[test]
+fn topologies_and_neighbours() {
+    program("topologies", &[1, 2, 5, 6]);
 }
 
 /// Pairs, complex numbers, operations of the program, and persistent collectives.
@@ -228,7 +235,7 @@ fn tables_of_an_older_program() {
         "OLDER",
         &[
             (
-                "#define HOST_COLL_ENTRIES 16\n",
+                "#define HOST_COLL_ENTRIES 21\n",
                 "#define HOST_COLL_ENTRIES 5\n",
             ),
             ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 5\n"),
@@ -265,8 +272,8 @@ fn tables_of_a_newer_program() {
         "NEWER",
         &[
             (
-                "#define HOST_COLL_ENTRIES 16\n",
-                "#define HOST_COLL_ENTRIES 18\n",
+                "#define HOST_COLL_ENTRIES 21\n",
+                "#define HOST_COLL_ENTRIES 23\n",
             ),
             ("#define HOST_COLL_ROOM 64\n", "#define HOST_COLL_ROOM 66\n"),
             (

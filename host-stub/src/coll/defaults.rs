@@ -37,7 +37,7 @@ unsafe fn start_numbered(
                 let mine = signature(collective, args, (form, false));
                 plan.agree(mine, describe);
             }
-            algorithms::build(plan, collective, args);
+            algorithms::build(plan, collective, args, &comm.view());
         })
     }
 }
@@ -119,6 +119,11 @@ defaults! {
     iallgatherv, Allgatherv;
     ialltoallv, Alltoallv;
     ialltoallw, Alltoallw;
+    ineighbor_allgather, NeighborAllgather;
+    ineighbor_allgatherv, NeighborAllgatherv;
+    ineighbor_alltoall, NeighborAlltoall;
+    ineighbor_alltoallv, NeighborAlltoallv;
+    ineighbor_alltoallw, NeighborAlltoallw;
 }
 
 /// Whether the nonblocking entry of a collective is the default.

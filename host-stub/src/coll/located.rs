@@ -13,10 +13,10 @@ fn located<'a>(
     collective: Collective,
     args: &CollArgs<'a>,
 ) -> CommResult<CollArgs<'a>> {
-    let (rank, size) = (comm.rank(), comm.size());
-    args.check(collective, rank, size)?;
+    let view = comm.view();
+    args.check(collective, &view)?;
     let (call, devices) = (collective.name(), comm.job().devices());
-    let span = args.span(collective, rank, size);
+    let span = args.span(collective, &view);
     let place = |pointer: *mut u8, len: usize| {
         let found = find(call, devices, pointer, len)?;
         if args.on_device && len > 0 && matches!(found, Place::Host(at) if !at.is_null()) {

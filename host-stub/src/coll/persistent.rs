@@ -76,7 +76,7 @@ impl Comm {
         // Before the checks: what only this rank refuses counts at the others.
         let number = self.scope().new_persistent();
         let number = number.map_err(|reason| CommError::BadArgument { call, reason })?;
-        if let Err(error) = args.check(collective, self.rank(), self.size()) {
+        if let Err(error) = args.check(collective, &self.view()) {
             self.scope().end_persistent(number);
             return Err(error);
         }

@@ -8,7 +8,8 @@ use super::error::{CommError, CommResult};
 use super::group::Group;
 use super::hooks::Seen;
 use super::registry::Registry;
-use super::table::{CollTable, Layered, Stack};
+use super::table::{CollTable, Collective, Layered, Stack, View};
+use super::topology::Topology;
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
@@ -17,6 +18,7 @@ pub(super) struct Inner {
     registry: Arc<Registry>,
     job: Arc<Job>,
     scope: Arc<Scope>,
+    topology: Option<Topology>,
     tables: Stack,
     attributes: Attributes,
     layered: Layered,
@@ -39,13 +41,14 @@ impl Comm {
     pub(super) fn bare(
         job: &Arc<Job>,
         table: &Arc<CollTable>,
-        (members, me): (Vec<u32>, usize),
+        (members, me, topology): (Vec<u32>, usize, Option<Topology>),
         context: u16,
     ) -> Comm {
         let registry = Arc::clone(Registry::of(job));
         Comm(Arc::new(Inner {
             job: Arc::clone(job),
             scope: Arc::new(Scope::new(members, me, context)),
+            topology,
             tables: Stack::new(Arc::clone(table)),
             registry,
             attributes: Attributes::default(),
@@ -119,6 +122,28 @@ impl Comm {
     /// The ranks, as a group.
     pub fn group(&self) -> Group {
         Group::of_members(self.0.scope.members())
+    }
+
+    /// Whom neighbourhood collectives reach; none where the communicator was not made with a topology.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.0.topology.as_ref()
+    }
+
+    /// Blocks of the send and of the receive buffer in the lists of a collective: one of each rank, or of each
+    /// neighbour.
+    pub fn listed_blocks(&self, collective: Collective) -> (usize, usize) {
+        let view = self.view();
+        (view.given(collective), view.taken(collective))
+    }
+
+    /// Whom this rank's collectives reach.
+    #[inline]
+    pub(crate) fn view(&self) -> View<'_> {
+        View {
+            rank: self.rank(),
+            size: self.size(),
+            topology: self.topology(),
+        }
     }
 
     /// The node of a rank: ranks with the same number share memory.

@@ -8,18 +8,23 @@ use super::error::{CommError, CommResult};
 use super::exchange::exchange;
 use super::group::Group;
 use super::registry::{Defaults, Registry};
+use super::topology::{self, Topology};
 use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
 /// The color of ranks that want no new communicator.
 pub const UNDEFINED: Option<u32> = None;
 
-/// What a rank says when a communicator is made.
-struct Wish {
-    color: Option<u32>,
-    key: i64,
+/// What a rank says when a communicator is made, and what it knows of the one that it will have.
+#[derive(Default)]
+pub(super) struct Wish {
+    pub(super) color: Option<u32>,
+    pub(super) key: i64,
     /// What this rank cannot take part for.
-    refusal: String,
+    pub(super) refusal: String,
+    /// What it says of the topology, for the others to compare.
+    pub(super) terms: Vec<u8>,
+    pub(super) topology: Option<Topology>,
 }
 
 impl Comm {
@@ -29,21 +34,21 @@ impl Comm {
         registry.world(job, defaults, || {
             let members: Vec<u32> = (0..job.size()).collect();
             let table = registry.tables.base_of(defaults.functions);
-            let world = Comm::bare(job, table, (members, job.rank() as usize), 0);
+            let world = Comm::bare(job, table, (members, job.rank() as usize, None), 0);
             let seen = registry.hooks.snapshot();
             world.compare_layers(&seen.shape())?;
             world.complete(seen)
         })
     }
 
-    /// The same ranks with another context; collective.
+    /// The same ranks with another context and the same topology; collective.
     pub fn dup(&self) -> CommResult<Comm> {
         let made = self.make(
             "dup",
             Wish {
                 color: Some(0),
-                key: 0,
-                refusal: String::new(),
+                topology: self.topology().cloned(),
+                ..Wish::default()
             },
         )?;
         made.ok_or_else(|| lost("dup"))
@@ -57,7 +62,7 @@ impl Comm {
             Wish {
                 color,
                 key,
-                refusal: String::new(),
+                ..Wish::default()
             },
         )
     }
@@ -87,6 +92,7 @@ impl Comm {
                 color: position.and_then(|_| group.job_ranks().first().copied()),
                 key: position.unwrap_or(0) as i64,
                 refusal,
+                ..Wish::default()
             },
         )
     }
@@ -114,17 +120,17 @@ impl Comm {
         let scope = Arc::new(Scope::new(members, me, self.context()));
         let wish = Wish {
             color: Some(0),
-            key: 0,
-            refusal: String::new(),
+            ..Wish::default()
         };
-        let made = self.agree(engine, &scope, Some(tag), &wish)?;
+        let made = self.agree(engine, &scope, Some(tag), wish)?;
         made.ok_or_else(|| lost(call))
     }
 
-    fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
+    /// Makes communicators of the ranks of this one.
+    pub(super) fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
         let _entered = self.job().runtime().enter(call)?;
         let engine = self.engine(call)?;
-        self.agree(engine, self.scope(), None, &wish)
+        self.agree(engine, self.scope(), None, wish)
     }
 
     /// Agrees with the ranks of a scope on the members and the context of new communicators, and
@@ -134,7 +140,7 @@ impl Comm {
         engine: &Engine,
         scope: &Arc<Scope>,
         group: Option<u32>,
-        wish: &Wish,
+        wish: Wish,
     ) -> CommResult<Option<Comm>> {
         let registry = self.registry();
         let seen = registry.hooks.snapshot();
@@ -142,7 +148,7 @@ impl Comm {
         registry.contexts.queue(parent);
         let agreed = loop {
             let mask = registry.contexts.offer(parent);
-            let blob = encode(wish, mask.as_ref(), &seen.shape());
+            let blob = encode(&wish, mask.as_ref(), &seen.shape());
             let said = exchange(self.job(), engine, scope, group, &blob);
             let decided = said.and_then(|all| decide(&all));
             if mask.is_some() {
@@ -182,7 +188,7 @@ impl Comm {
         let me = me.ok_or_else(|| lost("communicator creation"))?;
         let table = registry.tables.base();
         let table = table.ok_or_else(|| lost("communicator creation"))?;
-        Comm::bare(self.job(), table, (members, me), context)
+        Comm::bare(self.job(), table, (members, me, wish.topology), context)
             .complete(seen)
             .map(Some)
     }
@@ -195,7 +201,7 @@ impl Comm {
 }
 
 /// An answer without this rank in it.
-fn lost(call: &'static str) -> CommError {
+pub(super) fn lost(call: &'static str) -> CommError {
     CommError::Job {
         call,
         reason: "the ranks' answers do not contain this one".to_owned(),
@@ -209,23 +215,26 @@ struct Decided {
     wants: Vec<(Option<u32>, i64, usize)>,
 }
 
-/// color (8), key (8), whether there is a mask (8), mask, length of refusal (8), refusal, layers.
+/// color (8), key (8), whether there is a mask (8), mask, length of refusal (8), refusal, length of terms
+/// (8), terms, layers.
 fn encode(wish: &Wish, mask: Option<&[u8; MASK]>, layers: &[u8]) -> Vec<u8> {
     let color = wish.color.map_or(u64::MAX, u64::from);
-    let mut blob = Vec::with_capacity(32 + MASK + layers.len());
+    let mut blob = Vec::with_capacity(40 + MASK + wish.terms.len() + layers.len());
     blob.extend_from_slice(&color.to_le_bytes());
     blob.extend_from_slice(&wish.key.to_le_bytes());
     blob.extend_from_slice(&u64::from(mask.is_some()).to_le_bytes());
     blob.extend_from_slice(mask.unwrap_or(&[0; MASK]));
     blob.extend_from_slice(&(wish.refusal.len() as u64).to_le_bytes());
     blob.extend_from_slice(wish.refusal.as_bytes());
+    blob.extend_from_slice(&(wish.terms.len() as u64).to_le_bytes());
+    blob.extend_from_slice(&wish.terms);
     blob.extend_from_slice(layers);
     blob
 }
 
 fn decide(all: &[Vec<u8>]) -> CommResult<Decided> {
     let mut wants = Vec::with_capacity(all.len());
-    let mut layers = Vec::with_capacity(all.len());
+    let (mut terms, mut layers) = (Vec::new(), Vec::new());
     let mut again = false;
     for (rank, blob) in all.iter().enumerate() {
         let short = || CommError::Creation {
@@ -238,9 +247,12 @@ fn decide(all: &[Vec<u8>]) -> CommResult<Decided> {
                 .map(u64::from_le_bytes)
                 .ok_or_else(short)
         };
-        let refusal = usize::try_from(word(24 + MASK)?).unwrap_or(usize::MAX);
-        let rest = &blob[32 + MASK..];
-        let (refusal, shape) = rest.split_at_checked(refusal).ok_or_else(short)?;
+        // A length, and so many bytes.
+        let part = |at: usize| {
+            let len = usize::try_from(word(at)?).unwrap_or(usize::MAX);
+            blob[at + 8..].split_at_checked(len).ok_or_else(short)
+        };
+        let (refusal, rest) = part(24 + MASK)?;
         if !refusal.is_empty() {
             return Err(CommError::Creation {
                 rank,
@@ -249,9 +261,12 @@ fn decide(all: &[Vec<u8>]) -> CommResult<Decided> {
         }
         again |= word(16)? == 0;
         wants.push((u32::try_from(word(0)?).ok(), word(8)? as i64, rank));
+        let (wanted, shape) = part(blob.len() - rest.len())?;
+        terms.push(wanted);
         layers.push(shape);
     }
     same_layers(layers.into_iter())?;
+    topology::agreed(&terms)?;
     let masks = all.iter().map(|blob| &blob[24..24 + MASK]);
     Ok(Decided {
         context: lowest_common(masks).filter(|_| !again),

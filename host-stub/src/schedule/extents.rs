@@ -64,6 +64,27 @@ impl Extents {
         }
     }
 
+    /// Says which two receive blocks overlap.
+    pub(crate) fn apart(&self) -> Result<(), String> {
+        let Extents::Listed(blocks) = self else {
+            return Ok(());
+        };
+        let mut order: Vec<usize> = (0..blocks.len()).collect();
+        order.retain(|index| blocks[*index].len > 0);
+        order.sort_by_key(|index| blocks[*index].offset);
+        for pair in order.windows(2) {
+            let (first, second) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
+            if blocks[pair[0]].end() > blocks[pair[1]].offset {
+                let bytes = |index: usize| (blocks[index].offset, blocks[index].end());
+                let ((a, b), (c, d)) = (bytes(first), bytes(second));
+                return Err(format!(
+                    "the receive blocks {first} (bytes {a} to {b}) and {second} (bytes {c} to {d}) overlap"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Calls `each` with a place in a buffer of packed blocks and the block there: those of all of
     /// `size` ranks from `first` on, after the last of which comes rank 0. Neighbours are one.
     fn runs(&self, first: usize, size: usize, mut each: impl FnMut(usize, Extent)) {

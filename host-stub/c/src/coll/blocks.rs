@@ -79,7 +79,7 @@ impl<'a> Lists<'a> {
     /// Those of a call by a rank, which mean nothing of a rooted one outside of the root.
     ///
     /// # Safety
-    /// Each list that means something is NULL or has a value for each rank.
+    /// Each list that means something is NULL or has a value for each block.
     pub(crate) unsafe fn read(
         call: &str,
         (given, taken): (&host_blocks_t, &host_blocks_t),
@@ -90,11 +90,12 @@ impl<'a> Lists<'a> {
             true => (&NO_BLOCKS, &NO_BLOCKS),
             false => (given, taken),
         };
+        let blocks = comm.listed_blocks(collective);
         // SAFETY: passed on.
         unsafe {
             Ok(Lists {
-                given: Listed::read(call, given, comm.size())?,
-                taken: Listed::read(call, taken, comm.size())?,
+                given: Listed::read(call, given, blocks.0)?,
+                taken: Listed::read(call, taken, blocks.1)?,
             })
         }
     }

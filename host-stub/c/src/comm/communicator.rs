@@ -51,7 +51,7 @@ pub(crate) fn forget_all() {
 ///
 /// # Safety
 /// `made` is NULL or writable.
-unsafe fn make(
+pub(super) unsafe fn make(
     call: &str,
     made: *mut *mut host_comm_t,
     create: impl FnOnce() -> Result<Option<Comm>>,
@@ -215,7 +215,11 @@ pub unsafe extern "C" fn host_comm_free(comm: *mut *mut host_comm_t) -> c_int {
     })
 }
 
-fn number(call: &str, handle: *mut host_comm_t, of: impl FnOnce(&Comm) -> usize) -> c_int {
+pub(super) fn number(
+    call: &str,
+    handle: *mut host_comm_t,
+    of: impl FnOnce(&Comm) -> usize,
+) -> c_int {
     let mut found = 0;
     match guarded(|| comm(call, handle).map(|comm| found = of(&comm))) {
         0 => found as c_int,

@@ -34,6 +34,57 @@ pub(super) struct Lists {
 }
 
 impl Lists {
+    /// Blocks of so many elements of these types with gaps between them, backwards where that is said.
+    /// Without a type of them all they have a list of types, and displacements in bytes.
+    pub(super) fn spread(
+        blocks: &[(usize, ElementType)],
+        datatype: Option<ElementType>,
+        backwards: bool,
+    ) -> Lists {
+        let size = blocks.len();
+        let unit = datatype.map_or(1, ElementType::size);
+        let mut lists = Lists {
+            counts: blocks.iter().map(|(count, _)| *count).collect(),
+            displacements: vec![0; size],
+            types: match datatype {
+                Some(_) => Vec::new(),
+                None => blocks.iter().map(|(_, datatype)| *datatype).collect(),
+            },
+            places: vec![(0, 0); size],
+        };
+        let mut next = 0;
+        for index in 0..size {
+            let at = if backwards { size - 1 - index } else { index };
+            let (count, datatype) = blocks[at];
+            let len = count * datatype.size();
+            lists.displacements[at] = next;
+            lists.places[at] = (next * unit, len);
+            // Neighbours without a gap are there too.
+            next += len / unit + index % 3;
+        }
+        lists
+    }
+
+    /// Blocks that follow each other without gaps, of which a call is told nothing.
+    pub(super) fn unsaid(blocks: &[(usize, ElementType)]) -> Lists {
+        let mut next = 0;
+        let places = blocks.iter().map(|(count, datatype)| {
+            let place = (next, count * datatype.size());
+            next += place.1;
+            place
+        });
+        Lists {
+            places: places.collect(),
+            ..Lists::default()
+        }
+    }
+
+    /// Says of a block that nothing is moved, whatever the lists say: it would lie over the first.
+    pub(super) fn ignore(&mut self, block: usize) {
+        self.displacements[block] = 0;
+        self.places[block] = (0, 0);
+    }
+
     /// As a call takes them.
     pub(super) fn blocks(&self) -> BlockList<'_> {
         BlockList {
@@ -114,35 +165,13 @@ impl Call {
         }
     }
 
-    /// Blocks with gaps between them, backwards where the amounts differ.
     fn lists(&self, size: usize, pair: impl Fn(usize) -> (usize, usize)) -> Lists {
-        let typed = self.collective == Collective::Alltoallw;
-        let unit = if typed { 1 } else { self.datatype.size() };
-        let mut lists = Lists {
-            counts: vec![0; size],
-            displacements: vec![0; size],
-            types: if typed {
-                vec![self.datatype; size]
-            } else {
-                Vec::new()
-            },
-            places: vec![(0, 0); size],
-        };
-        let mut next = 0;
-        for index in 0..size {
-            let at = if self.uneven { size - 1 - index } else { index };
+        let blocks = (0..size).map(|at| {
             let (from, to) = pair(at);
-            let len = self.bytes(from, to);
-            lists.counts[at] = self.elements(from, to);
-            lists.displacements[at] = next;
-            if typed {
-                lists.types[at] = self.type_of(from, to);
-            }
-            lists.places[at] = (next * unit, len);
-            // Neighbours without a gap are there too.
-            next += len / unit + index % 3;
-        }
-        lists
+            (self.elements(from, to), self.type_of(from, to))
+        });
+        let unit = (self.collective != Collective::Alltoallw).then_some(self.datatype);
+        Lists::spread(&blocks.collect::<Vec<_>>(), unit, self.uneven)
     }
 
     /// Where in the operand of a rank its block for another begins.

@@ -25,20 +25,25 @@ impl Form {
     ///
     /// # Safety
     /// As for [`Comm::collective`], [`Comm::start_collective`] and [`Comm::init_collective`].
-    unsafe fn begin(self, comm: &Comm, call: &Call, args: &CollArgs) -> Result<UnderWay, Failure> {
+    unsafe fn begin(
+        self,
+        comm: &Comm,
+        collective: Collective,
+        args: &CollArgs,
+    ) -> Result<UnderWay, Failure> {
         // SAFETY: the caller vouches for the buffers.
         unsafe {
             match self {
                 Form::Blocking => {
-                    comm.collective(call.collective, args)?;
+                    comm.collective(collective, args)?;
                     Ok(UnderWay::Done)
                 }
                 Form::Nonblocking => {
-                    let request = comm.start_collective(call.collective, args)?;
+                    let request = comm.start_collective(collective, args)?;
                     Ok(UnderWay::Request(request))
                 }
                 Form::Persistent => {
-                    let mut made = comm.init_collective(call.collective, args)?;
+                    let mut made = comm.init_collective(collective, args)?;
                     made.start()?;
                     Ok(UnderWay::Persistent(Box::new(made)))
                 }
@@ -127,16 +132,14 @@ fn guarded(offset: usize, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// What the buffers of a rank hold.
-struct Contents {
+pub(super) struct Contents {
     /// The send buffer; none in place.
-    sent: Option<Vec<u8>>,
+    pub(super) sent: Option<Vec<u8>>,
     /// The receive buffer, before and after the call.
-    initial: Vec<u8>,
-    wanted: Vec<u8>,
+    pub(super) initial: Vec<u8>,
+    pub(super) wanted: Vec<u8>,
     /// Whether the rank gets nothing: the root of a scatter in place.
-    keeps_own: bool,
-    /// Where the result ends. What an in-place reduce_scatter leaves behind it is not said.
-    rest: usize,
+    pub(super) keeps_own: bool,
 }
 
 impl Contents {
@@ -172,7 +175,6 @@ impl Contents {
             initial,
             wanted,
             keeps_own,
-            rest: end(&taken),
         }
     }
 }
@@ -200,20 +202,49 @@ impl Running {
         let operands: Vec<Vec<u8>> = (0..size)
             .map(|rank| call.operand(stream, rank, size))
             .collect();
-        let offset = stream.fork(1 << 40 | rank as u64).below(8);
         let counts = call.counts(size);
         let (send_lists, recv_lists) = (call.send_lists(rank, size), call.recv_lists(rank, size));
-        let Contents {
-            sent,
-            initial,
-            wanted,
-            keeps_own,
-            rest,
-        } = Contents::of(call, rank, &operands, (&send_lists, &recv_lists));
-        let in_place = sent.is_none();
-        let mut recv = guarded(offset, &initial);
-        let wanted_recv = guarded(offset, &wanted);
-        let send = guarded(offset, &sent.unwrap_or_default());
+        let contents = Contents::of(call, rank, &operands, (&send_lists, &recv_lists));
+        let in_place = contents.sent.is_none();
+        // What an in-place reduce_scatter leaves behind its result is not said.
+        let rest = end(&parts(&recv_lists, call.taken(rank, size)));
+        let args = CollArgs {
+            count: call.own_count(rank),
+            counts: &counts,
+            datatype: call.datatype,
+            op: call.op.made(),
+            root: call.root,
+            send_blocks: send_lists.blocks(),
+            recv_blocks: recv_lists.blocks(),
+            ..CollArgs::default()
+        };
+        let what = format!("{call:?} at rank {rank} of {size}");
+        let running = Running::launch(
+            devices,
+            comm,
+            (call.collective, form, what),
+            stream,
+            contents,
+            args,
+        )?;
+        running.without_rest(call, in_place, rest)
+    }
+
+    /// Calls a collective with these arguments and buffers of these contents.
+    pub(super) fn launch(
+        devices: Option<&Arc<Devices>>,
+        comm: &Comm,
+        (collective, form, what): (Collective, Form, String),
+        stream: &Random,
+        contents: Contents,
+        args: CollArgs<'_>,
+    ) -> Result<Running, Failure> {
+        let rank = comm.rank();
+        let offset = stream.fork(1 << 40 | rank as u64).below(8);
+        let in_place = contents.sent.is_none();
+        let mut recv = guarded(offset, &contents.initial);
+        let wanted_recv = guarded(offset, &contents.wanted);
+        let send = guarded(offset, &contents.sent.unwrap_or_default());
         // Both in each way, the send buffer alone, or the receive buffer alone.
         let turn = stream.fork(2 << 40 | rank as u64).below(5);
         let on_device = |alone: usize| devices.filter(|_| turn < 3 || turn == alone);
@@ -221,7 +252,7 @@ impl Running {
         let send_there = on_device(3).map(|d| there(d, &send, way)).transpose()?;
         let recv_there = on_device(4).map(|d| there(d, &recv, way)).transpose()?;
         let recv_at = match &recv_there {
-            _ if keeps_own => std::ptr::null_mut(),
+            _ if contents.keeps_own => std::ptr::null_mut(),
             Some(buffer) => buffer.pointer(offset)?,
             // SAFETY: the offset lies in the buffer.
             None => unsafe { recv.as_mut_ptr().add(offset) },
@@ -236,24 +267,17 @@ impl Running {
             let buffer = buffer.as_ref();
             buffer.is_some_and(DeviceBuffer::is_marked)
         };
-        let op = call.op.made();
         let args = CollArgs {
             send: send_at,
             recv: recv_at,
-            count: call.own_count(rank),
-            counts: &counts,
-            datatype: call.datatype,
-            op,
-            root: call.root,
             on_device: turn < 3 && is_marked(&send_there) && is_marked(&recv_there),
-            send_blocks: send_lists.blocks(),
-            recv_blocks: recv_lists.blocks(),
+            ..args
         };
         // SAFETY: the buffers hold what the call gives and takes, and stay until the request is
         // done: with it in `Running`, whose drop waits.
-        let under_way = unsafe { form.begin(comm, call, &args)? };
-        let running = Running {
-            what: format!("{call:?} at rank {rank} of {size}"),
+        let under_way = unsafe { form.begin(comm, collective, &args)? };
+        Ok(Running {
+            what,
             wanted_send: send.clone(),
             send,
             recv,
@@ -262,10 +286,9 @@ impl Running {
             send_there,
             recv_there,
             under_way,
-            op: Some(op),
-            element: call.datatype,
-        };
-        running.without_rest(call, in_place, rest)
+            op: Some(args.op),
+            element: args.datatype,
+        })
     }
 
     /// Compares nothing of what an in-place reduce_scatter leaves behind its result.

@@ -5,10 +5,11 @@
 
 use super::allreduce::Blocks;
 use super::{
-    Reduction, allgather, allreduce, alltoall, at, barrier, bcast, gather, reduce, reduce_scatter,
-    scan, scatter,
+    Reduction, allgather, allreduce, alltoall, at, barrier, bcast, gather, neighbours, reduce,
+    reduce_scatter, scan, scatter,
 };
 use crate::coll::{CollArgs, Collective};
+use crate::comm::table::View;
 use crate::schedule::{Plan, allgather_bruck};
 
 /// Bytes from which a broadcast to more than two ranks is scattered.
@@ -23,7 +24,13 @@ const ALLGATHER_LONG: usize = 16 << 10;
 const ALLTOALL_LONG: usize = 256;
 
 /// Adds the steps of one rank. The arguments were checked.
-pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
+    if let (true, Some(topology)) = (collective.is_neighbor(), view.topology) {
+        let given = args.given_blocks(collective, view);
+        let taken = args.taken_blocks(collective, view);
+        neighbours::direct(plan, topology, (args.send, &given), (args.recv, &taken));
+        return;
+    }
     let (size, block) = (plan.size(), args.block());
     let what = Reduction {
         op: args.op,
@@ -64,11 +71,13 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
                 allreduce::recursive_doubling(plan, &what, recv);
             }
         }
-        Collective::Gather | Collective::Gatherv => gathered(plan, collective, args),
-        Collective::Scatter | Collective::Scatterv => parted(plan, collective, args),
-        Collective::Allgather | Collective::Allgatherv => gathered_by_all(plan, collective, args),
+        Collective::Gather | Collective::Gatherv => gathered(plan, collective, args, view),
+        Collective::Scatter | Collective::Scatterv => parted(plan, collective, args, view),
+        Collective::Allgather | Collective::Allgatherv => {
+            gathered_by_all(plan, collective, args, view)
+        }
         Collective::Alltoall | Collective::Alltoallv | Collective::Alltoallw => {
-            exchanged(plan, collective, args);
+            exchanged(plan, collective, args, view);
         }
         Collective::ReduceScatter => scattered(plan, &what, args),
         Collective::Scan | Collective::Exscan => {
@@ -76,12 +85,18 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             let inclusive = collective == Collective::Scan;
             scan::recursive_doubling(plan, &what, operand, recv, inclusive);
         }
+        // Above, or refused without a topology.
+        Collective::NeighborAllgather
+        | Collective::NeighborAllgatherv
+        | Collective::NeighborAlltoall
+        | Collective::NeighborAlltoallv
+        | Collective::NeighborAlltoallw => {}
     }
 }
 
-fn gathered(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+fn gathered(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
     let (block, root, recv) = (args.block(), args.root, args.recv);
-    let blocks = args.taken_blocks(collective, plan.rank());
+    let blocks = args.taken_blocks(collective, view);
     let mine = if args.send.is_null() {
         at(recv, blocks.of(root).offset)
     } else {
@@ -95,9 +110,9 @@ fn gathered(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
 }
 
 /// A scatter.
-fn parted(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+fn parted(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
     let (block, root) = (args.block(), args.root);
-    let blocks = args.given_blocks(collective, plan.rank());
+    let blocks = args.given_blocks(collective, view);
     let mine = if args.recv.is_null() {
         // In place: the root's block stays where it is.
         plan.scratch(blocks.of(root).len)
@@ -111,9 +126,9 @@ fn parted(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
     }
 }
 
-fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
     let size = plan.size();
-    let blocks = args.taken_blocks(collective, plan.rank());
+    let blocks = args.taken_blocks(collective, view);
     let mine = if args.send.is_null() {
         at(args.recv, blocks.of(plan.rank()).offset)
     } else {
@@ -127,15 +142,15 @@ fn gathered_by_all(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>)
 }
 
 /// An all-to-all.
-fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
+fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>, view: &View<'_>) {
     let size = plan.size();
-    let taken = args.taken_blocks(collective, plan.rank());
+    let taken = args.taken_blocks(collective, view);
     let (from, given) = if args.is_in_place(collective) {
         let copy = plan.scratch(taken.bytes(0, size, size));
         taken.pack(plan, args.recv, copy);
         (copy.cast_const(), taken.packed(size))
     } else {
-        (args.send, args.given_blocks(collective, plan.rank()))
+        (args.send, args.given_blocks(collective, view))
     };
     if collective == Collective::Alltoall && args.block() < ALLTOALL_LONG {
         alltoall::bruck(plan, from, args.recv, args.block());

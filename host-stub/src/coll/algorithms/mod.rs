@@ -11,6 +11,7 @@ mod bcast;
 mod choose;
 mod fold;
 mod gather;
+mod neighbours;
 mod reduce;
 mod reduce_scatter;
 mod scan;

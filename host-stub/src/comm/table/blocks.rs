@@ -57,7 +57,7 @@ impl BlockList<'_> {
                 } else {
                     " of a call with one type"
                 };
-                return Err(format!("{found} {which} {name} for {size} ranks{wanted}"));
+                return Err(format!("{found} {which} {name} for {size} blocks{wanted}"));
             }
         }
         for rank in 0..size {
@@ -75,29 +75,11 @@ impl BlockList<'_> {
                 ));
             }
         }
-        match self.extents(datatype) {
-            Extents::Listed(blocks) if written => apart(&blocks),
-            _ => Ok(()),
+        match written {
+            true => self.extents(datatype).apart(),
+            false => Ok(()),
         }
     }
-}
-
-/// Says which two blocks overlap.
-fn apart(blocks: &[Extent]) -> Result<(), String> {
-    let mut order: Vec<usize> = (0..blocks.len()).collect();
-    order.retain(|rank| blocks[*rank].len > 0);
-    order.sort_by_key(|rank| blocks[*rank].offset);
-    for pair in order.windows(2) {
-        let (first, second) = (pair[0].min(pair[1]), pair[0].max(pair[1]));
-        if blocks[pair[0]].end() > blocks[pair[1]].offset {
-            let bytes = |rank: usize| (blocks[rank].offset, blocks[rank].end());
-            let ((a, b), (c, d)) = (bytes(first), bytes(second));
-            return Err(format!(
-                "the receive blocks {first} (bytes {a} to {b}) and {second} (bytes {c} to {d}) overlap"
-            ));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -135,6 +117,6 @@ mod tests {
         let negative = said(checked(&[3, 1], &[(-4_isize) as usize, 3], true));
         assert!(negative.contains("block 0"), "{negative}");
         let short = said(checked(&[3], &[0, 3], true));
-        assert_eq!(short, "1 receive counts for 2 ranks");
+        assert_eq!(short, "1 receive counts for 2 blocks");
     }
 }

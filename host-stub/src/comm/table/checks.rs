@@ -2,12 +2,14 @@
 
 use super::args::{CollArgs, Collective};
 use super::blocks::BlockList;
+use super::view::View;
 use crate::base::ReduceOp;
 use crate::comm::{CommError, CommResult};
 
 impl CollArgs<'_> {
     /// Refuses what cannot be: before anything is sent.
-    pub(crate) fn check(&self, collective: Collective, rank: usize, size: usize) -> CommResult<()> {
+    pub(crate) fn check(&self, collective: Collective, view: &View<'_>) -> CommResult<()> {
+        let (rank, size) = (view.rank, view.size);
         let call = collective.name();
         let refuse = |reason: String| CommError::BadArgument { call, reason };
         if collective == Collective::Barrier {
@@ -36,8 +38,10 @@ impl CollArgs<'_> {
                 });
             }
         }
-        let (gives, gets) = if collective.is_listed() {
-            self.check_listed(collective, rank, size)
+        let (gives, gets) = if collective.is_neighbor() {
+            self.check_neighbours(collective, view)
+        } else if collective.is_listed() {
+            self.check_listed(collective, view)
         } else {
             self.check_even(collective, rank, size)
         }
@@ -95,9 +99,9 @@ impl CollArgs<'_> {
     fn check_listed(
         &self,
         collective: Collective,
-        rank: usize,
-        size: usize,
+        view: &View<'_>,
     ) -> Result<(bool, bool), String> {
+        let (rank, size) = (view.rank, view.size);
         let root = rank == self.root;
         let bytes = self.count.checked_mul(self.datatype.size());
         if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
@@ -138,8 +142,8 @@ impl CollArgs<'_> {
                     return Ok((false, some(&self.recv_blocks)));
                 }
                 sends()?;
-                let given = self.given_blocks(collective, rank).of(rank).len;
-                let taken = self.taken_blocks(collective, rank).of(rank).len;
+                let given = self.given_blocks(collective, view).of(rank).len;
+                let taken = self.taken_blocks(collective, view).of(rank).len;
                 if given != taken {
                     return Err(format!(
                         "rank {rank} gives itself {given} B and takes {taken} B of itself"

@@ -1,5 +1,5 @@
 //! The table that the collectives of a communicator go through ([`CollTable`]): what its functions are called
-//! with (`args`), what the nonblocking ones return (`request`, with what layers run themselves, `layered`, and
+//! with (`args`) and by whom (`view`), what the nonblocking ones return (`request`, with what layers run themselves, `layered`, and
 //! buffers of devices, `placed` and `staged`), which tables a process has (`tables`), and how layers change the one of a
 //! communicator (`overriding`).
 //!
@@ -15,6 +15,7 @@ mod placed;
 mod request;
 mod staged;
 mod tables;
+mod view;
 
 pub use args::{CollArgs, Collective};
 pub use blocks::BlockList;
@@ -25,3 +26,4 @@ pub(crate) use overriding::Visit;
 pub(crate) use placed::{Place, find, staged_start};
 pub use request::CollRequest;
 pub(crate) use tables::{Stack, Tables};
+pub(crate) use view::View;

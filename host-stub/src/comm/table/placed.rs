@@ -59,10 +59,10 @@ unsafe fn placed<'a>(
     collective: Collective,
     args: &CollArgs<'a>,
 ) -> CommResult<Placed<'a>> {
-    let (rank, size) = (comm.rank(), comm.size());
-    args.check(collective, rank, size)?;
+    let view = comm.view();
+    args.check(collective, &view)?;
     let (call, devices) = (collective.name(), comm.job().devices());
-    let span = args.span(collective, rank, size);
+    let span = args.span(collective, &view);
     let mut placed = Placed {
         args: CollArgs {
             on_device: false,
@@ -86,8 +86,10 @@ unsafe fn placed<'a>(
             let mut staged = room(call, span.recv, iface, address)?;
             placed.args.recv = staged.base();
             if span.writes {
-                match args.taken_blocks(collective, rank) {
-                    blocks @ Extents::Listed(_) => staged.set_written(blocks, size),
+                match args.taken_blocks(collective, &view) {
+                    blocks @ Extents::Listed(_) => {
+                        staged.set_written(blocks, view.taken(collective));
+                    }
                     Extents::Even(_) => staged.set_written(Extents::Even(span.recv), 1),
                 }
             }

@@ -225,7 +225,7 @@ fn program(path: &Path, text: &str) {
 fn pretended_open_mpi(place: &Place) {
     program(
         &place.0.join("mpirun"),
-        "case $* in --version) echo 'mpirun (Open MPI) 4.1.4';; \
+        "case $* in --version) echo 'Report bugs to https://www.open-mpi.org/';; \
          *'curve put 64 '*) echo put_latency 1 1 1234.5 us; echo put_bandwidth 1 1 77 MB/s; \
          echo put_latency 64 1 4321 us;; *) exit 3;; esac",
     );
@@ -265,7 +265,7 @@ fn others_are_measured_beside_and_the_missing_named() {
     // A launcher that fails is named, and does not spoil the run.
     program(
         &place.0.join("mpirun"),
-        "case $* in --version) echo 'Open MPI';; *) echo no slots >&2; exit 3;; esac",
+        "case $* in --version) echo open-mpi.org;; *) echo no slots >&2; exit 3;; esac",
     );
     let mut command = bench(&["--against", "openmpi"]);
     let run = finish(command.env("PATH", &place.0), LIMIT);

@@ -72,8 +72,13 @@ pub(super) fn measure(
 }
 
 fn find(peer: Peer) -> Result<Installed, String> {
+    // By a word of what `--version` prints. Open MPI's launcher gives its name as it was called.
     let (launchers, sign, compiler): (&[&str], _, _) = match peer {
-        Peer::Openmpi | Peer::Ucx => (&["mpirun.openmpi", "mpirun"], "Open MPI", "mpicc.openmpi"),
+        Peer::Openmpi | Peer::Ucx => (
+            &["mpirun.openmpi", "mpirun"],
+            "open-mpi.org",
+            "mpicc.openmpi",
+        ),
         Peer::Mpich => (
             &["mpiexec.mpich", "mpiexec.hydra", "mpiexec"],
             "HYDRA",
@@ -88,8 +93,12 @@ fn find(peer: Peer) -> Result<Installed, String> {
         .iter()
         .filter_map(|name| in_path(name))
         .find(is_its);
-    let launcher = launcher
-        .ok_or_else(|| format!("not installed: no {} is {sign}'s", launchers.join(" or ")))?;
+    let launcher = launcher.ok_or_else(|| {
+        format!(
+            "not installed: no {} in PATH is its",
+            launchers.join(" or ")
+        )
+    })?;
     let compilers = [compiler, "mpicc"].map(|name| launcher.with_file_name(name));
     let compiler = compilers.iter().find(|file| file.is_file());
     let compiler =

@@ -401,12 +401,30 @@ typedef ssize_t (*btl_copy_to_fn)(const struct iovec *hmem_iov, const uint32_t *
                                   size_t hmem_iov_count, uint64_t hmem_iov_offset,
                                   const void *src, size_t size);
 
+/* Copies blocks of device memory at regular distances to `size` contiguous bytes at `dest`, one after
+ * the other: count[1] rows of count[0] blocks of `block` bytes. Block i of row j begins
+ * i * stride[0] + j * stride[1] bytes after `base`. `size` is the number of bytes of all blocks, and all
+ * are of kind `iface`. Otherwise as btl_copy_from_fn. */
+typedef ssize_t (*btl_copy_from_strided_fn)(void *dest, size_t size, const void *base,
+                                            uint32_t iface, size_t block, const size_t *stride,
+                                            const size_t *count);
+
+/* Copies `size` contiguous bytes at `src` to blocks of device memory; otherwise as
+ * btl_copy_from_strided_fn. */
+typedef ssize_t (*btl_copy_to_strided_fn)(void *base, uint32_t iface, size_t block,
+                                          const size_t *stride, const size_t *count,
+                                          const void *src, size_t size);
+
 /* The user's own copy functions of device memory. For a NULL function the plugin uses its own; it
  * always uses a function that is not NULL. */
 typedef struct btl_override_ops {
     btl_table_header header; /* BTL_MAGIC_OVERRIDES */
     btl_copy_from_fn copy_from_hmem_iov;
     btl_copy_to_fn copy_to_hmem_iov;
+    /* Blocks at regular distances. For NULL the plugin calls the functions above with a run for each
+     * block. Since ABI 1.4, as what follows. */
+    btl_copy_from_strided_fn copy_from_hmem_strided;
+    btl_copy_to_strided_fn copy_to_hmem_strided;
 } btl_override_ops;
 
 /* The users of the overrides. */
@@ -621,6 +639,18 @@ struct btl_module_vtable {
                              const btl_handle *remote_handle, size_t size,
                              uint64_t counter_address, const btl_handle *counter_handle,
                              uint64_t add, btl_completion_fn callback, void *context, void *data);
+
+    /* Since ABI 1.4; this and the entry below may be NULL. Copies blocks at regular distances from device
+     * memory as the module itself would, with the current overrides. The arguments and the result are
+     * those of btl_copy_from_strided_fn. */
+    int64_t (*copy_from_hmem_strided)(btl_module *module, void *dest, size_t size, const void *base,
+                                      uint32_t iface, size_t block, const size_t *stride,
+                                      const size_t *count);
+
+    /* Copies contiguous bytes to blocks of device memory, likewise; see btl_copy_to_strided_fn. */
+    int64_t (*copy_to_hmem_strided)(btl_module *module, void *base, uint32_t iface, size_t block,
+                                    const size_t *stride, const size_t *count, const void *src,
+                                    size_t size);
 };
 
 /* The table's size in ABI 1.0, on platforms with 64-bit pointers. */

@@ -1,6 +1,7 @@
 //! Device memory: the user's copy functions, and a module's support of each kind.
 
 use std::ffi::c_void;
+use std::ptr;
 
 use crate::{AbiError, TableHeader, magic};
 
@@ -50,6 +51,31 @@ pub type CopyToFn = unsafe extern "C" fn(
     size: usize,
 ) -> isize;
 
+/// Copies blocks of device memory at regular distances to `size` contiguous bytes at `dest`, one after the other:
+/// `count[1]` rows of `count[0]` blocks of `block` bytes. Block `i` of row `j` begins `i * stride[0] + j * stride[1]`
+/// bytes after `base`. `size` is the number of bytes of all blocks, and all are of kind `iface`. Otherwise as
+/// [`CopyFromFn`].
+pub type CopyFromStridedFn = unsafe extern "C" fn(
+    dest: *mut c_void,
+    size: usize,
+    base: *const c_void,
+    iface: u32,
+    block: usize,
+    stride: *const usize,
+    count: *const usize,
+) -> isize;
+
+/// Copies `size` contiguous bytes at `src` to blocks of device memory; otherwise as [`CopyFromStridedFn`].
+pub type CopyToStridedFn = unsafe extern "C" fn(
+    base: *mut c_void,
+    iface: u32,
+    block: usize,
+    stride: *const usize,
+    count: *const usize,
+    src: *const c_void,
+    size: usize,
+) -> isize;
+
 /// The user's own copy functions of device memory. For `None` the plugin uses its own function; it always uses a
 /// function that is there.
 #[repr(C)]
@@ -61,11 +87,16 @@ pub struct OverrideOps {
     pub copy_from_hmem_iov: Option<CopyFromFn>,
     /// Host to device.
     pub copy_to_hmem_iov: Option<CopyToFn>,
+    /// Blocks at regular distances, device to host. For `None` the plugin calls `copy_from_hmem_iov` with a run for each
+    /// block. Since ABI 1.4, as what follows.
+    pub copy_from_hmem_strided: Option<CopyFromStridedFn>,
+    /// Blocks at regular distances, host to device; likewise.
+    pub copy_to_hmem_strided: Option<CopyToStridedFn>,
 }
 
 impl OverrideOps {
     /// The table's size in ABI 1.1, which introduced it.
-    pub const MIN_SIZE: usize = size_of::<OverrideOps>();
+    pub const MIN_SIZE: usize = std::mem::offset_of!(OverrideOps, copy_from_hmem_strided);
 
     /// A table of these two functions.
     pub const fn new(from: Option<CopyFromFn>, to: Option<CopyToFn>) -> Self {
@@ -73,10 +104,25 @@ impl OverrideOps {
             header: TableHeader::of::<OverrideOps>(magic::OVERRIDES),
             copy_from_hmem_iov: from,
             copy_to_hmem_iov: to,
+            copy_from_hmem_strided: None,
+            copy_to_hmem_strided: None,
         }
     }
 
-    /// Checks and copies a table.
+    /// The same with functions for blocks at regular distances.
+    pub const fn with_strided(
+        self,
+        from: Option<CopyFromStridedFn>,
+        to: Option<CopyToStridedFn>,
+    ) -> Self {
+        OverrideOps {
+            copy_from_hmem_strided: from,
+            copy_to_hmem_strided: to,
+            ..self
+        }
+    }
+
+    /// Checks a table and copies the part that both sides know; functions beyond its size are absent.
     ///
     /// # Errors
     /// The header is not that of such a table.
@@ -90,8 +136,14 @@ impl OverrideOps {
         // SAFETY: the caller guarantees a readable header.
         let header = unsafe { *table.cast::<TableHeader>() };
         header.check("overrides", magic::OVERRIDES, Self::MIN_SIZE)?;
-        // SAFETY: the header declares at least MIN_SIZE bytes, which is this whole type.
-        Ok(unsafe { *table })
+        let mut copy = OverrideOps::new(None, None);
+        let size = (header.size as usize).min(size_of::<OverrideOps>());
+        // SAFETY: the caller guarantees the bytes that the header declares; whole entries of them are copied, and no
+        // more than the copy holds.
+        unsafe {
+            ptr::copy_nonoverlapping(table.cast::<u8>(), (&raw mut copy).cast::<u8>(), size & !7);
+        }
+        Ok(copy)
     }
 }
 

@@ -130,10 +130,12 @@ layout!(IoVec: 16 bytes {
     len at 8,
 });
 
-layout!(OverrideOps: 32 bytes {
+layout!(OverrideOps: 48 bytes {
     header at 0,
     copy_from_hmem_iov at 16,
     copy_to_hmem_iov at 24,
+    copy_from_hmem_strided at 32,
+    copy_to_hmem_strided at 40,
 });
 
 layout!(HmemInfo: 48 bytes {
@@ -146,7 +148,7 @@ layout!(HmemInfo: 48 bytes {
     staged at 40,
 });
 
-layout!(ModuleVtable: 248 bytes {
+layout!(ModuleVtable: 264 bytes {
     header at 0,
     add_procs at 16,
     del_procs at 24,
@@ -177,6 +179,8 @@ layout!(ModuleVtable: 248 bytes {
     sendi at 224,
     register_receive at 232,
     put_notify at 240,
+    copy_from_hmem_strided at 248,
+    copy_to_hmem_strided at 256,
 });
 
 layout!(Descriptor: 32 bytes {
@@ -212,4 +216,5 @@ first_release! {
     ModuleVtable: 152,
     ComponentVtable: 80,
     Stats: 64,
+    OverrideOps: 32,
 }

@@ -47,7 +47,10 @@ pub use atomic::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, UnknownCode};
 pub use attributes::{AtomicFlags, Attributes, ModuleFlags};
 pub use component::{ComponentVtable, EntryFn, Provider, SurveyFn, ThreadLevel};
 pub use header::{ABI_MAJOR, ABI_MINOR, AbiError, TableHeader, magic};
-pub use hmem::{CopyFromFn, CopyToFn, HmemInfo, IoVec, OverrideOps, hmem_iface};
+pub use hmem::{
+    CopyFromFn, CopyFromStridedFn, CopyToFn, CopyToStridedFn, HmemInfo, IoVec, OverrideOps,
+    hmem_iface,
+};
 pub use host::{HostVtable, LogLevel};
 pub use module::{Module, ModuleVtable};
 pub use objects::{

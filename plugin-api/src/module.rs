@@ -379,6 +379,34 @@ pub struct ModuleVtable {
             data: *mut c_void,
         ) -> Status,
     >,
+    /// Since ABI 1.4; this and the entry below may be NULL. Copies blocks at regular distances from device memory as the
+    /// module itself would, with the current overrides. The arguments and the result are those of
+    /// [`CopyFromStridedFn`](crate::CopyFromStridedFn).
+    pub copy_from_hmem_strided: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            dest: *mut c_void,
+            size: usize,
+            base: *const c_void,
+            iface: u32,
+            block: usize,
+            stride: *const usize,
+            count: *const usize,
+        ) -> i64,
+    >,
+    /// Copies contiguous bytes to blocks of device memory, likewise; see [`CopyToStridedFn`](crate::CopyToStridedFn).
+    pub copy_to_hmem_strided: Option<
+        unsafe extern "C" fn(
+            module: *mut Module,
+            base: *mut c_void,
+            iface: u32,
+            block: usize,
+            stride: *const usize,
+            count: *const usize,
+            src: *const c_void,
+            size: usize,
+        ) -> i64,
+    >,
 }
 
 // SAFETY: the table holds only functions; their contract states which threads may call them.

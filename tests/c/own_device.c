@@ -40,7 +40,7 @@ static void ring_of(int device) {
 
 /* The same pages: as the device has them, and as the copy functions do. */
 static char *memory, *shadow;
-static atomic_int copies_from, copies_to, failing;
+static atomic_int copies_from, copies_to, blocks_from, blocks_to, failing;
 /* Calls of the copy functions with runs of several kinds. */
 static atomic_int mixed;
 
@@ -98,6 +98,33 @@ static ptrdiff_t copy_to(const struct iovec *iov, const uint32_t *iface, size_t 
     return walk(iov, iface, count, offset, (char *)src, size, 1);
 }
 
+/* Copies between blocks and flat bytes, to the blocks or from them. */
+static ptrdiff_t walk_blocks(char *base, uint32_t iface, size_t block, const size_t *stride,
+                             const size_t *count, char *flat, size_t size, int to) {
+    if (size != block * count[0] * count[1])
+        return -EINVAL;
+    for (size_t row = 0; row < count[1]; row++)
+        for (size_t column = 0; column < count[0]; column++, flat += block) {
+            char *here = reach(iface, base + row * stride[1] + column * stride[0], block);
+            if (here == NULL)
+                return -EFAULT;
+            memcpy(to ? here : flat, to ? flat : here, block);
+        }
+    return (ptrdiff_t)size;
+}
+
+static ptrdiff_t from_blocks(void *dest, size_t size, const void *base, uint32_t iface, size_t block,
+                             const size_t *stride, const size_t *count) {
+    atomic_fetch_add(&blocks_from, 1);
+    return walk_blocks((char *)base, iface, block, stride, count, dest, size, 0);
+}
+
+static ptrdiff_t to_blocks(void *base, uint32_t iface, size_t block, const size_t *stride,
+                           const size_t *count, const void *src, size_t size) {
+    atomic_fetch_add(&blocks_to, 1);
+    return walk_blocks(base, iface, block, stride, count, (char *)src, size, 1);
+}
+
 /* Sets both functions, or one of them. */
 static int set_overrides(host_copy_from_hmem_fn from, host_copy_to_hmem_fn to) {
     host_overrides_t overrides = {.magic = HOST_OVERRIDES_MAGIC, .size = sizeof overrides,
@@ -128,6 +155,57 @@ static host_win_t *window_at(host_comm_t *world, void *base, int device, int wor
     else
         EXPECT(code < 0 && win == NULL);
     return win;
+}
+
+#define ROWS 20
+#define COLUMNS 15
+#define ALL (ROWS * COLUMNS)
+
+/* Elements of a column, and of a face of a block, as 20 rows of 15: packed by one call each, and without
+ * functions for blocks by one call for 256 runs and one for the rest. */
+static void halo(host_comm_t *world, host_win_t *win, int next, int before) {
+    static host_block_t blocks[ALL];
+    uint64_t *buffer = (uint64_t *)(void *)(memory + BYTES), *bytes = (uint64_t *)(void *)(shadow + BYTES);
+    uint64_t *mine = (uint64_t *)(void *)shadow, rank = (uint64_t)host_rank() * 1000000;
+    const host_layout_t flat = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof flat, .count = 1, .length = ALL,
+                                .stride = ALL, .datatype = HOST_UINT64},
+                        column = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof column, .count = ALL, .length = 1,
+                                  .stride = 5, .datatype = HOST_UINT64},
+                        face = {.magic = HOST_LAYOUT_MAGIC, .size = sizeof face, .blocks = blocks, .count = ALL,
+                                .datatype = HOST_UINT64};
+    for (size_t i = 0; i < ALL; i++)
+        blocks[i] = (host_block_t){.displacement = i / COLUMNS * 100 + i % COLUMNS * 3, .length = 1};
+    for (int turn = 0; turn < 4; turn++) {
+        int strided = turn < 2, runs = strided ? 0 : 2;
+        const host_layout_t *layout = turn % 2 ? &face : &column;
+        host_overrides_t overrides = {.magic = HOST_OVERRIDES_MAGIC, .size = sizeof overrides,
+                                      .copy_from_hmem_iov = copy_from, .copy_to_hmem_iov = copy_to,
+                                      .copy_from_hmem_strided = strided ? from_blocks : NULL,
+                                      .copy_to_hmem_strided = strided ? to_blocks : NULL};
+        MUST(host_set_overrides(&overrides));
+        for (size_t i = 0; i < WORDS; i++)
+            bytes[i] = rank + i;
+        MUST(host_comm_barrier(world));
+        atomic_store(&copies_from, 0), atomic_store(&blocks_from, 0);
+        MUST(host_win_lock_all(win));
+        MUST(host_put_layout(buffer, layout, next, 0, &flat, win));
+        MUST(host_win_flush(next, win));
+        MUST(host_comm_barrier(world));
+        EXPECT(atomic_load(&blocks_from) == strided && atomic_load(&copies_from) == runs);
+        for (size_t i = 0; i < ALL; i++) {
+            size_t place = turn % 2 ? blocks[i].displacement : 5 * i;
+            EXPECT(mine[i] == (uint64_t)before * 1000000 + place);
+            bytes[place] = 0;
+        }
+        atomic_store(&copies_to, 0), atomic_store(&blocks_to, 0);
+        MUST(host_get_layout(buffer, layout, next, 0, &flat, win));
+        MUST(host_win_unlock_all(win));
+        EXPECT(atomic_load(&blocks_to) == strided && atomic_load(&copies_to) == runs);
+        for (size_t i = 0; i < WORDS; i++)
+            EXPECT(bytes[i] == rank + i);
+        MUST(host_comm_barrier(world));
+    }
+    MUST(set_overrides(copy_from, copy_to));
 }
 
 /* What is refused when the host is told of it. */
@@ -249,6 +327,10 @@ int main(int argc, char **argv) {
     MUST(host_put(buffer, 4096, rank, 0, win));
     MUST(host_win_unlock_all(win));
     EXPECT(mine[0] == 5);
+    MUST(host_comm_barrier(world));
+
+    halo(world, win, next, before);
+    bytes[0] = 5;
     MUST(host_comm_barrier(world));
 
     /* An older program's table has one function, and what lies behind it is not read. */

@@ -247,6 +247,11 @@ fn tables_of_an_older_program() {
             ("    struct host_blocks_t given;\n", ""),
             ("    struct host_blocks_t taken;\n", ""),
             ("    void (*yield_now)(void);\n", ""),
+            (
+                "    host_copy_from_strided_fn copy_from_hmem_strided;\n",
+                "",
+            ),
+            ("    host_copy_to_strided_fn copy_to_hmem_strided;\n", ""),
         ],
     ));
 }

@@ -51,6 +51,8 @@ const fn table<const T: bool>() -> ModuleVtable {
         copy_from_hmem_iov: Some(hmem::copy_from_hmem_iov),
         copy_to_hmem_iov: Some(hmem::copy_to_hmem_iov),
         query_hmem: Some(hmem::query_hmem),
+        copy_from_hmem_strided: Some(hmem::copy_from_hmem_strided),
+        copy_to_hmem_strided: Some(hmem::copy_to_hmem_strided),
         alloc: Some(send::alloc),
         free: Some(send::free),
         prepare_src: Some(send::prepare_src),

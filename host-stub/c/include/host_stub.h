@@ -1049,6 +1049,30 @@ typedef ptrdiff_t (*host_copy_to_hmem_fn)(const struct iovec *iov,
                                           size_t size);
 
 /**
+ * Copies blocks of device memory of kind `iface` at regular distances to `size` flat bytes at `dest`, one
+ * after the other: count[1] rows of count[0] blocks of `block` bytes. Block i of row j begins
+ * i * stride[0] + j * stride[1] bytes after `base`. Otherwise as host_copy_from_hmem_fn.
+ */
+typedef ptrdiff_t (*host_copy_from_strided_fn)(void *dest,
+                                               size_t size,
+                                               const void *base,
+                                               uint32_t iface,
+                                               size_t block,
+                                               const size_t *stride,
+                                               const size_t *count);
+
+/**
+ * Copies `size` flat bytes at `src` to blocks of device memory; otherwise as host_copy_from_strided_fn.
+ */
+typedef ptrdiff_t (*host_copy_to_strided_fn)(void *base,
+                                             uint32_t iface,
+                                             size_t block,
+                                             const size_t *stride,
+                                             const size_t *count,
+                                             const void *src,
+                                             size_t size);
+
+/**
  * How a program has device memory reached. It grows at its end only, and `size` says where that is:
  * functions beyond are NULL.
  */
@@ -1069,6 +1093,15 @@ typedef struct host_overrides_t {
      * Host to device.
      */
     host_copy_to_hmem_fn copy_to_hmem_iov;
+    /**
+     * Blocks at regular distances, device to host: called once for a strided buffer, and for an indexed one
+     * that is rows of equal blocks. For NULL the functions above are called, with up to 256 runs at a time.
+     */
+    host_copy_from_strided_fn copy_from_hmem_strided;
+    /**
+     * The same, host to device.
+     */
+    host_copy_to_strided_fn copy_to_hmem_strided;
 } host_overrides_t;
 
 /**

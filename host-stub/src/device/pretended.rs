@@ -2,15 +2,18 @@
 //! so that whatever reaches for it other than by a copy function faults. The functions reach it through
 //! a second mapping. They answer to the interface number of CUDA, which providers know.
 
+mod copies;
+
 use std::ffi::{CStr, c_void};
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
-use plugin_api::{IoVec, OverrideOps, hmem_iface};
+use plugin_api::{OverrideOps, hmem_iface};
 
+use self::copies::{LIE, Place, places};
 use super::error::DeviceError;
 use super::registry::{Device, DeviceBuffer, Devices};
 use super::table::Ways;
@@ -48,122 +51,6 @@ pub fn pretended_bytes(params: &Params) -> Result<usize, mca_params::Error> {
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-const NO_SYS: isize = -(libc::ENOSYS as isize);
-const FAULT: isize = -(libc::EFAULT as isize);
-
-/// A piece of pretended memory, as the copy functions know it.
-#[derive(Clone, Copy)]
-struct Place {
-    device: u64,
-    len: usize,
-    shadow: u64,
-}
-
-static PLACES: Mutex<Vec<Place>> = Mutex::new(Vec::new());
-/// What the next copies answer beyond or short of the truth, or instead of it: see
-/// [`PretendedMemory::misbehave`].
-static LIE: AtomicI64 = AtomicI64::new(0);
-
-fn places() -> MutexGuard<'static, Vec<Place>> {
-    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Where `len` bytes at a device address can be reached.
-fn shadow(address: u64, len: usize) -> Option<u64> {
-    let places = places();
-    let place = places
-        .iter()
-        .find(|p| address.wrapping_sub(p.device) < p.len as u64)?;
-    let offset = address - place.device;
-    (offset + len as u64 <= place.len as u64).then_some(place.shadow + offset)
-}
-
-/// Runs `copy` on each run's bytes: where they are here, how many were done before, and how many.
-///
-/// # Safety
-/// The arrays have `count` elements.
-unsafe fn walk(
-    iov: *const IoVec,
-    iface: *const u32,
-    count: usize,
-    offset: u64,
-    size: usize,
-    mut copy: impl FnMut(*mut u8, usize, usize),
-) -> isize {
-    // SAFETY: the caller vouches for both.
-    let (runs, kinds) = unsafe {
-        (
-            std::slice::from_raw_parts(iov, count),
-            std::slice::from_raw_parts(iface, count),
-        )
-    };
-    let (mut skip, mut done) = (offset as usize, 0);
-    for (run, kind) in runs.iter().zip(kinds) {
-        if skip >= run.len {
-            skip -= run.len;
-            continue;
-        }
-        let at = run.base as u64 + skip as u64;
-        let n = (run.len - skip).min(size - done);
-        let here = match *kind {
-            hmem_iface::SYSTEM => at,
-            hmem_iface::CUDA => match shadow(at, n) {
-                Some(here) => here,
-                None => return FAULT,
-            },
-            _ => return NO_SYS,
-        };
-        copy(
-            std::ptr::with_exposed_provenance_mut(here as usize),
-            done,
-            n,
-        );
-        (done, skip) = (done + n, 0);
-        if done == size {
-            break;
-        }
-    }
-    match LIE.load(Ordering::Relaxed) {
-        0 => done as isize,
-        lie if lie < -1 => lie as isize,
-        lie => done as isize + lie as isize,
-    }
-}
-
-unsafe extern "C" fn copy_from(
-    dest: *mut c_void,
-    size: usize,
-    iov: *const IoVec,
-    iface: *const u32,
-    count: usize,
-    offset: u64,
-) -> isize {
-    let dest: *mut u8 = dest.cast();
-    // SAFETY: by the contract of the function; `here` is mapped for the run.
-    unsafe {
-        walk(iov, iface, count, offset, size, |here, done, n| {
-            std::ptr::copy(here, dest.add(done), n);
-        })
-    }
-}
-
-unsafe extern "C" fn copy_to(
-    iov: *const IoVec,
-    iface: *const u32,
-    count: usize,
-    offset: u64,
-    src: *const c_void,
-    size: usize,
-) -> isize {
-    let src: *const u8 = src.cast();
-    // SAFETY: as above.
-    unsafe {
-        walk(iov, iface, count, offset, size, |here, done, n| {
-            std::ptr::copy(src.add(done), here, n);
-        })
-    }
-}
-
 /// Memory of a pretended device, given back when dropped.
 pub struct PretendedMemory {
     device: u64,
@@ -174,7 +61,7 @@ pub struct PretendedMemory {
 impl PretendedMemory {
     /// The copy functions for all such memory of this process.
     pub fn overrides() -> OverrideOps {
-        OverrideOps::new(Some(copy_from), Some(copy_to))
+        copies::overrides()
     }
 
     /// Has the copy functions answer wrongly from now on: 1 more byte, -1 for one byte less, or a lower

@@ -8,7 +8,7 @@ use super::error::DeviceError;
 use super::location::{HOST, Location, MAX_DEVICES, decode_location, encode, look_from_now_on};
 use super::openmp::OpenMp;
 use super::table::{Entry, Known, Mapping, Table, Ways};
-use crate::loader::Transport;
+use crate::loader::{Blocks, Transport};
 
 /// A device, as its owner describes it to the host.
 #[derive(Clone, Debug)]
@@ -300,6 +300,46 @@ impl Devices {
         // SAFETY: as the caller vouches.
         let n = unsafe { transport.copy_from_hmem(into, iov, iface, 0) };
         if n == into.len() as i64 {
+            Ok(())
+        } else {
+            Err(n)
+        }
+    }
+
+    /// Whether the transport copies blocks at regular distances in one call.
+    pub fn copies_blocks(&self) -> bool {
+        self.transport.get().is_some_and(Transport::copies_blocks)
+    }
+
+    /// Copies blocks of memory of kind `iface` to `into`, one after the other.
+    ///
+    /// # Safety
+    /// The blocks are memory of that kind.
+    pub unsafe fn read_blocks(
+        &self,
+        iface: u32,
+        blocks: &Blocks,
+        into: &mut [u8],
+    ) -> Result<(), i64> {
+        let transport = self.transport.get().ok_or(-38i64)?;
+        // SAFETY: as the caller vouches.
+        let n = unsafe { transport.copy_from_blocks(into, iface, blocks) };
+        if n == into.len() as i64 {
+            Ok(())
+        } else {
+            Err(n)
+        }
+    }
+
+    /// Copies `from` to blocks of memory, likewise.
+    ///
+    /// # Safety
+    /// As for [`read_blocks`](Self::read_blocks).
+    pub unsafe fn write_blocks(&self, iface: u32, blocks: &Blocks, from: &[u8]) -> Result<(), i64> {
+        let transport = self.transport.get().ok_or(-38i64)?;
+        // SAFETY: as the caller vouches.
+        let n = unsafe { transport.copy_to_blocks(iface, blocks, from) };
+        if n == from.len() as i64 {
             Ok(())
         } else {
             Err(n)

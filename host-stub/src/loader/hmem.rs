@@ -11,6 +11,19 @@ use super::{Registration, Transport, TransportError};
 /// What stands for a function that the plugin does not have (-ENOSYS).
 const NO_FUNCTION: i64 = -38;
 
+/// Blocks of device memory at regular distances: `count[1]` rows of `count[0]` blocks of `block` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// Address of the first block.
+    pub base: u64,
+    /// Bytes of each block.
+    pub block: usize,
+    /// Bytes from start to start: of the blocks in a row, of the rows.
+    pub stride: [usize; 2],
+    /// Blocks in a row, rows.
+    pub count: [usize; 2],
+}
+
 impl Transport {
     fn hmem(&self) -> Option<&HmemFunctions> {
         self.functions().hmem.as_ref()
@@ -126,6 +139,57 @@ impl Transport {
                 iface.as_ptr(),
                 iov.len().min(iface.len()),
                 offset,
+                from.as_ptr().cast(),
+                from.len(),
+            )
+        }
+    }
+
+    /// Whether the plugin copies blocks at regular distances in one call.
+    pub fn copies_blocks(&self) -> bool {
+        self.hmem().is_some_and(|hmem| hmem.strided.is_some())
+    }
+
+    /// Copies blocks of kind `iface` to `into`, one after the other: the bytes copied, or a negative libfabric errno.
+    ///
+    /// # Safety
+    /// The blocks are memory of that kind.
+    pub unsafe fn copy_from_blocks(&self, into: &mut [u8], iface: u32, blocks: &Blocks) -> i64 {
+        let Some(functions) = self.hmem().and_then(|hmem| hmem.strided) else {
+            return NO_FUNCTION;
+        };
+        // SAFETY: a slice with its length, two numbers each; the caller vouches for the blocks.
+        unsafe {
+            (functions.copy_from)(
+                self.module(),
+                into.as_mut_ptr().cast(),
+                into.len(),
+                std::ptr::with_exposed_provenance(blocks.base as usize),
+                iface,
+                blocks.block,
+                blocks.stride.as_ptr(),
+                blocks.count.as_ptr(),
+            )
+        }
+    }
+
+    /// Copies `from` to blocks of kind `iface`; otherwise as [`copy_from_blocks`](Self::copy_from_blocks).
+    ///
+    /// # Safety
+    /// As for [`copy_from_blocks`](Self::copy_from_blocks).
+    pub unsafe fn copy_to_blocks(&self, iface: u32, blocks: &Blocks, from: &[u8]) -> i64 {
+        let Some(functions) = self.hmem().and_then(|hmem| hmem.strided) else {
+            return NO_FUNCTION;
+        };
+        // SAFETY: a slice with its length, two numbers each; the caller vouches for the blocks.
+        unsafe {
+            (functions.copy_to)(
+                self.module(),
+                std::ptr::with_exposed_provenance_mut(blocks.base as usize),
+                iface,
+                blocks.block,
+                blocks.stride.as_ptr(),
+                blocks.count.as_ptr(),
                 from.as_ptr().cast(),
                 from.len(),
             )

@@ -24,6 +24,7 @@ pub use component::{Component, ProviderReport};
 pub use error::{LoadError, Subject, TransportError};
 pub use failure::Failure;
 pub(crate) use handle::HandleCopy;
+pub use hmem::Blocks;
 pub use path::{DEFAULT_PLUGIN, PLUGIN_ENV, default_path};
 pub use plugin::Plugin;
 pub use registration::Registration;

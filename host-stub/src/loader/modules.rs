@@ -119,6 +119,44 @@ pub(super) struct HmemFunctions {
         usize,
     ) -> i64,
     pub(super) query: unsafe extern "C" fn(*mut Module, u32, *mut HmemInfo) -> Status,
+    /// Of ABI 1.4: both or none.
+    pub(super) strided: Option<StridedFunctions>,
+}
+
+/// Copies of blocks at regular distances.
+#[derive(Clone, Copy)]
+pub(super) struct StridedFunctions {
+    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
+    pub(super) copy_from: unsafe extern "C" fn(
+        *mut Module,
+        Pointer,
+        usize,
+        *const c_void,
+        u32,
+        usize,
+        *const usize,
+        *const usize,
+    ) -> i64,
+    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
+    pub(super) copy_to: unsafe extern "C" fn(
+        *mut Module,
+        Pointer,
+        u32,
+        usize,
+        *const usize,
+        *const usize,
+        *const c_void,
+        usize,
+    ) -> i64,
+}
+
+impl StridedFunctions {
+    fn copy(table: &ModuleVtable) -> Option<Self> {
+        Some(StridedFunctions {
+            copy_from: table.copy_from_hmem_strided?,
+            copy_to: table.copy_to_hmem_strided?,
+        })
+    }
 }
 
 impl HmemFunctions {
@@ -129,6 +167,7 @@ impl HmemFunctions {
             copy_from: table.copy_from_hmem_iov?,
             copy_to: table.copy_to_hmem_iov?,
             query: table.query_hmem?,
+            strided: StridedFunctions::copy(table),
         })
     }
 }

@@ -1,12 +1,15 @@
-//! Copies between packed host memory and the elements of a buffer on a device, many runs at a time.
+//! Copies between packed host memory and the elements of a buffer: all blocks of a regular layout by
+//! one call, other layouts many runs at a time.
 
 use plugin_api::{Datatype, IoVec};
 
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::pieces::Cursor;
+use super::regular;
 use super::window::Window;
 use crate::device::Devices;
+use crate::loader::Blocks;
 
 /// Runs handed to a copy function at once.
 const RUNS: usize = 256;
@@ -37,6 +40,16 @@ impl Elements {
     pub(super) fn layout(&self) -> &Layout {
         let (Elements::Of(_, layout) | Elements::Runs(_, layout)) = self;
         layout
+    }
+
+    /// The kind of memory and the blocks of a regular layout, if the transport copies blocks.
+    fn blocks(&self, devices: &Devices) -> Option<(u32, Blocks)> {
+        match self {
+            Elements::Of(place, layout) if devices.copies_blocks() => {
+                regular::blocks(layout, place.address).map(|blocks| (place.iface, blocks))
+            }
+            _ => None,
+        }
     }
 
     fn walk(&self) -> Walk<'_> {
@@ -79,6 +92,28 @@ pub(super) unsafe fn copy(
     elements: &Elements,
     mut way: Way<'_>,
 ) -> WinResult<()> {
+    if let Some((iface, blocks)) = elements.blocks(devices) {
+        // SAFETY: the caller guarantees the buffer, in which the blocks lie.
+        let (function, copied) = unsafe {
+            match way {
+                Way::From(into) => (
+                    "copy_from_hmem_strided",
+                    devices.read_blocks(iface, &blocks, into),
+                ),
+                Way::To(from) => (
+                    "copy_to_hmem_strided",
+                    devices.write_blocks(iface, &blocks, from),
+                ),
+            }
+        };
+        let size = elements.layout().bytes();
+        return copied.map_err(|answer| WinError::DeviceCopy {
+            call,
+            function,
+            size,
+            answer,
+        });
+    }
     let mut walk = elements.walk();
     let mut done = 0;
     loop {

@@ -46,6 +46,7 @@ mod proxy;
 mod queries;
 mod region_cache;
 mod regions;
+mod regular;
 mod remains;
 mod request;
 mod share;

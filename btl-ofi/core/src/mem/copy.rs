@@ -4,8 +4,12 @@ use std::ffi::c_void;
 use std::fmt;
 
 use libfabric_sys as ffi;
-use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps, Status, hmem_iface};
+use plugin_api::{
+    CopyFromFn, CopyFromStridedFn, CopyToFn, CopyToStridedFn, IoVec, OverrideOps, Status,
+    hmem_iface,
+};
 
+use super::blocks::Blocks;
 use super::cuda::{self, Copies};
 use crate::base::error::{describe, status_of};
 
@@ -18,6 +22,8 @@ const INVALID: isize = -(ffi::FI_EINVAL as isize);
 pub(crate) struct Copier {
     from: Option<CopyFromFn>,
     to: Option<CopyToFn>,
+    from_strided: Option<CopyFromStridedFn>,
+    to_strided: Option<CopyToStridedFn>,
 }
 
 /// A copy that failed or was incomplete.
@@ -72,15 +78,17 @@ impl Copier {
         Copier {
             from: ops.copy_from_hmem_iov,
             to: ops.copy_to_hmem_iov,
+            from_strided: ops.copy_from_hmem_strided,
+            to_strided: ops.copy_to_hmem_strided,
         }
     }
 
-    /// Whether the user set at least one function.
+    /// Whether the user set at least one of the two functions for runs.
     pub(crate) fn is_overridden(&self) -> bool {
         self.from.is_some() || self.to.is_some()
     }
 
-    /// Whether the user set both functions.
+    /// Whether the user set both of them.
     pub(crate) fn is_complete(&self) -> bool {
         self.from.is_some() && self.to.is_some()
     }
@@ -144,6 +152,76 @@ impl Copier {
                 });
                 finished(copies, n)
             },
+        }
+    }
+
+    /// Copies `blocks` of kind `iface` to `size` bytes at `dest`: by the user's function for blocks, or else as runs.
+    /// Returns the number of bytes, or a negative errno.
+    ///
+    /// # Safety
+    /// `dest` is writable for `size` bytes. The blocks are memory of that kind.
+    pub(crate) unsafe fn copy_from_blocks(
+        &self,
+        dest: *mut c_void,
+        size: usize,
+        iface: u32,
+        blocks: &Blocks,
+    ) -> isize {
+        if blocks.bytes() != Some(size) {
+            return INVALID;
+        }
+        let Blocks {
+            base,
+            block,
+            ref stride,
+            ref count,
+        } = *blocks;
+        match self.from_strided {
+            // SAFETY: the caller guarantees what the contract of the user's function asks.
+            Some(from) => unsafe {
+                let (stride, count) = (stride.as_ptr(), count.as_ptr());
+                from(dest, size, base, iface, block, stride, count)
+            },
+            None => blocks.by_runs(iface, |runs, kinds, done, bytes| {
+                let dest = dest.wrapping_byte_add(done);
+                // SAFETY: the caller guarantees `dest` and the blocks, of which these are some.
+                unsafe { self.copy_from(dest, bytes, runs.as_ptr(), kinds.as_ptr(), runs.len(), 0) }
+            }),
+        }
+    }
+
+    /// Copies `size` bytes at `src` to `blocks` of kind `iface`; otherwise as
+    /// [`copy_from_blocks`](Self::copy_from_blocks).
+    ///
+    /// # Safety
+    /// `src` is readable for `size` bytes. The blocks are memory of that kind.
+    pub(crate) unsafe fn copy_to_blocks(
+        &self,
+        iface: u32,
+        blocks: &Blocks,
+        src: *const c_void,
+        size: usize,
+    ) -> isize {
+        if blocks.bytes() != Some(size) {
+            return INVALID;
+        }
+        let Blocks {
+            base,
+            block,
+            ref stride,
+            ref count,
+        } = *blocks;
+        match self.to_strided {
+            // SAFETY: the caller guarantees what the contract of the user's function asks.
+            Some(to) => unsafe {
+                let (stride, count) = (stride.as_ptr(), count.as_ptr());
+                to(base, iface, block, stride, count, src, size)
+            },
+            None => blocks.by_runs(iface, |runs, kinds, done, bytes| {
+                let src = src.wrapping_byte_add(done);
+                // SAFETY: the caller guarantees `src` and the blocks, of which these are some.
+                unsafe { self.copy_to(runs.as_ptr(), kinds.as_ptr(), runs.len(), 0, src, bytes) }
+            }),
         }
     }
 

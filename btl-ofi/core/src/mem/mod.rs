@@ -1,6 +1,7 @@
 //! Registered memory: handles and the rights in them, registered regions of host and device memory, and copies
 //! between host and device memory.
 
+pub(crate) mod blocks;
 pub(crate) mod copy;
 pub(crate) mod cuda;
 pub(crate) mod device_regions;

@@ -121,6 +121,63 @@ pub(super) unsafe extern "C" fn copy_to_hmem_iov(
     })
 }
 
+pub(super) unsafe extern "C" fn copy_from_hmem_strided(
+    module: *mut Module,
+    dest: *mut c_void,
+    size: usize,
+    base: *const c_void,
+    iface: u32,
+    block: usize,
+    stride: *const usize,
+    count: *const usize,
+) -> i64 {
+    copy_result("copy_from_hmem_strided", || {
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+        let module = unsafe { module_ref(module) }?;
+        NonNull::new(dest)?;
+        // SAFETY: the host passes NULL or two numbers each.
+        let (stride, count) = unsafe { (two(stride)?, two(count)?) };
+        let transport = &module.transport;
+        // SAFETY: the host passes `size` writable bytes at `dest`, and blocks that are memory of that kind.
+        Some(unsafe {
+            transport.copy_from_hmem_strided(dest, size, base, iface, block, stride, count)
+        })
+    })
+}
+
+pub(super) unsafe extern "C" fn copy_to_hmem_strided(
+    module: *mut Module,
+    base: *mut c_void,
+    iface: u32,
+    block: usize,
+    stride: *const usize,
+    count: *const usize,
+    src: *const c_void,
+    size: usize,
+) -> i64 {
+    copy_result("copy_to_hmem_strided", || {
+        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+        let module = unsafe { module_ref(module) }?;
+        NonNull::new(src.cast_mut())?;
+        // SAFETY: the host passes NULL or two numbers each.
+        let (stride, count) = unsafe { (two(stride)?, two(count)?) };
+        let transport = &module.transport;
+        // SAFETY: the host passes `size` readable bytes at `src`, and blocks that are memory of that kind.
+        Some(unsafe {
+            transport.copy_to_hmem_strided(base, iface, block, stride, count, src, size)
+        })
+    })
+}
+
+/// The two numbers at a pointer; `None` for NULL.
+///
+/// # Safety
+/// `numbers` is NULL or has two elements.
+unsafe fn two(numbers: *const usize) -> Option<[usize; 2]> {
+    // SAFETY: the caller guarantees two elements behind a pointer that is not NULL.
+    NonNull::new(numbers.cast_mut()).map(|numbers| unsafe { numbers.cast::<[usize; 2]>().read() })
+}
+
 pub(super) unsafe extern "C" fn query_hmem(
     module: *mut Module,
     iface: u32,

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use host::device::Device;
-use plugin_api::{CopyFromFn, CopyToFn, IoVec, OverrideOps};
+use plugin_api::{IoVec, OverrideOps};
 
 use crate::base::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
 use crate::base::handles::text;
@@ -46,6 +46,34 @@ pub type host_copy_to_hmem_fn = Option<
     ) -> isize,
 >;
 
+/// Copies blocks of device memory of kind `iface` at regular distances to `size` flat bytes at `dest`, one
+/// after the other: count[1] rows of count[0] blocks of `block` bytes. Block i of row j begins
+/// i * stride[0] + j * stride[1] bytes after `base`. Otherwise as host_copy_from_hmem_fn.
+pub type host_copy_from_strided_fn = Option<
+    unsafe extern "C" fn(
+        dest: *mut c_void,
+        size: usize,
+        base: *const c_void,
+        iface: u32,
+        block: usize,
+        stride: *const usize,
+        count: *const usize,
+    ) -> isize,
+>;
+
+/// Copies `size` flat bytes at `src` to blocks of device memory; otherwise as host_copy_from_strided_fn.
+pub type host_copy_to_strided_fn = Option<
+    unsafe extern "C" fn(
+        base: *mut c_void,
+        iface: u32,
+        block: usize,
+        stride: *const usize,
+        count: *const usize,
+        src: *const c_void,
+        size: usize,
+    ) -> isize,
+>;
+
 /// What a host_overrides_t begins with.
 pub const HOST_OVERRIDES_MAGIC: u64 = 0x3152564f54534f48;
 
@@ -62,13 +90,20 @@ pub struct host_overrides_t {
     pub copy_from_hmem_iov: host_copy_from_hmem_fn,
     /// Host to device.
     pub copy_to_hmem_iov: host_copy_to_hmem_fn,
+    /// Blocks at regular distances, device to host: called once for a strided buffer, and for an indexed one
+    /// that is rows of equal blocks. For NULL the functions above are called, with up to 256 runs at a time.
+    pub copy_from_hmem_strided: host_copy_from_strided_fn,
+    /// The same, host to device.
+    pub copy_to_hmem_strided: host_copy_to_strided_fn,
 }
 
-layout!(host_overrides_t: 32 bytes {
+layout!(host_overrides_t: 48 bytes {
     magic at 0,
     size at 8,
     copy_from_hmem_iov at 16,
     copy_to_hmem_iov at 24,
+    copy_from_hmem_strided at 32,
+    copy_to_hmem_strided at 40,
 } magic HOST_OVERRIDES_MAGIC = b"HOSTOVR1", least 16, by 8);
 
 /// Sets how device memory is reached, for all kinds: at once, in windows and buffers that exist already
@@ -84,18 +119,17 @@ pub unsafe extern "C" fn host_set_overrides(overrides: *const host_overrides_t) 
     guarded(|| {
         let call = "host_set_overrides";
         let job = job(call)?;
-        let (from, to): (Option<CopyFromFn>, Option<CopyToFn>) = match overrides.is_null() {
-            true => (None, None),
+        let given = match overrides.is_null() {
+            true => None,
             false => {
                 // SAFETY: the caller guarantees the table.
-                let overrides = unsafe { tables::read(call, overrides) }?;
-                (overrides.copy_from_hmem_iov, overrides.copy_to_hmem_iov)
+                let given = unsafe { tables::read(call, overrides) }?;
+                let ops = OverrideOps::new(given.copy_from_hmem_iov, given.copy_to_hmem_iov);
+                Some(ops.with_strided(given.copy_from_hmem_strided, given.copy_to_hmem_strided))
             }
         };
-        let both = OverrideOps::new(from, to);
-        let ops = (from.is_some() || to.is_some()).then_some(&both);
         // SAFETY: the caller guarantees the functions.
-        match unsafe { job.devices().set_overrides(ops) } {
+        match unsafe { job.devices().set_overrides(given.as_ref()) } {
             status if status.is_ok() => Ok(()),
             status => Err(Error::new(
                 HOST_ERR_TRANSPORT,

@@ -13,6 +13,7 @@ use crate::fabric::offer::Offer;
 use crate::fabric::registration::Region;
 use crate::hmem::mailbox::LANES;
 use crate::hmem::server::MailboxServer;
+use crate::mem::blocks::Blocks;
 use crate::mem::copy::{self, Copier};
 use crate::mem::cuda;
 use crate::mem::handle::Handle;
@@ -226,5 +227,55 @@ impl Transport {
     ) -> isize {
         // SAFETY: the caller guarantees `count` array elements, a readable `src` and valid device ranges.
         unsafe { self.copier().copy_to(iov, iface, count, offset, src, size) }
+    }
+
+    /// `copy_from_hmem_strided` with the current functions; of blocks at regular distances of kind `iface`.
+    ///
+    /// # Safety
+    /// `dest` is writable for `size` bytes; the blocks are memory of that kind.
+    #[allow(clippy::too_many_arguments, reason = "the ABI's arguments")]
+    pub unsafe fn copy_from_hmem_strided(
+        &self,
+        dest: *mut c_void,
+        size: usize,
+        base: *const c_void,
+        iface: u32,
+        block: usize,
+        stride: [usize; 2],
+        count: [usize; 2],
+    ) -> isize {
+        let blocks = Blocks {
+            base: base.cast_mut(),
+            block,
+            stride,
+            count,
+        };
+        // SAFETY: the caller guarantees `dest` and the blocks.
+        unsafe { self.copier().copy_from_blocks(dest, size, iface, &blocks) }
+    }
+
+    /// `copy_to_hmem_strided` with the current functions, likewise.
+    ///
+    /// # Safety
+    /// `src` is readable for `size` bytes; the blocks are memory of that kind.
+    #[allow(clippy::too_many_arguments, reason = "the ABI's arguments")]
+    pub unsafe fn copy_to_hmem_strided(
+        &self,
+        base: *mut c_void,
+        iface: u32,
+        block: usize,
+        stride: [usize; 2],
+        count: [usize; 2],
+        src: *const c_void,
+        size: usize,
+    ) -> isize {
+        let blocks = Blocks {
+            base,
+            block,
+            stride,
+            count,
+        };
+        // SAFETY: the caller guarantees `src` and the blocks.
+        unsafe { self.copier().copy_to_blocks(iface, &blocks, src, size) }
     }
 }

@@ -1,0 +1,115 @@
+//! Blocks of device memory at regular distances, and the walk over them in runs.
+
+use std::ffi::c_void;
+
+use plugin_api::IoVec;
+
+/// Runs that one call of a copy function gets.
+const RUNS: usize = 256;
+
+/// `count[1]` rows of `count[0]` blocks, each of `block` bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocks {
+    /// First byte of the first block.
+    pub(crate) base: *mut c_void,
+    pub(crate) block: usize,
+    /// Bytes from start to start: of the blocks in a row, of the rows.
+    pub(crate) stride: [usize; 2],
+    pub(crate) count: [usize; 2],
+}
+
+impl Blocks {
+    /// Bytes of all blocks; `None` for more than a process can have.
+    pub(crate) fn bytes(&self) -> Option<usize> {
+        self.block
+            .checked_mul(self.count[0])?
+            .checked_mul(self.count[1])
+    }
+
+    /// Calls `copy` with groups of runs in order, their kinds, the bytes before them and their own. Returns the sum of
+    /// the bytes that it returned, up to the first error or incomplete copy.
+    pub(crate) fn by_runs(
+        &self,
+        iface: u32,
+        mut copy: impl FnMut(&[IoVec], &[u32], usize, usize) -> isize,
+    ) -> isize {
+        let empty = IoVec {
+            base: std::ptr::null_mut(),
+            len: 0,
+        };
+        let (mut runs, kinds) = ([empty; RUNS], [iface; RUNS]);
+        let total = self.count[0] * self.count[1];
+        let mut begun = 0;
+        while begun < total {
+            let n = (total - begun).min(RUNS);
+            for (i, run) in (begun..begun + n).zip(&mut runs) {
+                let (row, column) = (i / self.count[0], i % self.count[0]);
+                let columns = column.wrapping_mul(self.stride[0]);
+                let offset = columns.wrapping_add(row.wrapping_mul(self.stride[1]));
+                *run = IoVec {
+                    base: self.base.wrapping_byte_add(offset),
+                    len: self.block,
+                };
+            }
+            let (done, bytes) = (begun * self.block, n * self.block);
+            let copied = copy(&runs[..n], &kinds[..n], done, bytes);
+            if copied < 0 {
+                return copied;
+            }
+            if copied as usize != bytes {
+                return (done as isize).saturating_add(copied);
+            }
+            begun += n;
+        }
+        (total * self.block) as isize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_blocks_become_groups_of_runs() {
+        let blocks = Blocks {
+            base: std::ptr::without_provenance_mut(1000),
+            block: 8,
+            stride: [16, 1000],
+            count: [3, 100],
+        };
+        let mut calls = Vec::new();
+        let copied = blocks.by_runs(7, |runs, kinds, done, bytes| {
+            assert!(kinds.iter().all(|kind| *kind == 7));
+            assert_eq!((runs.len(), runs.len() * 8), (kinds.len(), bytes));
+            let ends = [runs[0], runs[runs.len() - 1]].map(|run| (run.base.addr(), run.len));
+            calls.push((done, bytes, ends));
+            bytes as isize
+        });
+        assert_eq!(copied, 2400);
+        // Block 255 is the first one of row 85.
+        let [first, second] = [(1000, 8), (86_000, 8)];
+        assert_eq!(calls[0], (0, 2048, [first, second]));
+        assert_eq!(calls[1], (2048, 352, [(86_016, 8), (100_032, 8)]));
+    }
+
+    #[test]
+    fn a_copy_that_ends_early_ends_the_walk() {
+        let blocks = Blocks {
+            base: std::ptr::null_mut(),
+            block: 1,
+            stride: [2, 0],
+            count: [600, 1],
+        };
+        let mut calls = 0;
+        let mut answer = |nth: isize| {
+            calls = 0;
+            blocks.by_runs(0, |_, _, _, bytes| {
+                calls += 1;
+                if calls == 2 { nth } else { bytes as isize }
+            })
+        };
+        assert_eq!(answer(-5), -5);
+        assert_eq!(answer(100), 356);
+        assert_eq!(calls, 2);
+    }
+}

@@ -415,6 +415,26 @@ typedef ssize_t (*btl_copy_to_strided_fn)(void *base, uint32_t iface, size_t blo
                                           const size_t *stride, const size_t *count,
                                           const void *src, size_t size);
 
+/* Starts the copy of btl_copy_from_fn on the user's `stream` and returns before it is complete. Writes an
+ * event that btl_event_query_fn knows, or NULL if the copy is complete already. All memory stays until the
+ * event is over. Returns the number of bytes that are being copied, or a negative libfabric errno if no
+ * copy began. After -FI_EAGAIN (-11) the plugin uses the synchronous function instead. */
+typedef ssize_t (*btl_copy_from_async_fn)(void *stream, void *dest, size_t size,
+                                          const struct iovec *hmem_iov, const uint32_t *hmem_iface,
+                                          size_t hmem_iov_count, uint64_t hmem_iov_offset,
+                                          void **event);
+
+/* Starts the copy of btl_copy_to_fn; otherwise as btl_copy_from_async_fn. */
+typedef ssize_t (*btl_copy_to_async_fn)(void *stream, const struct iovec *hmem_iov,
+                                        const uint32_t *hmem_iface, size_t hmem_iov_count,
+                                        uint64_t hmem_iov_offset, const void *src, size_t size,
+                                        void **event);
+
+/* The state of a copy: 0 while it is under way, 1 when it is complete, a negative libfabric errno when it
+ * failed. It does not wait. With the last two answers the event is over, and the plugin does not ask
+ * again. Any thread may ask. */
+typedef int32_t (*btl_event_query_fn)(void *event);
+
 /* The user's own copy functions of device memory. For a NULL function the plugin uses its own; it
  * always uses a function that is not NULL. */
 typedef struct btl_override_ops {
@@ -425,6 +445,12 @@ typedef struct btl_override_ops {
      * block. Since ABI 1.4, as what follows. */
     btl_copy_from_strided_fn copy_from_hmem_strided;
     btl_copy_to_strided_fn copy_to_hmem_strided;
+    /* Copies that are complete later. The plugin uses them for large copies of local buffers if query_event
+     * is set too; then copies of several fragments overlap each other and transfers. */
+    btl_copy_from_async_fn copy_from_hmem_async;
+    btl_copy_to_async_fn copy_to_hmem_async;
+    btl_event_query_fn query_event; /* asks for the state of such a copy */
+    void *stream; /* passed to the functions for such copies as it is */
 } btl_override_ops;
 
 /* The users of the overrides. */

@@ -76,6 +76,37 @@ pub type CopyToStridedFn = unsafe extern "C" fn(
     size: usize,
 ) -> isize;
 
+/// Starts the copy of [`CopyFromFn`] on the user's `stream` and returns before it is complete. Writes an event that
+/// [`EventQueryFn`] knows, or NULL if the copy is complete already. All memory stays until the event is over. Returns the
+/// number of bytes that are being copied, or a negative libfabric errno if no copy began. After -FI_EAGAIN (-11) the
+/// plugin uses the synchronous function instead.
+pub type CopyFromAsyncFn = unsafe extern "C" fn(
+    stream: *mut c_void,
+    dest: *mut c_void,
+    size: usize,
+    hmem_iov: *const IoVec,
+    hmem_iface: *const u32,
+    hmem_iov_count: usize,
+    hmem_iov_offset: u64,
+    event: *mut *mut c_void,
+) -> isize;
+
+/// Starts the copy of [`CopyToFn`]; otherwise as [`CopyFromAsyncFn`].
+pub type CopyToAsyncFn = unsafe extern "C" fn(
+    stream: *mut c_void,
+    hmem_iov: *const IoVec,
+    hmem_iface: *const u32,
+    hmem_iov_count: usize,
+    hmem_iov_offset: u64,
+    src: *const c_void,
+    size: usize,
+    event: *mut *mut c_void,
+) -> isize;
+
+/// The state of a copy: 0 while it is under way, 1 when it is complete, a negative libfabric errno when it failed. It does
+/// not wait. With the last two answers the event is over, and the plugin does not ask again. Any thread may ask.
+pub type EventQueryFn = unsafe extern "C" fn(event: *mut c_void) -> i32;
+
 /// The user's own copy functions of device memory. For `None` the plugin uses its own function; it always uses a
 /// function that is there.
 #[repr(C)]
@@ -92,6 +123,15 @@ pub struct OverrideOps {
     pub copy_from_hmem_strided: Option<CopyFromStridedFn>,
     /// Blocks at regular distances, host to device; likewise.
     pub copy_to_hmem_strided: Option<CopyToStridedFn>,
+    /// Copies that are complete later, device to host. The plugin uses it for large copies of local buffers if
+    /// `query_event` is set too; then copies of several fragments overlap each other and transfers.
+    pub copy_from_hmem_async: Option<CopyFromAsyncFn>,
+    /// Copies that are complete later, host to device; likewise.
+    pub copy_to_hmem_async: Option<CopyToAsyncFn>,
+    /// Asks for the state of such a copy.
+    pub query_event: Option<EventQueryFn>,
+    /// Passed to the functions for such copies as it is.
+    pub stream: *mut c_void,
 }
 
 impl OverrideOps {
@@ -106,6 +146,10 @@ impl OverrideOps {
             copy_to_hmem_iov: to,
             copy_from_hmem_strided: None,
             copy_to_hmem_strided: None,
+            copy_from_hmem_async: None,
+            copy_to_hmem_async: None,
+            query_event: None,
+            stream: ptr::null_mut(),
         }
     }
 
@@ -118,6 +162,23 @@ impl OverrideOps {
         OverrideOps {
             copy_from_hmem_strided: from,
             copy_to_hmem_strided: to,
+            ..self
+        }
+    }
+
+    /// The same with functions for copies that are complete later, on `stream`.
+    pub const fn with_async(
+        self,
+        from: Option<CopyFromAsyncFn>,
+        to: Option<CopyToAsyncFn>,
+        query: Option<EventQueryFn>,
+        stream: *mut c_void,
+    ) -> Self {
+        OverrideOps {
+            copy_from_hmem_async: from,
+            copy_to_hmem_async: to,
+            query_event: query,
+            stream,
             ..self
         }
     }

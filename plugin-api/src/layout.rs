@@ -130,12 +130,16 @@ layout!(IoVec: 16 bytes {
     len at 8,
 });
 
-layout!(OverrideOps: 48 bytes {
+layout!(OverrideOps: 80 bytes {
     header at 0,
     copy_from_hmem_iov at 16,
     copy_to_hmem_iov at 24,
     copy_from_hmem_strided at 32,
     copy_to_hmem_strided at 40,
+    copy_from_hmem_async at 48,
+    copy_to_hmem_async at 56,
+    query_event at 64,
+    stream at 72,
 });
 
 layout!(HmemInfo: 48 bytes {

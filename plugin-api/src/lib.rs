@@ -48,8 +48,8 @@ pub use attributes::{AtomicFlags, Attributes, ModuleFlags};
 pub use component::{ComponentVtable, EntryFn, Provider, SurveyFn, ThreadLevel};
 pub use header::{ABI_MAJOR, ABI_MINOR, AbiError, TableHeader, magic};
 pub use hmem::{
-    CopyFromFn, CopyFromStridedFn, CopyToFn, CopyToStridedFn, HmemInfo, IoVec, OverrideOps,
-    hmem_iface,
+    CopyFromAsyncFn, CopyFromFn, CopyFromStridedFn, CopyToAsyncFn, CopyToFn, CopyToStridedFn,
+    EventQueryFn, HmemInfo, IoVec, OverrideOps, hmem_iface,
 };
 pub use host::{HostVtable, LogLevel};
 pub use module::{Module, ModuleVtable};

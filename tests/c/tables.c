@@ -16,12 +16,12 @@ _Static_assert(sizeof(crt_hooks_t) == 48 && sizeof(host_coll_args_t) == 64, "");
 _Static_assert(HOST_COLL_ENTRIES > COLLECTIVES && HOST_RMA_ENTRIES > FUNCTIONS, "a newer header");
 _Static_assert(sizeof(host_coll_table_t) > 2072 && sizeof(host_rma_table_t) > 536, "");
 _Static_assert(sizeof(crt_hooks_t) == 64 && sizeof(host_coll_args_t) == 120, "");
-_Static_assert(sizeof(host_overrides_t) == 56, "");
+_Static_assert(sizeof(host_overrides_t) == 88, "");
 #else
 _Static_assert(HOST_COLL_ENTRIES == COLLECTIVES && HOST_RMA_ENTRIES == FUNCTIONS, "this host's header");
 _Static_assert(sizeof(host_coll_table_t) == 2072 && sizeof(host_rma_table_t) == 536, "");
 _Static_assert(sizeof(crt_hooks_t) == 56 && sizeof(host_coll_args_t) == 112, "");
-_Static_assert(sizeof(host_overrides_t) == 48 && sizeof(host_rma_call_t) == 128, "");
+_Static_assert(sizeof(host_overrides_t) == 80 && sizeof(host_rma_call_t) == 128, "");
 _Static_assert(sizeof(host_new_win_t) == 48, "");
 #endif
 
@@ -49,6 +49,10 @@ _Static_assert(offsetof(host_overrides_t, copy_to_hmem_iov) == 24, "");
 #ifndef OLDER
 _Static_assert(offsetof(host_overrides_t, copy_from_hmem_strided) == 32, "");
 _Static_assert(offsetof(host_overrides_t, copy_to_hmem_strided) == 40, "");
+_Static_assert(offsetof(host_overrides_t, copy_from_hmem_async) == 48, "");
+_Static_assert(offsetof(host_overrides_t, copy_to_hmem_async) == 56, "");
+_Static_assert(offsetof(host_overrides_t, query_event) == 64, "");
+_Static_assert(offsetof(host_overrides_t, stream) == 72, "");
 #endif
 _Static_assert(offsetof(host_rma_call_t, entry) == 8 && offsetof(host_rma_call_t, group_count) == 88, "");
 _Static_assert(offsetof(host_rma_call_t, base) == 96 && offsetof(host_rma_call_t, info) == 120, "");
@@ -314,7 +318,7 @@ static void overrides(void) {
     REFUSED(HOST_ERR_ARG, "size of the host_overrides_t is 12", host_set_overrides(&none));
 #ifdef NEWER
     none.size = sizeof none, none.later = running;
-    REFUSED(HOST_ERR_ARG, "byte 48 of the host_overrides_t is set", host_set_overrides(&none));
+    REFUSED(HOST_ERR_ARG, "byte 80 of the host_overrides_t is set", host_set_overrides(&none));
 #endif
 }
 

@@ -1073,6 +1073,40 @@ typedef ptrdiff_t (*host_copy_to_strided_fn)(void *base,
                                              size_t size);
 
 /**
+ * Starts the copy of host_copy_from_hmem_fn on the program's `stream` and returns before it is complete.
+ * Writes an event for host_event_query_fn, or NULL if the copy is complete already. All memory stays until
+ * the event is over. Returns the bytes that are being copied, or a negative libfabric errno if no copy began.
+ * After -FI_EAGAIN (-11) the synchronous function is called instead.
+ */
+typedef ptrdiff_t (*host_copy_from_async_fn)(void *stream,
+                                             void *dest,
+                                             size_t size,
+                                             const struct iovec *iov,
+                                             const uint32_t *iface,
+                                             size_t count,
+                                             uint64_t offset,
+                                             void **event);
+
+/**
+ * Starts the copy of host_copy_to_hmem_fn; otherwise as host_copy_from_async_fn.
+ */
+typedef ptrdiff_t (*host_copy_to_async_fn)(void *stream,
+                                           const struct iovec *iov,
+                                           const uint32_t *iface,
+                                           size_t count,
+                                           uint64_t offset,
+                                           const void *src,
+                                           size_t size,
+                                           void **event);
+
+/**
+ * The state of such a copy, without waiting: 0 while it is under way, 1 when it is complete, a negative
+ * libfabric errno when it failed. With the last two answers the event is over, and is not asked for again.
+ * Any thread of the process may call it, several at once; it calls nothing of the host.
+ */
+typedef int32_t (*host_event_query_fn)(void *event);
+
+/**
  * How a program has device memory reached. It grows at its end only, and `size` says where that is:
  * functions beyond are NULL.
  */
@@ -1102,6 +1136,23 @@ typedef struct host_overrides_t {
      * The same, host to device.
      */
     host_copy_to_strided_fn copy_to_hmem_strided;
+    /**
+     * Copies that are complete later, device to host: called for large transfers of a buffer that the
+     * transport takes as it is, if query_event is set too. Copies then overlap each other and the network.
+     */
+    host_copy_from_async_fn copy_from_hmem_async;
+    /**
+     * The same, host to device.
+     */
+    host_copy_to_async_fn copy_to_hmem_async;
+    /**
+     * Asks for the state of such copies.
+     */
+    host_event_query_fn query_event;
+    /**
+     * Passed to the functions for such copies as it is.
+     */
+    void *stream;
 } host_overrides_t;
 
 /**

@@ -72,6 +72,7 @@ pub(crate) fn assertions() -> String {
     structure!(out, IoVec as "struct iovec" { base as iov_base, len as iov_len });
     structure!(out, OverrideOps as "btl_override_ops" {
         header, copy_from_hmem_iov, copy_to_hmem_iov, copy_from_hmem_strided, copy_to_hmem_strided,
+        copy_from_hmem_async, copy_to_hmem_async, query_event, stream,
     });
     structure!(out, HmemInfo as "btl_hmem_info" {
         header, provider, overrides, devices, answer, direct, staged,

@@ -1,8 +1,10 @@
-//! Blocks of device memory at regular distances, and the walk over them in runs.
+//! Blocks of device memory at regular distances: the walk over them in runs, and their copies.
 
 use std::ffi::c_void;
 
 use plugin_api::IoVec;
+
+use super::copy::{Copier, INVALID};
 
 /// Runs that one call of a copy function gets.
 const RUNS: usize = 256;
@@ -62,6 +64,78 @@ impl Blocks {
             begun += n;
         }
         (total * self.block) as isize
+    }
+}
+
+impl Copier {
+    /// Copies `blocks` of kind `iface` to `size` bytes at `dest`: by the user's function for blocks, or else as runs.
+    /// Returns the number of bytes, or a negative errno.
+    ///
+    /// # Safety
+    /// `dest` is writable for `size` bytes. The blocks are memory of that kind.
+    pub(crate) unsafe fn copy_from_blocks(
+        &self,
+        dest: *mut c_void,
+        size: usize,
+        iface: u32,
+        blocks: &Blocks,
+    ) -> isize {
+        if blocks.bytes() != Some(size) {
+            return INVALID;
+        }
+        let Blocks {
+            base,
+            block,
+            ref stride,
+            ref count,
+        } = *blocks;
+        match self.from_strided {
+            // SAFETY: the caller guarantees what the contract of the user's function asks.
+            Some(from) => unsafe {
+                let (stride, count) = (stride.as_ptr(), count.as_ptr());
+                from(dest, size, base, iface, block, stride, count)
+            },
+            None => blocks.by_runs(iface, |runs, kinds, done, bytes| {
+                let dest = dest.wrapping_byte_add(done);
+                // SAFETY: the caller guarantees `dest` and the blocks, of which these are some.
+                unsafe { self.copy_from(dest, bytes, runs.as_ptr(), kinds.as_ptr(), runs.len(), 0) }
+            }),
+        }
+    }
+
+    /// Copies `size` bytes at `src` to `blocks` of kind `iface`; otherwise as
+    /// [`copy_from_blocks`](Self::copy_from_blocks).
+    ///
+    /// # Safety
+    /// `src` is readable for `size` bytes. The blocks are memory of that kind.
+    pub(crate) unsafe fn copy_to_blocks(
+        &self,
+        iface: u32,
+        blocks: &Blocks,
+        src: *const c_void,
+        size: usize,
+    ) -> isize {
+        if blocks.bytes() != Some(size) {
+            return INVALID;
+        }
+        let Blocks {
+            base,
+            block,
+            ref stride,
+            ref count,
+        } = *blocks;
+        match self.to_strided {
+            // SAFETY: the caller guarantees what the contract of the user's function asks.
+            Some(to) => unsafe {
+                let (stride, count) = (stride.as_ptr(), count.as_ptr());
+                to(base, iface, block, stride, count, src, size)
+            },
+            None => blocks.by_runs(iface, |runs, kinds, done, bytes| {
+                let src = src.wrapping_byte_add(done);
+                // SAFETY: the caller guarantees `src` and the blocks, of which these are some.
+                unsafe { self.copy_to(runs.as_ptr(), kinds.as_ptr(), runs.len(), 0, src, bytes) }
+            }),
+        }
     }
 }
 

@@ -1,75 +1,28 @@
 //! Copies between host and device memory: by the user's functions where they are set, else by ours.
 
 use std::ffi::c_void;
-use std::fmt;
 
 use libfabric_sys as ffi;
 use plugin_api::{
-    CopyFromFn, CopyFromStridedFn, CopyToFn, CopyToStridedFn, IoVec, OverrideOps, Status,
-    hmem_iface,
+    CopyFromFn, CopyFromStridedFn, CopyToFn, CopyToStridedFn, IoVec, OverrideOps, hmem_iface,
 };
 
-use super::blocks::Blocks;
+use super::copy_error::{CopyError, judge};
 use super::cuda::{self, Copies};
-use crate::base::error::{describe, status_of};
+use super::later::Later;
 
 /// The return value of a copy function for an unknown kind of memory.
 pub(crate) const UNKNOWN_KIND: isize = -(ffi::FI_ENOSYS as isize);
-const INVALID: isize = -(ffi::FI_EINVAL as isize);
+pub(super) const INVALID: isize = -(ffi::FI_EINVAL as isize);
 
 /// The copy functions for device memory: the user's, or ours where they are not set.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Copier {
     from: Option<CopyFromFn>,
     to: Option<CopyToFn>,
-    from_strided: Option<CopyFromStridedFn>,
-    to_strided: Option<CopyToStridedFn>,
-}
-
-/// A copy that failed or was incomplete.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CopyError {
-    function: &'static str,
-    iface: u32,
-    address: u64,
-    size: usize,
-    answer: isize,
-}
-
-/// The errno in an answer, if it is a negative errno. A user's function may return any number.
-fn errno(answer: isize) -> Option<i32> {
-    let code = i32::try_from(answer.checked_neg()?).ok()?;
-    (code > 0).then_some(code)
-}
-
-impl CopyError {
-    /// The status of the operation that needed the copy. Never success, and never a status that asks to try again.
-    pub(crate) fn status(&self) -> Status {
-        match errno(self.answer).map(status_of) {
-            Some(status) if !status.is_ok() && !status.is_again() => status,
-            _ => Status::ERROR,
-        }
-    }
-}
-
-impl fmt::Display for CopyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CopyError {
-            function,
-            iface,
-            address,
-            size,
-            answer,
-        } = *self;
-        write!(
-            f,
-            "{function} of {size} bytes at {address:#x}, interface {iface}, returned {answer}"
-        )?;
-        match errno(answer) {
-            Some(code) => write!(f, " ({})", describe(code)),
-            None => write!(f, " bytes"),
-        }
-    }
+    pub(super) from_strided: Option<CopyFromStridedFn>,
+    pub(super) to_strided: Option<CopyToStridedFn>,
+    pub(super) later: Option<Later>,
 }
 
 impl Copier {
@@ -80,6 +33,7 @@ impl Copier {
             to: ops.copy_to_hmem_iov,
             from_strided: ops.copy_from_hmem_strided,
             to_strided: ops.copy_to_hmem_strided,
+            later: Later::new(ops),
         }
     }
 
@@ -155,76 +109,6 @@ impl Copier {
         }
     }
 
-    /// Copies `blocks` of kind `iface` to `size` bytes at `dest`: by the user's function for blocks, or else as runs.
-    /// Returns the number of bytes, or a negative errno.
-    ///
-    /// # Safety
-    /// `dest` is writable for `size` bytes. The blocks are memory of that kind.
-    pub(crate) unsafe fn copy_from_blocks(
-        &self,
-        dest: *mut c_void,
-        size: usize,
-        iface: u32,
-        blocks: &Blocks,
-    ) -> isize {
-        if blocks.bytes() != Some(size) {
-            return INVALID;
-        }
-        let Blocks {
-            base,
-            block,
-            ref stride,
-            ref count,
-        } = *blocks;
-        match self.from_strided {
-            // SAFETY: the caller guarantees what the contract of the user's function asks.
-            Some(from) => unsafe {
-                let (stride, count) = (stride.as_ptr(), count.as_ptr());
-                from(dest, size, base, iface, block, stride, count)
-            },
-            None => blocks.by_runs(iface, |runs, kinds, done, bytes| {
-                let dest = dest.wrapping_byte_add(done);
-                // SAFETY: the caller guarantees `dest` and the blocks, of which these are some.
-                unsafe { self.copy_from(dest, bytes, runs.as_ptr(), kinds.as_ptr(), runs.len(), 0) }
-            }),
-        }
-    }
-
-    /// Copies `size` bytes at `src` to `blocks` of kind `iface`; otherwise as
-    /// [`copy_from_blocks`](Self::copy_from_blocks).
-    ///
-    /// # Safety
-    /// `src` is readable for `size` bytes. The blocks are memory of that kind.
-    pub(crate) unsafe fn copy_to_blocks(
-        &self,
-        iface: u32,
-        blocks: &Blocks,
-        src: *const c_void,
-        size: usize,
-    ) -> isize {
-        if blocks.bytes() != Some(size) {
-            return INVALID;
-        }
-        let Blocks {
-            base,
-            block,
-            ref stride,
-            ref count,
-        } = *blocks;
-        match self.to_strided {
-            // SAFETY: the caller guarantees what the contract of the user's function asks.
-            Some(to) => unsafe {
-                let (stride, count) = (stride.as_ptr(), count.as_ptr());
-                to(base, iface, block, stride, count, src, size)
-            },
-            None => blocks.by_runs(iface, |runs, kinds, done, bytes| {
-                let src = src.wrapping_byte_add(done);
-                // SAFETY: the caller guarantees `src` and the blocks, of which these are some.
-                unsafe { self.copy_to(runs.as_ptr(), kinds.as_ptr(), runs.len(), 0, src, bytes) }
-            }),
-        }
-    }
-
     /// Copies `size` bytes of device memory at `at` to `dest`.
     ///
     /// # Safety
@@ -265,31 +149,11 @@ pub(crate) fn reaches(iface: u32) -> bool {
     iface == hmem_iface::CUDA && cuda::devices() > 0
 }
 
-fn run(at: u64, size: usize) -> IoVec {
+pub(super) fn run(at: u64, size: usize) -> IoVec {
     IoVec {
         base: std::ptr::without_provenance_mut(at as usize),
         len: size,
     }
-}
-
-/// Success only if all bytes were copied. An incomplete copy is an error.
-fn judge(
-    function: &'static str,
-    iface: u32,
-    address: u64,
-    size: usize,
-    answer: isize,
-) -> Result<(), CopyError> {
-    if usize::try_from(answer) == Ok(size) {
-        return Ok(());
-    }
-    Err(CopyError {
-        function,
-        iface,
-        address,
-        size,
-        answer,
-    })
 }
 
 /// Copies `n` bytes from `from` to `to`; `at` is the one of them that is memory of kind `iface`. A copy of device
@@ -368,6 +232,8 @@ unsafe fn each_run(
 
 #[cfg(test)]
 mod tests {
+    use plugin_api::Status;
+
     use super::*;
 
     fn iov(bytes: &mut [u8]) -> IoVec {

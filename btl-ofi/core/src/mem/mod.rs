@@ -3,8 +3,10 @@
 
 pub(crate) mod blocks;
 pub(crate) mod copy;
+pub(crate) mod copy_error;
 pub(crate) mod cuda;
 pub(crate) mod device_regions;
 pub(crate) mod handle;
+pub(crate) mod later;
 pub(crate) mod regions;
 pub(crate) mod rights;

@@ -74,6 +74,42 @@ pub type host_copy_to_strided_fn = Option<
     ) -> isize,
 >;
 
+/// Starts the copy of host_copy_from_hmem_fn on the program's `stream` and returns before it is complete.
+/// Writes an event for host_event_query_fn, or NULL if the copy is complete already. All memory stays until
+/// the event is over. Returns the bytes that are being copied, or a negative libfabric errno if no copy began.
+/// After -FI_EAGAIN (-11) the synchronous function is called instead.
+pub type host_copy_from_async_fn = Option<
+    unsafe extern "C" fn(
+        stream: *mut c_void,
+        dest: *mut c_void,
+        size: usize,
+        iov: *const IoVec,
+        iface: *const u32,
+        count: usize,
+        offset: u64,
+        event: *mut *mut c_void,
+    ) -> isize,
+>;
+
+/// Starts the copy of host_copy_to_hmem_fn; otherwise as host_copy_from_async_fn.
+pub type host_copy_to_async_fn = Option<
+    unsafe extern "C" fn(
+        stream: *mut c_void,
+        iov: *const IoVec,
+        iface: *const u32,
+        count: usize,
+        offset: u64,
+        src: *const c_void,
+        size: usize,
+        event: *mut *mut c_void,
+    ) -> isize,
+>;
+
+/// The state of such a copy, without waiting: 0 while it is under way, 1 when it is complete, a negative
+/// libfabric errno when it failed. With the last two answers the event is over, and is not asked for again.
+/// Any thread of the process may call it, several at once; it calls nothing of the host.
+pub type host_event_query_fn = Option<unsafe extern "C" fn(event: *mut c_void) -> i32>;
+
 /// What a host_overrides_t begins with.
 pub const HOST_OVERRIDES_MAGIC: u64 = 0x3152564f54534f48;
 
@@ -95,15 +131,28 @@ pub struct host_overrides_t {
     pub copy_from_hmem_strided: host_copy_from_strided_fn,
     /// The same, host to device.
     pub copy_to_hmem_strided: host_copy_to_strided_fn,
+    /// Copies that are complete later, device to host: called for large transfers of a buffer that the
+    /// transport takes as it is, if query_event is set too. Copies then overlap each other and the network.
+    pub copy_from_hmem_async: host_copy_from_async_fn,
+    /// The same, host to device.
+    pub copy_to_hmem_async: host_copy_to_async_fn,
+    /// Asks for the state of such copies.
+    pub query_event: host_event_query_fn,
+    /// Passed to the functions for such copies as it is.
+    pub stream: *mut c_void,
 }
 
-layout!(host_overrides_t: 48 bytes {
+layout!(host_overrides_t: 80 bytes {
     magic at 0,
     size at 8,
     copy_from_hmem_iov at 16,
     copy_to_hmem_iov at 24,
     copy_from_hmem_strided at 32,
     copy_to_hmem_strided at 40,
+    copy_from_hmem_async at 48,
+    copy_to_hmem_async at 56,
+    query_event at 64,
+    stream at 72,
 } magic HOST_OVERRIDES_MAGIC = b"HOSTOVR1", least 16, by 8);
 
 /// Sets how device memory is reached, for all kinds: at once, in windows and buffers that exist already
@@ -125,7 +174,11 @@ pub unsafe extern "C" fn host_set_overrides(overrides: *const host_overrides_t) 
                 // SAFETY: the caller guarantees the table.
                 let given = unsafe { tables::read(call, overrides) }?;
                 let ops = OverrideOps::new(given.copy_from_hmem_iov, given.copy_to_hmem_iov);
-                Some(ops.with_strided(given.copy_from_hmem_strided, given.copy_to_hmem_strided))
+                let (from, to) = (given.copy_from_hmem_async, given.copy_to_hmem_async);
+                Some(
+                    ops.with_strided(given.copy_from_hmem_strided, given.copy_to_hmem_strided)
+                        .with_async(from, to, given.query_event, given.stream),
+                )
             }
         };
         // SAFETY: the caller guarantees the functions.

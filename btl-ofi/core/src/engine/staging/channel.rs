@@ -1,8 +1,9 @@
 //! The origin's side of one target's mailbox. It takes a lane when there are requests, keeps up to [`SLOTS`]
 //! requests in progress in it, and returns the lane when no requests are left.
 //!
-//! This file has the states of the lane; `jobs` and `replies` have the requests.
+//! This file has the states of the lane; `jobs` and `replies` have the requests, `failed` those whose data cannot be moved.
 
+mod failed;
 mod jobs;
 mod replies;
 
@@ -308,8 +309,8 @@ impl Channel {
             let Some(mut job) = self.jobs[slot].take() else {
                 continue;
             };
-            let in_progress =
-                job.stage.is_posted() && stand(self.slot_flag(slot)) == Stand::Pending;
+            let in_progress = job.copied().is_none()
+                || (job.stage.is_posted() && stand(self.slot_flag(slot)) == Stand::Pending);
             if let Some(op) = ops.at(job.op) {
                 op.fail(status, || {
                     String::from("the peer's mailbox cannot be reached")

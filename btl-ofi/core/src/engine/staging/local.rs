@@ -10,6 +10,7 @@ use super::wire::{self, Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::FRAGMENT;
+use crate::mem::later::Event;
 use crate::op::request::{Action, NOWHERE, Op};
 
 /// Most fragments of one operation in progress: one is on the wire while the next is copied. With more, the
@@ -23,7 +24,11 @@ struct Fragment {
     bounce: Bounce,
     /// Receives the result of a fetching atomic.
     result: Option<Bounce>,
+    /// The copy between device and bounce buffer that is under way.
+    copy: Option<Event>,
     posted: bool,
+    /// Whether `copy` is the last step, to the device.
+    writes: bool,
 }
 
 /// Progress of a fragment.
@@ -108,15 +113,16 @@ impl Local {
             let mut fragment = fragment;
             op.next += len;
             if !matches!(op.action, Action::Get) {
-                // SAFETY: the source is valid for the operation's size, and the buffer has room for a fragment.
-                let read = unsafe {
-                    op.local
-                        .read(fragment.offset, fragment.bounce.pointer(), len)
-                };
-                if let Err(error) = read {
-                    op.failed_copy(error);
-                    fragment.end(Step::Over, pool);
-                    break;
+                let into = fragment.bounce.pointer();
+                // SAFETY: the source is valid for the operation's size, and the buffer has room for a fragment. Both
+                // stay until the copy is over, since the fragment does.
+                match unsafe { op.local.start_read(fragment.offset, into, len) } {
+                    Ok(copy) => fragment.copy = copy,
+                    Err(error) => {
+                        op.failed_copy(error);
+                        fragment.end(Step::Over, pool);
+                        break;
+                    }
                 }
             }
             steps += 1;
@@ -151,11 +157,25 @@ fn lend(op: &Staged, len: usize, pool: &mut Pool) -> Option<Fragment> {
         len,
         bounce,
         result,
+        copy: None,
         posted: false,
+        writes: false,
     })
 }
 
 fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
+    if let Some(copy) = &fragment.copy {
+        let Some(copied) = copy.stand() else {
+            return Step::Waits;
+        };
+        fragment.copy = None;
+        if let Err(error) = copied {
+            op.failed_copy(error);
+        }
+        if fragment.writes {
+            return Step::Over;
+        }
+    }
     if !fragment.posted {
         if !op.status.is_ok() {
             return Step::Over;
@@ -186,18 +206,26 @@ fn step(t: &Transport, op: &mut Staged, fragment: &mut Fragment) -> Step {
                 .as_ref()
                 .unwrap_or(&fragment.bounce)
                 .pointer();
-            // SAFETY: the buffer has the fragment; the destination is valid for the operation's size.
-            let written = unsafe {
+            // SAFETY: the buffer has the fragment; the destination is valid for the operation's size. Both stay until
+            // the copy is over, since the fragment does.
+            let started = unsafe {
                 match op.action {
-                    Action::Get => op.local.write(fragment.offset, buffer, fragment.len),
-                    action if action.fetches() => op.result.write(0, buffer, fragment.len),
-                    _ => Ok(()),
+                    Action::Get => op.local.start_write(fragment.offset, buffer, fragment.len),
+                    action if action.fetches() => op.result.start_write(0, buffer, fragment.len),
+                    _ => Ok(None),
                 }
             };
-            if let Err(error) = written {
-                op.failed_copy(error);
+            match started {
+                Ok(None) => Step::Over,
+                Ok(copy) => {
+                    (fragment.copy, fragment.writes) = (copy, true);
+                    Step::Waits
+                }
+                Err(error) => {
+                    op.failed_copy(error);
+                    Step::Over
+                }
             }
-            Step::Over
         }
     }
 }

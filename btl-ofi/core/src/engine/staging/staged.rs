@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use plugin_api::{AtomicOp, Status};
 
-use crate::mem::copy::{Copier, CopyError};
+use crate::mem::copy::Copier;
+use crate::mem::copy_error::CopyError;
 use crate::mem::device_regions::DeviceRegion;
 use crate::mem::handle::Handle;
+use crate::mem::later::Event;
 use crate::op::record::Record;
 use crate::op::request::Action;
 use crate::op::responder::{self, Command, GET, PUT};
@@ -87,6 +89,50 @@ impl Side {
             }
         }
         Ok(())
+    }
+}
+
+impl Side {
+    /// As [`read`](Self::read), which may be complete later: then returns its event.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read); both memories stay until the event is over.
+    pub(super) unsafe fn start_read(
+        &self,
+        offset: usize,
+        dest: *mut u8,
+        size: usize,
+    ) -> Result<Option<Event>, CopyError> {
+        match self {
+            Side::Device(region, at, copier) => {
+                let at = at.wrapping_add(offset as u64);
+                // SAFETY: the range was checked to lie in the region; the caller guarantees both memories.
+                unsafe { copier.start_read(region.iface, at, dest, size) }
+            }
+            // SAFETY: the caller guarantees the buffer and `dest`.
+            host => unsafe { host.read(offset, dest, size) }.map(|()| None),
+        }
+    }
+
+    /// As [`write`](Self::write), which may be complete later: then returns its event.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write); both memories stay until the event is over.
+    pub(super) unsafe fn start_write(
+        &self,
+        offset: usize,
+        src: *const u8,
+        size: usize,
+    ) -> Result<Option<Event>, CopyError> {
+        match self {
+            Side::Device(region, at, copier) => {
+                let at = at.wrapping_add(offset as u64);
+                // SAFETY: the range was checked to lie in the region; the caller guarantees both memories.
+                unsafe { copier.start_write(region.iface, at, src, size) }
+            }
+            // SAFETY: the caller guarantees the buffer and `src`.
+            host => unsafe { host.write(offset, src, size) }.map(|()| None),
+        }
     }
 }
 

@@ -5,7 +5,8 @@ use std::{ptr, slice};
 use plugin_api::{Access, Status};
 
 use super::{Command, Responder, Target, execute};
-use crate::mem::copy::{Copier, CopyError};
+use crate::mem::copy::Copier;
+use crate::mem::copy_error::CopyError;
 use crate::mem::device_regions::{DeviceRegion, DeviceRegions};
 use crate::op::element::{self, Elements};
 

@@ -2,7 +2,7 @@
 //!
 //! A fragment of a put is copied out of the device, sent to its slot's data area, then requested. A fragment of
 //! a get is requested, fetched from its slot's data area, then copied. Copies here, transfers and copies at the
-//! target overlap.
+//! target overlap; copies here overlap each other if the user's functions complete them later.
 
 use plugin_api::{AtomicOp, Status};
 
@@ -12,8 +12,9 @@ use crate::engine::staging::wire::{Stand, Start, stand};
 use crate::engine::transport::Transport;
 use crate::hmem::bounce::{Bounce, Pool};
 use crate::hmem::mailbox::{FRAGMENT, HEAD, INLINE, Request, SLOTS, after};
+use crate::mem::copy_error::CopyError;
+use crate::mem::later::Event;
 use crate::op::request::Action;
-use crate::op::responder::{Command, PUT};
 
 /// Most bytes of fragments in progress in one lane.
 const UNDER_WAY: usize = 4 * FRAGMENT;
@@ -21,6 +22,8 @@ const UNDER_WAY: usize = 4 * FRAGMENT;
 /// Stage of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// Its data is being copied out of the device.
+    Read,
     /// Its data is to be sent, or is being sent.
     Data { posted: bool },
     /// The request is to be sent, or is being sent.
@@ -29,6 +32,8 @@ pub(super) enum Stage {
     Reply,
     /// Its result is to be fetched, or is being fetched.
     Fetch { posted: bool },
+    /// Its result is being copied to the device.
+    Write,
 }
 
 impl Stage {
@@ -36,7 +41,7 @@ impl Stage {
     pub(super) fn is_posted(self) -> bool {
         match self {
             Stage::Data { posted } | Stage::Request { posted } | Stage::Fetch { posted } => posted,
-            Stage::Reply => false,
+            Stage::Read | Stage::Reply | Stage::Write => false,
         }
     }
 }
@@ -50,6 +55,20 @@ pub(super) struct Job {
     pub(super) bytes: usize,
     pub(super) stage: Stage,
     pub(super) bounce: Option<Bounce>,
+    /// The copy between device and bounce buffer of the stages `Read` and `Write`.
+    copy: Option<Event>,
+}
+
+impl Job {
+    /// The result of the copy that was started last; `None` while it is under way.
+    pub(super) fn copied(&mut self) -> Option<Result<(), CopyError>> {
+        let copied = match &self.copy {
+            Some(copy) => copy.stand()?,
+            None => Ok(()),
+        };
+        self.copy = None;
+        Some(copied)
+    }
 }
 
 impl Channel {
@@ -177,7 +196,7 @@ impl Channel {
         let inline = !reads && len <= INLINE;
         // SAFETY: the slot is free, so neither the provider nor a job uses its request.
         let words = unsafe { &mut (*self.buffers.as_ptr()).requests[slot] };
-        let mut bounce = None;
+        let (mut bounce, mut copy) = (None, None);
         if inline {
             words[HEAD + (len - 1) / 8] = 0;
             let into = words[HEAD..].as_mut_ptr().cast();
@@ -188,11 +207,15 @@ impl Channel {
             }
         } else if !reads && op.local.host(op.next).is_none() {
             let lent = pool.lend()?;
-            // SAFETY: the buffer has room for a fragment; the source is valid for the whole operation.
-            if let Err(error) = unsafe { op.local.read(op.next, lent.pointer(), len) } {
-                op.failed_copy(error);
-                pool.give_back(lent);
-                return None;
+            // SAFETY: the buffer has room for a fragment; the source is valid for the whole operation. Both stay until
+            // the copy is over, since the job does.
+            match unsafe { op.local.start_read(op.next, lent.pointer(), len) } {
+                Ok(started) => copy = started,
+                Err(error) => {
+                    op.failed_copy(error);
+                    pool.give_back(lent);
+                    return None;
+                }
             }
             bounce = Some(lent);
         }
@@ -216,12 +239,13 @@ impl Channel {
             len,
             number: request.number,
             bytes: request.seal(words),
-            stage: if inline || reads {
-                Stage::Request { posted: false }
-            } else {
-                Stage::Data { posted: false }
+            stage: match copy {
+                Some(_) => Stage::Read,
+                None if inline || reads => Stage::Request { posted: false },
+                None => Stage::Data { posted: false },
             },
             bounce,
+            copy,
         })
     }
 
@@ -238,6 +262,18 @@ impl Channel {
             let posted = match job.stage {
                 Stage::Data { posted } | Stage::Request { posted } | Stage::Fetch { posted } => {
                     posted
+                }
+                Stage::Read | Stage::Write => {
+                    let Some(copied) = job.copied() else {
+                        return Ok(false);
+                    };
+                    let failed = copied.map_err(|error| op.failed_copy(error)).is_err();
+                    match job.stage {
+                        Stage::Write => return Ok(true),
+                        _ if failed => self.without_effect(op, job, slot),
+                        _ => job.stage = Stage::Data { posted: false },
+                    }
+                    continue;
                 }
                 Stage::Reply => match self.replied(op, job, slot) {
                     Some(true) => return Ok(true),
@@ -279,59 +315,20 @@ impl Channel {
                         && let Some(bounce) = &job.bounce
                     {
                         // SAFETY: the bounce buffer has the fragment; the destination is valid for the whole
-                        // operation.
-                        let written = unsafe { side.write(job.offset, bounce.pointer(), job.len) };
-                        if let Err(error) = written {
-                            op.failed_copy(error);
+                        // operation. Both stay until the copy is over, since the job does.
+                        match unsafe { side.start_write(job.offset, bounce.pointer(), job.len) } {
+                            Ok(None) => {}
+                            Ok(copy) => {
+                                (job.copy, job.stage) = (copy, Stage::Write);
+                                continue;
+                            }
+                            Err(error) => op.failed_copy(error),
                         }
                     }
                     return Ok(true);
                 }
-                (_, Stage::Reply) => {}
+                (_, Stage::Read | Stage::Reply | Stage::Write) => {}
             }
-        }
-    }
-
-    /// Handles a failed transfer between the caller's buffer and the slot. The buffer may be the cause, so the
-    /// operation fails and the lane continues. Returns whether the job is complete; `None` if the channel's own
-    /// transfer failed.
-    fn give_up_data(
-        &self,
-        op: &mut Staged,
-        job: &mut Job,
-        slot: usize,
-        status: Status,
-    ) -> Option<bool> {
-        // SAFETY: endpoints live as long as operations to them.
-        if unsafe { self.endpoint.as_ref() }.failure().is_some() {
-            return None;
-        }
-        let what = || format!("the transfer of its data failed with {status}");
-        match job.stage {
-            Stage::Data { .. } => {
-                op.fail(status, what);
-                // The owner executes requests in the order of their numbers, so this number needs a request
-                // without effect.
-                let nothing = Request {
-                    number: job.number,
-                    holder: self.holder,
-                    command: Command {
-                        what: PUT,
-                        ..op.command(0, 0)
-                    },
-                    inline: 0,
-                };
-                // SAFETY: the slot belongs to this job, and its request is not posted.
-                let words = unsafe { &mut (*self.buffers.as_ptr()).requests[slot] };
-                job.bytes = nothing.seal(words);
-                job.stage = Stage::Request { posted: false };
-                Some(false)
-            }
-            Stage::Fetch { .. } => {
-                op.fail(status, what);
-                Some(true)
-            }
-            Stage::Request { .. } | Stage::Reply => None,
         }
     }
 
@@ -362,7 +359,7 @@ impl Channel {
                     };
                     t.wire_get(self.endpoint, into, data, &self.mailbox, job.len, flag)
                 }
-                Stage::Reply => Start::Started,
+                Stage::Read | Stage::Reply | Stage::Write => Start::Started,
             }
         }
     }

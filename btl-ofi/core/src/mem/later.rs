@@ -1,0 +1,192 @@
+//! Copies of device memory by the user's functions that are complete later.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use libfabric_sys as ffi;
+use plugin_api::{CopyFromAsyncFn, CopyToAsyncFn, EventQueryFn, OverrideOps};
+
+use super::copy::{Copier, run};
+use super::copy_error::{CopyError, judge};
+
+/// Fewest bytes of such a copy. An event costs more than a smaller copy takes.
+const LEAST: usize = 8 * 1024;
+const AGAIN: isize = -(ffi::FI_EAGAIN as isize);
+
+/// The user's functions.
+#[derive(Clone, Copy)]
+pub(crate) struct Later {
+    from: Option<CopyFromAsyncFn>,
+    to: Option<CopyToAsyncFn>,
+    query: EventQueryFn,
+    stream: *mut c_void,
+}
+
+// SAFETY: the stream is a token for the user's functions, which any thread may call; this process never follows it.
+unsafe impl Send for Later {}
+// SAFETY: a shared `Later` gives no access but copies of functions and of the token.
+unsafe impl Sync for Later {}
+
+/// A copy under way.
+pub(crate) struct Event {
+    event: *mut c_void,
+    query: EventQueryFn,
+    /// Names the copy; its answer is that of the query.
+    copy: CopyError,
+}
+
+// SAFETY: the event is a token for the user's function, which any thread may call.
+unsafe impl Send for Event {}
+
+impl Later {
+    /// The functions of a table that can ask for events.
+    pub(crate) fn new(ops: &OverrideOps) -> Option<Later> {
+        Some(Later {
+            from: ops.copy_from_hmem_async,
+            to: ops.copy_to_hmem_async,
+            query: ops.query_event?,
+            stream: ops.stream,
+        })
+    }
+
+    /// Starts a copy of `size` bytes of device memory at `at` to `dest`. `None`: it is to be made at once.
+    ///
+    /// # Safety
+    /// Until the event is over, `dest` is writable for `size` bytes, and `at` names memory of kind `iface`.
+    pub(crate) unsafe fn read(
+        &self,
+        iface: u32,
+        at: u64,
+        dest: *mut u8,
+        size: usize,
+    ) -> Option<Result<Option<Event>, CopyError>> {
+        let from = self.from.filter(|_| size >= LEAST)?;
+        let (iov, mut event) = (run(at, size), ptr::null_mut());
+        // SAFETY: `iov` and `iface` have one element. The caller guarantees both memories.
+        let answer = unsafe {
+            from(
+                self.stream,
+                dest.cast(),
+                size,
+                &iov,
+                &iface,
+                1,
+                0,
+                &mut event,
+            )
+        };
+        self.started("copy_from_hmem_async", (iface, at, size), answer, event)
+    }
+
+    /// Starts a copy of `size` bytes at `src` to device memory at `at`. `None`: it is to be made at once.
+    ///
+    /// # Safety
+    /// Until the event is over, `src` is readable for `size` bytes, and `at` names memory of kind `iface`.
+    pub(crate) unsafe fn write(
+        &self,
+        iface: u32,
+        at: u64,
+        src: *const u8,
+        size: usize,
+    ) -> Option<Result<Option<Event>, CopyError>> {
+        let to = self.to.filter(|_| size >= LEAST)?;
+        let (iov, mut event) = (run(at, size), ptr::null_mut());
+        // SAFETY: `iov` and `iface` have one element. The caller guarantees both memories.
+        let answer = unsafe {
+            to(
+                self.stream,
+                &iov,
+                &iface,
+                1,
+                0,
+                src.cast(),
+                size,
+                &mut event,
+            )
+        };
+        self.started("copy_to_hmem_async", (iface, at, size), answer, event)
+    }
+
+    fn started(
+        &self,
+        function: &'static str,
+        (iface, address, size): (u32, u64, usize),
+        answer: isize,
+        event: *mut c_void,
+    ) -> Option<Result<Option<Event>, CopyError>> {
+        if answer == AGAIN {
+            return None;
+        }
+        let copy = CopyError {
+            function,
+            iface,
+            address,
+            size,
+            answer,
+        };
+        let query = self.query;
+        let started = judge(function, iface, address, size, answer);
+        Some(started.map(|()| (!event.is_null()).then_some(Event { event, query, copy })))
+    }
+}
+
+impl Event {
+    /// `None` while the copy is under way. Not to be called again after another answer.
+    pub(crate) fn stand(&self) -> Option<Result<(), CopyError>> {
+        // SAFETY: the user's function gave the event and did not say that it is over.
+        match unsafe { (self.query)(self.event) } {
+            0 => None,
+            1 => Some(Ok(())),
+            answer => Some(Err(CopyError {
+                answer: answer as isize,
+                ..self.copy
+            })),
+        }
+    }
+}
+
+impl Copier {
+    /// As [`read`](Self::read), which may be complete later: then returns its event.
+    ///
+    /// # Safety
+    /// As for [`read`](Self::read); both memories stay until the event is over.
+    pub(crate) unsafe fn start_read(
+        &self,
+        iface: u32,
+        at: u64,
+        dest: *mut u8,
+        size: usize,
+    ) -> Result<Option<Event>, CopyError> {
+        // SAFETY: the caller guarantees both memories until the event is over.
+        if let Some(started) = self
+            .later
+            .and_then(|later| unsafe { later.read(iface, at, dest, size) })
+        {
+            return started;
+        }
+        // SAFETY: the caller guarantees `dest` and the device memory.
+        unsafe { self.read(iface, at, dest, size) }.map(|()| None)
+    }
+
+    /// As [`write`](Self::write), which may be complete later: then returns its event.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write); both memories stay until the event is over.
+    pub(crate) unsafe fn start_write(
+        &self,
+        iface: u32,
+        at: u64,
+        src: *const u8,
+        size: usize,
+    ) -> Result<Option<Event>, CopyError> {
+        // SAFETY: the caller guarantees both memories until the event is over.
+        if let Some(started) = self
+            .later
+            .and_then(|later| unsafe { later.write(iface, at, src, size) })
+        {
+            return started;
+        }
+        // SAFETY: the caller guarantees `src` and the device memory.
+        unsafe { self.write(iface, at, src, size) }.map(|()| None)
+    }
+}
